@@ -358,6 +358,9 @@ class MemoryEngine:
             raise NotFound("There is no such job.")
         return view
 
+    def latest(self, head: JobState) -> RunView | None:
+        return self.job(head.tenant, head.job_id).latest
+
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
     ) -> Sliced[Page]:

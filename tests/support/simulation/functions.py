@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.aws.operator_settings import OperatorSettings
-from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.engine.clock import Clocks
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
@@ -19,7 +19,7 @@ from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.planner.handler import PlannerHandler
-from punctual.lambdas.poller.handler import OwnWakeUps, PollerSession
+from punctual.lambdas.poller.handler import PollerWakeUps, PollerSession
 from punctual.lambdas.telemetry import Metric
 from tests.support.ports import Ports, a_change_applier
 from tests.support.simulation.processes import PlannerProcess, PollerProcess
@@ -92,12 +92,12 @@ class _Silent:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self._log(event, **fields)
 
-    problem = __call__
+    error = __call__
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         pass
 
-    def told(self) -> Any:
+    def invocation(self) -> Any:
         return nullcontext()
 
 
@@ -108,11 +108,11 @@ class _Switch:
     def shards(self) -> int:
         return self._buckets.shards()
 
-    def open(self) -> bool:
+    def is_on(self) -> bool:
         return True
 
-    def set(self, is_open: bool) -> None:
-        assert is_open
+    def set(self, is_on: bool) -> None:
+        assert is_on
 
 
 class Forgetful:
@@ -139,13 +139,13 @@ class PlannerFunction(Process):
     def begin(self) -> None:
         ports, sent = self.ports, _Sent(self, self._queue)
         self._planning = PlannerHandler(
-            PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
-            ports.buckets,
-            SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
-            lambda: OperatorSettings(shards=self.world.setup.shards),
-            _Switch(ports.buckets),
-            Clocks(self.clock, self.monotonic),
-            _Silent(self),
+            planner=PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
+            partitions=ports.buckets,
+            wake_ups=SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
+            read_settings=lambda: OperatorSettings(shards=self.world.setup.shards),
+            dispatch_switch=_Switch(ports.buckets),
+            clocks=Clocks(self.clock, self.monotonic),
+            log=_Silent(self),
         )
 
     def step(self) -> None:
@@ -170,13 +170,13 @@ class PollerFunction(Process):
     def begin(self) -> None:
         self._failing = EvaluationRetries()
         wake = SqsWakeUps(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
-        self._wake = wake.from_poller()
+        self._wake = wake.for_poller()
 
     def step(self) -> None:
         letters = self._queue.receive()
         if not letters:
             return
-        places = [place for one in letters for place in parse_wake(one.body)]
+        places = [place for one in letters for place in parse_wake_up(one.body)]
         until = self.clock() + TIMEOUT
         self._visit().run(places, until)
         for letter in letters:
@@ -188,7 +188,7 @@ class PollerFunction(Process):
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = replace(ports, **_at_work(ports, pace, self._pause))
-        early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWakeUps(self._wake)
+        early, wake = EarlyMessages(ports.messages, self.clock, pace), PollerWakeUps(self._wake)
         steps = a_change_applier(
             replace(ports, messages=early, wake=wake), self.clock, self.monotonic, self.log
         )
@@ -202,18 +202,18 @@ class PollerFunction(Process):
             failing=self._failing,
             pace=pace,
         )
-        wake.visitor = visitor
+        wake.poller = visitor
         owner = f"{self.name}/{self._invocations}"
         return PollerSession(
-            visitor=visitor,
+            poller=visitor,
             timers=ports.timers,
-            buckets=ports.buckets,
-            calls=self._wake,
+            partitions=ports.buckets,
+            wake_ups=self._wake,
             owner=owner,
             clock=self.clock,
             pause=self._pause,
-            is_open=lambda: True,
-            tell=_Silent(self),
+            is_dispatch_on=lambda: True,
+            log=_Silent(self),
         )
 
     def _pause(self, seconds: float) -> None:
@@ -243,8 +243,8 @@ class _Slow:
 
 def _at_work(ports: Ports, pace: Pace, pause: Callable[[float], None]) -> dict[str, _Slow]:
     return {
-        "heads": _Slow(ports.heads, "swap", pace.fired, pause),
-        "messages": _Slow(ports.messages, "send", pace.sent, pause),
+        "heads": _Slow(ports.job_states, "swap", pace.fired, pause),
+        "messages": _Slow(ports.run_queue, "send", pace.sent, pause),
     }
 
 
@@ -255,7 +255,7 @@ class OnFunctions(Scenario):
         world = super().world(faults, **setup)
         queue = WakeQueue(world)
         memory = world.memory
-        memory.ports = replace(memory.ports, wake=Forgetful(world, queue))
+        memory.ports = replace(memory.ports, wakeups=Forgetful(world, queue))
         others = [
             one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
         ]

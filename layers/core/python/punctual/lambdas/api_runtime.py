@@ -13,49 +13,49 @@ from punctual.web.http.challenge import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
 from punctual.web.views.system import InstallationInfo, Login
 
-TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
+DEPLOYED_TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
 # Keys of the context that the authorizer returns.
-TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"
-ROLE, TOKEN_ID, EXPIRES_AT = "role", "token_id", "expires_at"
+TENANT_CONTEXT_KEY, CALLER_CONTEXT_KEY, UNSURE_CONTEXT_KEY = "tenant", "caller", "unsure"
+ROLE_CONTEXT_KEY, TOKEN_ID_CONTEXT_KEY, EXPIRES_AT_CONTEXT_KEY = "role", "token_id", "expires_at"
 # Seconds in which a request may start AWS calls. The last call takes up to 8 s more. So an answer
 # comes within 25 s, and API Gateway waits for 30 s.
-SECONDS = 15.0
-MOST = 5_900_000  # bytes of one quoted list, so the response stays under Lambda's 6 MiB
+API_TIME_LIMIT_SECONDS = 15.0
+MAX_LIST_RESPONSE_BYTES = 5_900_000  # bytes of one quoted list, so the response stays under Lambda's 6 MiB
 
-_NOBODY = Caller("", "")
-
-
-def about(trust: IssuerConfig | None = None) -> InstallationInfo:
-    login = None if trust is None else Login(trust.issuer, trust.client_id)
-    return InstallationInfo(VERSION, tuple(sorted(TASK_TYPES)), login=login)
+_ANONYMOUS = Caller("", "")
 
 
-def caller_of(event: Mapping[str, Any], path: str) -> Caller:
+def installation_info(issuer_config: IssuerConfig | None = None) -> InstallationInfo:
+    login = None if issuer_config is None else Login(issuer_config.issuer, issuer_config.client_id)
+    return InstallationInfo(VERSION, tuple(sorted(DEPLOYED_TASK_TYPES)), login=login)
+
+
+def read_caller(event: Mapping[str, Any], path: str) -> Caller:
     """Return the caller that the authorizer found. Without one only public paths are allowed."""
     if path.rstrip("/") in PUBLIC_PATHS:
-        return _NOBODY
-    said = _said(event)
-    tenant, name, role = said.get(TENANT), said.get(CALLER), Role.of(str(said.get(ROLE)))
+        return _ANONYMOUS
+    authorizer_context = _authorizer_context(event)
+    tenant, name, role = authorizer_context.get(TENANT_CONTEXT_KEY), authorizer_context.get(CALLER_CONTEXT_KEY), Role.of(str(authorizer_context.get(ROLE_CONTEXT_KEY)))
     if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
-        expires_at = said.get(EXPIRES_AT)
+        expires_at = authorizer_context.get(EXPIRES_AT_CONTEXT_KEY)
         return Caller(
             tenant,
             name,
             role,
-            said.get(TOKEN_ID) or "",
-            _address(event),
+            authorizer_context.get(TOKEN_ID_CONTEXT_KEY) or "",
+            _source_address(event),
             datetime.fromisoformat(expires_at) if expires_at else None,
         )
-    raise tokens_unavailable() if said.get(UNSURE) else unauthenticated()
+    raise tokens_unavailable() if authorizer_context.get(UNSURE_CONTEXT_KEY) else unauthenticated()
 
 
-def answer(app: Any, tell: Telemetry, event: dict[str, Any], context: Any) -> Any:
+def respond(app: Any, log: Telemetry, event: dict[str, Any], context: Any) -> Any:
     """Return the response of the routes to one event of API Gateway."""
-    with tell.told():
-        return app.resolve(at_root(event), context)
+    with log.invocation():
+        return app.resolve(with_root_path(event), context)
 
 
-def at_root(event: dict[str, Any]) -> dict[str, Any]:
+def with_root_path(event: dict[str, Any]) -> dict[str, Any]:
     """Return the event with a path that starts at the root.
 
     A custom domain may leave out the stage from its paths.
@@ -67,10 +67,10 @@ def at_root(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, "requestContext": {**event["requestContext"], "stage": "$default"}}
 
 
-def _address(event: Mapping[str, Any]) -> str:
+def _source_address(event: Mapping[str, Any]) -> str:
     return str(event["requestContext"].get("http", {}).get("sourceIp", ""))
 
 
-def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _authorizer_context(event: Mapping[str, Any]) -> Mapping[str, Any]:
     authorizer = event["requestContext"].get("authorizer") or {}
     return authorizer.get("lambda") or {}

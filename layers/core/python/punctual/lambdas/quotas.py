@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from punctual.engine.quotas.run_permits import RunPermits
 
 
-class Limited(NamedTuple):
+class StageQuotas(NamedTuple):
     """The limits and quotas of a stage. `admit` checks the tenant of a call, or is None."""
 
     limits_of: LimitsOf
@@ -21,48 +21,48 @@ class Limited(NamedTuple):
     admit: Callable[[str], None] | None
 
 
-def api(runtime: Runtime) -> Limited:
+def build_api_quotas(runtime: Runtime) -> StageQuotas:
     """Return the quotas that the API checks."""
-    limits_of = _limits_of(runtime)
+    limits_of = _build_limits_of(runtime)
     if limits_of is None:
-        return Limited(unlimited, NoQuotas(), None)
+        return StageQuotas(unlimited, NoQuotas(), None)
     from punctual.aws.dynamodb.control.counters import Counters
     from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoQuotaRows
     from punctual.engine.quotas.leased_quotas import LeasedQuotas
 
     table = runtime.settings.control_table
-    clock = _clock(runtime)
+    clock = _store_clock(runtime)
     rows = DynamoQuotaRows(runtime.dynamo, table, clock)
     counted_jobs = DynamoJobCount(Counters(runtime.dynamo, table))
-    quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.tell.problem)
-    return Limited(limits_of, quotas, quotas.call)
+    quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.log.error)
+    return StageQuotas(limits_of, quotas, quotas.call)
 
 
-def permits(runtime: Runtime) -> "RunPermits | None":
+def build_run_permits(runtime: Runtime) -> "RunPermits | None":
     """Return the run permits that an executor checks, or None."""
-    limits_of = _limits_of(runtime)
+    limits_of = _build_limits_of(runtime)
     if limits_of is None:
         return None
     from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
     from punctual.engine.quotas.run_permits import RunPermits
 
-    clock = _clock(runtime)
+    clock = _store_clock(runtime)
     rows = DynamoQuotaRows(runtime.dynamo, runtime.settings.control_table, clock)
     executors = runtime.settings.places
-    return RunPermits(limits_of, rows, runtime.name, clock, runtime.tell.problem, executors)
+    return RunPermits(limits_of, rows, runtime.name, clock, runtime.log.error, executors)
 
 
-def _clock(runtime: Runtime) -> Clock:
+def _store_clock(runtime: Runtime) -> Clock:
     """Return a clock that follows the clock of DynamoDB, which times all shared rows."""
     from punctual.aws.server_time import ServerTime
     from punctual.engine.quotas.store_clock import StoreClock
 
     clock = StoreClock(runtime.clock)
-    runtime.clients.watched(ServerTime(clock).watch)
+    runtime.clients.add_observer(ServerTime(clock).attach_to)
     return clock
 
 
-def _limits_of(runtime: Runtime) -> LimitsOf | None:
+def _build_limits_of(runtime: Runtime) -> LimitsOf | None:
     text = runtime.settings.limits
     if text is None:
         return None
@@ -70,4 +70,4 @@ def _limits_of(runtime: Runtime) -> LimitsOf | None:
 
     defaults = limits_from(limits_of_text(text))
     overrides = DynamoLimits(runtime.dynamo, runtime.settings.control_table)
-    return KnownLimits(defaults, overrides, runtime.clock, runtime.tell.problem).of
+    return KnownLimits(defaults, overrides, runtime.clock, runtime.log.error).of

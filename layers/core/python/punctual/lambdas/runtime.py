@@ -14,20 +14,20 @@ from punctual.aws.operator_settings import DispatchSwitch
 from punctual.aws.ports import (
     AwsPorts,
     Clients,
-    aws_dynamo,
-    aws_ports,
+    build_dynamo_client,
+    build_aws_ports,
     monotonic,
     real_clock,
     sleep,
 )
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.identity import new_id
-from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, of_engine
+from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, engine_log
 from punctual.settings import Settings
 
-MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # set by Lambda
-A_CORE = 1769  # MB for one whole processor; Lambda gives a smaller share for less memory
-LEAST = 256
+MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # set by Lambda
+MEMORY_MB_PER_CORE = 1769  # MB for one whole processor; Lambda gives a smaller share for less memory
+MIN_FUNCTION_MEMORY_MB = 256
 
 if TYPE_CHECKING:  # imported on first use, since a function that only reads needs none of these
     from punctual.engine.changes.apply import ChangeApplier
@@ -45,35 +45,35 @@ class Runtime:
     def __init__(
         self,
         settings: Settings,
-        tell: Telemetry,
+        log: Telemetry,
         clients: Clients | None = None,
         clock: Clock = real_clock,
         steady: Callable[[], float] = monotonic,
         make_id: NewId | None = None,
         pause: Callable[[float], None] = sleep,
-        share: float = LEAST / A_CORE,
-        **wired: Any,
+        cpu_share: float = MIN_FUNCTION_MEMORY_MB / MEMORY_MB_PER_CORE,
+        **port_overrides: Any,
     ) -> None:
         self.settings = settings
-        self.tell = tell
+        self.log = log
         self.clients = clients or Clients()
         self.clock = clock
         self.steady = steady
         self.new_id = make_id or new_id(clock)
         self.name = self.new_id()
         self.pause = pause
-        self.share = share
-        self._wired = wired
+        self.cpu_share = cpu_share
+        self._port_overrides = port_overrides
 
     @classmethod
     def from_env(cls, service: str, env: Mapping[str, str] = os.environ) -> "Runtime":
         settings = Settings.from_env(env)
-        tell = PowertoolsTelemetry(service, settings.stage, settings.metrics)
-        return cls(settings, tell, share=share_of(env))
+        log = PowertoolsTelemetry(service, settings.stage, settings.metrics)
+        return cls(settings, log, cpu_share=cpu_share_of(env))
 
     @cached_property
     def ports(self) -> AwsPorts:
-        return aws_ports(self.settings, self.clock, self.clients, gate=self.gate, **self._wired)
+        return build_aws_ports(self.settings, self.clock, self.clients, dispatch_switch=self.dispatch_switch, **self._port_overrides)
 
     @cached_property
     def deadline(self) -> Deadline:
@@ -81,62 +81,62 @@ class Runtime:
 
         It bounds every later AWS call.
         """
-        made = Deadline(self.steady)
-        self.clients.watched(made.watch)
-        return made
+        deadline = Deadline(self.steady)
+        self.clients.add_observer(deadline.attach_to)
+        return deadline
 
     @cached_property
-    def gate(self) -> DispatchSwitch:
+    def dispatch_switch(self) -> DispatchSwitch:
         """Return the dispatch switch, shared by the whole process."""
         return DispatchSwitch(self.dynamo, self.settings.control_table, self.clock)
 
     @cached_property
     def dynamo(self) -> DynamoClient:
         """Return the client for rows that belong to no port."""
-        some = {name: self._wired[name] for name in ("crew", "patience") if name in self._wired}
-        return aws_dynamo(self.clients, **some)
+        overrides = {name: self._port_overrides[name] for name in ("crew", "patience") if name in self._port_overrides}
+        return build_dynamo_client(self.clients, **overrides)
 
     @cached_property
-    def steps(self) -> "ChangeApplier":
+    def changes(self) -> "ChangeApplier":
         from punctual.engine.changes.apply import ChangeApplier
 
         return ChangeApplier(
-            heads=self.ports.heads,
+            heads=self.ports.job_states,
             timers=self.ports.timers,
-            buckets=self.ports.buckets,
+            buckets=self.ports.partitions,
             history=self.ports.history,
-            messages=self.ports.messages,
-            notices=self.ports.notices,
-            wake=self.ports.wake,
+            messages=self.ports.run_queue,
+            notices=self.ports.notifications,
+            wake=self.ports.wakeups,
             clock=self.clock,
             monotonic=self.steady,
-            log=of_engine(self.tell),
+            log=engine_log(self.log),
         )
 
     @cached_property
-    def looker(self) -> "Evaluator":
+    def evaluator(self) -> "Evaluator":
         from punctual.engine.dispatch.evaluator import Evaluator
 
-        return Evaluator(self.steps, self.new_id)
+        return Evaluator(self.changes, self.new_id)
 
     @cached_property
     def executor(self) -> "Executor":
         from punctual.engine.execution.executor import Executor
 
         return Executor(
-            heads=self.ports.heads,
+            heads=self.ports.job_states,
             blobs=self.ports.blobs,
-            wake=self.ports.wake,
-            steps=self.steps,
+            wake=self.ports.wakeups,
+            steps=self.changes,
             new_id=self.new_id,
             executor_id=self.name,
         )
 
 
-def share_of(env: Mapping[str, str]) -> float:
+def cpu_share_of(env: Mapping[str, str]) -> float:
     """Return the share of a processor that the function has.
 
-    >>> share_of({MEMORY: "1769"}), share_of({MEMORY: "3538"})
+    >>> cpu_share_of({MEMORY_VARIABLE: "1769"}), cpu_share_of({MEMORY_VARIABLE: "3538"})
     (1.0, 1.0)
     """
-    return min(1.0, int(env.get(MEMORY, LEAST)) / A_CORE)
+    return min(1.0, int(env.get(MEMORY_VARIABLE, MIN_FUNCTION_MEMORY_MB)) / MEMORY_MB_PER_CORE)

@@ -3,16 +3,16 @@
 from base64 import b64decode
 from binascii import Error
 
-TOKEN_KEY = "token-key"
-TOKEN_HASH = "token-hash"
-WEBHOOK_KEY = "webhook-key"
-UNSET = "unset"  # the value in the template; no token has this hash
+TOKEN_KEY_PARAMETER = "token-key"
+ADMIN_HASH_PARAMETER = "token-hash"
+WEBHOOK_KEY_PARAMETER = "webhook-key"
+UNSET_SECRET = "unset"  # the value in the template; no token has this hash
 
 
-def key_of(value: str) -> bytes:
+def decode_key(value: str) -> bytes:
     """Return the key that `make deploy` wrote, or empty bytes if the text is not a key.
 
-    >>> key_of("a2V5"), key_of("unset!")
+    >>> decode_key("a2V5"), decode_key("unset!")
     (b'key', b'')
     """
     try:

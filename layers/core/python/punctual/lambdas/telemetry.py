@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Protocol
 
-NAMESPACE = "Punctual"
-GRAVE = frozenset({"look_failed", "look_set_aside", "definition_missing"})
+METRIC_NAMESPACE = "Punctual"
+ERROR_EVENTS = frozenset({"look_failed", "look_set_aside", "definition_missing"})
 
 
 class Metric(StrEnum):
@@ -31,27 +31,27 @@ class Metric(StrEnum):
     RECONCILER_FINDS = "ReconcilerFinds"
 
 
-_UNITS = {Metric.WATERMARK_LAG: "Seconds", Metric.LATENESS: "Milliseconds"}
+_METRIC_UNITS = {Metric.WATERMARK_LAG: "Seconds", Metric.LATENESS: "Milliseconds"}
 
 
 class Telemetry(Protocol):
     def __call__(self, event: str, /, **fields: Any) -> None:
         """Log an event with a fixed name, and job_id, run_id, attempt and tenant if known."""
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         """Log an event that needs action."""
 
-    def measure(self, metric: Metric, value: float = 1) -> None: ...
+    def metric(self, metric: Metric, value: float = 1) -> None: ...
 
-    def told(self) -> Any:
+    def invocation(self) -> Any:
         """Return a context for one invocation. It writes the metrics at its end."""
 
 
-def of_engine(tell: Telemetry) -> Callable[..., None]:
+def engine_log(telemetry: Telemetry) -> Callable[..., None]:
     """Return a log function for the engine. It logs grave events as errors."""
 
-    def log(event: str, /, **facts: Any) -> None:
-        (tell.problem if event in GRAVE else tell)(event, **facts)
+    def log(event: str, /, **fields: Any) -> None:
+        (telemetry.error if event in ERROR_EVENTS else telemetry)(event, **fields)
 
     return log
 
@@ -74,15 +74,15 @@ class _StandardOutput(logging.StreamHandler[Any]):
 
 
 @cache
-def _output(_service: str) -> _StandardOutput:
+def _output_handler(_service: str) -> _StandardOutput:
     """Return one handler for each logger. Powertools looks up the handler of an earlier logger."""
     return _StandardOutput()
 
 
 class PowertoolsTelemetry:
-    """Logs and counts with Powertools. `measured` is false on a stage without metrics."""
+    """Logs and counts with Powertools. `has_metrics` is false on a stage without metrics."""
 
-    def __init__(self, service: str, stage: str, measured: bool = True) -> None:
+    def __init__(self, service: str, stage: str, has_metrics: bool = True) -> None:
         from aws_lambda_powertools import Logger
 
         # Omit the source location, since log lines cost by the byte.
@@ -90,31 +90,31 @@ class PowertoolsTelemetry:
             service=service,
             location=None,
             log_uncaught_exceptions=False,
-            logger_handler=_output(service),
+            logger_handler=_output_handler(service),
         )
         self._logger.append_keys(stage=stage)
         self._metrics: Any = None
-        if measured:
+        if has_metrics:
             # `Metrics` shares its state across the process, `EphemeralMetrics` does not.
             from aws_lambda_powertools.metrics import EphemeralMetrics
 
-            self._metrics = EphemeralMetrics(namespace=NAMESPACE, service=service)
+            self._metrics = EphemeralMetrics(namespace=METRIC_NAMESPACE, service=service)
             self._metrics.set_default_dimensions(stage=stage)
 
     def __call__(self, event: str, /, **fields: Any) -> None:
         self._logger.info(event, extra=fields)
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         self._logger.error(event, extra=fields)
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         if self._metrics is not None:
             self._metrics.add_metric(
-                name=metric.value, unit=_UNITS.get(metric, "Count"), value=value
+                name=metric.value, unit=_METRIC_UNITS.get(metric, "Count"), value=value
             )
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def invocation(self) -> Iterator[None]:
         try:
             yield
         finally:

@@ -6,20 +6,20 @@ from punctual.aws.ports import random_bytes
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.ports.token_rows import TokenKey
-from punctual.lambdas.authorizer.authenticator import HOME
+from punctual.lambdas.authorizer.authenticator import DEFAULT_TENANT
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.ssm_secrets import TOKEN_KEY, key_of
+from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER, decode_key
 
 
-def tokens(runtime: Runtime, key: TokenKey) -> Tokens:
+def build_token_commands(runtime: Runtime, key: TokenKey) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
-    return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, HOME, runtime.ports.audit)
+    return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, DEFAULT_TENANT, runtime.ports.audit)
 
 
-def read_key(runtime: Runtime) -> bytes:
+def read_token_key(runtime: Runtime) -> bytes:
     """Return the token key. Each call reads it, since tokens are rarely created."""
-    name = runtime.settings.knobs + TOKEN_KEY
-    key = key_of(Parameter(lambda: runtime.clients.ssm, name).read())
+    name = runtime.settings.knobs + TOKEN_KEY_PARAMETER
+    key = decode_key(Parameter(lambda: runtime.clients.ssm, name).read())
     if not key:
         raise Unavailable(f"The parameter {name} holds no key of tokens: run `make deploy`.")
     return key

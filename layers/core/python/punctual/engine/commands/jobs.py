@@ -123,7 +123,7 @@ class Jobs(RunCommands):
             document = revise(present)
             if document is present or _same(document, present):
                 _check_alive(stored.head)
-                return self._search.job(tenant, job_id)
+                return self._search.view(stored.head, body)
             revised = self._revise(key, stored, body, document, writer, asked_at)
             if not admitted:
                 admitted = self._admit(tenant, stored.head, revised.event.schedule, asked_at)
@@ -211,15 +211,13 @@ class Jobs(RunCommands):
         after: dict[str, Any] | None = None,
     ) -> JobView:
         key = Key(tenant, job_id)
-        if if_match is not None:
-            _check(self._load(key)[0].head, if_match)
         asked_at = self._clock()
         change = self._change(key, event, self._new_id(), by, action, asked_at, after=after)
         (result,) = self._steps.apply([change._replace(edition=if_match)])
+        self._refuse(result)
         if result.verdict is Verdict.STALE:
             raise PreconditionFailed("The job has another version by now: read it again.")
-        self._refuse(result)
-        return self._search.job(*key)
+        return self._search.job(tenant, job_id)
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -87,7 +87,8 @@ class RunCommands:
     ) -> Sliced[RunView]:
         """Start a new run by the present definition with the payload of the former run."""
         job, asked_at = Key(tenant, job_id), self._clock()
-        former = self._search.run(tenant, job_id, run_id)
+        stored, body = self._load(job)
+        former = self._search.run_of(stored.head, run_id)
         if former.run.ended_at is None:
             raise Conflict("Only a run that has ended can be retried: this one is alive.")
         fresh = self._new_run_id(job_id, asked_at)
@@ -95,7 +96,7 @@ class RunCommands:
         made = None if new_id == fresh else self._made(job, new_id)
         if made is not None:
             return made
-        payload = yield from self._documents.payload_of(job, former.run, self._load(job)[1])
+        payload = yield from self._documents.payload_of(job, former.run, body)
         check_order(self._quotas, tenant)
         if payload is not UNSET:
             self._documents.put_payload(job, new_id, payload)

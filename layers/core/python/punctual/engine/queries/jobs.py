@@ -58,14 +58,19 @@ class JobQueries:
         self.audit = AuditQueries(audit, heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
-        key = Key(tenant, job_id)
-        now = self._clock()
-        stored, body = self.load(key)
-        latest = self._latest(key, stored.head, now, {})
-        return JobView(stored.head, self._documents.full(body), latest)
+        stored, body = self.load(Key(tenant, job_id))
+        return self.view(stored.head, body)
 
     def load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
         return self._listing.load(key)
+
+    def view(self, head: JobState, body: DefinitionRow) -> JobView:
+        """Return a job that is read already, with its payload and its latest run."""
+        return JobView(head, self._documents.full(body), self.latest(head))
+
+    def latest(self, head: JobState) -> RunView | None:
+        """Return the latest run of a job that is read already."""
+        return self._latest(Key(head.tenant, head.job_id), head, self._clock(), {})
 
     def _latest(
         self, key: Key, head: JobState, now: datetime, rows: Mapping[RunKey, RunRow | None]
@@ -151,12 +156,16 @@ class JobQueries:
             yield
         return listed
 
-    def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
-        key, now = Key(tenant, job_id), self._clock()
-        head = self.load(key)[0].head
-        view = self._find(key, head, run_id, now, {})
+    def run_of(self, head: JobState, run_id: str) -> RunView:
+        """Return a run of a job that is read already, without its attempts and payload."""
+        view = self._find(Key(head.tenant, head.job_id), head, run_id, self._clock(), {})
         if view is None:
             raise NotFound("There is no such run.")
+        return view
+
+    def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+        key, now = Key(tenant, job_id), self._clock()
+        view = self.run_of(self.load(key)[0].head, run_id)
         run = view.run
         rows = self._history.attempts(RunKey(*key, run_id), now) if run.past else ()
         former = []

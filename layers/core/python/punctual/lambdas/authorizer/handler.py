@@ -12,39 +12,39 @@ from typing import Any, Protocol
 from punctual.auth.authenticator import TokenSecrets
 from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
-from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
+from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, TOKEN_KEY_PARAMETER, decode_key
 
-FRESH = 45.0  # seconds for which read secrets count as current
-STALE = 600.0  # the same while SSM cannot be read
+TOKEN_SECRETS_CACHE_SECONDS = 45.0  # seconds for which read secrets count as current
+MAX_STALE_SECRETS_SECONDS = 600.0  # the same while SSM cannot be read
 # Seconds in which AWS calls may start. The last call takes up to 4 s more, so the authorizer can
-# still answer `UNSURE` in time.
-SECONDS = 3.0
+# still answer `UNSURE_CONTEXT` in time.
+AUTHORIZER_TIME_LIMIT_SECONDS = 3.0
 
-UNSURE: Mapping[str, str] = {"unsure": "yes"}
+UNSURE_CONTEXT: Mapping[str, str] = {"unsure": "yes"}
 
 
-class Checking(Protocol):
+class TokenChecker(Protocol):
     def identify(self, text: str) -> Identity | None: ...
 
 
 class Authorizer:
-    def __init__(self, door: Checking, problem: Callable[[str], None]) -> None:
-        self._door = door
-        self._problem = problem
+    def __init__(self, authenticator: TokenChecker, log_problem: Callable[[str], None]) -> None:
+        self._authenticator = authenticator
+        self._log_problem = log_problem
 
-    def answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        return {"isAuthorized": True, "context": dict(self._caller(event))}
+    def authorize(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        return {"isAuthorized": True, "context": dict(self._caller_context(event))}
 
-    def _caller(self, event: Mapping[str, Any]) -> Mapping[str, str]:
-        token = _token(event.get("headers") or {})
+    def _caller_context(self, event: Mapping[str, Any]) -> Mapping[str, str]:
+        token = _find_token(event.get("headers") or {})
         if token is None:
             return {}
         try:
-            who = self._door.identify(token)
+            identity = self._authenticator.identify(token)
         except Unavailable as error:
-            self._problem(error.message)
-            return UNSURE
-        return {} if who is None else said_of(who)
+            self._log_problem(error.message)
+            return UNSURE_CONTEXT
+        return {} if identity is None else identity_context(identity)
 
 
 class DeployedSecrets:
@@ -52,60 +52,60 @@ class DeployedSecrets:
 
     `make deploy` and `make token` store them.
 
-    `seconds` proceeds in a frozen environment. A clock that was set back causes a new read.
+    `wall_seconds` proceeds in a frozen environment. A clock that was set back causes a new read.
     """
 
     def __init__(
-        self, read: Callable[[], Mapping[str, str]], knobs: str, seconds: Callable[[], float]
+        self, read: Callable[[], Mapping[str, str]], parameter_prefix: str, wall_seconds: Callable[[], float]
     ) -> None:
         self._read = read
-        self._knobs = knobs
-        self._seconds = seconds
-        self._known = TokenSecrets(b"")
-        self._read_at: float | None = None
+        self._parameter_prefix = parameter_prefix
+        self._wall_seconds = wall_seconds
+        self._secrets = TokenSecrets(b"")
+        self._read_seconds: float | None = None
 
     @staticmethod
-    def names(knobs: str) -> list[str]:
-        return [knobs + TOKEN_KEY, knobs + TOKEN_HASH]
+    def parameter_names(parameter_prefix: str) -> list[str]:
+        return [parameter_prefix + TOKEN_KEY_PARAMETER, parameter_prefix + ADMIN_HASH_PARAMETER]
 
     def __call__(self) -> TokenSecrets:
-        now = self._seconds()
-        age = None if self._read_at is None else now - self._read_at
-        if age is not None and 0 <= age < FRESH:
-            return self._known
+        now_seconds = self._wall_seconds()
+        age_seconds = None if self._read_seconds is None else now_seconds - self._read_seconds
+        if age_seconds is not None and 0 <= age_seconds < TOKEN_SECRETS_CACHE_SECONDS:
+            return self._secrets
         try:
-            found = self._read()
+            values = self._read()
         except Unavailable:
-            if age is None or not 0 <= age < STALE:
+            if age_seconds is None or not 0 <= age_seconds < MAX_STALE_SECRETS_SECONDS:
                 raise
-            return self._known
-        key, stored = (found.get(name, "") for name in self.names(self._knobs))
-        if not stored:
-            raise Unavailable(f"There is no parameter {self._knobs}{TOKEN_HASH}.")
-        self._known, self._read_at = TokenSecrets(key_of(key), stored.strip()), now
-        return self._known
+            return self._secrets
+        key, stored_hash = (values.get(name, "") for name in self.parameter_names(self._parameter_prefix))
+        if not stored_hash:
+            raise Unavailable(f"There is no parameter {self._parameter_prefix}{ADMIN_HASH_PARAMETER}.")
+        self._secrets, self._read_seconds = TokenSecrets(decode_key(key), stored_hash.strip()), now_seconds
+        return self._secrets
 
 
-def said_of(who: Identity) -> dict[str, str]:
+def identity_context(identity: Identity) -> dict[str, str]:
     """Return the context of an authorizer response.
 
     It may hold only text, and omits empty values.
     """
-    said = {
-        "tenant": who.tenant,
-        "caller": who.name,
-        "role": who.role.word,
-        "token_id": who.token_id,
-        "expires_at": "" if who.expires_at is None else who.expires_at.isoformat(),
+    context = {
+        "tenant": identity.tenant,
+        "caller": identity.name,
+        "role": identity.role.word,
+        "token_id": identity.token_id,
+        "expires_at": "" if identity.expires_at is None else identity.expires_at.isoformat(),
     }
-    return {name: text for name, text in said.items() if text}
+    return {name: text for name, text in context.items() if text}
 
 
-def clock_of(seconds: Callable[[], float]) -> Callable[[], datetime]:
-    return lambda: datetime.fromtimestamp(seconds(), UTC)
+def build_clock(wall_seconds: Callable[[], float]) -> Callable[[], datetime]:
+    return lambda: datetime.fromtimestamp(wall_seconds(), UTC)
 
 
-def _token(headers: Mapping[str, str]) -> str | None:
+def _find_token(headers: Mapping[str, str]) -> str | None:
     """Return the bearer token. A test event of the console may have header names in upper case."""
     for name, value in headers.items():
         if name.lower() == "authorization":

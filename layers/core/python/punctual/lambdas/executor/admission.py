@@ -1,28 +1,29 @@
 """Decides which messages of an invocation may be claimed now. The others wait or are retried.
 
-A message that a limit delays has not failed, so it must not become a dead letter. After `RECEIVED`
+A message that a limit delays has not failed, so it must not become a dead letter. After `MAX_LIMITED_RECEIVES`
 deliveries it is deleted. A timer for an evaluation then sends the run again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.execution.executor import Executor
+from punctual.engine.ports.clock import Clock
 from punctual.engine.quotas.run_permits import PLACE_RETRY_SECONDS, Permitted, RunPermits
 from punctual.lambdas.executor.attempt import Delivery
 from punctual.lambdas.executor.messages import MessageBatch
-from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import Metric
+from punctual.lambdas.telemetry import Metric, Telemetry
 
-RECEIVED = 40  # deliveries; the queue makes a message a dead letter after 50
-SPREAD = 30.0  # longest spread, in seconds, of delayed messages
-BEHIND = 2.0  # seconds that each step of priority adds
-AGAIN = 3.0  # seconds until a renewal is tried again
-PATIENCE = 2.0  # seconds that a run waits in this invocation for another run to end
+MAX_LIMITED_RECEIVES = 40  # deliveries; the queue makes a message a dead letter after 50
+MAX_RETRY_SPREAD_SECONDS = 30.0  # longest spread, in seconds, of delayed messages
+PRIORITY_DELAY_SECONDS = 2.0  # seconds that each step of priority adds
+PERMIT_RENEWAL_RETRY_SECONDS = 3.0  # seconds until a renewal is tried again
+MAX_PERMIT_WAIT_SECONDS = 2.0  # seconds that a run waits in this invocation for another run to end
 
-Meanwhile = Callable[[Callable[[], dict[str, Permitted]]], dict[str, Permitted]]
+CallInBackground = Callable[[Callable[[], dict[str, Permitted]]], dict[str, Permitted]]
 
 
 class Admission:
@@ -30,20 +31,26 @@ class Admission:
 
     def __init__(
         self,
-        runtime: Runtime,
+        *,
         permits: RunPermits | None,
-        mail: MessageBatch,
+        executor: Executor,
+        messages: MessageBatch,
+        queues: Mapping[str, str],
+        clock: Clock,
+        steady: Callable[[], float],
+        tell: Telemetry,
     ) -> None:
+        """`queues` maps names to URLs."""
         self._permits = permits
-        self._executor = runtime.executor
-        self._mail = mail
-        self._clock = runtime.clock
-        self._steady = runtime.steady
-        self._tell = runtime.tell
-        self._queues = {url: name for name, url in runtime.settings.queues.items()}
+        self._executor = executor
+        self._messages = messages
+        self._clock = clock
+        self._steady = steady
+        self._log = tell
+        self._queues = {url: name for name, url in queues.items()}
         self._admitted: dict[str, str] = {}  # tenant by nonce
-        self._until = self._steady() + PATIENCE
-        self._tend_at = 0.0
+        self._wait_ends_steady = self._steady() + MAX_PERMIT_WAIT_SECONDS
+        self._next_renewal_steady = 0.0
 
     def __enter__(self) -> None:
         """Begin an invocation."""
@@ -55,60 +62,60 @@ class Admission:
             self._permits.rest()
 
     def admit(
-        self, due: dict[str, Delivery], waiting: dict[str, Delivery], meanwhile: Meanwhile
+        self, due: dict[str, Delivery], waiting: dict[str, Delivery], call_in_background: CallInBackground
     ) -> dict[str, Delivery]:
         """Return the messages to claim now. Remove the returned messages from `waiting`.
 
-        `meanwhile` carries out a call that may be slow.
+        `call_in_background` carries out a call that may be slow.
         """
         permits = self._permits
         if permits is None:
             return due
-        asking = [one for nonce, one in due.items() if nonce not in self._admitted]
-        wanted = Counter(one.message.tenant for one in asking)
+        requesting = [delivery for nonce, delivery in due.items() if nonce not in self._admitted]
+        requested = Counter(one.message.tenant for one in requesting)
         # All messages of a batch come from one queue.
-        queues = {one.message.tenant: self._queues.get(one.url, "") for one in asking}
-        permitted = meanwhile(
+        queues = {permission.message.tenant: self._queues.get(permission.queue_url, "") for permission in requesting}
+        permitted = call_in_background(
             lambda: {
                 tenant: permits.ask(tenant, count, queues[tenant])
-                for tenant, count in wanted.items()
+                for tenant, count in requested.items()
             }
         )
-        left = {tenant: one.number for tenant, one in permitted.items()}
-        found = {}
+        remaining = {tenant: one.number for tenant, one in permitted.items()}
+        admitted = {}
         for nonce, one in sorted(due.items(), key=_urgency):
             tenant = one.message.tenant
             if nonce in self._admitted:
-                found[nonce] = one
-            elif left[tenant]:
-                left[tenant] -= 1
+                admitted[nonce] = one
+            elif remaining[tenant]:
+                remaining[tenant] -= 1
                 self._admitted[nonce] = tenant
-                found[nonce] = one
+                admitted[nonce] = one
             elif not self._may_wait_here(tenant, permitted[tenant].again_after):
-                self._hand_back(one, permitted[tenant].again_after)
+                self._delay(one, permitted[tenant].again_after)
                 waiting.pop(nonce)
-        return found
+        return admitted
 
-    def _may_wait_here(self, tenant: str, after: float) -> bool:
+    def _may_wait_here(self, tenant: str, retry_seconds: float) -> bool:
         """Return whether the message may wait here for another run of its tenant to end."""
-        is_near = after <= PLACE_RETRY_SECONDS and self._steady() < self._until
+        is_near = retry_seconds <= PLACE_RETRY_SECONDS and self._steady() < self._wait_ends_steady
         return is_near and tenant in self._admitted.values()
 
-    def _hand_back(self, one: Delivery, after: float) -> None:
-        message = one.message
-        self._tell.measure(Metric.LIMITED)
-        spread = min(SPREAD, 2.0 ** min(one.receives, 6)) * _fraction(message.run_id, one.receives)
+    def _delay(self, delivery: Delivery, retry_seconds: float) -> None:
+        message = delivery.message
+        self._log.metric(Metric.LIMITED)
+        spread = min(MAX_RETRY_SPREAD_SECONDS, 2.0 ** min(delivery.receive_count, 6)) * _spread_fraction(message.run_id, delivery.receive_count)
         now = self._clock()
-        at = now + timedelta(seconds=after + spread + BEHIND * message.priority)
-        if one.receives >= RECEIVED:
+        retry_at = now + timedelta(seconds=retry_seconds + spread + PRIORITY_DELAY_SECONDS * message.priority)
+        if delivery.receive_count >= MAX_LIMITED_RECEIVES:
             try:
-                self._executor.look_later([message], at)
-                self._mail.acknowledge([one])
+                self._executor.look_later([message], retry_at)
+                self._messages.acknowledge([delivery])
                 return
             except Unavailable as error:
-                self._tell.problem("look_not_put", run_id=message.run_id, error=error.message)
-                at = now + timedelta(hours=1)  # nine deliveries are left, enough for most of a day
-        self._mail.again(one, at)
+                self._log.error("look_not_put", run_id=message.run_id, error=error.message)
+                retry_at = now + timedelta(hours=1)  # nine deliveries are left, enough for most of a day
+        self._messages.retry_at(delivery, retry_at)
 
     def release(self, nonces: Iterable[str], started: bool) -> None:
         """Release the permits of runs that have ended or did not start."""
@@ -117,23 +124,23 @@ class Admission:
             if tenant is not None and self._permits is not None:
                 self._permits.end(tenant, started)
 
-    def is_to_tend(self) -> bool:
+    def needs_renewal(self) -> bool:
         """Return whether permits are due for renewal and no renewal is active."""
-        if self._permits is None or self._steady() < self._tend_at or not self._permits.aging:
+        if self._permits is None or self._steady() < self._next_renewal_steady or not self._permits.aging:
             return False
-        self._tend_at = self._steady() + AGAIN
+        self._next_renewal_steady = self._steady() + PERMIT_RENEWAL_RETRY_SECONDS
         return True
 
-    def tend(self) -> None:
+    def renew(self) -> None:
         if self._permits is not None:
             self._permits.tend()
 
 
-def _urgency(one: tuple[str, Delivery]) -> tuple[int, datetime, str]:
-    nonce, delivery = one
+def _urgency(item: tuple[str, Delivery]) -> tuple[int, datetime, str]:
+    nonce, delivery = item
     return delivery.message.priority, delivery.message.due_at, nonce
 
 
-def _fraction(run_id: str, receives: int) -> float:
+def _spread_fraction(run_id: str, receives: int) -> float:
     digest = blake2b(f"{run_id} {receives}".encode(), digest_size=2).digest()
     return int.from_bytes(digest) / 65_536

@@ -17,29 +17,29 @@ from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 
-GRACE = 0.5  # seconds that a task has to end after a stop or its timeout
+TASK_STOP_GRACE_SECONDS = 0.5  # seconds that a task has to end after a stop or its timeout
 
 
-class Lane(NamedTuple):
+class LaneSettings(NamedTuple):
     """The settings of a lane.
 
-    With `beats_at_once` the first heartbeat follows the claim, for long runs.
+    With `renews_at_once` the first heartbeat follows the claim, for long runs.
     """
 
-    beats_at_once: bool
+    renews_at_once: bool
 
 
 class Delivery(NamedTuple):
     """One delivery of a message."""
 
     id: str
-    handle: str
-    url: str
-    receives: int
+    receipt_handle: str
+    queue_url: str
+    receive_count: int
     message: Message
 
 
-class _Log:
+class _LogBuffer:
     """Holds the log of a task in memory until it ends. Tasks of a function log little."""
 
     def __init__(self) -> None:
@@ -60,75 +60,75 @@ class RunningAttempt:
         delivery: Delivery,
         assignment: Assignment,
         registry: Registry,
-        began: float,
-        left: float,
+        began_steady: float,
+        seconds_left: float,
         is_lost: Callable[[], bool],
     ) -> None:
         self.delivery = delivery
         self.assignment = assignment
         self.stop = StopSignal(is_lost)
-        self.log = _Log()
+        self.log = _LogBuffer()
         self.detail: Detail | None = None  # set after output and log are stored
-        self.ended_at: float | None = None
-        self._allowed = assignment.timeout_seconds
+        self.ended_steady: float | None = None
+        self._allowed_seconds = assignment.timeout_seconds
         self._registry = registry
-        self._cut = left < self._allowed
-        self._ends = began + min(left, self._allowed)
-        self._said: Outcome | None = None
-        self._given_up: Outcome | None = None
+        self._is_cut_short = seconds_left < self._allowed_seconds
+        self._ends_steady = began_steady + min(seconds_left, self._allowed_seconds)
+        self._task_outcome: Outcome | None = None
+        self._abandoned_outcome: Outcome | None = None
         self._crash: BaseException | None = None
-        self._stopped_at: float | None = None
-        self._timeout = timedelta(seconds=min(left, self._allowed))
+        self._stopped_steady: float | None = None
+        self._timeout = timedelta(seconds=min(seconds_left, self._allowed_seconds))
         self._attempt = replace(attempt_of(assignment), timeout=self._timeout)
 
     def __call__(self) -> None:
         try:
-            self._said = self._registry.run(self._attempt, self.stop, self.log)
+            self._task_outcome = self._registry.run(self._attempt, self.stop, self.log)
         except BaseException as crash:
             self._crash = crash
 
-    def look(self, steady: float) -> None:
+    def check(self, steady: float) -> None:
         """Record whether the attempt has ended, or abandon it.
 
         Raise the error of a crashed thread.
         """
         if self._crash is not None:
             raise self._crash
-        if self.ended_at is not None:
+        if self.ended_steady is not None:
             return
-        if self.stop.wanted() and self._stopped_at is None:
-            self._stopped_at = steady
-        if self._said is None:
-            if steady >= self._ends + GRACE:
-                self._given_up = Outcome.timed_out(self._timeout)
+        if self.stop.wanted() and self._stopped_steady is None:
+            self._stopped_steady = steady
+        if self._task_outcome is None:
+            if steady >= self._ends_steady + TASK_STOP_GRACE_SECONDS:
+                self._abandoned_outcome = Outcome.timed_out(self._timeout)
                 self.stop.stop("SHUTDOWN")
-            elif self._stopped_at is not None and steady >= self._stopped_at + GRACE:
-                self._given_up = Outcome.stopped(self.stop.wanted())
-        if self._said is not None or self._given_up is not None:
-            self.ended_at = steady
+            elif self._stopped_steady is not None and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS:
+                self._abandoned_outcome = Outcome.stopped(self.stop.wanted())
+        if self._task_outcome is not None or self._abandoned_outcome is not None:
+            self.ended_steady = steady
 
     @property
-    def next_at(self) -> float:
-        """Return the latest time for the next `look`, by the monotonic clock."""
-        grace_from = self._ends if self._stopped_at is None else self._stopped_at
-        return min(grace_from, self._ends) + GRACE
+    def next_check_steady(self) -> float:
+        """Return the latest time for the next `check`, by the monotonic clock."""
+        grace_steady = self._ends_steady if self._stopped_steady is None else self._stopped_steady
+        return min(grace_steady, self._ends_steady) + TASK_STOP_GRACE_SECONDS
 
     @property
     def outcome(self) -> Outcome:
-        found = self._given_up or self._said
-        assert found is not None
-        if found.status == "TIMED_OUT" and self._cut:
-            return _cut_short(found, self._timeout, self._allowed)
-        return found
+        outcome = self._abandoned_outcome or self._task_outcome
+        assert outcome is not None
+        if outcome.status == "TIMED_OUT" and self._is_cut_short:
+            return _cut_short_outcome(outcome, self._timeout, self._allowed_seconds)
+        return outcome
 
     @property
-    def goes_back(self) -> bool:
+    def returns_claim(self) -> bool:
         """Return whether another executor takes the run, instead of a result.
 
         Either the attempt could not begin, or the claim was lost and its effects are unknown.
         """
-        lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
-        return lost or not self.outcome.begun
+        is_lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+        return is_lost or not self.outcome.begun
 
     @property
     def finished(self) -> Finished:
@@ -144,27 +144,27 @@ class RunningAttempt:
     def result(self) -> AttemptResult:
         return AttemptResult(self.assignment, self.outcome, bytes(self.log.data))
 
-    def fail_unstored(self, error: Unavailable) -> None:
+    def fail_store(self, error: Unavailable) -> None:
         """End the attempt as FAILED, because its output or log is not stored."""
-        self._given_up = Outcome.failed(f"The output could not be stored: {error.message}")
-        self.detail = detail_of(self.assignment, self._given_up)
+        self._abandoned_outcome = Outcome.failed(f"The output could not be stored: {error.message}")
+        self.detail = detail_of(self.assignment, self._abandoned_outcome)
 
 
-def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
+def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:
     text = (
-        f"Stopped after {after.total_seconds():.0f} s, because the function that ran it had to "
-        f"end; the job allows {allowed} s"
+        f"Stopped after {duration.total_seconds():.0f} s, because the function that ran it had to "
+        f"end; the job allows {allowed_seconds} s"
     )
     return replace(outcome, error=text)
 
 
-def taken(rest: list[Delivery], message: Message) -> Delivery:
-    """Return the first delivery of the message and remove it from `rest`."""
-    one = next(one for one in rest if one.message == message)
-    rest.remove(one)
-    return one
+def take_delivery(deliveries: list[Delivery], message: Message) -> Delivery:
+    """Return the first delivery of the message and remove it from `deliveries`."""
+    delivery = next(delivery for delivery in deliveries if delivery.message == message)
+    deliveries.remove(delivery)
+    return delivery
 
 
-def is_old(run: Run, now: datetime) -> bool:
+def is_claim_old(run: Run, now: datetime) -> bool:
     """Return whether the claim may expire before its first renewal, after a slow payload read."""
     return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD

@@ -13,20 +13,21 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.engine.changes.change import Result
 from punctual.engine.changes.write_ids import marks
-from punctual.engine.execution.executor import Assignment
+from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.leases import LeaseKeeper
-from punctual.engine.quotas.run_permits import RunPermits
+from punctual.engine.ports.blobs import Blobs
+from punctual.engine.ports.clock import Clock, NewId
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.admission import Admission
-from punctual.lambdas.executor.attempt import Delivery, Lane, RunningAttempt, is_old, taken
-from punctual.lambdas.executor.claims_back import Returns
+from punctual.lambdas.executor.attempt import Delivery, LaneSettings, RunningAttempt, is_claim_old, take_delivery
+from punctual.lambdas.executor.claims_back import ClaimReturns
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.outputs import store_results
-from punctual.lambdas.executor.telemetry import tell_started, tell_written
-from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, meanwhile
+from punctual.lambdas.executor.telemetry import log_started, log_written
+from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, call_in_background
 from punctual.lambdas.executor.visibility import VisibilityTimeouts
 from punctual.lambdas.executor.webhooks import WebhookDeliveries
-from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.registry import Registry
 
 T = TypeVar("T")
@@ -35,285 +36,290 @@ T = TypeVar("T")
 class Batch:
     def __init__(
         self,
-        runtime: Runtime,
-        lane: Lane,
-        mail: MessageBatch,
-        tasks: Callable[[str], Registry],
-        hands: TaskRunner,
-        over: float,
-        errands: WebhookDeliveries,
-        permits: RunPermits | None = None,
+        *,
+        executor: Executor,
+        blobs: Blobs,
+        lane: LaneSettings,
+        messages: MessageBatch,
+        admission: Admission,
+        webhooks: WebhookDeliveries,
+        registry_for: Callable[[str], Registry],
+        task_runner: TaskRunner,
+        ends_steady: float,
+        clock: Clock,
+        steady: Callable[[], float],
+        new_id: NewId,
+        tell: Telemetry,
     ) -> None:
-        self._tell = runtime.tell
-        self._clock = runtime.clock
-        self._steady = runtime.steady
-        self._new_id = runtime.new_id
-        self._executor = runtime.executor
-        self._claims = LeaseKeeper(runtime.executor, runtime.steady)
-        self._blobs = runtime.ports.blobs
+        """`tasks` returns the registry of a tenant. The invocation ends at `ends_steady`."""
+        self._executor = executor
+        self._blobs = blobs
         self._lane = lane
-        self._mail = mail
-        self._returns = Returns(runtime, mail)
-        self._admission = Admission(runtime, permits, mail)
-        self._tasks = tasks
-        self._hands = hands
-        self._began = self._steady()
-        self._over = over
-        self._errands = errands
+        self._messages = messages
+        self._admission = admission
+        self._webhooks = webhooks
+        self._registry_for = registry_for
+        self._task_runner = task_runner
+        self._ends_steady = ends_steady
+        self._clock = clock
+        self._steady = steady
+        self._new_id = new_id
+        self._log = tell
+        self._leases = LeaseKeeper(executor, steady)
+        self._claim_returns = ClaimReturns(executor=executor, mail=messages, clock=clock, tell=tell)
+        self._began_steady = steady()
         self._waiting: dict[str, Delivery] = {}  # unclaimed deliveries by nonce of the claim
-        self._unread: dict[str, Run] = {}  # claimed runs with an unreadable payload, by nonce
+        self._unreadable_runs: dict[str, Run] = {}  # claimed runs with an unreadable payload, by nonce
         self._attempts: list[RunningAttempt] = []
-        self._claim_at = self._write_at = self._beat_at = self._began
-        self._beside = BackgroundCalls(hands, runtime.tell)  # heartbeats and visibility calls
-        self._hiding = VisibilityTimeouts(mail, self._beside, self._began)
-        self._idle_at: float | None = None
+        self._next_claim_steady = self._next_write_steady = self._next_renewal_steady = self._began_steady
+        self._background_calls = BackgroundCalls(task_runner, tell)  # heartbeats and visibility calls
+        self._visibility = VisibilityTimeouts(messages, self._background_calls, self._began_steady)
+        self._idle_steady: float | None = None
 
     def run(self, deliveries: Sequence[Delivery]) -> list[str]:
         """Process the deliveries and return the ids of the messages to deliver again."""
         now = self._clock()
         for nonce, delivery in zip(marks(self._new_id, len(deliveries)), deliveries, strict=True):
-            if delivery.message.due_at > now + pace.EARLY:
-                self._mail.again(delivery, delivery.message.due_at)
+            if delivery.message.due_at > now + pace.MAX_EARLY_RECEIVE:
+                self._messages.retry_at(delivery, delivery.message.due_at)
             else:
                 self._waiting[nonce] = delivery
-        self._hiding.begin(self._waiting.values())
+        self._visibility.extend_redelivered(self._waiting.values())
         with self._admission:
-            while self._is_at_work():
-                self._hide()
+            while self._has_work():
+                self._extend_visibility()
                 self._claim()
-                self._beat()
-                self._look()
-                self._write()
-                self._errands.tend()
-                if self._is_at_work():
-                    self._hands.wait(max(0.001, self._pause()))
-            self._look()
-        return self._mail.hand_back()
+                self._renew_due_leases()
+                self._check_attempts()
+                self._write_ends()
+                self._webhooks.advance()
+                if self._has_work():
+                    self._task_runner.wait(max(0.001, self._seconds_to_next_step()))
+            self._check_attempts()
+        return self._messages.batch_failures()
 
-    def _is_at_work(self) -> bool:
+    def _has_work(self) -> bool:
         """Return whether work is left.
 
-        A hanging background call delays the end for `LINGER` at most.
+        A hanging background call delays the end for `MAX_LINGER_SECONDS` at most.
         """
-        if self._waiting or self._attempts or self._errands.busy:
+        if self._waiting or self._attempts or self._webhooks.is_busy:
             return True
-        if self._idle_at is None:
-            self._idle_at = self._steady()
-        return self._beside.busy and self._steady() < self._idle_at + pace.LINGER
+        if self._idle_steady is None:
+            self._idle_steady = self._steady()
+        return self._background_calls.is_busy and self._steady() < self._idle_steady + pace.MAX_LINGER_SECONDS
 
-    def _hide(self) -> None:
-        runs = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
-        self._hiding.look(self._steady(), [*runs, *self._errands.held])
+    def _extend_visibility(self) -> None:
+        runs = [*self._waiting.values(), *(attempt.delivery for attempt in self._attempts)]
+        self._visibility.extend(self._steady(), [*runs, *self._webhooks.unfinished])
 
     # Claims
 
     def _claim(self) -> None:
         now, steady = self._clock(), self._steady()
-        due = {nonce: one for nonce, one in self._waiting.items() if one.message.due_at <= now}
-        if not due or steady < self._claim_at:
+        due = {nonce: delivery for nonce, delivery in self._waiting.items() if delivery.message.due_at <= now}
+        if not due or steady < self._next_claim_steady:
             return
-        due = self._admission.admit(due, self._waiting, self._meanwhile)
+        due = self._admission.admit(due, self._waiting, self._call_in_background)
         if not due:
             return
         try:
-            messages = [one.message for one in due.values()]
-            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due)))
+            messages = [unreadable_claim.message for unreadable_claim in due.values()]
+            claim_result = self._call_in_background(lambda: self._executor.claim(messages, list(due)))
         except Unavailable as error:
-            self._claim_again(due, error.message)
+            self._retry_claim(due, error.message)
             return
-        unread = {one.nonce: due[one.nonce] for one in handed.unread}
-        if unread:
-            self._unread.update((one.nonce, one.run) for one in handed.unread)
-            self._claim_again(unread, "What they are to do cannot be read.")
-        for nonce in due.keys() - unread:
+        unreadable = {assignment.nonce: due[assignment.nonce] for assignment in claim_result.unread}
+        if unreadable:
+            self._unreadable_runs.update((assignment.nonce, assignment.run) for assignment in claim_result.unread)
+            self._retry_claim(unreadable, "What they are to do cannot be read.")
+        for nonce in due.keys() - unreadable:
             del self._waiting[nonce]
-        granted = {one.run.nonce: one for one in handed.granted}
-        rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
-        for message, at in handed.again:
-            self._mail.again(taken(rest, message), at)
-        self._mail.later([taken(rest, message) for message in handed.later])
-        self._admission.release([n for n in due if n not in granted and n not in unread], False)
-        self._begin([(due[nonce], one) for nonce, one in granted.items()])
+        assignments = {one.run.nonce: one for one in claim_result.granted}
+        unclaimed = [one for nonce, one in due.items() if nonce not in assignments and nonce not in unreadable]
+        for message, retry_at in claim_result.again:
+            self._messages.retry_at(take_delivery(unclaimed, message), retry_at)
+        self._messages.back_off([take_delivery(unclaimed, message) for message in claim_result.later])
+        self._admission.release([n for n in due if n not in assignments and n not in unreadable], False)
+        self._start_attempts([(due[nonce], one) for nonce, one in assignments.items()])
 
-    def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
-        """Retry the claim with the same nonces, or return the messages after `PATIENCE`.
+    def _retry_claim(self, due: Mapping[str, Delivery], reason: str) -> None:
+        """Retry the claim with the same nonces, or return the messages after `MAX_CLAIM_RETRY_SECONDS`.
 
         A returned claim does not count as an attempt, because its task did not begin.
         """
-        self._claim_at = self._steady() + pace.AGAIN
-        if self._claim_at <= self._began + pace.PATIENCE:
+        self._next_claim_steady = self._steady() + pace.STORE_RETRY_SECONDS
+        if self._next_claim_steady <= self._began_steady + pace.MAX_CLAIM_RETRY_SECONDS:
             return
-        self._tell.problem("claim_failed", messages=len(due), error=why)
+        self._log.error("claim_failed", messages=len(due), error=reason)
         self._admission.release(due, False)
         for nonce, delivery in due.items():
             self._waiting.pop(nonce, None)
-            run = self._unread.get(nonce)
+            run = self._unreadable_runs.get(nonce)
             if run is None:
-                self._mail.later([delivery])
+                self._messages.back_off([delivery])
             else:
-                self._returns.unbegun(delivery, run, waits=True)
+                self._claim_returns.return_unbegun(delivery, run, waits=True)
 
-    def _begin(self, granted: Sequence[tuple[Delivery, Assignment]]) -> None:
+    def _start_attempts(self, claimed: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
-        left = self._over - pace.MARGIN - steady
-        new = []
-        for delivery, one in granted:
-            old = is_old(one.run, now)
-            if old or left < min(one.timeout_seconds, pace.LEAST):
-                self._admission.release([one.run.nonce], False)
-                self._returns.unbegun(delivery, one.run, waits=old)
+        seconds_left = self._ends_steady - pace.END_RESERVE_SECONDS - steady
+        attempts = []
+        for delivery, assignment in claimed:
+            is_old = is_claim_old(assignment.run, now)
+            if is_old or seconds_left < min(assignment.timeout_seconds, pace.MIN_RUN_SECONDS):
+                self._admission.release([assignment.run.nonce], False)
+                self._claim_returns.return_unbegun(delivery, assignment.run, waits=is_old)
                 continue
-            tasks, is_lost = self._tasks(one.key.tenant), partial(self._claims.is_lost, one)
-            attempt = RunningAttempt(delivery, one, tasks, steady, left, is_lost)
-            self._claims.add(one, attempt.stop)
+            registry, is_lost = self._registry_for(assignment.key.tenant), partial(self._leases.is_lost, assignment)
+            attempt = RunningAttempt(delivery, assignment, registry, steady, seconds_left, is_lost)
+            self._leases.add(assignment, attempt.stop)
             self._attempts.append(attempt)
-            new.append(attempt)
-            tell_started(self._tell, one.run)
-        if new and self._lane.beats_at_once:
-            self._beside.guarded(lambda: self._renew(early=True), "beat_failed")
-        for attempt in new:
-            self._hands.start(attempt)
+            attempts.append(attempt)
+            log_started(self._log, assignment.run)
+        if attempts and self._lane.renews_at_once:
+            self._background_calls.run_logged(lambda: self._renew(early=True), "beat_failed")
+        for attempt in attempts:
+            self._task_runner.start(attempt)
 
     # Heartbeats
 
-    def _beat(self) -> None:
-        if self._admission.is_to_tend():
-            self._beside.start(self._admission.tend, "places_not_renewed")
-        self._claims.end_the_lost()
-        at = self._claims.next_beat()
-        if at is None or self._steady() < max(at, self._beat_at):
+    def _renew_due_leases(self) -> None:
+        if self._admission.needs_renewal():
+            self._background_calls.start(self._admission.renew, "places_not_renewed")
+        self._leases.end_the_lost()
+        renewal_steady = self._leases.next_beat()
+        if renewal_steady is None or self._steady() < max(renewal_steady, self._next_renewal_steady):
             return
-        self._beat_at = self._over  # blocks a second renewal while one is active
-        self._beside.start(self._renew_beside, "beat_failed")
+        self._next_renewal_steady = self._ends_steady  # blocks a second renewal while one is active
+        self._background_calls.start(self._renew_in_background, "beat_failed")
 
-    def _renew_beside(self) -> None:
+    def _renew_in_background(self) -> None:
         try:
             self._renew(early=False)
         finally:
-            self._beat_at = self._steady() + pace.AGAIN
+            self._next_renewal_steady = self._steady() + pace.STORE_RETRY_SECONDS
 
     def _renew(self, early: bool) -> None:
         """Renew leases and acknowledge the messages of runs that have a lease timer.
 
         The first heartbeat puts this timer, so the message is no longer needed.
         """
-        watched = {one.run.run_id for one in self._claims.beat(early)}
-        carried = [
-            one.delivery for one in list(self._attempts) if one.assignment.run.run_id in watched
+        covered_ids = {assignment.run.run_id for assignment in self._leases.beat(early)}
+        covered = [
+            one.delivery for one in list(self._attempts) if one.assignment.run.run_id in covered_ids
         ]
-        if carried:
-            self._mail.acknowledge(carried)
+        if covered:
+            self._messages.acknowledge(covered)
 
     # Ends
 
-    def _look(self) -> None:
-        self._beside.look()
+    def _check_attempts(self) -> None:
+        self._background_calls.raise_crash()
         steady = self._steady()
         for attempt in self._attempts:
-            attempt.look(steady)
+            attempt.check(steady)
 
-    def _write(self) -> None:
+    def _write_ends(self) -> None:
         """Write the ends of all ended attempts in one batch, shortly after the first."""
         steady = self._steady()
-        ended = [one for one in self._attempts if one.ended_at is not None]
-        if not ended or steady < self._write_at:
+        ended_attempts = [attempt for attempt in self._attempts if attempt.ended_steady is not None]
+        if not ended_attempts or steady < self._next_write_steady:
             return
-        first = min(one.ended_at for one in ended if one.ended_at is not None)
-        if len(ended) < len(self._attempts) and steady < first + pace.GATHER:
+        first_steady = min(attempt.ended_steady for attempt in ended_attempts if attempt.ended_steady is not None)
+        if len(ended_attempts) < len(self._attempts) and steady < first_steady + pace.END_BATCH_WAIT_SECONDS:
             return
         try:
-            self._finish([one for one in ended if not one.goes_back])
-            for one in [one for one in ended if one.goes_back]:
-                begun = one.outcome.begun
-                back = partial(
-                    self._returns.give_back, *one.assignment[:2], begun, unstarted=not begun
-                )
-                self._settle(one, self._meanwhile(back))
+            self._finish([attempt for attempt in ended_attempts if not attempt.returns_claim])
+            for attempt in [attempt for attempt in ended_attempts if attempt.returns_claim]:
+                key, run, has_begun = attempt.assignment.key, attempt.assignment.run, attempt.outcome.begun
+                return_claim = partial(self._claim_returns.return_claim, key, run, has_begun, unstarted=not has_begun)
+                self._settle(attempt, self._call_in_background(return_claim))
         except Unavailable as error:
-            self._write_at = self._steady() + pace.AGAIN
-            if self._write_at > min(self._over - pace.LAST, first + pace.HELD):
-                self._tell.problem("finish_failed", runs=len(ended), error=error.message)
-                for one in [one for one in self._attempts if one.ended_at is not None]:
-                    self._let_go(one)
-                    self._mail.later([one.delivery])
+            self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
+            if self._next_write_steady > min(self._ends_steady - pace.NO_RETRY_SECONDS, first_steady + pace.MAX_END_RETRY_SECONDS):
+                self._log.error("finish_failed", runs=len(ended_attempts), error=error.message)
+                for attempt in [attempt for attempt in self._attempts if attempt.ended_steady is not None]:
+                    self._drop(attempt)
+                    self._messages.back_off([attempt.delivery])
 
-    def _finish(self, ended: Sequence[RunningAttempt]) -> None:
-        self._store([one for one in ended if one.detail is None])
-        ended = [one for one in ended if one.detail is not None]
-        if not ended:
+    def _finish(self, ended_attempts: Sequence[RunningAttempt]) -> None:
+        self._store_ended([attempt for attempt in ended_attempts if attempt.detail is None])
+        ended_attempts = [attempt for attempt in ended_attempts if attempt.detail is not None]
+        if not ended_attempts:
             return
-        finished = [one.finished for one in ended]
-        results = self._meanwhile(lambda: self._executor.finish(finished, True))
-        for one, said, result in zip(ended, finished, results, strict=True):
+        finished = [attempt.finished for attempt in ended_attempts]
+        results = self._call_in_background(lambda: self._executor.finish(finished, True))
+        for attempt, finish, result in zip(ended_attempts, finished, results, strict=True):
             if result.contended:
-                self._write_at = self._steady() + pace.AGAIN
+                self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
                 continue
             # The failure is logged. When the lease expires, an executor that can read the job
             # continues.
             if result.failed:
-                self._let_go(one)
-                self._mail.later([one.delivery])
+                self._drop(attempt)
+                self._messages.back_off([attempt.delivery])
                 continue
-            self._settle(one, result)
-            tell_written(self._tell, said, result)
+            self._settle(attempt, result)
+            log_written(self._log, finish, result)
 
-    def _store(self, ended: Sequence[RunningAttempt]) -> None:
+    def _store_ended(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         """Store the outputs and logs of attempts before the swaps that end them.
 
-        A failed store is repeated each second. After `PATIENCE` the attempt fails. Other attempts
+        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails. Other attempts
         of the batch end meanwhile.
         """
-        if not ended:
+        if not ended_attempts:
             return
-        results = [attempt.result for attempt in ended]
-        stored = self._meanwhile(lambda: store_results(self._blobs, results))
-        for attempt, detail in zip(ended, stored, strict=True):
+        results = [attempt.result for attempt in ended_attempts]
+        stored = self._call_in_background(lambda: store_results(self._blobs, results))
+        for attempt, detail in zip(ended_attempts, stored, strict=True):
             if not isinstance(detail, Unavailable):
                 attempt.detail = detail
-            elif self._steady() < (attempt.ended_at or 0) + pace.PATIENCE:
-                self._write_at = self._steady() + pace.AGAIN
+            elif self._steady() < (attempt.ended_steady or 0) + pace.MAX_CLAIM_RETRY_SECONDS:
+                self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
             else:
-                attempt.fail_unstored(detail)
+                attempt.fail_store(detail)
 
-    def _settle(self, one: RunningAttempt, result: Result) -> None:
+    def _settle(self, attempt: RunningAttempt, result: Result) -> None:
         """Drop an ended attempt.
 
         If effects are open, return its message, which evaluates the job again.
         """
-        self._let_go(one)
+        self._drop(attempt)
         if not result.effects_done:
-            self._mail.again(one.delivery, self._clock() + LEASE)
+            self._messages.retry_at(attempt.delivery, self._clock() + LEASE)
 
-    def _let_go(self, one: RunningAttempt) -> None:
-        self._claims.let_go(one.assignment)
-        self._attempts.remove(one)
-        self._admission.release([one.assignment.run.nonce], True)
+    def _drop(self, attempt: RunningAttempt) -> None:
+        self._leases.let_go(attempt.assignment)
+        self._attempts.remove(attempt)
+        self._admission.release([attempt.assignment.run.nonce], True)
 
-    def _meanwhile(self, call: Callable[[], T]) -> T:
+    def _call_in_background(self, call: Callable[[], T]) -> T:
         """Run a store call in a thread, so heartbeats continue while the store hangs."""
-        return meanwhile(self._hands, call, self._tend) if self._attempts else call()
+        return call_in_background(self._task_runner, call, self._keep_alive) if self._attempts else call()
 
-    def _tend(self) -> float:
-        if self._steady() >= self._over - pace.LAST:
+    def _keep_alive(self) -> float:
+        if self._steady() >= self._ends_steady - pace.NO_RETRY_SECONDS:
             raise Unavailable("The store did not answer before the function's end.")
-        self._hide()
-        self._beat()
-        self._look()
-        return max(0.001, self._pause())
+        self._extend_visibility()
+        self._renew_due_leases()
+        self._check_attempts()
+        return max(0.001, self._seconds_to_next_step())
 
-    def _pause(self) -> float:
+    def _seconds_to_next_step(self) -> float:
         """Return the seconds until the next step that needs no finished thread."""
         now, steady = self._clock(), self._steady()
-        moments = [one.next_at for one in self._attempts if one.ended_at is None]
+        step_times = [attempt.next_check_steady for attempt in self._attempts if attempt.ended_steady is None]
         if self._attempts:
-            moments += [steady + pace.LOOK, self._write_at]
-            at = self._claims.next_beat()
-            if at is not None:
-                moments.append(max(self._beat_at, at))
-        ended = [one.ended_at for one in self._attempts]
-        moments += [at + pace.GATHER for at in ended if at is not None]
+            step_times += [steady + pace.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
+            step_steady = self._leases.next_beat()
+            if step_steady is not None:
+                step_times.append(max(self._next_renewal_steady, step_steady))
+        ended_times = [one.ended_steady for one in self._attempts]
+        step_times += [step_steady + pace.END_BATCH_WAIT_SECONDS for step_steady in ended_times if step_steady is not None]
         if self._waiting:
-            soonest = min(one.message.due_at for one in self._waiting.values())
-            moments.append(max(self._claim_at, steady + (soonest - now).total_seconds()))
-        moments += self._hiding.moments
-        return min((at - steady for at in moments if at > steady), default=pace.LOOK)
+            soonest_at = min(one.message.due_at for one in self._waiting.values())
+            step_times.append(max(self._next_claim_steady, steady + (soonest_at - now).total_seconds()))
+        step_times += self._visibility.next_steady_times
+        return min((step_steady - steady for step_steady in step_times if step_steady > steady), default=pace.ATTEMPT_CHECK_SECONDS)

@@ -4,35 +4,39 @@ from punctual.domain.durations import LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.engine.changes.change import Result
+from punctual.engine.execution.executor import Executor
+from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import Key
 from punctual.lambdas.executor.attempt import Delivery
 from punctual.lambdas.executor.messages import MessageBatch
-from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Telemetry
 
 
-class Returns:
-    def __init__(self, runtime: Runtime, mail: MessageBatch) -> None:
-        self._executor = runtime.executor
-        self._clock = runtime.clock
-        self._tell = runtime.tell
-        self._mail = mail
+class ClaimReturns:
+    def __init__(
+        self, *, executor: Executor, messages: MessageBatch, clock: Clock, tell: Telemetry
+    ) -> None:
+        self._executor = executor
+        self._messages = messages
+        self._clock = clock
+        self._log = tell
 
-    def give_back(
-        self, key: Key, run: Run, begun: bool, waits: bool = False, unstarted: bool = False
+    def return_claim(
+        self, key: Key, run: Run, begun: bool, is_delayed: bool = False, unstarted: bool = False
     ) -> Result:
-        self._tell("run_given_back", job_id=key.job_id, run_id=run.run_id, begun=begun)
-        return self._executor.release(key, run.run_id, run.token, begun, waits, unstarted)
+        self._log("run_given_back", job_id=key.job_id, run_id=run.run_id, begun=begun)
+        return self._executor.release(key, run.run_id, run.token, begun, is_delayed, unstarted)
 
-    def unbegun(self, delivery: Delivery, run: Run, waits: bool) -> None:
+    def return_unbegun(self, delivery: Delivery, run: Run, is_delayed: bool) -> None:
         """Return a claim without an attempt.
 
-        `waits` delays the run if no executor could begin it now.
+        `is_delayed` delays the run if no executor could begin it now.
         """
         key = Key(delivery.message.tenant, delivery.message.job_id)
         try:
-            result = self.give_back(key, run, begun=False, waits=waits)
+            result = self.return_claim(key, run, begun=False, is_delayed=is_delayed)
         except Unavailable:
-            self._mail.later([delivery])
+            self._messages.back_off([delivery])
             return
         if not result.effects_done:
-            self._mail.again(delivery, self._clock() + LEASE)
+            self._messages.retry_at(delivery, self._clock() + LEASE)

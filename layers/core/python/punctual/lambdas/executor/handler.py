@@ -7,111 +7,147 @@ keeps it. A failed task does not fail its message, because the failure is writte
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from punctual.aws.sqs.notifications import parse_notice
+from punctual.aws.sqs.notifications import parse_notification
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.aws.sqs.visibility import SqsDeliveries
 from punctual.domain.errors import Invalid
-from punctual.lambdas.executor.attempt import Delivery, Lane
+from punctual.lambdas.executor.admission import Admission
+from punctual.lambdas.executor.attempt import Delivery, LaneSettings
 from punctual.lambdas.executor.batch import Batch
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.threads import TaskRunner, TaskThreads
 from punctual.lambdas.executor.webhooks import WebhookDeliveries, WebhookDelivery
-from punctual.lambdas.quotas import permits
+from punctual.lambdas.quotas import build_run_permits
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.registry import Registry
 
-QUICK = Lane(beats_at_once=False)
-LONG = Lane(beats_at_once=True)
-LANES = {"quick": QUICK, "long": LONG}
+QUICK_LANE = LaneSettings(renews_at_once=False)
+LONG_LANE = LaneSettings(renews_at_once=True)
+LANE_SETTINGS = {"quick": QUICK_LANE, "long": LONG_LANE}
 
 
-class Context(Protocol):
+class LambdaContext(Protocol):
     """The part of the Lambda context that executors use."""
 
     def get_remaining_time_in_millis(self) -> int: ...
 
 
 class ExecutorHandler:
-    """Handles batches in one process. `tasks` returns the task registry of a tenant."""
+    """Handles batches in one process. `registry_for` returns the task registry of a tenant."""
 
     def __init__(
         self,
         runtime: Runtime,
         lane: str,
-        tasks: Callable[[str], Registry],
-        hands: TaskRunner | None = None,
+        registry_for: Callable[[str], Registry],
+        task_runner: TaskRunner | None = None,
     ) -> None:
         self._runtime = runtime
-        self._lane = LANES[lane]
-        self._tasks = tasks
+        self._lane = LANE_SETTINGS[lane]
+        self._registry_for = registry_for
         self._secrets = WebhookKeys(runtime).secrets
-        self._permits = permits(runtime)
-        self._hands = hands or TaskThreads(runtime.pause)
+        self._permits = build_run_permits(runtime)
+        self._task_runner = task_runner or TaskThreads(runtime.pause)
         self._deliveries = SqsDeliveries(lambda: runtime.clients.sqs)
-        self._urls = {_last(url, "/"): url for url in runtime.settings.queues.values()}
+        self._queue_urls = {_last_part(url, "/"): url for url in runtime.settings.queues.values()}
 
-    def handle(self, event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Process 1 to 10 records and return the partial batch response."""
-        with self._runtime.tell.told():
-            found: list[Delivery] = []
-            errands: list[WebhookDelivery] = []
+        with self._runtime.log.invocation():
+            deliveries: list[Delivery] = []
+            webhook_deliveries: list[WebhookDelivery] = []
             failed: list[str] = []
             for record in event["Records"]:
-                delivery = self._read(record)
+                delivery = self._parse_record(record)
                 if delivery is None:
                     failed.append(record["messageId"])
                 elif isinstance(delivery, WebhookDelivery):
-                    errands.append(delivery)
+                    webhook_deliveries.append(delivery)
                 else:
-                    found.append(delivery)
-            over = self._runtime.steady() + context.get_remaining_time_in_millis() / 1000
-            if found or errands:
-                mail = MessageBatch(self._deliveries, self._runtime.clock, self._runtime.tell)
-                told = self._errands(mail, over, errands)
+                    deliveries.append(delivery)
+            ends_steady = self._runtime.steady() + context.get_remaining_time_in_millis() / 1000
+            if deliveries or webhook_deliveries:
+                messages = MessageBatch(self._deliveries, self._runtime.clock, self._runtime.log)
+                webhooks = self._build_webhooks(messages, ends_steady, webhook_deliveries)
                 try:
-                    failed += self._batch(mail, over, told).run(found)
+                    failed += self._build_batch(messages, ends_steady, webhooks).run(deliveries)
                 except Exception:
                     # Without this the messages stay hidden for the maximum time of a function.
-                    mail.later([*found, *told.held])
-                    mail.hand_back()
+                    messages.back_off([*deliveries, *webhooks.unfinished])
+                    messages.batch_failures()
                     raise
-        return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
-    def _errands(
-        self, mail: MessageBatch, over: float, errands: Sequence[WebhookDelivery]
+    def _build_webhooks(
+        self, messages: MessageBatch, ends_steady: float, deliveries: Sequence[WebhookDelivery]
     ) -> WebhookDeliveries:
-        made = (self._runtime, mail, self._tasks, self._secrets, self._hands)
-        return WebhookDeliveries(*made, over, errands)
+        runtime = self._runtime
+        return WebhookDeliveries(
+            deliveries,
+            heads=runtime.ports.job_states,
+            history=runtime.ports.history,
+            mail=messages,
+            tasks=self._registry_for,
+            secrets=self._secrets,
+            hands=self._task_runner,
+            over=ends_steady,
+            clock=runtime.clock,
+            steady=runtime.steady,
+            tell=runtime.log,
+        )
 
-    def _batch(self, mail: MessageBatch, over: float, errands: WebhookDeliveries) -> Batch:
-        made = (self._runtime, self._lane, mail, self._tasks, self._hands)
-        return Batch(*made, over, errands, self._permits)
+    def _build_batch(self, messages: MessageBatch, ends_steady: float, webhooks: WebhookDeliveries) -> Batch:
+        runtime = self._runtime
+        admission = Admission(
+            permits=self._permits,
+            executor=runtime.executor,
+            messages=messages,
+            queues=runtime.settings.queues,
+            clock=runtime.clock,
+            steady=runtime.steady,
+            tell=runtime.log,
+        )
+        return Batch(
+            executor=runtime.executor,
+            blobs=runtime.ports.blobs,
+            lane=self._lane,
+            messages=messages,
+            admission=admission,
+            webhooks=webhooks,
+            registry_for=self._registry_for,
+            task_runner=self._task_runner,
+            ends_steady=ends_steady,
+            clock=runtime.clock,
+            steady=runtime.steady,
+            new_id=runtime.new_id,
+            tell=runtime.log,
+        )
 
-    def _read(self, record: Mapping[str, Any]) -> Delivery | WebhookDelivery | None:
+    def _parse_record(self, record: Mapping[str, Any]) -> Delivery | WebhookDelivery | None:
         """Return the delivery, or None for an unreadable record.
 
         SQS delivers an unreadable record again until it becomes a dead letter.
         """
-        receives = int(record["attributes"]["ApproximateReceiveCount"])
+        receive_count = int(record["attributes"]["ApproximateReceiveCount"])
         try:
-            notice = parse_notice(record["body"])
-            message = None if notice else parse_message(record["body"])
+            notification = parse_notification(record["body"])
+            message = None if notification else parse_message(record["body"])
         except Invalid as error:
-            self._runtime.tell.problem(
+            self._runtime.log.error(
                 "message_unreadable",
                 message_id=record["messageId"],
-                receives=receives,
+                receives=receive_count,
                 error=error.message,
             )
             return None
-        url = self._urls[_last(record["eventSourceARN"], ":")]
-        ids = record["messageId"], record["receiptHandle"], url, receives
-        if notice is not None:
-            return WebhookDelivery(*ids, notice)
+        url = self._queue_urls[_last_part(record["eventSourceARN"], ":")]
+        message_id, handle = record["messageId"], record["receiptHandle"]
+        if notification is not None:
+            return WebhookDelivery(message_id, handle, url, receive_count, notification)
         assert message is not None
-        return Delivery(*ids, message)
+        return Delivery(message_id, handle, url, receive_count, message)
 
 
-def _last(text: str, separator: str) -> str:
+def _last_part(text: str, separator: str) -> str:
     return text.rsplit(separator, 1)[-1]

@@ -10,89 +10,89 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
 from punctual.lambdas.telemetry import Telemetry
 
-LONGEST_BACK = 300  # longest delay, in seconds, of a message while the store fails
+MAX_BACK_OFF_SECONDS = 300  # longest delay, in seconds, of a message while the store fails
 
 
-class Delivered(Protocol):
+class DeliveredMessage(Protocol):
     """One delivery of a message about a run or a notification."""
 
     @property
     def id(self) -> str: ...
 
     @property
-    def handle(self) -> str: ...
+    def receipt_handle(self) -> str: ...
 
     @property
-    def url(self) -> str: ...
+    def queue_url(self) -> str: ...
 
     @property
-    def receives(self) -> int: ...
+    def receive_count(self) -> int: ...
 
 
 class MessageBatch:
-    def __init__(self, deliveries: SqsDeliveries, clock: Clock, tell: Telemetry) -> None:
+    def __init__(self, deliveries: SqsDeliveries, clock: Clock, log: Telemetry) -> None:
         self._deliveries = deliveries
         self._clock = clock
-        self._tell = tell
-        self._again: dict[Delivered, datetime] = {}
+        self._log = log
+        self._retry_times: dict[DeliveredMessage, datetime] = {}
         self._acknowledged: set[str] = set()  # receipt handles
 
-    def hide(self, some: Iterable[Delivered]) -> None:
+    def extend_for_lease(self, messages: Iterable[DeliveredMessage]) -> None:
         """Hide messages for the lease of a claim.
 
         After a crash they reappear when the lease expires.
         """
         seconds = int(CLAIM_LEASE.total_seconds())
-        self._hide({one: seconds for one in some if one.handle not in self._acknowledged})
+        self._set_visibility({message: seconds for message in messages if message.receipt_handle not in self._acknowledged})
 
-    def hide_longer(self, some: Iterable[Delivered]) -> None:
+    def extend_by_receives(self, messages: Iterable[DeliveredMessage]) -> None:
         """Hide messages for longer after each delivery.
 
         A message that crashes its executor must not return more often than others.
         """
-        self._hide({one: _longer(one.receives - 1) for one in some})
+        self._set_visibility({message: _back_off_seconds(message.receive_count - 1) for message in messages})
 
-    def acknowledge(self, some: Sequence[Delivered]) -> None:
+    def acknowledge(self, messages: Sequence[DeliveredMessage]) -> None:
         """Delete messages. They do not return, however this invocation ends."""
-        for url in {one.url for one in some}:
-            handles = [one.handle for one in some if one.url == url]
+        for url in {message.queue_url for message in messages}:
+            handles = [message.receipt_handle for message in messages if message.queue_url == url]
             self._deliveries.acknowledge(url, handles)
             self._acknowledged.update(handles)
 
-    def again(self, one: Delivered, at: datetime) -> None:
-        self._again[one] = at
+    def retry_at(self, message: DeliveredMessage, visible_at: datetime) -> None:
+        self._retry_times[message] = visible_at
 
-    def later(self, some: Iterable[Delivered]) -> None:
+    def back_off(self, messages: Iterable[DeliveredMessage]) -> None:
         """Return messages after a failed store call, with a longer delay after each delivery."""
         now = self._clock()
-        for one in some:
-            self._again[one] = now + timedelta(seconds=_longer(one.receives))
+        for message in messages:
+            self._retry_times[message] = now + timedelta(seconds=_back_off_seconds(message.receive_count))
 
-    def hand_back(self) -> list[str]:
+    def batch_failures(self) -> list[str]:
         """Set the delay of returned messages. Return their message ids."""
         now = self._clock()
-        back = {
-            one: -((now - at) // timedelta(seconds=1))
-            for one, at in self._again.items()
-            if one.handle not in self._acknowledged
+        delays = {
+            message: -((now - visible_at) // timedelta(seconds=1))
+            for message, visible_at in self._retry_times.items()
+            if message.receipt_handle not in self._acknowledged
         }
         try:
-            self._hide(back)
+            self._set_visibility(delays)
         except Unavailable as error:
             # The messages return anyway, only at another time.
-            self._tell.problem("hiding_failed", messages=len(back), error=error.message)
-        return [one.id for one in back]
+            self._log.error("hiding_failed", messages=len(delays), error=error.message)
+        return [message.id for message in delays]
 
-    def _hide(self, seconds: Mapping[Delivered, int]) -> None:
-        for url in {one.url for one in seconds}:
-            handles = {one.handle: for_ for one, for_ in seconds.items() if one.url == url}
-            self._deliveries.hide(url, handles)
+    def _set_visibility(self, delays: Mapping[DeliveredMessage, int]) -> None:
+        for url in {message.queue_url for message in delays}:
+            handles = {message.receipt_handle: delay_seconds for message, delay_seconds in delays.items() if message.queue_url == url}
+            self._deliveries.set_visibility(url, handles)
 
 
-def _longer(times: int) -> int:
+def _back_off_seconds(receive_count: int) -> int:
     """Return the delay in seconds after this number of deliveries.
 
-    >>> [_longer(times) for times in (1, 2, 3, 9, 50)]
+    >>> [_back_off_seconds(receive_count) for receive_count in (1, 2, 3, 9, 50)]
     [30, 60, 120, 300, 300]
     """
-    return min(LONGEST_BACK, int(CLAIM_LEASE.total_seconds()) << min(times - 1, 8))
+    return min(MAX_BACK_OFF_SECONDS, int(CLAIM_LEASE.total_seconds()) << min(receive_count - 1, 8))

@@ -14,7 +14,7 @@ from punctual.engine.ports.rows import Detail
 from punctual.tasks.assignment import detail_of
 from punctual.tasks.contract import Outcome
 
-LOG_TYPE = "text/plain; charset=utf-8"
+LOG_CONTENT_TYPE = "text/plain; charset=utf-8"
 
 
 class AttemptResult(NamedTuple):
@@ -31,11 +31,11 @@ def store_results(blobs: Blobs, results: Sequence[AttemptResult]) -> list[Detail
     A second store of an attempt replaces its own objects.
     """
     prepared = [_prepare(result) for result in results]
-    objects = [blob for _, own in prepared for blob in own]
+    objects = [blob for _, own_blobs in prepared for blob in own_blobs]
     failures = iter(blobs.put_many(objects) if objects else ())
     stored: list[Detail | Unavailable] = []
-    for detail, own in prepared:
-        failed = [failure for failure in islice(failures, len(own)) if failure is not None]
+    for detail, own_blobs in prepared:
+        failed = [failure for failure in islice(failures, len(own_blobs)) if failure is not None]
         stored.append(failed[0] if failed else detail)
     return stored
 
@@ -50,7 +50,7 @@ def _prepare(result: AttemptResult) -> tuple[Detail, list[Blob]]:
     objects = []
     if log:
         name = log_key(key, run.run_id, run.attempt)
-        objects.append(Blob(name, log, LOG_TYPE))
+        objects.append(Blob(name, log, LOG_CONTENT_TYPE))
         detail = replace(detail, log_blob=name, log_size=len(log))
     if outcome.output:
         with_id = replace(detail, output=outcome.output)

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from punctual.tasks.reach import Reach
 
 
-class _Later:
+class _LazyRunner:
     """Builds a runner for its first task."""
 
     def __init__(self, make: Callable[[], Runner]) -> None:
         self._make = make
 
     @cached_property
-    def _made(self) -> Runner:
+    def _runner(self) -> Runner:
         return self._make()
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
-        return self._made.run(attempt, stop, recorder)
+        return self._runner.run(attempt, stop, recorder)
 
 
-def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
+def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
     """Return a function from tenant to task registry. A registry reads only the tenant's secrets.
 
     `runtime_api` is the address where Lambda hands out events. No task may call it, whichever
@@ -36,7 +36,7 @@ def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Regis
     """
     clients = runtime.clients
 
-    def http() -> Runner:
+    def build_http_task() -> Runner:
         from punctual.tasks.http.addresses import private_network
         from punctual.tasks.http.task import HttpTask
 
@@ -46,28 +46,28 @@ def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Regis
             closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
         )
 
-    def reach() -> "Reach":
+    def allowed_reach() -> "Reach":
         from punctual.tasks.reach import reach_of
 
         return reach_of(runtime.settings.reach)
 
-    def invoke() -> Runner:
+    def build_lambda_task() -> Runner:
         from punctual.aws.lambda_target import LambdaInvoker
         from punctual.tasks.lambda_function import InvokeTask
 
-        return InvokeTask(LambdaInvoker(clients.invoking), reach().allows_function)
+        return InvokeTask(LambdaInvoker(clients.lambda_client), reach().allows_function)
 
-    def queue() -> Runner:
-        from punctual.aws.sqs.task_target import SqsSender
+    def build_sqs_task() -> Runner:
+        from punctual.aws.sqs.task_target import SqsTaskSender
         from punctual.tasks.sqs import QueueTask
 
-        return QueueTask(SqsSender(lambda: clients.sqs), reach().allows_queue)
+        return QueueTask(SqsTaskSender(lambda: clients.sqs), reach().allows_queue)
 
     runners: dict[str, Runner] = {
-        "event": _Later(lambda: EventTask(runtime.ports.feed.publish)),
-        "http": _Later(http),
-        "lambda": _Later(invoke),
-        "sqs": _Later(queue),
+        "event": _LazyRunner(lambda: EventTask(runtime.ports.feed.publish)),
+        "http": _LazyRunner(http),
+        "lambda": _LazyRunner(invoke),
+        "sqs": _LazyRunner(queue),
     }
     secrets = AwsSecrets(
         lambda: clients.secretsmanager,

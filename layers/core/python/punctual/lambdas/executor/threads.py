@@ -25,53 +25,53 @@ class TaskThreads:
     def __init__(self, pause: Callable[[float], None]) -> None:
         self._pause = pause
         self._condition = threading.Condition()
-        self._running = 0
-        self._ended = 0
-        self._seen = 0
+        self._running_count = 0
+        self._ended_count = 0
+        self._seen_count = 0
 
     def start(self, work: Work, /) -> None:
         with self._condition:
-            self._running += 1
-        threading.Thread(target=self._do, args=(work,), name="task", daemon=True).start()
+            self._running_count += 1
+        threading.Thread(target=self._run_work, args=(work,), name="task", daemon=True).start()
 
-    def _do(self, work: Work) -> None:
+    def _run_work(self, work: Work) -> None:
         try:
             work()
         finally:
             with self._condition:
-                self._running -= 1
-                self._ended += 1
+                self._running_count -= 1
+                self._ended_count += 1
                 self._condition.notify()
 
     def wait(self, seconds: float, /) -> None:
         with self._condition:
-            if self._ended == self._seen and self._running:
+            if self._ended_count == self._seen_count and self._running_count:
                 self._condition.wait(seconds)
-            elif self._ended == self._seen:
+            elif self._ended_count == self._seen_count:
                 self._pause(seconds)
-            self._seen = self._ended
+            self._seen_count = self._ended_count
 
 
-def meanwhile(hands: TaskRunner, call: Callable[[], T], tend: Callable[[], float]) -> T:
-    """Run the call in a thread and return its result. The caller runs `tend` in between.
+def call_in_background(task_runner: TaskRunner, call: Callable[[], T], keep_alive: Callable[[], float]) -> T:
+    """Run the call in a thread and return its result. The caller runs `keep_alive` in between.
 
-    `tend` returns the seconds until its next call. If `tend` raises, the call is abandoned.
+    `keep_alive` returns the seconds until its next call. If `keep_alive` raises, the call is abandoned.
     """
-    said: list[T] = []
-    raised: list[BaseException] = []
+    results: list[T] = []
+    errors: list[BaseException] = []
 
-    def beside() -> None:
+    def run_call() -> None:
         try:
-            said.append(call())
+            results.append(call())
         except BaseException as error:
-            raised.append(error)
+            errors.append(error)
 
-    hands.start(beside)
-    while not said and not raised:
-        hands.wait(tend())
-    if raised:
-        raise raised[0]
-    return said[0]
+    task_runner.start(beside)
+    while not results and not errors:
+        task_runner.wait(keep_alive())
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 class BackgroundCalls:
@@ -80,39 +80,39 @@ class BackgroundCalls:
     It logs failures, and the loop repeats the calls.
     """
 
-    def __init__(self, hands: TaskRunner, tell: Telemetry) -> None:
-        self._hands = hands
-        self._tell = tell
-        self._under_way: set[int] = set()
+    def __init__(self, task_runner: TaskRunner, log: Telemetry) -> None:
+        self._task_runner = task_runner
+        self._log = log
+        self._active: set[int] = set()
         self._started = 0
         self._crash: BaseException | None = None
 
     @property
-    def busy(self) -> bool:
-        return bool(self._under_way)
+    def is_busy(self) -> bool:
+        return bool(self._active)
 
-    def start(self, work: Work, failed: str) -> None:
+    def start(self, work: Work, failure_event: str) -> None:
         self._started += 1
         number = self._started
-        self._under_way.add(number)
+        self._active.add(number)
 
-        def beside() -> None:
+        def run_work() -> None:
             try:
-                self.guarded(work, failed)
+                self.run_logged(work, failure_event)
             except BaseException as crash:
                 self._crash = crash
             finally:
-                self._under_way.discard(number)
+                self._active.discard(number)
 
-        self._hands.start(beside)
+        self._task_runner.start(beside)
 
-    def guarded(self, work: Work, failed: str) -> None:
+    def run_logged(self, work: Work, failure_event: str) -> None:
         try:
             work()
         except Unavailable as error:
-            self._tell(failed, error=error.message)
+            self._log(failure_event, error=error.message)
 
-    def look(self) -> None:
+    def raise_crash(self) -> None:
         """Raise the error of a crashed thread."""
         if self._crash is not None:
             raise self._crash

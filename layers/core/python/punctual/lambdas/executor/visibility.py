@@ -7,34 +7,34 @@ from collections.abc import Iterable, Sequence
 
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.attempt import Delivery
-from punctual.lambdas.executor.messages import Delivered, MessageBatch
+from punctual.lambdas.executor.messages import DeliveredMessage, MessageBatch
 from punctual.lambdas.executor.threads import BackgroundCalls
 
 
 class VisibilityTimeouts:
-    def __init__(self, mail: MessageBatch, beside: BackgroundCalls, began: float) -> None:
-        self._mail = mail
-        self._beside = beside
-        self._at: float | None = began + pace.HIDE_AFTER
+    def __init__(self, messages: MessageBatch, background_calls: BackgroundCalls, began_steady: float) -> None:
+        self._messages = messages
+        self._background_calls = background_calls
+        self._extend_steady: float | None = began_steady + pace.HIDE_AFTER_SECONDS
 
-    def begin(self, some: Iterable[Delivery]) -> None:
+    def extend_redelivered(self, deliveries: Iterable[Delivery]) -> None:
         """Extend the visibility of redelivered messages at once.
 
         They may have crashed the previous executor.
         """
-        again = [one for one in some if one.receives > 1]
-        if again:
-            self._beside.start(lambda: self._mail.hide_longer(again), "hiding_failed")
+        redelivered = [delivery for delivery in deliveries if delivery.receive_count > 1]
+        if redelivered:
+            self._background_calls.start(lambda: self._messages.extend_by_receives(redelivered), "hiding_failed")
 
-    def look(self, steady: float, held: Sequence[Delivered]) -> None:
+    def extend(self, steady: float, unfinished: Sequence[DeliveredMessage]) -> None:
         """Hide messages that are still held after a second for the lease of a claim."""
-        if self._at is None or steady < self._at:
+        if self._extend_steady is None or steady < self._extend_steady:
             return
-        self._at = None
-        if held:
-            self._beside.start(lambda: self._mail.hide(held), "hiding_failed")
+        self._extend_steady = None
+        if unfinished:
+            self._background_calls.start(lambda: self._messages.extend_for_lease(unfinished), "hiding_failed")
 
     @property
-    def moments(self) -> list[float]:
-        """Return the next time for `look`, by the monotonic clock."""
-        return [] if self._at is None else [self._at]
+    def next_steady_times(self) -> list[float]:
+        """Return the next time for `extend`, by the monotonic clock."""
+        return [] if self._extend_steady is None else [self._extend_steady]

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.execution.notifications import find
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.notifications import Notification, Secrets
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.messages import MessageBatch
-from punctual.lambdas.executor.telemetry import tell_given_up
+from punctual.lambdas.executor.telemetry import log_abandoned_webhook
 from punctual.lambdas.executor.threads import TaskRunner
-from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import TIMEOUT, NoLog, judged, webhook
@@ -23,10 +26,10 @@ class WebhookDelivery(NamedTuple):
     """One SQS delivery of a notification. Earlier deliveries count as earlier tries."""
 
     id: str
-    handle: str
-    url: str
-    receives: int
-    notice: Notification
+    receipt_handle: str
+    queue_url: str
+    receive_count: int
+    notification: Notification
 
 
 class WebhookDeliveries:
@@ -38,92 +41,100 @@ class WebhookDeliveries:
 
     def __init__(
         self,
-        runtime: Runtime,
-        mail: MessageBatch,
-        tasks: Callable[[str], Registry],
+        deliveries: Sequence[WebhookDelivery],
+        *,
+        heads: JobStates,
+        history: History,
+        messages: MessageBatch,
+        registry_for: Callable[[str], Registry],
         secrets: Secrets,
-        hands: TaskRunner,
-        over: float,
-        errands: Sequence[WebhookDelivery],
+        task_runner: TaskRunner,
+        ends_steady: float,
+        clock: Clock,
+        steady: Callable[[], float],
+        tell: Telemetry,
     ) -> None:
-        self._runtime = runtime
-        self._tell = runtime.tell
-        self._mail = mail
-        self._tasks = tasks
+        self._heads = heads
+        self._history = history
+        self._clock = clock
+        self._steady = steady
+        self._log = tell
+        self._messages = messages
+        self._registry_for = registry_for
         self._secrets = secrets
-        self._hands = hands
-        self._over = over
-        self._waiting = list(errands)
-        self._under_way: list[WebhookDelivery] = []
-        self._said: deque[tuple[WebhookDelivery, Outcome | Exception | None]] = deque()
+        self._task_runner = task_runner
+        self._ends_steady = ends_steady
+        self._waiting = list(deliveries)
+        self._active: list[WebhookDelivery] = []
+        self._results: deque[tuple[WebhookDelivery, Outcome | Exception | None]] = deque()
 
     @property
-    def busy(self) -> bool:
-        return bool(self._waiting or self._under_way)
+    def is_busy(self) -> bool:
+        return bool(self._waiting or self._active)
 
     @property
-    def held(self) -> list[WebhookDelivery]:
-        return [*self._waiting, *self._under_way]
+    def unfinished(self) -> list[WebhookDelivery]:
+        return [*self._waiting, *self._active]
 
-    def tend(self) -> None:
+    def advance(self) -> None:
         """Start new deliveries and settle finished ones."""
         waiting, self._waiting = self._waiting, []
-        for errand in waiting:
-            self._begin(errand)
-        while self._said:
-            errand, answer = self._said.popleft()
-            if errand in self._under_way:
-                self._under_way.remove(errand)
-                self._settle(errand, answer)
-        if self._under_way and self._runtime.steady() >= self._over - pace.LAST:
-            self._mail.later(self._under_way)
-            self._under_way.clear()
+        for delivery in waiting:
+            self._start(delivery)
+        while self._results:
+            delivery, outcome = self._results.popleft()
+            if delivery in self._active:
+                self._active.remove(delivery)
+                self._settle(delivery, outcome)
+        if self._active and self._steady() >= self._ends_steady - pace.NO_RETRY_SECONDS:
+            self._messages.back_off(self._active)
+            self._active.clear()
 
-    def _begin(self, errand: WebhookDelivery) -> None:
-        left = self._over - pace.MARGIN - self._runtime.steady()
-        if left < pace.LEAST:
-            self._mail.again(errand, self._runtime.clock())
+    def _start(self, delivery: WebhookDelivery) -> None:
+        seconds_left = self._ends_steady - pace.END_RESERVE_SECONDS - self._steady()
+        if seconds_left < pace.MIN_RUN_SECONDS:
+            self._messages.retry_at(delivery, self._clock())
             return
-        self._under_way.append(errand)
-        timeout = min(TIMEOUT, timedelta(seconds=left))
-        self._hands.start(partial(self._do, errand, timeout))
+        self._active.append(delivery)
+        timeout = min(TIMEOUT, timedelta(seconds=seconds_left))
+        self._task_runner.start(partial(self._deliver, delivery, timeout))
 
-    def _do(self, errand: WebhookDelivery, timeout: timedelta) -> None:
+    def _deliver(self, delivery: WebhookDelivery, timeout: timedelta) -> None:
         """Deliver a notification in a thread. `deque.append` is atomic."""
         try:
-            self._said.append((errand, self._told(errand.notice, timeout)))
+            self._results.append((delivery, self._call_target(delivery.notification, timeout)))
         except Exception as error:
-            self._said.append((errand, error))
+            self._results.append((delivery, error))
 
-    def _told(self, notice: Notification, timeout: timedelta) -> Outcome | None:
-        now = self._runtime.clock()
-        found = find(self._runtime.ports.heads, self._runtime.ports.history, notice, now)
-        if found is None:
+    def _call_target(self, notification: Notification, timeout: timedelta) -> Outcome | None:
+        now = self._clock()
+        target = find(self._heads, self._history, notification, now)
+        if target is None:
             return None
         # imported on first use, since most invocations deliver no webhooks
         from punctual.web.views.event import notification_json
 
-        data, secrets = notification_json(notice, found.run), self._secrets(notice.tenant)
-        attempt = webhook(notice, found.url, data, secrets, now, timeout)
-        return self._tasks(notice.tenant).run(attempt, StopSignal(), NoLog())
+        data, secrets = notification_json(notification, target.run), self._secrets(notification.tenant)
+        attempt = webhook(notification, target.url, data, secrets, now, timeout)
+        return self._registry_for(notification.tenant).run(attempt, StopSignal(), NoLog())
 
-    def _settle(self, errand: WebhookDelivery, answer: Outcome | Exception | None) -> None:
-        notice, tries = errand.notice, errand.receives
-        ids = {"job_id": notice.job_id, "run_id": notice.run_id, "tenant": notice.tenant}
-        if isinstance(answer, Exception):
+    def _settle(self, delivery: WebhookDelivery, outcome: Outcome | Exception | None) -> None:
+        notification, tries = delivery.notification, delivery.receive_count
+        ids = {"job_id": notification.job_id, "run_id": notification.run_id, "tenant": notification.tenant}
+        if isinstance(outcome, Exception):
             # A bug in the delivery must not fail the runs of the batch.
-            known = isinstance(answer, Unavailable)
-            error = str(answer) if known else type(answer).__name__
-            (self._tell if known else self._tell.problem)("webhook_not_begun", **ids, error=error)
-            self._mail.later([errand])
+            is_unavailable = isinstance(outcome, Unavailable)
+            error = str(outcome) if is_unavailable else type(outcome).__name__
+            (self._log if is_unavailable else self._log.error)("webhook_not_begun", **ids, error=error)
+            self._messages.back_off([delivery])
             return
-        if answer is None:
-            self._tell("webhook_not_wanted", **ids)
+        if outcome is None:
+            self._log("webhook_not_wanted", **ids)
             return
-        verdict = judged(answer, notice, tries)
+        verdict = judged(outcome, notification, tries)
         if verdict.again is not None:
-            self._mail.again(errand, self._runtime.clock() + verdict.again)
+            self._messages.retry_at(delivery, self._clock() + verdict.again)
         elif verdict.told:
-            self._tell("webhook_delivered", **ids, tries=tries)
+            self._log("webhook_delivered", **ids, tries=tries)
         else:
-            tell_given_up(self._tell, notice, verdict.error, tries)
+            log_abandoned_webhook(self._log, notification, verdict.error, tries)

@@ -5,14 +5,14 @@ from typing import Any, NoReturn
 
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.dynamodb.control.counters import Counters
-from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
-from punctual.lambdas.api_runtime import MOST, SECONDS, TASK_TYPES, about, caller_of
+from punctual.lambdas.api_runtime import MAX_LIST_RESPONSE_BYTES, API_TIME_LIMIT_SECONDS, DEPLOYED_TASK_TYPES, installation_info, read_caller
 from punctual.lambdas.job_search.monitor import DeployedMonitor
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import of_engine
-from punctual.lambdas.token_service import tokens
+from punctual.lambdas.telemetry import engine_log
+from punctual.lambdas.token_service import build_token_commands
 from punctual.web.contract import API_CALLS, READER
 from punctual.web.gateway import build_resolver
 from punctual.web.routes.audit_read import AuditReadRoutes
@@ -24,45 +24,45 @@ from punctual.web.routes.tokens_read import TokenReadRoutes
 from punctual.web.services import ReadServices
 
 
-def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
+def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) -> Any:
     """Return the resolver for reads and for calls that no route names."""
     table = runtime.settings.control_table
-    planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
-    tallies, beating = Counters(runtime.dynamo, table), runtime.ports.heads.beating
-    monitor = DeployedMonitor(planned, tallies, beating, TASK_TYPES)
-    search = JobQueries(
-        heads=runtime.ports.heads,
+    partitions = DynamoPartitions(runtime.dynamo, table, runtime.clock)
+    counters, load_heartbeat_states = Counters(runtime.dynamo, table), runtime.ports.job_states.load_heartbeat_states
+    monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, DEPLOYED_TASK_TYPES)
+    queries = JobQueries(
+        heads=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         audit=runtime.ports.audit,
         monitor=monitor,
         clock=runtime.clock,
-        log=of_engine(runtime.tell),
+        log=engine_log(runtime.log),
     )
-    limited, made = quotas.api(runtime), tokens(runtime, key=_not_asked)
-    reads = ReadServices(
-        *(search, runtime.clock, about(trust), made),
-        max_response_bytes=MOST,
-        limits_of=limited.limits_of,
+    stage_quotas, token_commands = quotas.build_api_quotas(runtime), build_token_commands(runtime, key=_no_token_key)
+    services = ReadServices(
+        *(queries, runtime.clock, installation_info(issuer_config), token_commands),
+        max_response_bytes=MAX_LIST_RESPONSE_BYTES,
+        limits_of=stage_quotas.limits_of,
         lists_by_any_time=False,  # the list over all jobs is sorted by scheduled times
     )
     return build_resolver(
         (
-            JobReadRoutes(reads),
-            RunReadRoutes(reads),
-            ScheduleRoutes(reads),
-            AuditReadRoutes(reads),
+            JobReadRoutes(services),
+            RunReadRoutes(services),
+            ScheduleRoutes(services),
+            AuditReadRoutes(services),
             OpenApiRoutes(),
-            TokenReadRoutes(reads),
+            TokenReadRoutes(services),
         ),
-        runtime.tell,
-        caller_of,
+        runtime.log,
+        read_caller,
         [(call.method, call.rule) for call in API_CALLS if call.function != READER],
-        log_access=runtime.tell,
-        time_limit=partial(runtime.deadline.within, SECONDS),
-        admit=limited.admit,
+        log_access=runtime.log,
+        time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
+        admit=stage_quotas.admit,
     )
 
 
-def _not_asked() -> NoReturn:
+def _no_token_key() -> NoReturn:
     raise AssertionError("nobody makes tokens who only reads")

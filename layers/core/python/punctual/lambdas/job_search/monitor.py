@@ -5,23 +5,23 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from punctual.aws.dynamodb.control.counters import Counters, Minute
+from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
 from punctual.domain.durations import LEASE
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries.lateness import quantiles
-from punctual.lambdas.status.counters import ENDED, JOB, LATE, QUEUED, RUN, STARTED, milliseconds
+from punctual.lambdas.status.counters import ENDED_COUNTS, JOB_COUNT_PREFIX, LATENESS_COUNT_PREFIX, QUEUED_COUNT, RUN_COUNT_PREFIX, STARTED_COUNT, step_milliseconds
 
-HOUR = timedelta(hours=1)
-RECENT = timedelta(minutes=5)
-TOO_LATE = timedelta(seconds=15)
+STATISTICS_PERIOD = timedelta(hours=1)
+HEALTH_PERIOD = timedelta(minutes=5)
+MAX_HEALTHY_LATENESS = timedelta(seconds=15)
 # Without due timers the planner writes every five minutes. It ticks each minute.
-SILENT = timedelta(minutes=8)
-AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
-ASKED = 200  # jobs read from each slot to list executors
-TENANTS = ("default",)  # tenants that stand for the health of the whole deployment
+MAX_PLANNER_SILENCE = timedelta(minutes=8)
+STATS_LOOKAHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
+MAX_EXECUTOR_STATES_PER_SLOT = 200  # jobs read from each slot to list executors
+HEALTH_TENANTS = ("default",)  # tenants that stand for the health of the whole deployment
 
 
 class PlanningProgress(Protocol):
@@ -32,7 +32,7 @@ class PlanningProgress(Protocol):
     def heartbeat(self) -> datetime | None: ...
 
 
-Beating = Callable[[str, int], Mapping[Key, StoredState]]
+LoadHeartbeatStates = Callable[[str, int], Mapping[Key, StoredState]]
 
 
 class DeployedMonitor:
@@ -40,70 +40,70 @@ class DeployedMonitor:
 
     def __init__(
         self,
-        planned: PlanningProgress,
-        tallies: Counters,
-        beating: Beating,
+        planning_progress: PlanningProgress,
+        counters: Counters,
+        load_heartbeat_states: LoadHeartbeatStates,
         task_types: Collection[str],
-        tenants: Sequence[str] = TENANTS,
+        tenants: Sequence[str] = HEALTH_TENANTS,
     ) -> None:
-        self._planned = planned
-        self._tallies = tallies
-        self._beating = beating
-        self._types = tuple(sorted(task_types))
+        self._planning_progress = planning_progress
+        self._counters = counters
+        self._load_heartbeat_states = load_heartbeat_states
+        self._task_types = tuple(sorted(task_types))
         self._tenants = tenants
 
     def stats(self, tenant: str, now: datetime) -> Stats:
-        totals = self._tallies.totals(tenant)
-        minutes = self._tallies.minutes(tenant, bucket_of(now - HOUR), bucket_of(now + AHEAD))
-        past = [one for one in minutes if one.at <= now]
-        ahead = sum(one.counts.get(QUEUED, 0) for one in minutes if one.at > now)
-        depth = max(0, totals.get(f"{RUN}QUEUED", 0) - ahead)
-        waiting = [one.at for one in past if one.counts.get(QUEUED, 0) > 0]
+        totals = self._counters.totals(tenant)
+        minutes = self._counters.minutes(tenant, bucket_of(now - STATISTICS_PERIOD), bucket_of(now + STATS_LOOKAHEAD))
+        past_minutes = [minute for minute in minutes if minute.minute_at <= now]
+        queued_ahead = sum(minute.counts.get(QUEUED_COUNT, 0) for minute in minutes if minute.minute_at > now)
+        depth = max(0, totals.get(f"{RUN_COUNT_PREFIX}QUEUED", 0) - queued_ahead)
+        queued_minutes = [minute.minute_at for minute in past_minutes if minute.counts.get(QUEUED_COUNT, 0) > 0]
         return Stats(
-            jobs=_named(totals, JOB),
-            runs=_named(totals, RUN),
-            last_hour=[_shown(one) for one in past if _happened(one)],
-            lateness_ms=_lateness(past),
+            jobs=_counts_with_prefix(totals, JOB_COUNT_PREFIX),
+            runs=_counts_with_prefix(totals, RUN_COUNT_PREFIX),
+            last_hour=[_minute_values(minute) for minute in past_minutes if _has_runs(minute)],
+            lateness_ms=_lateness(past_minutes),
             queue={
                 "depth": depth,
-                "oldest_seconds": (now - waiting[0]).total_seconds() if depth and waiting else 0,
+                "oldest_seconds": (now - queued_minutes[0]).total_seconds() if depth and queued_minutes else 0,
             },
-            executors=_executors(self._beating(tenant, ASKED)),
+            executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
         )
 
     def health(self, now: datetime) -> Health:
         """Return the health: late if runs start late, down if the planner is silent for minutes."""
-        heartbeat = self._planned.heartbeat()
+        heartbeat = self._planning_progress.heartbeat()
         minutes = [
-            one
+            minute
             for tenant in self._tenants
-            for one in self._tallies.minutes(tenant, bucket_of(now - RECENT), now)
+            for minute in self._counters.minutes(tenant, bucket_of(now - HEALTH_PERIOD), now)
         ]
         p99 = _lateness(minutes)["p99"]
         status = "ok"
-        if p99 is not None and p99 > TOO_LATE / timedelta(milliseconds=1):
+        if p99 is not None and p99 > MAX_HEALTHY_LATENESS / timedelta(milliseconds=1):
             status = "late"
-        if heartbeat is None or now - heartbeat > SILENT:
+        if heartbeat is None or now - heartbeat > MAX_PLANNER_SILENCE:
             status = "down"
-        return Health(status, p99, self._planned.watermark(), heartbeat, self._types)
+        return Health(status, p99, self._planning_progress.watermark(), heartbeat, self._task_types)
 
 
-def _executors(beating: Mapping[Key, StoredState]) -> list[dict[str, Any]]:
+def _executors(states: Mapping[Key, StoredState]) -> list[dict[str, Any]]:
     """Return the executors that hold runs. Lambda has no list of its environments."""
-    held: dict[str, list[datetime]] = {}
-    for stored in beating.values():
+    renewals_by_executor: dict[str, list[datetime]] = {}
+    for stored in states.values():
         for run in stored.head.runs:
             if run.held and run.claimer:
                 lease = stored.leases.get(run.run_id)
-                beat = lease.until - LEASE if lease is not None and lease.beaten else None
-                held.setdefault(run.claimer, []).append(beat or run.changed_at)
+                renewed_at = lease.until - LEASE if lease is not None and lease.beaten else None
+                renewals_by_executor.setdefault(run.claimer, []).append(renewed_at or run.changed_at)
     return [
-        {"executor_id": name, "last_heartbeat": max(beats), "running": len(beats)}
-        for name, beats in sorted(held.items())
+        {"executor_id": name, "last_heartbeat": max(renewals), "running": len(renewals)}
+        for name, renewals in sorted(renewals_by_executor.items())
     ]
 
 
-def _named(totals: Mapping[str, int], prefix: str) -> dict[str, int]:
+def _counts_with_prefix(totals: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {
         name.removeprefix(prefix): count
         for name, count in totals.items()
@@ -111,20 +111,20 @@ def _named(totals: Mapping[str, int], prefix: str) -> dict[str, int]:
     }
 
 
-def _happened(one: Minute) -> bool:
-    return any(one.counts.get(name, 0) for name in (STARTED, *ENDED))
+def _has_runs(minute: MinuteCounts) -> bool:
+    return any(minute.counts.get(name, 0) for name in (STARTED_COUNT, *ENDED_COUNTS))
 
 
-def _shown(one: Minute) -> dict[str, Any]:
-    counts = {name: one.counts.get(name, 0) for name in (STARTED, *ENDED)}
-    return {"minute": one.at, **counts, "lateness_ms": _lateness([one])}
+def _minute_values(minute: MinuteCounts) -> dict[str, Any]:
+    counts = {name: minute.counts.get(name, 0) for name in (STARTED_COUNT, *ENDED_COUNTS)}
+    return {"minute": minute.minute_at, **counts, "lateness_ms": _lateness([minute])}
 
 
-def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
+def _lateness(minutes: Sequence[MinuteCounts]) -> Mapping[str, float | None]:
     """Return lateness percentiles from counted steps, correct within five percent."""
     steps: Counter[int] = Counter()
-    for one in minutes:
-        for name, count in one.counts.items():
-            if name.startswith(LATE):
-                steps[int(name.removeprefix(LATE))] += count
-    return quantiles(steps, milliseconds)
+    for minute in minutes:
+        for name, count in minute.counts.items():
+            if name.startswith(LATENESS_COUNT_PREFIX):
+                steps[int(name.removeprefix(LATENESS_COUNT_PREFIX))] += count
+    return quantiles(steps, step_milliseconds)

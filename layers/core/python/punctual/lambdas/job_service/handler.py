@@ -8,10 +8,10 @@ from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.webhook_secret import WebhookSecretReader
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
-from punctual.lambdas.api_runtime import MOST, SECONDS, TASK_TYPES, about, caller_of
+from punctual.lambdas.api_runtime import MAX_LIST_RESPONSE_BYTES, API_TIME_LIMIT_SECONDS, DEPLOYED_TASK_TYPES, installation_info, read_caller
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import of_engine
-from punctual.lambdas.token_service import read_key, tokens
+from punctual.lambdas.telemetry import engine_log
+from punctual.lambdas.token_service import read_token_key, build_token_commands
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.http.request import url_problem
 from punctual.tasks.reach import reach_of
@@ -23,56 +23,56 @@ from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.tokens_write import TokenWriteRoutes
 from punctual.web.services import Services
 
-FEATURES = Features(
-    task_types=TASK_TYPES, secrets=True, check_task=task_problems, check_url=url_problem
+DEPLOYED_FEATURES = Features(
+    task_types=DEPLOYED_TASK_TYPES, secrets=True, check_task=task_problems, check_url=url_problem
 )
 
 
-def writing(runtime: Runtime) -> Any:
+def build_write_api(runtime: Runtime) -> Any:
     """Return the resolver for writes."""
-    search = JobQueries(
-        heads=runtime.ports.heads,
+    queries = JobQueries(
+        heads=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         audit=runtime.ports.audit,
-        monitor=_NotAsked(),
+        monitor=_NoMonitor(),
         clock=runtime.clock,
-        log=of_engine(runtime.tell),
+        log=engine_log(runtime.log),
     )
-    limited = quotas.api(runtime)
+    stage_quotas = quotas.build_api_quotas(runtime)
     jobs = Jobs(
-        heads=runtime.ports.heads,
+        heads=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         receipts=runtime.ports.receipts,
-        wake=runtime.ports.wake,
-        steps=runtime.steps,
-        search=search,
+        wake=runtime.ports.wakeups,
+        steps=runtime.changes,
+        search=queries,
         clock=runtime.clock,
         new_id=runtime.new_id,
-        quotas=limited.quotas,
+        quotas=stage_quotas.quotas,
     )
-    made = tokens(runtime, key=lambda: read_key(runtime))
-    shown = WebhookKeys(runtime).shown
-    features = FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)
+    token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
+    read_secret = WebhookKeys(runtime).read_secret
+    features = DEPLOYED_FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)
     services = Services(
-        *(jobs, search, runtime.clock, features, about(), made),
-        max_response_bytes=MOST,
-        limits_of=limited.limits_of,
-        webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,
+        *(jobs, queries, runtime.clock, features, installation_info(), token_commands),
+        max_response_bytes=MAX_LIST_RESPONSE_BYTES,
+        limits_of=stage_quotas.limits_of,
+        webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit).read,
     )
     groups = (JobWriteRoutes(services), RunWriteRoutes(services), TokenWriteRoutes(services))
     return build_resolver(
         groups,
-        runtime.tell,
-        caller_of,
-        log_access=runtime.tell,
-        time_limit=partial(runtime.deadline.within, SECONDS),
-        admit=limited.admit,
+        runtime.log,
+        read_caller,
+        log_access=runtime.log,
+        time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
+        admit=stage_quotas.admit,
     )
 
 
-class _NotAsked:
+class _NoMonitor:
     """A monitor for writes, which never read statistics or health."""
 
     def stats(self, tenant: str, now: datetime) -> NoReturn:

@@ -14,20 +14,20 @@ from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry
 
 # longest search of one tick, so that wake-ups go out before the function's timeout
-ENOUGH = timedelta(seconds=30)
+MAX_TICK_SEARCH = timedelta(seconds=30)
 
 
-class Calls(Protocol):
-    def call_all(self, calls: Sequence[WakeUp]) -> None: ...
+class WakeUpSender(Protocol):
+    def send_wake_ups(self, wake_ups: Sequence[WakeUp]) -> None: ...
 
 
-class Switch(Protocol):
+class DispatchControl(Protocol):
     def shards(self) -> int:
         """Return the number of shards. One read returns it together with the switch."""
 
-    def open(self) -> bool: ...
+    def is_on(self) -> bool: ...
 
-    def set(self, is_open: bool) -> None: ...
+    def set(self, is_on: bool) -> None: ...
 
 
 class PlannerHandler:
@@ -35,91 +35,92 @@ class PlannerHandler:
 
     def __init__(
         self,
-        lookout: PeekingPlanner,
-        buckets: Buckets,
-        calls: Calls,
-        knobs: Callable[[], OperatorSettings],
-        switch: Switch,
+        *,
+        planner: PeekingPlanner,
+        partitions: Buckets,
+        wake_ups: WakeUpSender,
+        read_settings: Callable[[], OperatorSettings],
+        dispatch_switch: DispatchControl,
         clocks: Clocks,
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
-        self._lookout = lookout
-        self._buckets = buckets
-        self._calls = calls
-        self._read_knobs = knobs
-        self._switch = switch
+        self._planner = planner
+        self._partitions = partitions
+        self._wake_ups = wake_ups
+        self._read_settings = read_settings
+        self._dispatch_switch = dispatch_switch
         self._clocks = clocks
-        self._tell = tell
-        self._knobs: OperatorSettings | None = None
+        self._log = log
+        self._settings: OperatorSettings | None = None
 
     def tick(self) -> None:
         """Run one tick. After an error the next tick reads everything anew."""
-        now, is_late = self._clocks.read().wall, self._clocks.countdown(ENOUGH)
+        now, is_late = self._clocks.read().wall, self._clocks.countdown(MAX_TICK_SEARCH)
         try:
             self._tick(now, is_late)
         except BaseException:
-            self._lookout.start_over()
+            self._planner.start_over()
             raise
 
     def _tick(self, now: datetime, is_late: Callable[[], bool]) -> None:
-        knobs = self._turned()
-        shards = self._switch.shards()
-        if knobs.shards > shards:
-            self._buckets.grow(knobs.shards)
-            shards = self._buckets.shards()
-            self._tell("shards_grown", shards=shards)
-        self._switch.set(knobs.dispatch)
-        self._tell.measure(Metric.TICKS)
-        if not knobs.dispatch:
-            watermark = self._lookout.rest(now)
-            self._tell("dispatch_is_off", watermark=watermark.isoformat())
+        settings = self._load_settings()
+        shards = self._dispatch_switch.shards()
+        if settings.shards > shards:
+            self._partitions.grow(settings.shards)
+            shards = self._partitions.shards()
+            self._log("shards_grown", shards=shards)
+        self._dispatch_switch.set(settings.dispatch)
+        self._log.metric(Metric.TICKS)
+        if not settings.dispatch:
+            watermark = self._planner.rest(now)
+            self._log("dispatch_is_off", watermark=watermark.isoformat())
         else:
-            seen = self._lookout.tick(now, shards, knobs.pace, is_late)
-            self._calls.call_all(seen.calls)
-            self._say(seen)
-            watermark = seen.watermark
-        self._tell.measure(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
+            result = self._planner.tick(now, shards, settings.pace, is_late)
+            self._wake_ups.send_wake_ups(result.calls)
+            self._log_tick(result)
+            watermark = result.watermark
+        self._log.metric(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
 
-    def _turned(self) -> OperatorSettings:
+    def _load_settings(self) -> OperatorSettings:
         """Return the settings of the operator, or the last known ones if they cannot be read.
 
         A new environment knows only the dispatch switch, from the copy in the control table.
         """
         try:
-            knobs = self._read_knobs()
+            settings = self._read_settings()
         except Unavailable as error:
-            self._tell.problem("knobs_unread", error=error.message)
-            return self._knobs or OperatorSettings(dispatch=self._switch.open())
-        if knobs.wrong:
-            self._tell.problem("knobs_wrong", names=list(knobs.wrong))
-        if "dispatch" in knobs.wrong:  # a typing error must not start or stop a deployment
-            knobs = knobs._replace(dispatch=self._switch.open())
-        self._knobs = knobs
-        return knobs
+            self._log.error("knobs_unread", error=error.message)
+            return self._settings or OperatorSettings(dispatch=self._dispatch_switch.is_on())
+        if settings.invalid:
+            self._log.error("knobs_wrong", names=list(settings.invalid))
+        if "dispatch" in settings.invalid:  # a typing error must not start or stop a deployment
+            settings = settings._replace(dispatch=self._dispatch_switch.is_on())
+        self._settings = settings
+        return settings
 
-    def _say(self, seen: Seen) -> None:
-        self._tell(
+    def _log_tick(self, result: Seen) -> None:
+        self._log(
             "tick",
-            watermark=seen.watermark.isoformat(),
-            behind=seen.behind,
-            calls=len(seen.calls),
-            places=sum(len(call.places) for call in seen.calls),
+            watermark=result.watermark.isoformat(),
+            behind=result.behind,
+            calls=len(result.calls),
+            places=sum(len(wake_up.places) for wake_up in result.calls),
         )
-        if seen.unread:
-            self._tell.problem("places_unread", places=seen.unread)
-        if seen.later:
-            self._tell.problem("timers_of_a_later_version", places=seen.later)
+        if result.unread:
+            self._log.error("places_unread", places=result.unread)
+        if result.later:
+            self._log.error("timers_of_a_later_version", places=result.later)
 
 
-def planning(runtime: Runtime) -> PlannerHandler:
+def build_handler(runtime: Runtime) -> PlannerHandler:
     ports = runtime.ports
-    knobs = SsmOperatorSettings(lambda: runtime.clients.ssm, runtime.settings.knobs)
+    operator_settings = SsmOperatorSettings(lambda: runtime.clients.ssm, runtime.settings.knobs)
     return PlannerHandler(
-        PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
-        ports.buckets,
-        ports.wake,
-        knobs.read,
-        runtime.gate,
-        Clocks(runtime.clock, runtime.steady),
-        runtime.tell,
+        planner=PeekingPlanner(ports.timers, ports.partitions, ports.partitions),
+        partitions=ports.partitions,
+        wake_ups=ports.wakeups,
+        read_settings=operator_settings.read,
+        dispatch_switch=runtime.dispatch_switch,
+        clocks=Clocks(runtime.clock, runtime.steady),
+        log=runtime.log,
     )

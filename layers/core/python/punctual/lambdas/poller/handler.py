@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
-from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.dispatch.evaluator import Evaluator
@@ -22,37 +22,37 @@ from punctual.engine.ports.partitions import Buckets, TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer, Timers
 from punctual.engine.ports.wakeups import WakeUps
-from punctual.lambdas.planner.handler import Calls
+from punctual.lambdas.planner.handler import WakeUpSender
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import Metric, Telemetry, of_engine
+from punctual.lambdas.telemetry import Metric, Telemetry, engine_log
 
-GAP = timedelta(seconds=2.5)  # a longer sleep costs more than a new invocation
-OFTEN = timedelta(seconds=1)  # time between two checks for new timers
-SPARE = timedelta(seconds=15)  # reserved time of an invocation to hand over partitions
-_ONE = timedelta(seconds=1)  # delay of a wake-up, so the leases are released before it arrives
-TRIES = 3
-PAGES_KNOWN = 4  # a window holds two pages, and as many again may be put meanwhile
+MAX_POLLER_SLEEP = timedelta(seconds=2.5)  # a longer sleep costs more than a new invocation
+NEW_TIMER_CHECK_INTERVAL = timedelta(seconds=1)  # time between two checks for new timers
+HAND_OVER_RESERVE = timedelta(seconds=15)  # reserved time of an invocation to hand over partitions
+_HAND_OVER_DELAY = timedelta(seconds=1)  # delay of a wake-up, so the leases are released before it arrives
+MAX_LEASE_TRIES = 3
+CACHED_TIMER_PAGES = 4  # a window holds two pages, and as many again may be put meanwhile
 
 
-class OwnWakeUps:
+class PollerWakeUps:
     """Sends wake-ups for new timers, except for partitions that this poller holds."""
 
-    def __init__(self, others: WakeUps) -> None:
-        self._others = others
-        self.visitor: OnDemandPoller | None = None
+    def __init__(self, wake_ups: WakeUps) -> None:
+        self._wake_ups = wake_ups
+        self.poller: OnDemandPoller | None = None
 
     def nudge(self, timers: Sequence[Timer]) -> None:
-        mine = set(self.visitor.places if self.visitor else ())
-        foreign = [
-            timer for timer in timers if TimerPartition(timer.bucket, timer.shard) not in mine
+        own_partitions = set(self.poller.places if self.poller else ())
+        other_timers = [
+            timer for timer in timers if TimerPartition(timer.bucket, timer.shard) not in own_partitions
         ]
-        if self.visitor is not None:
-            self.visitor.nudge([timer for timer in timers if timer not in foreign])
-        if foreign:
-            self._others.nudge(foreign)
+        if self.poller is not None:
+            self.poller.nudge([timer for timer in timers if timer not in other_timers])
+        if other_timers:
+            self._wake_ups.nudge(other_timers)
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
-        self._others.kill(key, run_ids)
+        self._wake_ups.kill(key, run_ids)
 
 
 class PollerSession:
@@ -61,120 +61,120 @@ class PollerSession:
     def __init__(
         self,
         *,
-        visitor: OnDemandPoller,
+        poller: OnDemandPoller,
         timers: Timers,
-        buckets: Buckets,
-        calls: Calls,
+        partitions: Buckets,
+        wake_ups: WakeUpSender,
         owner: str,
         clock: Clock,
         pause: Callable[[float], None],
-        is_open: Callable[[], bool],
-        tell: Telemetry,
+        is_dispatch_on: Callable[[], bool],
+        log: Telemetry,
     ) -> None:
-        self._visitor = visitor
+        self._poller = poller
         self._timers = timers
-        self._buckets = buckets
-        self._calls = calls
+        self._partitions = partitions
+        self._wake_ups = wake_ups
         self._owner = owner
         self._clock = clock
         self._pause = pause
-        self._is_open = is_open
-        self._tell = tell
+        self._is_dispatch_on = is_dispatch_on
+        self._log = log
 
-    def run(self, places: Sequence[TimerPartition], until: datetime) -> None:
-        """Work on these partitions until `until`. Send wake-ups for the rest."""
-        if not self._is_open():
-            self._tell("dispatch_is_off", places=len(places))
+    def run(self, partitions: Sequence[TimerPartition], ends_at: datetime) -> None:
+        """Work on these partitions until `ends_at`. Send wake-ups for the rest."""
+        if not self._is_dispatch_on():
+            self._log("dispatch_is_off", places=len(partitions))
             return
         try:
-            self._stay(sorted(set(places)), until)
+            self._work(sorted(set(partitions)), ends_at)
         except Unavailable:
             # without this no poller could take them before the leases expire
-            self._visitor.leave(self._clock())
+            self._poller.leave(self._clock())
             raise
 
-    def _stay(self, places: Sequence[TimerPartition], until: datetime) -> None:
-        self._enter(places)
-        noticed = self._clock()
-        while self._visitor.places:
+    def _work(self, partitions: Sequence[TimerPartition], ends_at: datetime) -> None:
+        self._take_partitions(partitions)
+        noticed_at = self._clock()
+        while self._poller.places:
             now = self._clock()
-            if now >= until or not self._is_open():
+            if now >= ends_at or not self._is_dispatch_on():
                 self._hand_over(now)
                 return
-            if now - noticed >= OFTEN:
-                self._visitor.notice(now)
-                noticed = now
+            if now - noticed_at >= NEW_TIMER_CHECK_INTERVAL:
+                self._poller.notice(now)
+                noticed_at = now
             if self._step(now):
-                self._rest(self._clock())
+                self._sleep_or_leave(self._clock())
 
     def _step(self, now: datetime) -> bool:
         """Evaluate the due timers. Return false if the store did not answer."""
         try:
-            self._visitor.step(now)
+            self._poller.step(now)
         except Unavailable as error:
-            self._tell.problem("look_failed", error=error.message)
+            self._log.error("look_failed", error=error.message)
             self._pause(AGAIN.total_seconds())
             return False
         return True
 
-    def _rest(self, now: datetime) -> None:
+    def _sleep_or_leave(self, now: datetime) -> None:
         """Sleep until the next timer, or leave if it is far."""
-        at = self._visitor.next_at(now)
-        if at is None:
-            self._visitor.leave(now)
-        elif at - now > GAP and not self._visitor.holds:
-            needed = self._visitor.needed_at() or at
-            self._calls.call_all([WakeUp(tuple(self._visitor.soonest()), needed - WARM)])
-            self._visitor.leave(now)
-        elif at > now:
-            self._pause(min(at - now, OFTEN).total_seconds())
+        next_at = self._poller.next_at(now)
+        if next_at is None:
+            self._poller.leave(now)
+        elif next_at - now > MAX_POLLER_SLEEP and not self._poller.holds:
+            needed_at = self._poller.needed_at() or next_at
+            self._wake_ups.send_wake_ups([WakeUp(tuple(self._poller.soonest()), needed_at - WARM)])
+            self._poller.leave(now)
+        elif next_at > now:
+            self._pause(min(next_at - now, NEW_TIMER_CHECK_INTERVAL).total_seconds())
 
     def _hand_over(self, now: datetime) -> None:
         """Send the messages of fired runs and leave.
 
         A wake-up starts another poller in a second.
         """
-        self._visitor.send_all()
-        if self._is_open():
-            self._calls.call_all([WakeUp(tuple(self._visitor.places), now + _ONE)])
-        self._tell("handed_over", places=len(self._visitor.places))
-        for _ in range(TRIES):
-            if self._visitor.leave(now):
+        self._poller.send_all()
+        if self._is_dispatch_on():
+            self._wake_ups.send_wake_ups([WakeUp(tuple(self._poller.places), now + _HAND_OVER_DELAY)])
+        self._log("handed_over", places=len(self._poller.places))
+        for _ in range(MAX_LEASE_TRIES):
+            if self._poller.leave(now):
                 return
 
-    def _enter(self, places: Sequence[TimerPartition]) -> None:
+    def _take_partitions(self, partitions: Sequence[TimerPartition]) -> None:
         """Take the partitions that need work now, and send wake-ups for the others.
 
         The first read needs no lease, so an empty or distant partition costs none.
         """
-        weight = 0
-        calls: list[WakeUp] = []
-        for place in places:
-            forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
-            found = self._timers.due(*place, forever, None, MANY).timers
-            if not found:
+        timer_count = 0
+        wake_ups: list[WakeUp] = []
+        for partition in partitions:
+            latest_at = datetime.max.replace(tzinfo=partition.bucket.tzinfo)
+            timers = self._timers.due(*partition, latest_at, None, MANY).timers
+            if not timers:
                 continue
-            now, at = self._clock(), wake_at([timer.at for timer in found], WARM)
-            if at - now > GAP:
-                calls.append(WakeUp((place,), at))
-            elif weight and weight + len(found) > SHARE:
-                calls.append(WakeUp((place,), now + _ONE))
-            elif self._take(place, now):
-                weight += SHARE if len(found) >= MANY else len(found)
-        if calls:
-            self._calls.call_all(calls)
+            now, wake_up_at = self._clock(), wake_at([timer.at for timer in timers], WARM)
+            if wake_up_at - now > MAX_POLLER_SLEEP:
+                wake_ups.append(WakeUp((partition,), wake_up_at))
+            elif timer_count and timer_count + len(timers) > SHARE:
+                wake_ups.append(WakeUp((partition,), now + _HAND_OVER_DELAY))
+            elif self._take_lease(partition, now):
+                timer_count += SHARE if len(timers) >= MANY else len(timers)
+        if wake_ups:
+            self._wake_ups.send_wake_ups(wake_ups)
 
-    def _take(self, place: TimerPartition, now: datetime) -> bool:
+    def _take_lease(self, partition: TimerPartition, now: datetime) -> bool:
         """Take the lease of a partition, or notify the poller that holds it.
 
         Return whether it is taken.
         """
-        for _ in range(TRIES):
-            lease = self._buckets.acquire(*place, self._owner, now, now + LEASE)
+        for _ in range(MAX_LEASE_TRIES):
+            lease = self._partitions.acquire(*partition, self._owner, now, now + LEASE)
             if lease is not None:
-                self._visitor.open(lease)
+                self._poller.open(lease)
                 return True
-            if self._buckets.nudge(*place) is not None:
+            if self._partitions.nudge(*partition) is not None:
                 return False
         raise Unavailable("A place changed hands too often.")
 
@@ -187,95 +187,95 @@ class PollerHandler:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._failing = EvaluationRetries()
+        self._retries = EvaluationRetries()
 
     @cached_property
-    def _wake(self) -> SqsWakeUps:
-        return self._runtime.ports.wake.from_poller()
+    def _wake_ups(self) -> SqsWakeUps:
+        return self._runtime.ports.wakeups.for_poller()
 
     @cached_property
     def _timers(self) -> DynamoTimers:
         """Return timers with a cache of rows read. Without it each delete would query first."""
-        pages = int(self._pace.fired * READ) * PAGES_KNOWN
-        return self._runtime.ports.timers.knowing(pages)
+        max_pairs = int(self._throughput.fired * READ) * CACHED_TIMER_PAGES
+        return self._runtime.ports.timers.with_cache_size(max_pairs)
 
     @property
-    def _pace(self) -> Pace:
-        return A_CORE.on(self._runtime.share)
+    def _throughput(self) -> Pace:
+        return A_CORE.on(self._runtime.cpu_share)
 
-    def answer(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Handle a batch of wake-ups within `seconds`. Return the ones to deliver again."""
-        tell = self._runtime.tell
-        places: list[TimerPartition] = []
-        poison: list[str] = []
-        taken: list[str] = []
+    def handle(self, event: Mapping[str, Any], remaining_seconds: float) -> dict[str, Any]:
+        """Handle a batch of wake-ups within `remaining_seconds`. Return the ones to deliver again."""
+        log = self._runtime.log
+        partitions: list[TimerPartition] = []
+        unreadable_ids: list[str] = []
+        parsed_ids: list[str] = []
         for record in event["Records"]:
             try:
-                places += parse_wake(record["body"])
-                taken.append(record["messageId"])
+                partitions += parse_wake_up(record["body"])
+                parsed_ids.append(record["messageId"])
             except Invalid as error:
-                poison.append(record["messageId"])
-                tell.problem("wake_up_refused", message_id=poison[-1], error=error.message)
-        with tell.told():
-            until = self._runtime.clock() + timedelta(seconds=seconds) - SPARE
-            failed = self._visit(places, until) if places else False
-        again = [*poison, *taken] if failed else poison
-        return {"batchItemFailures": [{"itemIdentifier": one} for one in again]}
+                unreadable_ids.append(record["messageId"])
+                log.error("wake_up_refused", message_id=unreadable_ids[-1], error=error.message)
+        with log.invocation():
+            ends_at = self._runtime.clock() + timedelta(seconds=remaining_seconds) - HAND_OVER_RESERVE
+            has_failed = self._run_session(partitions, ends_at) if partitions else False
+        retry_ids = [*unreadable_ids, *parsed_ids] if has_failed else unreadable_ids
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in retry_ids]}
 
-    def _visit(self, places: Sequence[TimerPartition], until: datetime) -> bool:
+    def _run_session(self, partitions: Sequence[TimerPartition], ends_at: datetime) -> bool:
         """Run one session. Return whether it failed, so that all wake-ups are delivered again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
-        early, wake = EarlyMessages(ports.messages, clock, self._pace), OwnWakeUps(self._wake)
-        steps = ChangeApplier(
-            heads=ports.heads,
+        early_messages, wake_ups = EarlyMessages(ports.run_queue, clock, self._throughput), PollerWakeUps(self._wake_ups)
+        changes = ChangeApplier(
+            heads=ports.job_states,
             timers=self._timers,
-            buckets=ports.buckets,
+            buckets=ports.partitions,
             history=ports.history,
-            messages=early,
-            notices=ports.notices,
-            wake=wake,
+            messages=early_messages,
+            notices=ports.notifications,
+            wake=wake_ups,
             clock=clock,
             monotonic=runtime.steady,
-            log=of_engine(runtime.tell),
+            log=engine_log(runtime.log),
         )
-        visitor = OnDemandPoller(
+        poller = OnDemandPoller(
             timers=self._timers,
-            buckets=ports.buckets,
-            held=ports.buckets,
-            looker=Evaluator(steps, runtime.new_id),
-            early=early,
-            failing=self._failing,
-            pace=self._pace,
+            buckets=ports.partitions,
+            held=ports.partitions,
+            looker=Evaluator(changes, runtime.new_id),
+            early=early_messages,
+            failing=self._retries,
+            pace=self._throughput,
         )
-        wake.visitor = visitor
-        visit = PollerSession(
-            visitor=visitor,
+        wake_ups.poller = poller
+        session = PollerSession(
+            poller=poller,
             timers=self._timers,
-            buckets=ports.buckets,
-            calls=self._wake,
+            partitions=ports.partitions,
+            wake_ups=self._wake_ups,
             owner=f"{runtime.name}/{runtime.new_id()}",
             clock=clock,
             pause=runtime.pause,
-            is_open=runtime.gate.open,
-            tell=runtime.tell,
+            is_dispatch_on=runtime.dispatch_switch.is_on,
+            log=runtime.log,
         )
-        failed = False
+        has_failed = False
         try:
-            visit.run(places, until)
+            session.run(partitions, ends_at)
         except Unavailable as error:
-            runtime.tell.problem("visit_failed", error=error.message, places=len(places))
-            failed = True
-        _measure(runtime.tell, visitor, early)
-        return failed
+            runtime.log.error("visit_failed", error=error.message, places=len(partitions))
+            has_failed = True
+        _log_session(runtime.log, poller, early_messages)
+        return has_failed
 
 
-def _measure(tell: Telemetry, visitor: OnDemandPoller, early: EarlyMessages) -> None:
-    found = {
-        Metric.DUE: visitor.handled,
-        Metric.DISPATCHED: early.sent,
-        Metric.MISSED: visitor.missed,
+def _log_session(log: Telemetry, poller: OnDemandPoller, early_messages: EarlyMessages) -> None:
+    metrics = {
+        Metric.DUE: poller.handled,
+        Metric.DISPATCHED: early_messages.sent,
+        Metric.MISSED: poller.missed,
     }
-    for metric, value in found.items():
+    for metric, value in metrics.items():
         if value:
-            tell.measure(metric, value)
-    tell("visit", due=visitor.handled, dispatched=early.sent, missed=visitor.missed)
+            log.metric(metric, value)
+    log("visit", due=poller.handled, dispatched=early_messages.sent, missed=poller.missed)

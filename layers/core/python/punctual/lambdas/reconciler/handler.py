@@ -8,14 +8,15 @@ from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
 from punctual.engine.dispatch.late_timers import Sweeper
 from punctual.engine.dispatch.reconciler import Reconciler
-from punctual.lambdas.reconciler.recount import LONGEST, Recount
+from punctual.engine.ports.clock import Clock
+from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import Metric
+from punctual.lambdas.telemetry import Metric, Telemetry
 
-DAILY = timedelta(hours=24)
-SLACK = timedelta(hours=1)  # a rule that fires slightly early must not skip a day
-SPARE = timedelta(seconds=60)  # reserved time for one page and its repairs
-NAMED = 20  # jobs in one log line
+WALK_INTERVAL = timedelta(hours=24)
+WALK_INTERVAL_TOLERANCE = timedelta(hours=1)  # a rule that fires slightly early must not skip a day
+WALK_RESERVE = timedelta(seconds=60)  # reserved time for one page and its repairs
+MAX_LOGGED_JOBS = 20  # jobs in one log line
 
 
 class ReconcilerRun:
@@ -26,124 +27,135 @@ class ReconcilerRun:
 
     def __init__(
         self,
-        runtime: Runtime,
+        *,
         reconciler: Reconciler,
         sweeper: Sweeper,
         orphans: Orphans,
-        kept: WalkProgress,
-        tallies: Counters,
+        progress_store: WalkProgress,
+        counters: Counters,
+        clock: Clock,
+        tell: Telemetry,
     ) -> None:
-        self._clock = runtime.clock
-        self._tell = runtime.tell
+        self._clock = clock
+        self._log = tell
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._orphans = orphans
-        self._kept = kept
-        self._tallies = tallies
-        self._corrected: list[str] = []  # tenants corrected by this invocation
+        self._progress_store = progress_store
+        self._counters = counters
+        self._corrected_tenants: list[str] = []  # tenants corrected by this invocation
 
-    def run(self, until: datetime) -> None:
-        progress = self._begin()
-        finds = 0
-        while not progress.over and (now := self._clock()) < until:
-            found, following = self._on(progress, now)
-            if following is progress:
+    def run(self, ends_at: datetime) -> None:
+        progress = self._load_progress()
+        find_count = 0
+        while not progress.is_complete and (now := self._clock()) < ends_at:
+            new_finds, next_progress = self._step(progress, now)
+            if next_progress is progress:
                 break  # counts cannot be corrected yet, so another invocation continues
-            finds += found
-            if not self._kept.keep(following):
-                self._tell("walk_is_anothers")
+            find_count += new_finds
+            if not self._progress_store.save(next_progress):
+                self._log("walk_is_anothers")
                 break
-            progress = replace(following, step=following.step + 1)
-        if self._corrected:
-            told = {"number": len(self._corrected), "tenants": self._corrected[:NAMED]}
-            self._tell.problem("counts_corrected", **told)
-        self._tell.measure(Metric.RECONCILER_FINDS, finds)
-        self._tell("walked", over=progress.over, finds=finds)
+            progress = replace(next_progress, step=next_progress.step + 1)
+        if self._corrected_tenants:
+            fields = {"number": len(self._corrected_tenants), "tenants": self._corrected_tenants[:MAX_LOGGED_JOBS]}
+            self._log.error("counts_corrected", **fields)
+        self._log.metric(Metric.RECONCILER_FINDS, find_count)
+        self._log("walked", over=progress.is_complete, finds=find_count)
 
-    def _begin(self) -> Progress:
-        now, last = self._clock(), self._kept.read()
-        if last is None:
+    def _load_progress(self) -> Progress:
+        now, stored = self._clock(), self._progress_store.read()
+        if stored is None:
             return Progress(started_at=now)
-        if last.over and now - last.started_at >= DAILY - SLACK:
-            return Progress(started_at=now, step=last.step)
-        return last
+        if stored.is_complete and now - stored.started_at >= WALK_INTERVAL - WALK_INTERVAL_TOLERANCE:
+            return Progress(started_at=now, step=stored.step)
+        return stored
 
-    def _on(self, progress: Progress, now: datetime) -> tuple[int, Progress]:
+    def _step(self, progress: Progress, now: datetime) -> tuple[int, Progress]:
         """Process one page of job states, late timers or payloads, or the counts of one tenant.
 
         The four stages follow each other in this order.
         """
-        recount = Recount(self._tallies, progress.started_at, progress.counts)
-        if not progress.walked:
-            walked = self._reconciler.step(progress.heads)
-            recount.add(walked.heads, [key.tenant for key, _ in walked.unread], now)
-            if walked.mended:
-                jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
-                self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
-            for key, why in walked.unread:
+        recount = Recount(self._counters, progress.started_at, progress.packed_counts)
+        if not progress.states_done:
+            page = self._reconciler.step(progress.state_cursor)
+            recount.add(page.heads, [key.tenant for key, _ in page.unread], now)
+            if page.mended:
+                jobs = [f"{key.tenant}/{key.job_id}" for key in page.mended]
+                self._log.error("reconciler_mended", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
+            for key, error in page.unread:
                 ids = {"tenant": key.tenant, "job_id": key.job_id}
-                self._tell.problem("head_unreadable", **ids, error=why)
-            if walked.cursor is None:
+                self._log.error("head_unreadable", **ids, error=error)
+            if page.cursor is None:
                 recount.keep_differing()
-                if recount.some_left_out:
-                    self._tell("counts_left_out", why="too many tenants")
-            following = replace(
+                if recount.has_left_out_tenants:
+                    self._log("counts_left_out", why="too many tenants")
+            next_progress = replace(
                 progress,
-                heads=walked.cursor,
-                walked=walked.cursor is None,
-                counts=recount.packed,
+                state_cursor=page.cursor,
+                states_done=page.cursor is None,
+                packed_counts=recount.packed,
             )
-            return len(walked.mended) + len(walked.unread), following
-        if progress.cleared:
-            return self._correct(progress, recount, now)
-        if progress.swept:
-            return 0, self._clear(progress, bool(recount.tenants))
-        swept = self._sweeper.step(progress.sweep)
-        if swept.found:
-            self._tell.problem("timers_behind_watermark", timers=swept.found)
-        return swept.found, replace(progress, sweep=swept.cursor, swept=swept.cursor is None)
+            return len(page.mended) + len(page.unread), next_progress
+        if progress.payloads_done:
+            return self._correct_counts(progress, recount, now)
+        if progress.timers_done:
+            return 0, self._remove_orphans(progress, bool(recount.tenants))
+        sweep = self._sweeper.step(progress.timer_cursor)
+        if sweep.found:
+            self._log.error("timers_behind_watermark", timers=sweep.found)
+        return sweep.found, replace(progress, timer_cursor=sweep.cursor, timers_done=sweep.cursor is None)
 
-    def _correct(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
+    def _correct_counts(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
         """Correct the counts of one tenant after `status` has counted all changes of the walk."""
         if not recount.is_due(now):
             return 0, progress
-        if now - progress.started_at > LONGEST:
-            self._tell("counts_left_out", why="the walk took too long")
-            return 0, replace(progress, counts=b"", over=True)
+        if now - progress.started_at > MAX_WALK_TIME:
+            self._log("counts_left_out", why="the walk took too long")
+            return 0, replace(progress, packed_counts=b"", is_complete=True)
         tenant, *others = recount.tenants
-        wrong = recount.correct(tenant)
-        if wrong:
-            self._corrected.append(tenant)
+        was_wrong = recount.correct(tenant)
+        if was_wrong:
+            self._corrected_tenants.append(tenant)
         counts = recount.packed if others else b""
-        return int(wrong), replace(progress, counts=counts, over=not others)
+        return int(was_wrong), replace(progress, packed_counts=counts, is_complete=not others)
 
-    def _clear(self, progress: Progress, differ: bool) -> Progress:
+    def _remove_orphans(self, progress: Progress, has_differences: bool) -> Progress:
         """Remove orphaned payloads. They are not errors, since an aborted request may leave one."""
-        removed = self._orphans.remove(progress.payloads)
+        removed = self._orphans.remove(progress.payload_cursor)
         if removed.payloads:
             jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
-            self._tell("orphans_removed", number=removed.payloads, jobs=jobs[:NAMED])
-        cleared = removed.cursor is None
-        over = cleared and not differ
-        return replace(progress, payloads=removed.cursor, cleared=cleared, over=over)
+            self._log("orphans_removed", number=removed.payloads, jobs=jobs[:MAX_LOGGED_JOBS])
+        payloads_done = removed.cursor is None
+        is_complete = payloads_done and not has_differences
+        return replace(progress, payload_cursor=removed.cursor, payloads_done=payloads_done, is_complete=is_complete)
 
 
-def walk(runtime: Runtime, seconds: float) -> None:
-    """Continue the walk of the day for `seconds`, unless it is complete."""
+def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
+    """Continue the walk of the day for `remaining_seconds`, unless it is complete."""
     reconciler = Reconciler(
-        heads=runtime.ports.heads,
+        heads=runtime.ports.job_states,
         timers=runtime.ports.timers,
-        buckets=runtime.ports.buckets,
-        wake=runtime.ports.wake,
-        steps=runtime.steps,
-        looker=runtime.looker,
+        buckets=runtime.ports.partitions,
+        wake=runtime.ports.wakeups,
+        steps=runtime.changes,
+        looker=runtime.evaluator,
     )
-    sweeper = Sweeper(runtime.ports.timers, runtime.ports.buckets, runtime.looker)
+    sweeper = Sweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)
     orphans = Orphans(
         runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
     )
-    kept = WalkProgress(runtime.dynamo, runtime.settings.control_table)
-    with runtime.tell.told():
-        until = runtime.clock() + timedelta(seconds=seconds) - SPARE
-        tallies = Counters(runtime.dynamo, runtime.settings.control_table)
-        ReconcilerRun(runtime, reconciler, sweeper, orphans, kept, tallies).run(until)
+    progress_store = WalkProgress(runtime.dynamo, runtime.settings.control_table)
+    with runtime.log.invocation():
+        ends_at = runtime.clock() + timedelta(seconds=remaining_seconds) - WALK_RESERVE
+        counters = Counters(runtime.dynamo, runtime.settings.control_table)
+        walk_of_the_day = ReconcilerRun(
+            reconciler=reconciler,
+            sweeper=sweeper,
+            orphans=orphans,
+            progress_store=progress_store,
+            counters=counters,
+            clock=runtime.clock,
+            tell=runtime.log,
+        )
+        walk_of_the_day.run(ends_at)

@@ -20,141 +20,141 @@ from hashlib import blake2b
 
 import msgspec
 
-from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
-from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
+from punctual.aws.dynamodb.sort_keys import time_key
 from punctual.domain.job_state import JobState
 from punctual.lambdas.status import counters
-from punctual.lambdas.status.changes import between
+from punctual.lambdas.status.changes import compare_states
 
-LAG = timedelta(minutes=15)  # `status` has counted a change by then, or an alarm has fired
-MARGIN = timedelta(minutes=2)  # for the read of a page and clocks that differ
-MOST_TENANTS = 1_000  # in one walk, since their counts are stored in one row
-LONGEST = timedelta(days=1)  # after a longer walk the rows of its changes may have expired
-
-
-class Tenant(msgspec.Struct):
-    since: datetime  # when the walk read the first job state
-    counted: dict[str, int]  # by `status` at that time
-    seen: dict[str, int]  # by the walk
-    readable: bool = True  # false if a job state is unreadable
+COUNT_LAG = timedelta(minutes=15)  # `status` has counted a change by then, or an alarm has fired
+WALK_TIME_MARGIN = timedelta(minutes=2)  # for the read of a page and clocks that differ
+MAX_RECOUNT_TENANTS = 1_000  # in one walk, since their counts are stored in one row
+MAX_WALK_TIME = timedelta(days=1)  # after a longer walk the rows of its changes may have expired
 
 
-class Seen(msgspec.Struct):
+class TenantRecount(msgspec.Struct, rename={"first_page_at": "since", "status_counts": "counted", "walk_counts": "seen", "is_readable": "readable"}):
+    first_page_at: datetime  # when the walk read the first job state
+    status_counts: dict[str, int]  # by `status` at that time
+    walk_counts: dict[str, int]  # by the walk
+    is_readable: bool = True  # false if a job state is unreadable
+
+
+class WalkCounts(msgspec.Struct, rename={"last_page_at": "until", "has_left_out_tenants": "some_left_out"}):
     """The counts of a walk so far."""
 
-    tenants: dict[str, Tenant] = msgspec.field(default_factory=dict)
-    until: datetime | None = None  # when the walk read its last page
-    some_left_out: bool = False
+    tenants: dict[str, TenantRecount] = msgspec.field(default_factory=dict)
+    last_page_at: datetime | None = None  # when the walk read its last page
+    has_left_out_tenants: bool = False
 
 
 class Recount:
     """The counts of one walk. `packed` lets another invocation continue them."""
 
-    def __init__(self, tallies: Counters, started_at: datetime, packed: bytes) -> None:
-        self._tallies = tallies
+    def __init__(self, tenant_counters: Counters, started_at: datetime, packed: bytes) -> None:
+        self._counters = tenant_counters
         self._started_at = started_at
-        self._seen = msgspec.json.decode(zlib.decompress(packed), type=Seen) if packed else Seen()
+        self._walk = msgspec.json.decode(zlib.decompress(packed), type=WalkCounts) if packed else WalkCounts()
 
     @property
     def packed(self) -> bytes:
-        return zlib.compress(msgspec.json.encode(self._seen))
+        return zlib.compress(msgspec.json.encode(self._walk))
 
     @property
-    def some_left_out(self) -> bool:
-        return self._seen.some_left_out
+    def has_left_out_tenants(self) -> bool:
+        return self._walk.has_left_out_tenants
 
     @property
     def tenants(self) -> Sequence[str]:
         """Return the tenants left to correct, after the walk has read all job states."""
-        return list(self._seen.tenants)
+        return list(self._walk.tenants)
 
-    def add(self, heads: Sequence[JobState], unread: Sequence[str], now: datetime) -> None:
-        """Count the job states of one page. `unread` lists tenants with unreadable job states."""
-        self._seen.until = now
-        for tenant in unread:
-            found = self._tenant(tenant, now)
-            if found is not None:
-                found.readable = False
+    def add(self, states: Sequence[JobState], unreadable: Sequence[str], now: datetime) -> None:
+        """Count the job states of one page. `unreadable` lists tenants with unreadable job states."""
+        self._walk.last_page_at = now
+        for tenant in unreadable:
+            recount = self._find_or_add_tenant(tenant, now)
+            if recount is not None:
+                recount.is_readable = False
         counts: dict[str, Counter[str]] = {}
-        for head in heads:
-            of_head = counters.standing(counters.totals(between(None, head)))
-            counts.setdefault(head.tenant, Counter()).update(of_head)
-        for tenant, of_page in counts.items():
-            found = self._tenant(tenant, now)
-            if found is not None:
-                found.seen = dict(Counter(found.seen) + of_page)
+        for state in states:
+            state_counts = counters.live_counts(counters.status_count_changes(compare_states(None, state)))
+            counts.setdefault(state.tenant, Counter()).update(state_counts)
+        for tenant, page_counts in counts.items():
+            recount = self._find_or_add_tenant(tenant, now)
+            if recount is not None:
+                recount.walk_counts = dict(Counter(recount.walk_counts) + page_counts)
 
     def keep_differing(self) -> None:
         """Remove tenants that need no correction or cannot get one."""
-        self._seen.tenants = {
+        self._walk.tenants = {
             name: tenant
-            for name, tenant in self._seen.tenants.items()
-            if tenant.readable and any(_differences(tenant).values())
+            for name, tenant in self._walk.tenants.items()
+            if tenant.is_readable and any(_differences(tenant).values())
         }
 
     def is_due(self, now: datetime) -> bool:
         """Return whether `status` has counted all changes made during the walk."""
-        return self._seen.until is None or now >= self._seen.until + LAG
+        return self._walk.last_page_at is None or now >= self._walk.last_page_at + COUNT_LAG
 
     def correct(self, name: str) -> bool:
         """Correct the counts of one tenant. Return whether they were wrong.
 
         The correction is counted like a change, so a repeated correction adds nothing.
         """
-        tenant = self._seen.tenants.pop(name)
-        missing = self._beyond_slack(name, tenant)
-        if not any(missing.values()):
+        tenant = self._walk.tenants.pop(name)
+        correction = self._excess_differences(name, tenant)
+        if not any(correction.values()):
             return False
-        mark = mark_of(f"recount {moment(self._started_at)}", name)
-        self._tallies.count(name, [Change(mark, self._started_at, missing)])
+        change_id = change_id_of(f"recount {time_key(self._started_at)}", name)
+        self._counters.count(name, [CountChange(change_id, self._started_at, correction)])
         return True
 
-    def _beyond_slack(self, name: str, tenant: Tenant) -> dict[str, int]:
+    def _excess_differences(self, name: str, tenant: TenantRecount) -> dict[str, int]:
         """Return by how much each difference exceeds the changes around the walk."""
-        assert self._seen.until is not None, "a page had the tenant's first head"
+        assert self._walk.last_page_at is not None, "a page had the tenant's first head"
         differences = _differences(tenant)
         slack: Counter[str] = Counter()
-        rows = self._tallies.moved(name, tenant.since - LAG, self._seen.until + MARGIN)
+        rows = self._counters.moved_counts(name, tenant.first_page_at - COUNT_LAG, self._walk.last_page_at + WALK_TIME_MARGIN)
         for moved in rows:
             slack.update(moved)
-            if all(abs(difference) <= slack[of] for of, difference in differences.items()):
+            if all(abs(difference) <= slack[count_name] for count_name, difference in differences.items()):
                 return {}
-        return {of: _beyond(difference, slack[of]) for of, difference in differences.items()}
+        return {count_name: _excess(difference, slack[count_name]) for count_name, difference in differences.items()}
 
-    def _tenant(self, name: str, now: datetime) -> Tenant | None:
+    def _find_or_add_tenant(self, name: str, now: datetime) -> TenantRecount | None:
         """Return the tenant's counts, or None if this walk leaves the tenant out.
 
         With too many tenants the walk takes those of the lowest rank. Each day draws new ranks. The
         limit rank only falls, so each tenant taken was counted from its first job state.
         """
-        tenants = self._seen.tenants
+        tenants = self._walk.tenants
         if name in tenants:
             return tenants[name]
-        if len(tenants) == MOST_TENANTS:
-            self._seen.some_left_out = True
-            last = max(tenants, key=lambda tenant: _rank(self._started_at, tenant))
-            if _rank(self._started_at, last) < _rank(self._started_at, name):
+        if len(tenants) == MAX_RECOUNT_TENANTS:
+            self._walk.has_left_out_tenants = True
+            highest = max(tenants, key=lambda tenant: _rank(self._started_at, tenant))
+            if _rank(self._started_at, highest) < _rank(self._started_at, name):
                 return None
-            del tenants[last]
-        tenants[name] = Tenant(now, counters.standing(self._tallies.totals(name)), {})
+            del tenants[highest]
+        tenants[name] = TenantRecount(now, counters.live_counts(self._counters.totals(name)), {})
         return tenants[name]
 
 
-def _differences(tenant: Tenant) -> dict[str, int]:
-    names = sorted(tenant.counted.keys() | tenant.seen.keys())
-    return {name: tenant.seen.get(name, 0) - tenant.counted.get(name, 0) for name in names}
+def _differences(tenant: TenantRecount) -> dict[str, int]:
+    names = sorted(tenant.status_counts.keys() | tenant.walk_counts.keys())
+    return {name: tenant.walk_counts.get(name, 0) - tenant.status_counts.get(name, 0) for name in names}
 
 
-def _beyond(difference: int, slack: int) -> int:
+def _excess(difference: int, slack: int) -> int:
     """Return the signed excess of a difference over the slack.
 
-    >>> _beyond(5, 3), _beyond(-5, 3), _beyond(2, 3)
+    >>> _excess(5, 3), _excess(-5, 3), _excess(2, 3)
     (2, -2, 0)
     """
     size = max(0, abs(difference) - slack)
     return size if difference > 0 else -size
 
 
-@lru_cache(maxsize=4 * MOST_TENANTS)
+@lru_cache(maxsize=4 * MAX_RECOUNT_TENANTS)
 def _rank(started_at: datetime, tenant: str) -> bytes:
-    return blake2b(f"{moment(started_at)}\0{tenant}".encode(), digest_size=8).digest()
+    return blake2b(f"{time_key(started_at)}\0{tenant}".encode(), digest_size=8).digest()

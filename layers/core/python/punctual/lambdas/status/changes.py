@@ -34,14 +34,14 @@ class Changes(NamedTuple):
     runs: tuple[RunChange, ...]
 
 
-def between(old: JobState | None, new: JobState | None) -> Changes:
+def compare_states(old: JobState | None, new: JobState | None) -> Changes:
     """Return the changes between two job states. A blank state counts as no job."""
     before = None if old is None or old.blank else old
     after = None if new is None or new.blank else new
-    return Changes(_of_job(before, after), _of_runs(before, after))
+    return Changes(_job_change(before, after), _run_changes(before, after))
 
 
-def _of_job(old: JobState | None, new: JobState | None) -> JobChange | None:
+def _job_change(old: JobState | None, new: JobState | None) -> JobChange | None:
     if old is None:
         return None if new is None else JobChange(None, new.state, "CREATED")
     if new is None:
@@ -54,32 +54,32 @@ def _of_job(old: JobState | None, new: JobState | None) -> JobChange | None:
     return JobChange(old.state, new.state, reason)
 
 
-def _of_runs(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...]:
+def _run_changes(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...]:
     """Return runs that are new, changed or gone.
 
     An ended run leaves its job state without a change.
     """
-    before, after = _runs(old), _runs(new)
+    before, after = _runs_by_id(old), _runs_by_id(new)
     changed = [
         RunChange(before.get(run_id), run)
         for run_id, run in after.items()
-        if run_id not in before or _place(before[run_id]) != _place(run)
+        if run_id not in before or _compared_values(before[run_id]) != _compared_values(run)
     ]
-    gone = [
+    removed = [
         RunChange(run, None)
         for run_id, run in before.items()
         if run_id not in after and run.status not in ENDED
     ]
-    return (*changed, *gone)
+    return (*changed, *removed)
 
 
-def _place(run: Run) -> tuple[RunStatus, int, str, str, int]:
+def _compared_values(run: Run) -> tuple[RunStatus, int, str, str, int]:
     """Return the values that differ between two states of one run."""
     return run.status, run.token, run.past, run.reason, run.count
 
 
-def _runs(head: JobState | None) -> Mapping[str, Run]:
-    if head is None:
+def _runs_by_id(state: JobState | None) -> Mapping[str, Run]:
+    if state is None:
         return {}
-    waiting = (in_line(head, one) for one in head.line)
-    return {run.run_id: run for run in (*head.ended, *waiting, *head.runs)}
+    waiting = (in_line(state, waiting_run) for waiting_run in state.line)
+    return {run.run_id: run for run in (*state.ended, *waiting, *state.runs)}

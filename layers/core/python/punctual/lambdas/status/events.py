@@ -10,45 +10,45 @@ from punctual.tasks.limits import OWN_DETAIL_TYPES
 from punctual.web.http.timestamps import format_optional_time
 from punctual.web.views.event import event_envelope_json, run_changed_json
 
-SOURCE = "punctual"
+EVENT_SOURCE = "punctual"
 JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
-ALL, ENDED = "all", "ended"  # which changes of runs become events
+ALL_RUN_EVENTS, ENDED_RUN_EVENTS = "all", "ended"  # which changes of runs become events
 
 Event = Mapping[str, Any]
 
 
-def events(
-    head: JobState, sequence: int, at: datetime, changes: Changes, runs: str
+def build_events(
+    state: JobState, sequence: int, changed_at: datetime, changes: Changes, run_events: str
 ) -> Iterator[Event]:
-    """Yield events in the order of their ids. `head` is the present or last job state."""
+    """Yield events in the order of their ids. `state` is the present or last job state."""
     if changes.job is not None:
-        yield _event(JOB_CHANGED, _job(head, sequence, at, changes.job))
+        yield _bus_event(JOB_CHANGED, _job_detail(state, sequence, changed_at, changes.job))
     for change in changes.runs:
-        if runs == ALL or (runs == ENDED and change.has_ended):
-            yield _event(RUN_CHANGED, _run(head, sequence, at, change))
+        if run_events == ALL_RUN_EVENTS or (run_events == ENDED_RUN_EVENTS and change.has_ended):
+            yield _bus_event(RUN_CHANGED, _run_detail(state, sequence, changed_at, change))
 
 
-def _event(kind: str, detail: Mapping[str, Any]) -> Event:
-    return {"source": SOURCE, "detail-type": kind, "detail": detail}
+def _bus_event(kind: str, detail: Mapping[str, Any]) -> Event:
+    return {"source": EVENT_SOURCE, "detail-type": kind, "detail": detail}
 
 
-def _job(head: JobState, sequence: int, at: datetime, change: JobChange) -> dict[str, Any]:
-    coming = head.next_at if change.after is JobStatus.SCHEDULED else None
+def _job_detail(state: JobState, sequence: int, changed_at: datetime, change: JobChange) -> dict[str, Any]:
+    next_at = state.next_at if change.after is JobStatus.SCHEDULED else None
     return {
-        **_common(head, f"{head.job_id}.{sequence}", sequence, at),
-        "job_version": head.edition,
-        "schedule_type": head.kind.value,
+        **_envelope(state, f"{state.job_id}.{sequence}", sequence, changed_at),
+        "job_version": state.edition,
+        "schedule_type": state.kind.value,
         "from": change.before,
         "to": change.after,
         "reason": change.reason,
-        "next_run_time": format_optional_time(coming),
+        "next_run_time": format_optional_time(next_at),
     }
 
 
-def _run(head: JobState, sequence: int, at: datetime, change: RunChange) -> dict[str, Any]:
+def _run_detail(state: JobState, sequence: int, changed_at: datetime, change: RunChange) -> dict[str, Any]:
     run, before, after = change.run, change.before, change.after
     return {
-        **_common(head, f"{run.run_id}.{sequence}", sequence, at),
+        **_envelope(state, f"{run.run_id}.{sequence}", sequence, changed_at),
         **run_changed_json(
             run,
             None if before is None else before.status.value,
@@ -57,5 +57,5 @@ def _run(head: JobState, sequence: int, at: datetime, change: RunChange) -> dict
     }
 
 
-def _common(head: JobState, told: str, sequence: int, at: datetime) -> dict[str, Any]:
-    return event_envelope_json(head.tenant, head.job_id, told, sequence, at)
+def _envelope(state: JobState, event_id: str, sequence: int, changed_at: datetime) -> dict[str, Any]:
+    return event_envelope_json(state.tenant, state.job_id, event_id, sequence, changed_at)

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.audit.audit import DynamoAudit
-from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
+from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData
-from punctual.aws.dynamodb.stream_records import Record, place_of, to_record
+from punctual.aws.dynamodb.stream_records import Record, sequence_number_of, parse_record
 from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
@@ -33,44 +33,44 @@ from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import Key, RunKey, RunRow
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
-from punctual.lambdas.status.changes import Changes, between
-from punctual.lambdas.status.events import events
+from punctual.lambdas.status.changes import Changes, compare_states
+from punctual.lambdas.status.events import build_events
 from punctual.lambdas.telemetry import Telemetry
 
-SHOWN = timedelta(minutes=65)  # no read shows the counts of earlier minutes
-AHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
-Followed = tuple[Record, Changes]
+MINUTE_COUNTS_WINDOW = timedelta(minutes=65)  # no read shows the counts of earlier minutes
+MINUTE_COUNTS_LOOKAHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
+RecordChanges = tuple[Record, Changes]
 
 
 class StatusHandler:
     def __init__(
         self,
         *,
-        heads: JobStates,
+        job_states: JobStates,
         history: History,
         blobs: Blobs,
         feed: Feed,
-        lists: TenantRunIndex,
-        belongings: JobData,
-        tallies: Counters,
+        run_index: TenantRunIndex,
+        job_data: JobData,
+        tenant_counters: Counters,
         audit: DynamoAudit,
         run_events: str,
         clock: Clock,
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
-        self._heads = heads
+        self._job_states = job_states
         self._history = history
         self._blobs = blobs
         self._feed = feed
-        self._lists = lists
-        self._belongings = belongings
-        self._tallies = tallies
+        self._run_index = run_index
+        self._job_data = job_data
+        self._counters = tenant_counters
         self._audit = audit
         self._run_events = run_events
         self._clock = clock
-        self._tell = tell
+        self._log = log
 
-    def follow(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    def handle(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
         """Process records. Return the place of the first failed record, with all before it done.
 
         1. Records before the first unreadable one are processed in one batch.
@@ -78,190 +78,190 @@ class StatusHandler:
         3. A failure of the first record is raised. Lambda then splits the batch until the record is
            alone and goes to the failure queue.
         """
-        with self._tell.told():
-            read, failure = self._read(records)
+        with self._log.invocation():
+            parsed, failure = self._parse_records(records)
             try:
-                self._apply(read)
+                self._apply(parsed)
             except Unavailable:
                 raise
             except Exception as error:
-                self._tell.problem("batch_failed", records=len(read), error=type(error).__name__)
-                failure = self._one_by_one(read) or failure
+                self._log.error("batch_failed", records=len(parsed), error=type(error).__name__)
+                failure = self._apply_one_by_one(parsed) or failure
             if failure is None:
                 return []
-            place, cause = failure
-            if place == place_of(records[0]):
+            sequence_number, cause = failure
+            if sequence_number == sequence_number_of(records[0]):
                 raise cause
-            return [place]
+            return [sequence_number]
 
-    def _read(
+    def _parse_records(
         self, records: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[Followed], tuple[str, Exception] | None]:
-        read: list[Followed] = []
+    ) -> tuple[list[RecordChanges], tuple[str, Exception] | None]:
+        parsed: list[RecordChanges] = []
         for record in records:
             try:
-                found = to_record(record)
+                stream_record = parse_record(record)
             except Exception as error:
-                self._tell.problem(
+                self._log.error(
                     "record_not_read",
                     event_id=record.get("eventID"),
                     keys=record.get("dynamodb", {}).get("Keys"),
                     error=type(error).__name__,
                 )
-                return read, (place_of(record), error)
-            if found is not None:
-                read.append((found, between(found.old, found.new)))
-        return read, None
+                return parsed, (sequence_number_of(record), error)
+            if stream_record is not None:
+                parsed.append((stream_record, compare_states(stream_record.old, stream_record.new)))
+        return parsed, None
 
-    def _one_by_one(self, read: Sequence[Followed]) -> tuple[str, Exception] | None:
-        for one in read:
+    def _apply_one_by_one(self, parsed: Sequence[RecordChanges]) -> tuple[str, Exception] | None:
+        for change in parsed:
             try:
-                self._apply([one])
+                self._apply([change])
             except Exception as error:
-                head = one[0].head
-                self._tell.problem(
+                state = change[0].state
+                self._log.error(
                     "record_failed",
-                    tenant=head.tenant,
-                    job_id=head.job_id,
-                    event_id=one[0].name,
+                    tenant=state.tenant,
+                    job_id=state.job_id,
+                    event_id=change[0].event_id,
                     error=type(error).__name__,
                 )
-                return one[0].place, error
+                return change[0].sequence_number, error
         return None
 
-    def _apply(self, changes: Sequence[Followed]) -> None:
-        self._note([record for record, _ in changes if record.note is not None])
+    def _apply(self, changes: Sequence[RecordChanges]) -> None:
+        self._append_audit([record for record, _ in changes if record.note is not None])
         self._mark_payloads(changes)
-        self._list(changes)
+        self._index_ended_runs(changes)
         self._publish(changes)
-        self._forget([record for record, _ in changes if record.new is None])
-        self._count(changes)
+        self._delete_job_data([record for record, _ in changes if record.new is None])
+        self._count_changes(changes)
 
-    def _note(self, records: Sequence[Record]) -> None:
+    def _append_audit(self, records: Sequence[Record]) -> None:
         """Write the audit entries first, because later steps may fail for their own reasons."""
-        tenants: dict[str, dict[str, Noted]] = {}
+        notes_by_tenant: dict[str, dict[str, Noted]] = {}
         for record in records:
             if record.note is not None and record.new is not None:
-                found = tenants.setdefault(record.new.tenant, {})
-                noted = found.setdefault(repr(record.note), Noted(record.note, []))
+                notes = notes_by_tenant.setdefault(record.new.tenant, {})
+                noted = notes.setdefault(repr(record.note), Noted(record.note, []))
                 noted.subjects.append(subject_of(record.note, record.new))
-        for tenant, found in tenants.items():
-            self._audit.append(tenant, list(found.values()))
+        for tenant, notes in notes_by_tenant.items():
+            self._audit.append(tenant, list(notes.values()))
 
-    def _mark_payloads(self, changes: Sequence[Followed]) -> None:
+    def _mark_payloads(self, changes: Sequence[RecordChanges]) -> None:
         """Mark the own payloads of new runs."""
-        given = [
-            RunKey(record.head.tenant, record.head.job_id, change.run.run_id)
-            for record, found in changes
-            for change in found.runs
+        run_keys = [
+            RunKey(record.state.tenant, record.state.job_id, change.run.run_id)
+            for record, job_changes in changes
+            for change in job_changes.runs
             if change.before is None and change.run.own_payload
         ]
-        if given:
-            self._belongings.mark_payloads(given)
+        if run_keys:
+            self._job_data.mark_payloads(run_keys)
 
-    def _list(self, changes: Sequence[Followed]) -> None:
+    def _index_ended_runs(self, changes: Sequence[RecordChanges]) -> None:
         """Append ended runs to the list over all jobs, each with its last end."""
-        ended = {
-            RunKey(record.head.tenant, record.head.job_id, change.run.run_id): change.run
-            for record, found in changes
-            for change in found.runs
+        ended_runs = {
+            RunKey(record.state.tenant, record.state.job_id, change.run.run_id): change.run
+            for record, job_changes in changes
+            for change in job_changes.runs
             if change.has_ended
         }
         now = self._clock()
-        rows = [_shown(row) for row in self._rows(ended, now) if row.expires_at > now]
-        for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
-            self._lists.append(tenant, list(some))
+        rows = [_without_output(row) for row in self._history_rows(ended_runs, now) if row.expires_at > now]
+        for tenant, tenant_rows in groupby(sorted(rows, key=_tenant_of), key=_tenant_of):
+            self._run_index.append(tenant, list(tenant_rows))
 
-    def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
+    def _history_rows(self, ended_runs: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
         """Yield the history rows of these runs.
 
         A run without a row gets one made from the results of its last attempt.
         """
-        begun = [key for key, run in ended.items() if run.token and not run.note]
-        written = self._history.get(begun, now) if begun else {}
+        claimed_keys = [key for key, run in ended_runs.items() if run.token and not run.note]
+        stored_rows = self._history.get(claimed_keys, now) if claimed_keys else {}
         results = Results(self._history)
-        for key, run in ended.items():
-            row = written.get(key)
+        for key, run in ended_runs.items():
+            row = stored_rows.get(key)
             if row is None:
                 detail = results.left_by(key, run, now)
                 expires_at = (run.ended_at or run.changed_at) + RETENTION
                 row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
             yield row
 
-    def _publish(self, changes: Sequence[Followed]) -> None:
-        told = [
+    def _publish(self, changes: Sequence[RecordChanges]) -> None:
+        bus_events = [
             event
-            for record, found in changes
-            for event in events(record.head, _sequence(record), record.at, found, self._run_events)
+            for record, job_changes in changes
+            for event in build_events(record.state, _event_sequence(record), record.changed_at, job_changes, self._run_events)
         ]
-        if told:
-            self._feed.publish(told)
+        if bus_events:
+            self._feed.publish(bus_events)
 
-    def _forget(self, gone: Sequence[Record]) -> None:
+    def _delete_job_data(self, expired: Sequence[Record]) -> None:
         """Delete the data of expired jobs. Blobs go before the rows that name them.
 
         A job that exists again keeps all its data.
         """
-        keys = [Key(record.head.tenant, record.head.job_id) for record in gone]
-        standing = self._heads.load(keys) if keys else {}
+        keys = [Key(record.state.tenant, record.state.job_id) for record in expired]
+        existing = self._job_states.load(keys) if keys else {}
         for key in keys:
-            if key in standing:
+            if key in existing:
                 continue
-            left = self._belongings.of(key)
-            if left.given_by:
-                self._blobs.delete([payload_name(key, by) for by in left.given_by])
-            if left.rows:
-                self._belongings.forget(left)
-            self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
+            data = self._job_data.find(key)
+            if data.payload_ids:
+                self._blobs.delete([payload_name(key, payload_id) for payload_id in data.payload_ids])
+            if data.rows:
+                self._job_data.delete(data)
+            self._log("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(data.rows))
 
-    def _count(self, changes: Sequence[Followed]) -> None:
+    def _count_changes(self, changes: Sequence[RecordChanges]) -> None:
         """Count the changes last, so a failed step is counted only after its retry."""
         now = self._clock()
-        wanted: dict[str, list[Change]] = {}
-        for record, found in changes:
-            if found.job is None and not found.runs:
+        changes_by_tenant: dict[str, list[CountChange]] = {}
+        for record, job_changes in changes:
+            if job_changes.job is None and not job_changes.runs:
                 continue
             minutes: dict[datetime, Counter[str]] = {}
-            for minute, name, count in counters.minutes(found):
-                if now - SHOWN <= minute <= now + AHEAD:
+            for minute, name, count in counters.minute_counts(job_changes):
+                if now - MINUTE_COUNTS_WINDOW <= minute <= now + MINUTE_COUNTS_LOOKAHEAD:
                     minutes.setdefault(minute, Counter())[name] += count
-            head = record.head
-            mark = mark_of(record.place, head.job_id)
-            totals = counters.totals(found)
-            moved = counters.moved(totals)
-            change = Change(mark, record.at, totals, minutes, moved)
-            wanted.setdefault(head.tenant, []).append(change)
-        for tenant, counted in wanted.items():
-            self._tallies.count(tenant, counted)
+            state = record.state
+            change_id = change_id_of(record.sequence_number, state.job_id)
+            totals = counters.status_count_changes(job_changes)
+            moved = counters.moved_counts(totals)
+            change = CountChange(change_id, record.changed_at, totals, minutes, moved)
+            changes_by_tenant.setdefault(state.tenant, []).append(change)
+        for tenant, tenant_changes in changes_by_tenant.items():
+            self._counters.count(tenant, tenant_changes)
 
 
-def _shown(row: RunRow) -> RunRow:
+def _without_output(row: RunRow) -> RunRow:
     """Return the row without its output. Lists only show that an output exists."""
     detail = row.detail
     return replace(row, detail=replace(detail, output=b"")) if detail.output else row
 
 
-def following(runtime: Runtime) -> StatusHandler:
+def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
     return StatusHandler(
-        heads=runtime.ports.heads,
+        job_states=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         feed=runtime.ports.feed,
-        lists=TenantRunIndex(runtime.dynamo, settings.control_table),
-        belongings=JobData(runtime.dynamo, settings.jobs_table),
-        tallies=Counters(runtime.dynamo, settings.control_table),
+        run_index=TenantRunIndex(runtime.dynamo, settings.control_table),
+        job_data=JobData(runtime.dynamo, settings.jobs_table),
+        tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit,
         run_events=settings.run_events,
         clock=runtime.clock,
-        tell=runtime.tell,
+        log=runtime.log,
     )
 
 
-def _sequence(record: Record) -> int:
+def _event_sequence(record: Record) -> int:
     """Return a number that grows with each change. The expiry comes after the last version."""
-    return record.head.version + (record.new is None)
+    return record.state.version + (record.new is None)
 
 
-def _tenant(row: RunRow) -> str:
+def _tenant_of(row: RunRow) -> str:
     return row.tenant

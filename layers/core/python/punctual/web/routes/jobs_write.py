@@ -54,7 +54,7 @@ class JobWriteRoutes:
 
     def _accepted(self, view: JobView, request: Request) -> Reply:
         if has_ended_run(view.head):  # a repeated request with the same key
-            view = self._services.search.job(request.caller.tenant, view.head.job_id)
+            view = view._replace(latest=self._services.search.latest(view.head))
         location = job_url(request.root, view.head.job_id)
         headers = ("location", location), ("etag", etag(view.head.edition))
         return json_reply(202, self._job_json(view, request), *headers)
