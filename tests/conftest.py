@@ -13,7 +13,7 @@ import pytest
 from tests.support import kernel
 from tests.support.examples import load_profile
 from tests.support.simulation.seeds import DAY, DAY_NAME, announced
-from tests.support.workers import ByFile
+from tests.support.workers import ByFile, start_order
 
 load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 gc.disable()  # until all tests are collected, because imports leave little garbage
@@ -38,6 +38,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     kernel.check(item)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=start_order)
 
 
 @pytest.hookimpl(optionalhook=True)
