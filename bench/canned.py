@@ -11,7 +11,7 @@ from typing import Any
 Values = Mapping[str, Any]
 
 
-class Canned:
+class CannedAws:
     """Canned answers.
 
     `rows` are the job states by sort key, and `timers` the result of one query.
@@ -22,10 +22,10 @@ class Canned:
         self._timers = timers
         self.calls: dict[str, int] = {}
         self._answers: Mapping[str, Callable[[Values], Any]] = {
-            "BatchGetItem": self._read,
+            "BatchGetItem": self._batch_get,
             "BatchWriteItem": lambda _: {"UnprocessedItems": {}},
             "Query": self._query,
-            "SendMessageBatch": _sent,
+            "SendMessageBatch": _accept_messages,
             "UpdateItem": lambda _: {},
             "PutItem": lambda _: {},
         }
@@ -33,15 +33,17 @@ class Canned:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                fields = dict(line.split(": ", 1) for line in head.splitlines()[1:] if ": " in line)
-                if fields.get("expect") == "100-continue":
+                request_head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+                headers = dict(
+                    line.split(": ", 1) for line in request_head.splitlines()[1:] if ": " in line
+                )
+                if headers.get("expect") == "100-continue":
                     writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                body = await reader.readexactly(int(fields.get("content-length", "0")))
-                answer = self._answer(fields["x-amz-target"].rsplit(".", 1)[-1], body)
-                kind = fields["content-type"]
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                answer = self._answer(headers["x-amz-target"].rsplit(".", 1)[-1], body)
+                content_type = headers["content-type"]
                 writer.write(
-                    f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n"
+                    f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\n"
                     f"content-length: {len(answer)}\r\n\r\n".encode()
                     + answer
                 )
@@ -50,38 +52,43 @@ class Canned:
             writer.close()
 
     def _answer(self, operation: str, body: bytes) -> bytes:
-        (name,) = [one for one in self._answers if one.lower() == operation] or [""]
+        (name,) = [
+            known_name for known_name in self._answers if known_name.lower() == operation
+        ] or [""]
         if operation == "counted":
             return json.dumps(self.calls).encode()
         self.calls[name] = self.calls.get(name, 0) + 1
         return json.dumps(self._answers[name](json.loads(body))).encode()
 
-    def _read(self, asked: Values) -> Any:
-        ((table, wanted),) = asked["RequestItems"].items()
-        found = [
-            self._rows[key["sk"]["S"]] for key in wanted["Keys"] if key["sk"]["S"] in self._rows
+    def _batch_get(self, request: Values) -> Any:
+        ((table, keys_and_options),) = request["RequestItems"].items()
+        items = [
+            self._rows[key["sk"]["S"]]
+            for key in keys_and_options["Keys"]
+            if key["sk"]["S"] in self._rows
         ]
-        return {"Responses": {table: found}, "UnprocessedKeys": {}}
+        return {"Responses": {table: items}, "UnprocessedKeys": {}}
 
-    def _query(self, asked: Values) -> Any:
-        if "ExclusiveStartKey" in asked or ":low" in asked["ExpressionAttributeValues"]:
+    def _query(self, request: Values) -> Any:
+        if "ExclusiveStartKey" in request or ":low" in request["ExpressionAttributeValues"]:
             return {"Items": [], "Count": 0}
         return {"Items": self._timers, "Count": len(self._timers)}
 
 
-def _sent(asked: Values) -> Any:
+def _accept_messages(request: Values) -> Any:
     return {
         "Successful": [
-            {"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in asked["Entries"]
+            {"Id": entry["Id"], "MessageId": "m", "MD5OfMessageBody": ""}
+            for entry in request["Entries"]
         ]
     }
 
 
-async def _serve(canned: Canned, ready: Callable[[int], None]) -> None:
+async def _serve_until_killed(canned: CannedAws, ready: Callable[[int], None]) -> None:
     server = await asyncio.start_server(canned.serve, "127.0.0.1", 0, limit=2**22)
     ready(server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
 
 def serve(rows: Mapping[str, Any], timers: list[Any], ready: Callable[[int], None]) -> None:
-    asyncio.run(_serve(Canned(rows, timers), ready))
+    asyncio.run(_serve_until_killed(CannedAws(rows, timers), ready))

@@ -2,35 +2,37 @@
 
 from collections.abc import Iterator, Sequence
 
-from bench.accounts import Line, dollars
+from bench.accounts import Line, sum_dollars
 from bench.meter import Unit
 from bench.prices import MILLION, Prices
 from infra.config.stage import Stage
 
-DAY = 86_400
+DAY_SECONDS = 86_400
 
 
-def ceiling(
-    stage: Stage, run: Sequence[Line], call: Sequence[Line], known: Prices
+def ceiling_section(
+    stage: Stage, run_lines: Sequence[Line], call_lines: Sequence[Line], prices: Prices
 ) -> Iterator[str]:
-    """Yield the report. `run` and `call` are the lines of the costliest run and of a submission."""
+    """Yield the report. `run_lines` and `call_lines` are the lines of the costliest run and of a submission."""
     limits = stage.limits
     assert limits is not None
     assert limits.runs_per_minute is not None
     assert limits.calls_per_second is not None
-    lines: dict[str, float] = {}
+    cost_by_label: dict[str, float] = {}
     for lane, queues in stage.lanes.items():
-        held = sum(limits.executors(places) or places for places in queues.values())
+        executors = sum(
+            limits.executors(max_executors) or max_executors for max_executors in queues.values()
+        )
         gigabytes = stage.memory[f"executor-{lane}"] / 1024
-        what = f"{held} executors of the {lane} lane that wait for slow tasks all day"
-        lines[what] = held * gigabytes * DAY * known.units[Unit.GB_SECOND]
+        label = f"{executors} executors of the {lane} lane that wait for slow tasks all day"
+        cost_by_label[label] = executors * gigabytes * DAY_SECONDS * prices.units[Unit.GB_SECOND]
     runs = limits.runs_per_minute * 1440
-    lines[f"{runs / MILLION:,.1f} M runs, each alone, with output in S3"] = (
-        runs / MILLION * dollars(run)
+    cost_by_label[f"{runs / MILLION:,.1f} M runs, each alone, with output in S3"] = (
+        runs / MILLION * sum_dollars(run_lines)
     )
-    calls = limits.calls_per_second * DAY
-    lines[f"{calls / MILLION:,.2f} M calls, each of which submits a job"] = (
-        calls / MILLION * dollars(call)
+    calls = limits.calls_per_second * DAY_SECONDS
+    cost_by_label[f"{calls / MILLION:,.2f} M calls, each of which submits a job"] = (
+        calls / MILLION * sum_dollars(call_lines)
     )
     yield ""
     yield "## What a tenant can cost at most"
@@ -43,9 +45,9 @@ def ceiling(
     yield ""
     yield "| what | $ a day |"
     yield "|---|---:|"
-    for what, cost in lines.items():
-        yield f"| {what} | {cost:,.0f} |"
-    yield f"| **all** | **{sum(lines.values()):,.0f}** |"
+    for label, cost in cost_by_label.items():
+        yield f"| {label} | {cost:,.0f} |"
+    yield f"| **all** | **{sum(cost_by_label.values()):,.0f}** |"
     yield ""
     yield (
         "Not counted, because no limit of a tenant bounds it: what tasks call, traffic out of the "

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bench.accounts import Line, total
+from bench.accounts import Line, sum_amounts
 from bench.idle import Template
 from bench.meter import Unit
 from bench.prices import Prices
@@ -10,19 +10,19 @@ from bench.prices import Prices
 ROUTE_METRICS = ("4xx", "5xx", "Count", "DataProcessed", "IntegrationLatency", "Latency")
 """The metrics that an HTTP API emits for each route if `apiMetrics` is on."""
 
-WORDS = {"ten": "ten at a time", "alone": "alone"}
-SAMPLED = 0.05
+BATCH_WORDS = {"ten": "ten at a time", "alone": "alone"}
+TRACED_SHARE = 0.05
 """Lambda traces one invocation of a function each second, and this share of the rest."""
 
 
-def choices(
-    templates: Sequence[Template], scenes: Mapping[str, Sequence[Line]], known: Prices
+def optional_settings_section(
+    templates: Sequence[Template], scenes: Mapping[str, Sequence[Line]], prices: Prices
 ) -> Iterator[str]:
     """Yield the report. `scenes` maps the number of runs in a batch to the lines of one run."""
     routes = sum(
-        one["Type"] == "AWS::ApiGatewayV2::Route"
+        resource["Type"] == "AWS::ApiGatewayV2::Route"
         for template in templates
-        for one in template["Resources"].values()
+        for resource in template["Resources"].values()
     )
     metrics = routes * len(ROUTE_METRICS)
     yield ""
@@ -32,15 +32,15 @@ def choices(
     yield "|---|---|---:|"
     yield (
         f"| `apiMetrics` | {len(ROUTE_METRICS)} metrics for each of {routes} routes that is "
-        f"called at all | up to {metrics * known.monthly['custom-metric']:.2f} a month |"
+        f"called at all | up to {metrics * prices.monthly['custom-metric']:.2f} a month |"
     )
     for name, lines in scenes.items():
-        traces = total(lines, Unit.REQUEST)
-        whole = traces * known.a_million(Unit.TRACE, 1)
+        traces = sum_amounts(lines, Unit.REQUEST)
+        all_traces_dollars = traces * prices.dollars_per_million(Unit.TRACE, 1)
         yield (
-            f"| `tracing` | {traces:.2g} traces for a run, {WORDS[name]}, of which Lambda records "
-            f"one a second for each function and {SAMPLED:.0%} of the others | "
-            f"{SAMPLED * whole:.2f} to {whole:.2f} a million runs |"
+            f"| `tracing` | {traces:.2g} traces for a run, {BATCH_WORDS[name]}, of which Lambda records "
+            f"one a second for each function and {TRACED_SHARE:.0%} of the others | "
+            f"{TRACED_SHARE * all_traces_dollars:.2f} to {all_traces_dollars:.2f} a million runs |"
         )
     yield ""
     yield (

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 
-class _Answers(asyncio.Protocol):
+class _AnswerReader(asyncio.Protocol):
     """Reads one answer at a time, its status and its body by Content-Length."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._read = bytearray()
-        self._begins = 0  # offset of the body; 0 until the headers are complete
-        self._whole = 0
+        self._received = bytearray()
+        self._body_start = 0  # offset of the body; 0 until the headers are complete
+        self._answer_end = 0
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def ask(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
+    def send(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
         if self.transport is None:
             raise ConnectionResetError("the node hung up")
         assert self._answer is None, "one request at a time"
@@ -30,24 +30,31 @@ class _Answers(asyncio.Protocol):
         return answer
 
     def data_received(self, data: bytes) -> None:
-        self._read += data
-        if not self._begins:
-            self._read_head()
-        if self._begins and len(self._read) >= self._whole and self._answer is not None:
+        self._received += data
+        if not self._body_start:
+            self._parse_head()
+        if (
+            self._body_start
+            and len(self._received) >= self._answer_end
+            and self._answer is not None
+        ):
             answer, self._answer = self._answer, None
-            status, body = int(self._read[9:12]), bytes(self._read[self._begins : self._whole])
-            del self._read[: self._whole]
-            self._begins = 0
+            status, body = (
+                int(self._received[9:12]),
+                bytes(self._received[self._body_start : self._answer_end]),
+            )
+            del self._received[: self._answer_end]
+            self._body_start = 0
             answer.set_result((status, body))
 
-    def _read_head(self) -> None:
-        end = self._read.find(b"\r\n\r\n") + 4
-        if end < 4:
+    def _parse_head(self) -> None:
+        head_end = self._received.find(b"\r\n\r\n") + 4
+        if head_end < 4:
             return
-        head = self._read[:end].lower()
-        at = head.find(b"content-length:")
-        length = int(head[at + 15 : head.index(b"\r\n", at)]) if at >= 0 else 0
-        self._begins, self._whole = end, end + length
+        head = self._received[:head_end].lower()
+        length_at = head.find(b"content-length:")
+        length = int(head[length_at + 15 : head.index(b"\r\n", length_at)]) if length_at >= 0 else 0
+        self._body_start, self._answer_end = head_end, head_end + length
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
@@ -61,20 +68,20 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._answers: _Answers | None = None
+        self._connection: _AnswerReader | None = None
 
     async def connect(self) -> "Client":
         loop = asyncio.get_running_loop()
-        _, self._answers = await loop.create_connection(_Answers, "127.0.0.1", self._port)
+        _, self._connection = await loop.create_connection(_AnswerReader, "127.0.0.1", self._port)
         return self
 
     def close(self) -> None:
-        if self._answers is not None and self._answers.transport is not None:
-            self._answers.transport.close()
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.close()
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        assert self._answers is not None
-        return await self._answers.ask(request)
+        assert self._connection is not None
+        return await self._connection.send(request)
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         status, data = await self.send(request(method, path, body))
@@ -83,28 +90,30 @@ class Client:
 
 def request(method: str, path: str, body: Any = None) -> bytes:
     data = b"" if body is None else json.dumps(body).encode()
-    kind = b"Content-Type: application/json\r\n" if data else b""
+    content_type = b"Content-Type: application/json\r\n" if data else b""
     head = f"{method} /v1{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n"
-    return head.encode() + kind + b"\r\n" + data
+    return head.encode() + content_type + b"\r\n" + data
 
 
-async def rate(port: int, requests: Sequence[bytes], clients: int, good: int) -> float:
+async def measure_rate(
+    port: int, requests: Sequence[bytes], clients: int, expected_status: int
+) -> float:
     """Return requests per second over `clients` connections.
 
-    Each answer must have status `good`.
+    Each answer must have status `expected_status`.
     """
     connections = [await Client(port).connect() for _ in range(clients)]
-    todo = iter(requests)
+    remaining_requests = iter(requests)
 
     async def work(client: Client) -> None:
-        for one in todo:
-            status, data = await client.send(one)
-            if status != good:
+        for request_bytes in remaining_requests:
+            status, data = await client.send(request_bytes)
+            if status != expected_status:
                 raise RuntimeError(f"{status}: {data[:300]!r}")
 
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     await asyncio.gather(*(work(client) for client in connections))
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - started_at
     for client in connections:
         client.close()
-    return len(requests) / took
+    return len(requests) / seconds

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from bench.cold_start_emulator import NotStarted, Start, start
 from bench.cold_start_events import environment, events, folder_of
 from bench.cold_start_sizes import Size, size_of
-from infra.build.packaging import FUNCTION_FOLDERS, built, host_target
+from infra.build.packaging import FUNCTIONS_FOLDER, build_layers, host_target
 
-AIM = 1.6
-BARE = "bare: import boto3"
-HANDLER = """import boto3
+MAX_INIT_RATIO = 1.6
+BARE_FUNCTION = "bare: import boto3"
+BARE_HANDLER = """import boto3
 
 client = None
 
@@ -29,19 +29,19 @@ def handler(event, context):
 """
 
 
-class Row(NamedTuple):
+class FunctionStarts(NamedTuple):
     """The starts of one function. A pair holds the minimum and the median."""
 
     name: str
     starts: list[Start]
 
     def init(self) -> tuple[float, float]:
-        return _both([one.init for one in self.starts])
+        return _min_and_median([start.init_ms for start in self.starts])
 
     def to_call(self) -> tuple[float, float]:
-        return _both([one.to_call for one in self.starts])
+        return _min_and_median([start.to_call_ms for start in self.starts])
 
-    def ratio(self, bare: "Row") -> float:
+    def ratio(self, bare: "FunctionStarts") -> float:
         """Return the ratio of the minimums.
 
         Other load only lengthens starts, also those of `bare`.
@@ -49,49 +49,61 @@ class Row(NamedTuple):
         return self.init()[0] / bare.init()[0]
 
 
-def _both(values: list[float]) -> tuple[float, float]:
+def _min_and_median(values: list[float]) -> tuple[float, float]:
     return min(values), statistics.median(values)
 
 
-def measured(
-    begin: Callable[[str], Start], names: Sequence[str], rounds: int, more: int
-) -> list[Row]:
+def measure_starts(
+    begin_start: Callable[[str], Start], names: Sequence[str], rounds: int, extra_rounds: int
+) -> list[FunctionStarts]:
     """Return the starts of each function. They alternate, so other load affects all alike.
 
-    Functions above the aim get up to `more` extra rounds, each beside a bare start.
+    Functions above the aim get up to `extra_rounds` extra rounds, each beside a bare start.
     """
-    rows = {name: Row(name, []) for name in (BARE, *names)}
-    for number in range(rounds + more):
-        turn = list(rows) if number < rounds else [BARE, *over(list(rows.values()))]
-        if turn == [BARE]:
+    rows = {name: FunctionStarts(name, []) for name in (BARE_FUNCTION, *names)}
+    for round_index in range(rounds + extra_rounds):
+        round_names = (
+            list(rows)
+            if round_index < rounds
+            else [BARE_FUNCTION, *names_over_aim(list(rows.values()))]
+        )
+        if round_names == [BARE_FUNCTION]:
             break
-        for name in turn:
-            rows[name].starts.append(begin(name))
-        print(f"\rround {number + 1}: {len(turn)} starts ", end="", file=sys.stderr, flush=True)
+        for name in round_names:
+            rows[name].starts.append(begin_start(name))
+        print(
+            f"\rround {round_index + 1}: {len(round_names)} starts ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
     print(file=sys.stderr)
     return list(rows.values())
 
 
-def over(rows: Sequence[Row]) -> list[str]:
+def names_over_aim(rows: Sequence[FunctionStarts]) -> list[str]:
     """Return the names of functions above the aim. The first row is the bare one."""
-    return [row.name for row in rows[1:] if row.ratio(rows[0]) > AIM]
+    return [row.name for row in rows[1:] if row.ratio(rows[0]) > MAX_INIT_RATIO]
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[FunctionStarts]) -> None:
     bare_init, bare_call = rows[0].init(), rows[0].to_call()
     print(f"{'':<20} {'INIT ms':>15} {'ratio':>11}  {'CPU to 1st call':>15} {'ratio':>11}")
     print(f"{'':<20} {'min':>7} {'median':>7} {'min':>5} {'med.':>5} ", end="")
     print(f" {'min':>7} {'median':>7} {'min':>5} {'med.':>5}  starts")
-    beyond = over(rows)
+    slow_names = names_over_aim(rows)
     for row in rows:
-        init, call = _shown(row.init(), bare_init), _shown(row.to_call(), bare_call)
-        told = "  over the aim" if row.name in beyond else ""
-        print(f"{row.name:<20} {init}  {call} {len(row.starts):7}{told}")
+        init_columns, call_columns = (
+            _format_pair(row.init(), bare_init),
+            _format_pair(row.to_call(), bare_call),
+        )
+        note = "  over the aim" if row.name in slow_names else ""
+        print(f"{row.name:<20} {init_columns}  {call_columns} {len(row.starts):7}{note}")
 
 
-def _shown(its: tuple[float, float], bare: tuple[float, float]) -> str:
-    (least, median), (bare_least, bare_median) = its, bare
-    return f"{least:7.0f} {median:7.0f} {least / bare_least:5.2f} {median / bare_median:5.2f}"
+def _format_pair(pair: tuple[float, float], bare: tuple[float, float]) -> str:
+    (minimum, median), (bare_minimum, bare_median) = pair, bare
+    return f"{minimum:7.0f} {median:7.0f} {minimum / bare_minimum:5.2f} {median / bare_median:5.2f}"
 
 
 def show_sizes(sizes: Mapping[str, Size]) -> None:
@@ -108,30 +120,35 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--more", type=int, default=21, help="rounds of what is over the aim")
     parser.add_argument("--only", nargs="*", default=[], help="names of functions")
-    asked = parser.parse_args()
-    given = events()
-    names = [name for name in given if name in asked.only or not asked.only]
-    ours, vendor = layers = built(host_target())
+    options = parser.parse_args()
+    event_by_function = events()
+    names = [name for name in event_by_function if name in options.only or not options.only]
+    core, vendor = layers = build_layers(host_target())
     print(
         f"Python {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores,"
-        f" load {os.getloadavg()[0]:.1f}; ratio aimed at: least INIT at most {AIM}"
+        f" load {os.getloadavg()[0]:.1f}; ratio aimed at: least INIT at most {MAX_INIT_RATIO}"
     )
-    with tempfile.TemporaryDirectory(prefix="punctual-cold-") as made:
-        bare = Path(made)
-        (bare / "handler.py").write_text(HANDLER)
+    with tempfile.TemporaryDirectory(prefix="punctual-cold-") as folder_name:
+        bare = Path(folder_name)
+        (bare / "handler.py").write_text(BARE_HANDLER)
 
         def begin(name: str) -> Start:
-            if name == BARE:
+            if name == BARE_FUNCTION:
                 return start(bare, (), {}, None)
-            return start(FUNCTION_FOLDERS / folder_of(name), layers, environment(name), given[name])
+            return start(
+                FUNCTIONS_FOLDER / folder_of(name),
+                layers,
+                environment(name),
+                event_by_function[name],
+            )
 
-        rows = measured(begin, names, asked.rounds, asked.more)
+        rows = measure_starts(begin, names, options.rounds, options.more)
     show(rows)
-    folders = {"layer core": ours, "layer vendor": vendor}
-    folders |= {name: FUNCTION_FOLDERS / folder_of(name) for name in names}
+    folders = {"layer core": core, "layer vendor": vendor}
+    folders |= {name: FUNCTIONS_FOLDER / folder_of(name) for name in names}
     show_sizes({name: size_of(folder) for name, folder in folders.items()})
     print(f"load after: {os.getloadavg()[0]:.1f}")
-    if over(rows):
+    if names_over_aim(rows):
         sys.exit(1)
 
 

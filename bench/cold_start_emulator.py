@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 VENV = ROOT / ".venv-cold"
 PYTHON = VENV / "bin/python"
-PATIENCE = 60.0
-TRIES = 3
-_MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
-_SAID = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)")
+EMULATOR_TIMEOUT_SECONDS = 60.0
+MAX_START_TRIES = 3
+_MACHINE_NAMES = {"x86_64": "x86_64", "aarch64": "arm64"}
+_INIT_REPORT = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)")
 
 
 class NotStarted(RuntimeError):
@@ -33,11 +33,11 @@ class NotStarted(RuntimeError):
 class Start(NamedTuple):
     """Milliseconds of INIT as the emulator reports it, and of CPU time until the first AWS call."""
 
-    init: float
-    to_call: float
+    init_ms: float
+    to_call_ms: float
 
 
-class Refusing:
+class RefusingEndpoint:
     """A local endpoint that drops every AWS call. At the first call it stores `measure()`.
 
     `measure` returns CPU time, which depends less on other load than a clock.
@@ -58,13 +58,13 @@ class Refusing:
         head = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
         while True:
             try:
-                taken, _ = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError:  # closed
                 return
-            with taken:
-                if taken.recv(65_536) and not self.measured and self.measure is not None:
+            with connection:
+                if connection.recv(65_536) and not self.measured and self.measure is not None:
                     self.measured.append(self.measure())
-                taken.sendall(head % len(body) + body)
+                connection.sendall(head % len(body) + body)
 
 
 def start(
@@ -75,32 +75,34 @@ def start(
     The emulator runs INIT within the first invocation, and the function's answer is ignored. It
     needs free ports, and another process may take them first, so the start is tried again.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_START_TRIES):
         try:
             return _start(folder, layers, environment, event)
         except OSError as error:
-            lost = error
-    raise NotStarted(f"the emulator broke off {TRIES} times: {lost}") from lost
+            last_error = error
+    raise NotStarted(
+        f"the emulator broke off {MAX_START_TRIES} times: {last_error}"
+    ) from last_error
 
 
 def _start(
     folder: Path, layers: Sequence[Path], environment: Mapping[str, str], event: Any
 ) -> Start:
-    refusing = Refusing()
+    endpoint = RefusingEndpoint()
     try:
-        its = {**environment, "AWS_ENDPOINT_URL": refusing.url}
-        with _emulator(folder, layers, its) as (address, pid, log):
-            refusing.measure = lambda: _processor_time(pid)
-            said = _invoke(address, event)
-            if not refusing.measured:
-                said = f"called nothing of AWS and answered {said}"
-                raise NotStarted(f"{folder.name} {said}\n{log()}")
-            found = _SAID.search(log())
-            if found is None:
+        function_environment = {**environment, "AWS_ENDPOINT_URL": endpoint.url}
+        with _emulator(folder, layers, function_environment) as (address, pid, log):
+            endpoint.measure = lambda: _processor_time(pid)
+            answer = _invoke(address, event)
+            if not endpoint.measured:
+                answer = f"called nothing of AWS and answered {answer}"
+                raise NotStarted(f"{folder.name} {answer}\n{log()}")
+            report = _INIT_REPORT.search(log())
+            if report is None:
                 raise NotStarted(f"{folder.name} has no INIT REPORT:\n{log()}")
-            return Start(float(found[1]), refusing.measured[0])
+            return Start(float(report[1]), endpoint.measured[0])
     finally:
-        refusing.close()
+        endpoint.close()
 
 
 def _processor_time(emulator: int) -> float:
@@ -108,29 +110,29 @@ def _processor_time(emulator: int) -> float:
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             _, fields = status.read_text().rsplit(")", 1)
-            spent = (status.parent / "schedstat").read_text()
+            schedstat = (status.parent / "schedstat").read_text()
         except (FileNotFoundError, ProcessLookupError):  # it ended during the read
             continue
         if int(fields.split()[1]) == emulator:
-            return int(spent.split()[0]) / 1e6
+            return int(schedstat.split()[0]) / 1e6
     raise NotStarted("the emulator has no function running")
 
 
-def _program() -> Path:
-    machine = _MACHINES.get(platform.machine())
+def _emulator_program() -> Path:
+    machine = _MACHINE_NAMES.get(platform.machine())
     if platform.system() != "Linux" or machine is None:
         raise NotStarted("aws-sam-cli brings the emulator for Linux on x86_64 and arm64 alone")
-    (found,) = VENV.glob(f"lib/*/site-packages/samcli/local/rapid/aws-lambda-rie-{machine}")
-    return found
+    (program,) = VENV.glob(f"lib/*/site-packages/samcli/local/rapid/aws-lambda-rie-{machine}")
+    return program
 
 
 @contextmanager
 def _emulator(
     folder: Path, layers: Sequence[Path], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, int, Callable[[], str]]]:
-    address, inner = _free(), _free()
+    address, runtime_address = _free_address(), _free_address()
     command = [
-        str(_program()),
+        str(_emulator_program()),
         "--log-level",
         "debug",
         "--runtime-interface-emulator-address",
@@ -138,13 +140,13 @@ def _emulator(
     ]
     command += [
         "--runtime-api-address",
-        inner,
+        runtime_address,
         str(PYTHON),
         "-m",
         "awslambdaric",
         "handler.handler",
     ]
-    whole = {
+    process_environment = {
         **environment,
         "PATH": os.environ["PATH"],
         "AWS_ACCESS_KEY_ID": "none",
@@ -161,7 +163,7 @@ def _emulator(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=whole,
+            env=process_environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -173,7 +175,7 @@ def _emulator(
             return output.read()
 
         try:
-            _await(address, process, log)
+            _await_port(address, process, log)
             yield address, process.pid, log
         finally:
             # The emulator ignores SIGTERM. Its group consists of itself and the function.
@@ -181,10 +183,10 @@ def _emulator(
             process.wait()
 
 
-def _await(address: str, process: subprocess.Popen[bytes], log: Callable[[], str]) -> None:
+def _await_port(address: str, process: subprocess.Popen[bytes], log: Callable[[], str]) -> None:
     host, port = address.split(":")
-    until = time.monotonic() + PATIENCE
-    while process.poll() is None and time.monotonic() < until:
+    deadline = time.monotonic() + EMULATOR_TIMEOUT_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
         try:
             socket.create_connection((host, int(port)), timeout=1).close()
             return
@@ -200,13 +202,13 @@ def _invoke(address: str, event: Any) -> str:
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=PATIENCE) as answer:
+        with opener.open(request, timeout=EMULATOR_TIMEOUT_SECONDS) as answer:
             text: str = answer.read().decode()
     except urllib.error.HTTPError as error:
         return repr(error)
     return text
 
 
-def _free() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"

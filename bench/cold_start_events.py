@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.sort_keys import time_key
 from punctual.aws.sqs.run_queue import to_body
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
@@ -28,7 +28,9 @@ SETTINGS = Settings(
         "long": "https://sqs.invalid/1/long.fifo",
     },
 )
-DEAD = "https://sqs.invalid/1/quick-normal-dead.fifo https://sqs.invalid/1/long-dead.fifo"
+DEAD_LETTER_URLS = (
+    "https://sqs.invalid/1/quick-normal-dead.fifo https://sqs.invalid/1/long-dead.fifo"
+)
 MESSAGE = Message("acme", JOB, RUN, NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
 
 
@@ -52,17 +54,17 @@ def _submission() -> dict[str, Any]:
 def events() -> dict[str, Any]:
     """Return an event for each function, by its name."""
     tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
-    mail = {"Records": [_record(to_body(MESSAGE))]}
-    wake = {"f": 1, "places": [[moment(NOON), 0]]}
+    messages = {"Records": [_record(to_body(MESSAGE))]}
+    wakeup = {"f": 1, "places": [[time_key(NOON), 0]]}
     return {
         "authorizer": {"type": "REQUEST", "headers": {"authorization": "Bearer some-token"}},
         "job-service": _submission(),
         "job-search": an_event("GET", f"/jobs/{JOB}"),
         "planner": tick,
-        "poller": {"Records": [_record(json.dumps(wake))]},
+        "poller": {"Records": [_record(json.dumps(wakeup))]},
         "reconciler": tick,
-        "executor-quick": mail,
-        "executor-long": mail,
+        "executor-quick": messages,
+        "executor-long": messages,
         "dead-letters": tick,
         "status": {"Records": [Stream().of(None, a_head())]},
     }
@@ -76,7 +78,7 @@ def environment(name: str) -> dict[str, str]:
         "POWERTOOLS_SERVICE_NAME": name,
         "POWERTOOLS_LOG_LEVEL": "INFO",
         **({"PUNCTUAL_LANE": lane} if lane != name else {}),
-        **({"PUNCTUAL_DEAD_LETTERS": DEAD} if name == "dead-letters" else {}),
+        **({"PUNCTUAL_DEAD_LETTERS": DEAD_LETTER_URLS} if name == "dead-letters" else {}),
         **(
             {"PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash"} if name == "authorizer" else {}
         ),

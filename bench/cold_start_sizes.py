@@ -17,13 +17,13 @@ class Size(NamedTuple):
 
 def size_of(folder: Path) -> Size:
     """Return the size of a folder as shipped. Bytecode counts for layers only."""
-    layer = (folder / "python").is_dir()
+    is_layer = (folder / "python").is_dir()
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    shipped = [path for path in paths if layer or "__pycache__" not in path.parts]
+    shipped = [path for path in paths if is_layer or "__pycache__" not in path.parts]
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for path in shipped:
-            written.write(path, path.relative_to(folder))
+            zip_file.write(path, path.relative_to(folder))
     sizes = {path: path.stat().st_size for path in shipped}
     compiled = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
     return Size(len(archive.getvalue()), sum(sizes.values()), compiled, len(sizes))

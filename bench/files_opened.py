@@ -27,21 +27,21 @@ class ExecutedFiles:
         self.paths: set[str] = set()
 
     def __enter__(self) -> "ExecutedFiles":
-        sys.settrace(self._note)
+        sys.settrace(self._add_file)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
 
-    def _note(self, frame: FrameType, _event: str, _value: Any) -> None:
+    def _add_file(self, frame: FrameType, _event: str, _value: Any) -> None:
         self.paths.add(frame.f_code.co_filename)
 
-    def ours(self) -> list[str]:
+    def package_files(self) -> list[str]:
         root = f"{PACKAGE}/"
         return sorted(path.removeprefix(root) for path in self.paths if path.startswith(root))
 
 
-async def post(port: int, job: dict[str, Any]) -> str:
+async def submit_job(port: int, job: dict[str, Any]) -> str:
     """Submit a job and return its id. The client's own code is not counted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(job).encode()
@@ -57,7 +57,7 @@ async def post(port: int, job: dict[str, Any]) -> str:
     return job_id
 
 
-async def on_a_node(folder: Path) -> tuple[list[str], list[str]]:
+async def count_on_node(folder: Path) -> tuple[list[str], list[str]]:
     """Return the files of one POST, and of one job from its POST to the end of its run."""
     from punctual.node import clock
     from punctual.node.logs import EventLog
@@ -71,33 +71,33 @@ async def on_a_node(folder: Path) -> tuple[list[str], list[str]]:
     node = asyncio.create_task(serve(store, options, listener, 100, log))
     port = listener.getsockname()[1]
     await asyncio.sleep(QUIET_SECONDS)
-    later = (datetime.now(UTC) + timedelta(days=1)).isoformat().replace("+00:00", "Z")
-    future = {"name": "later", "schedule_type": "FUTURE", "schedule_time": later}
-    with ExecutedFiles() as one_request:
-        await post(port, future)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat().replace("+00:00", "Z")
+    future_job = {"name": "later", "schedule_type": "FUTURE", "schedule_time": tomorrow}
+    with ExecutedFiles() as request_files:
+        await submit_job(port, future_job)
     await asyncio.sleep(0.1)
-    with ExecutedFiles() as whole_path:
-        job_id = await post(port, {"name": "now", "schedule_type": "IMMEDIATE"})
+    with ExecutedFiles() as path_files:
+        job_id = await submit_job(port, {"name": "now", "schedule_type": "IMMEDIATE"})
         await asyncio.sleep(RUN_SECONDS)
-    ended = store.count_runs("local")
-    assert ended == {"SUCCESS": 1}, (job_id, ended)
+    run_counts = store.count_runs("local")
+    assert run_counts == {"SUCCESS": 1}, (job_id, run_counts)
     os.kill(os.getpid(), 2)
     await node
     store.close()
-    return one_request.ours(), whole_path.ours()
+    return request_files.package_files(), path_files.package_files()
 
 
-def show(what: str, files: list[str]) -> None:
-    print(f"{what}: {len(files)} files")
+def print_files(title: str, files: list[str]) -> None:
+    print(f"{title}: {len(files)} files")
     for file in files:
         print(f"  {file}")
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="punctual-files-") as folder:
-        request, path = asyncio.run(on_a_node(Path(folder) / "data"))
-    show("POST /jobs on the node", request)
-    show("from POST /jobs to the end of the run on the node", path)
+        request_files, path_files = asyncio.run(count_on_node(Path(folder) / "data"))
+    print_files("POST /jobs on the node", request_files)
+    print_files("from POST /jobs to the end of the run on the node", path_files)
 
 
 if __name__ == "__main__":

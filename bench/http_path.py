@@ -13,8 +13,8 @@ from punctual.domain.errors import PunctualError
 from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
-from punctual.node.features import FEATURES
-from punctual.node.http.application import application
+from punctual.node.features import NODE_FEATURES
+from punctual.node.http.application import build_application
 from punctual.web.app import build_routes, route_groups
 from punctual.web.gateway import build_resolver
 from punctual.web.http.json_body import parse_object
@@ -40,49 +40,51 @@ HEADERS = [
 ]
 
 
-class Accepts:
+class AcceptingEngine:
     """An engine that answers each submission with the same job. Only the HTTP path is measured."""
 
     def __init__(self) -> None:
         engine = MemoryEngine()
-        document = new_job(parse_object(BODY), NOON, FEATURES)
+        document = new_job(parse_object(BODY), NOON, NODE_FEATURES)
         self._answer = engine.submit("local", "local", [Submission(document)])
 
     def submit(self, *_: Any) -> Sequence[JobView | PunctualError]:
         return self._answer
 
 
-def quiet(_event: str, /, **_fields: Any) -> None: ...
+def discard_event(_event: str, /, **_fields: Any) -> None: ...
 
 
-def microseconds(call: Callable[[], object]) -> float:
+def measure_call(call: Callable[[], object]) -> float:
     """Return the CPU time of one call, as the median of several rounds."""
     rounds = []
     for _ in range(ROUNDS):
-        started = time.process_time()
+        started_at = time.process_time()
         for _ in range(CALLS):
             call()
-        rounds.append((time.process_time() - started) / CALLS * 1e6)
+        rounds.append((time.process_time() - started_at) / CALLS * 1e6)
     return median(rounds)
 
 
-def services() -> Services:
-    engine = Accepts()
+def build_services() -> Services:
+    engine = AcceptingEngine()
     about = InstallationInfo("bench", ("event",))
     return Services(
-        cast(Jobs, engine), cast(JobQueries, engine), lambda: NOON, FEATURES, about, TOKENS
+        cast(Jobs, engine), cast(JobQueries, engine), lambda: NOON, NODE_FEATURES, about, TOKENS
     )
 
 
-def direct() -> Callable[[], object]:
+def direct_call() -> Callable[[], object]:
     request = Request("POST", "/jobs", "", dict(HEADERS), BODY, Caller("local", "local"), "id")
-    answer = build_routes(services(), quiet).answer
+    answer = build_routes(build_services(), discard_event).answer
     return lambda: answer(request)
 
 
-def lambda_way() -> Callable[[], object]:
+def resolver_call() -> Callable[[], object]:
     app = build_resolver(
-        route_groups(services()), quiet, lambda _event, _path: Caller("local", "local")
+        route_groups(build_services()),
+        discard_event,
+        lambda _event, _path: Caller("local", "local"),
     )
     event = {
         "version": "2.0",
@@ -97,7 +99,7 @@ def lambda_way() -> Callable[[], object]:
     return lambda: app.resolve(event, context)
 
 
-def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
+def asgi_calls(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     async def turn(request: Callable[[], Any]) -> Any:
         return request()
 
@@ -114,32 +116,40 @@ def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
         "query_string": b"",
         "headers": HEADERS,
     }
-    engine = Accepts()
-    app = application(
-        cast(Jobs, engine), cast(JobQueries, engine), turn, quiet, TOKENS, clock=lambda: NOON
+    engine = AcceptingEngine()
+    app = build_application(
+        cast(Jobs, engine),
+        cast(JobQueries, engine),
+        turn,
+        discard_event,
+        TOKENS,
+        clock=lambda: NOON,
     )
 
-    async def many() -> None:
+    async def call_hundred_times() -> None:
         for _ in range(100):
             await app(scope, receive, send)
 
-    return lambda: loop.run_until_complete(many())
+    return lambda: loop.run_until_complete(call_hundred_times())
 
 
 def main() -> None:
     loop = asyncio.new_event_loop()
     rows = [
-        ("parse and validate", microseconds(lambda: new_job(parse_object(BODY), NOON, FEATURES))),
-        ("routes asked directly", microseconds(direct())),
-        ("the same by powertools' resolver", microseconds(lambda_way())),
+        (
+            "parse and validate",
+            measure_call(lambda: new_job(parse_object(BODY), NOON, NODE_FEATURES)),
+        ),
+        ("routes asked directly", measure_call(direct_call())),
+        ("the same by powertools' resolver", measure_call(resolver_call())),
     ]
-    per_hundred = asgi(loop)
+    call_hundred_times = asgi_calls(loop)
     rounds = []
     for _ in range(ROUNDS):
-        started = time.process_time()
+        started_at = time.process_time()
         for _ in range(CALLS // 100):
-            per_hundred()
-        rounds.append((time.process_time() - started) / CALLS * 1e6)
+            call_hundred_times()
+        rounds.append((time.process_time() - started_at) / CALLS * 1e6)
     rows.append(("the same by the node's application", median(rounds)))
     loop.close()
     print(f"load {os.getloadavg()[0]:.2f}, CPU time of one small POST /jobs")

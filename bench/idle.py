@@ -9,7 +9,7 @@ from bench.prices import Prices
 Template = Mapping[str, Any]
 
 
-class Idle(NamedTuple):
+class IdleDollars(NamedTuple):
     """Dollars of one idle planner tick, one round over the dead letters, and one daily walk."""
 
     minute: float
@@ -17,123 +17,140 @@ class Idle(NamedTuple):
     day: float
 
 
-class Standing(NamedTuple):
-    """One line of a month's bill. `chosen` marks an item that a stage can do without."""
+class MonthlyItem(NamedTuple):
+    """One line of a month's bill. `is_optional` marks an item that a stage can do without."""
 
-    what: str
+    label: str
     number: float
     dollars: float
     buys: str
-    chosen: bool = False
+    is_optional: bool = False
 
 
-def standing(
-    templates: Sequence[Template], idle: Idle, prices: Prices, metrics: int
-) -> list[Standing]:
+def monthly_items(
+    templates: Sequence[Template], idle: IdleDollars, prices: Prices, metrics: int
+) -> list[MonthlyItem]:
     """Return the lines of an idle month. `metrics` is the number of metrics of the functions."""
-    found = [*_scheduling(templates, idle, prices), *_chosen(templates, prices, metrics)]
-    return [one for one in found if one.number]
+    items = [
+        *_scheduling_items(templates, idle, prices),
+        *_chosen_items(templates, prices, metrics),
+    ]
+    return [item for item in items if item.number]
 
 
-def _scheduling(templates: Sequence[Template], idle: Idle, prices: Prices) -> list[Standing]:
+def _scheduling_items(
+    templates: Sequence[Template], idle: IdleDollars, prices: Prices
+) -> list[MonthlyItem]:
     minutes = prices.assumed["hours_a_month"] * 60
     rounds, days = minutes / 5, minutes / (24 * 60)
-    fed = _fed(templates)
-    standard = [one for one in fed if not one.endswith(".fifo")]
-    fifo = [one for one in fed if one.endswith(".fifo")]
+    queue_names = _source_queue_names(templates)
+    standard = [queue_name for queue_name in queue_names if not queue_name.endswith(".fifo")]
+    fifo = [queue_name for queue_name in queue_names if queue_name.endswith(".fifo")]
     return [
-        Standing(
+        MonthlyItem(
             "minutes in which nothing is due", minutes, idle.minute * minutes, "the tick: a look"
         ),
-        Standing(
+        MonthlyItem(
             "rounds over the dead letters",
             rounds,
             idle.round * rounds,
             "a request for each lane's queue, where an event source would make thousands",
         ),
-        Standing("days", days, idle.day * days, "the walk over all jobs, which finds none"),
-        _polled("event sources on standard queues", len(standard), Unit.SQS, prices),
-        _polled("event sources on FIFO queues", len(fifo), Unit.FIFO, prices),
+        MonthlyItem("days", days, idle.day * days, "the walk over all jobs, which finds none"),
+        _polled_item("event sources on standard queues", len(standard), Unit.SQS, prices),
+        _polled_item("event sources on FIFO queues", len(fifo), Unit.FIFO, prices),
     ]
 
 
-def _polled(what: str, sources: int, unit: Unit, prices: Prices) -> Standing:
-    polls = polls_a_source(prices)
+def _polled_item(label: str, sources: int, unit: Unit, prices: Prices) -> MonthlyItem:
+    polls = polls_per_source(prices)
     buys = f"Lambda asks an empty queue all the time: {polls:,.0f} requests a month for each"
-    return Standing(what, sources, sources * polls * prices.units[unit], buys)
+    return MonthlyItem(label, sources, sources * polls * prices.units[unit], buys)
 
 
-def polls_a_source(prices: Prices) -> float:
+def polls_per_source(prices: Prices) -> float:
     """Return the requests a month of the pollers of one idle source."""
     assumed = prices.assumed
-    a_poller = assumed["hours_a_month"] * 3600 / assumed["long_poll_seconds"]
-    return assumed["idle_pollers_a_source"] * a_poller
+    polls_per_poller = assumed["hours_a_month"] * 3600 / assumed["long_poll_seconds"]
+    return assumed["idle_pollers_a_source"] * polls_per_poller
 
 
-def given(templates: Sequence[Template], prices: Prices) -> float:
+def free_requests_discount(templates: Sequence[Template], prices: Prices) -> float:
     """Return the discount of the free requests. They are assigned to the cheaper requests first."""
-    polls, left = polls_a_source(prices), prices.free_sqs
+    polls, free_requests = polls_per_source(prices), prices.free_sqs
     saved = 0.0
-    fed = _fed(templates)
+    queue_names = _source_queue_names(templates)
     for unit, is_fifo in ((Unit.SQS, False), (Unit.FIFO, True)):
-        asked = polls * sum(one.endswith(".fifo") == is_fifo for one in fed)
-        free = min(asked, left)
-        left -= free
-        saved += free * prices.units[unit]
+        requests = polls * sum(
+            queue_name.endswith(".fifo") == is_fifo for queue_name in queue_names
+        )
+        free_now = min(requests, free_requests)
+        free_requests -= free_now
+        saved += free_now * prices.units[unit]
     return saved
 
 
-def _fed(templates: Sequence[Template]) -> list[str]:
+def _source_queue_names(templates: Sequence[Template]) -> list[str]:
     """Return the names of queues that are event sources. A FIFO queue's name ends with .fifo."""
     names = {
-        name: str(one["Properties"].get("QueueName", ""))
-        for name, one in _resources(templates, "AWS::SQS::Queue").items()
+        name: str(resource["Properties"].get("QueueName", ""))
+        for name, resource in _resources(templates, "AWS::SQS::Queue").items()
     }
     sources = _resources(templates, "AWS::Lambda::EventSourceMapping").values()
-    said = [str(one["Properties"]["EventSourceArn"]) for one in sources]
-    return [name for queue, name in names.items() if any(queue in one for one in said)]
-
-
-def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list[Standing]:
-    alarms = _resources(templates, "AWS::CloudWatch::Alarm").values()
-    watched = sum(_watched(one["Properties"]) for one in alarms)
-
-    def line(what: str, count: float, price: str, buys: str) -> Standing:
-        return Standing(what, count, count * prices.monthly[price], buys, chosen=True)
-
-    def counted(kind: str) -> int:
-        return len(_resources(templates, kind))
-
+    source_arns = [str(resource["Properties"]["EventSourceArn"]) for resource in sources]
     return [
-        line("metrics watched by alarms", watched, "alarm-metric", f"{len(alarms)} alarms"),
-        line(
-            "composite alarms",
-            counted("AWS::CloudWatch::CompositeAlarm"),
-            "composite-alarm",
-            "one alarm from several",
-        ),
-        line("metrics of our own", metrics, "custom-metric", "what no service tells by itself"),
-        line(
-            "dashboards",
-            counted("AWS::CloudWatch::Dashboard"),
-            "dashboard",
-            "`dashboard: false` removes it",
-        ),
-        line("keys of the account's own", counted("AWS::KMS::Key"), "kms-key", "encryption"),
-        line("secrets", counted("AWS::SecretsManager::Secret"), "secret", "kept by us"),
+        name for queue, name in names.items() if any(queue in resource for resource in source_arns)
     ]
 
 
-def _watched(alarm: Mapping[str, Any]) -> int:
+def _chosen_items(templates: Sequence[Template], prices: Prices, metrics: int) -> list[MonthlyItem]:
+    alarms = _resources(templates, "AWS::CloudWatch::Alarm").values()
+    alarm_metrics = sum(_billed_metrics(alarm["Properties"]) for alarm in alarms)
+
+    def priced_item(label: str, count: float, price_name: str, buys: str) -> MonthlyItem:
+        return MonthlyItem(label, count, count * prices.monthly[price_name], buys, is_optional=True)
+
+    def count_resources(kind: str) -> int:
+        return len(_resources(templates, kind))
+
+    return [
+        priced_item(
+            "metrics watched by alarms", alarm_metrics, "alarm-metric", f"{len(alarms)} alarms"
+        ),
+        priced_item(
+            "composite alarms",
+            count_resources("AWS::CloudWatch::CompositeAlarm"),
+            "composite-alarm",
+            "one alarm from several",
+        ),
+        priced_item(
+            "metrics of our own", metrics, "custom-metric", "what no service tells by itself"
+        ),
+        priced_item(
+            "dashboards",
+            count_resources("AWS::CloudWatch::Dashboard"),
+            "dashboard",
+            "`dashboard: false` removes it",
+        ),
+        priced_item(
+            "keys of the account's own", count_resources("AWS::KMS::Key"), "kms-key", "encryption"
+        ),
+        priced_item(
+            "secrets", count_resources("AWS::SecretsManager::Secret"), "secret", "kept by us"
+        ),
+    ]
+
+
+def _billed_metrics(alarm: Mapping[str, Any]) -> int:
     """Return how many metrics an alarm is billed for. An expression counts each metric in it."""
-    inside = [one for one in alarm.get("Metrics", []) if "MetricStat" in one]
-    return len(inside) or 1
+    metric_stats = [metric for metric in alarm.get("Metrics", []) if "MetricStat" in metric]
+    return len(metric_stats) or 1
 
 
 def _resources(templates: Sequence[Template], kind: str) -> dict[str, Mapping[str, Any]]:
     return {
-        name: one
+        name: resource
         for template in templates
-        for name, one in template.get("Resources", {}).items()
-        if one["Type"] == kind
+        for name, resource in template.get("Resources", {}).items()
+        if resource["Type"] == kind
     }

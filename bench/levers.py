@@ -48,17 +48,17 @@ LEVERS = (
 )
 
 
-def levers(lines: Sequence[Line], least: float) -> Iterator[str]:
+def levers_section(lines: Sequence[Line], least_dollars: float) -> Iterator[str]:
     yield ""
     yield "## What would lower it"
     yield ""
     yield "| of a run in batches of ten | $ a million | how |"
     yield "|---|---:|---|"
-    for what, (unit, role, of), how in LEVERS:
-        cost = sum(one.dollars for one in lines if _is(one, unit, role, of))
-        if cost >= least:
-            yield f"| {what} | {cost:.2f} | {how} |"
+    for label, (unit, role, purpose), method in LEVERS:
+        cost = sum(line.dollars for line in lines if _matches(line, unit, role, purpose))
+        if cost >= least_dollars:
+            yield f"| {label} | {cost:.2f} | {method} |"
 
 
-def _is(line: Line, unit: Unit, role: str, what: str) -> bool:
-    return (line.unit, short_role(line.role)) == (unit, role) and line.what.endswith(what)
+def _matches(line: Line, unit: Unit, role: str, purpose: str) -> bool:
+    return (line.unit, short_role(line.role)) == (unit, role) and line.purpose.endswith(purpose)

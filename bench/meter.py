@@ -14,7 +14,7 @@ from typing import Any
 from bench.sizes import chunks, index_units, item_bytes, read_units, write_units
 from punctual.aws.dynamodb import keys
 
-SPARSE = {table.name: table.sparse for table in keys.TABLES}
+SPARSE = {table.name: table.sparse_index for table in keys.TABLES}
 
 Item = Mapping[str, Any]
 Units = defaultdict[tuple["Unit", str], float]
@@ -39,7 +39,7 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRow:
     """One changed row, as a stream reports it."""
 
     table: str
@@ -48,7 +48,7 @@ class Written:
     after: Item | None
 
     @property
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return self.before != self.after
 
 
@@ -59,65 +59,65 @@ class Call:
     operation: str
     params: Mapping[str, Any]
     units: Mapping[tuple[Unit, str], float]  # by unit and by purpose
-    writes: Sequence[Written] = ()
+    writes: Sequence[WrittenRow] = ()
     error: str = ""
     by_lambda: bool = False  # Lambda's pollers make this call for the function, at no run time
 
 
 @dataclass
 class Meter:
-    """A meter. `bare` is an unmetered DynamoDB client that reads rows before and after a write."""
+    """A meter. `unmetered` is an unmetered DynamoDB client that reads rows before and after a write."""
 
-    bare: Any
+    unmetered: Any
     role: str = "test"
     calls: list[Call] = field(default_factory=list)
 
     def watch(self, client: Any) -> None:
         events = client.meta.events
-        events.register_first("before-parameter-build.*.*", self._asked)
-        events.register_first("before-call.*.*", self._begun)
-        events.register_first("after-call.*.*", self._answered)
+        events.register_first("before-parameter-build.*.*", self._before_build)
+        events.register_first("before-call.*.*", self._before_call)
+        events.register_first("after-call.*.*", self._after_call)
 
     @contextmanager
-    def acting(self, role: str) -> Iterator[None]:
+    def as_role(self, role: str) -> Iterator[None]:
         """Attribute all calls inside the context to `role`."""
-        before, self.role = self.role, role
+        former_role, self.role = self.role, role
         try:
             yield
         finally:
-            self.role = before
+            self.role = former_role
 
     def add(self, call: Call) -> None:
         self.calls.append(call)
 
-    def spend(self, role: str, unit: Unit, what: str, amount: float = 1) -> None:
+    def add_billed_item(self, role: str, unit: Unit, purpose_name: str, amount: float = 1) -> None:
         """Add a billed item without an API call: an invocation, or bytes of a log."""
-        self.add(Call(role, "billing", "-", {}, {(unit, what): amount}))
+        self.add(Call(role, "billing", "-", {}, {(unit, purpose_name): amount}))
 
-    def _asked(self, params: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
+    def _before_build(self, params: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
         service = model.service_model.service_name
         if context.get("is_presign_request"):
             self.add(Call(self.role, service, model.name, dict(params), {}))
         else:
             context["metered"] = dict(params)
 
-    def _begun(self, model: Any, context: Any, **_: Any) -> None:
+    def _before_call(self, model: Any, context: Any, **_: Any) -> None:
         params = context["metered"]
         context["begun"] = True
         if model.service_model.service_name == "dynamodb":
-            context["rows_before"] = self._rows(_written_keys(model.name, params))
+            context["rows_before"] = self._read_rows(_written_keys(model.name, params))
 
-    def _answered(self, parsed: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
+    def _after_call(self, parsed: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
         if "begun" not in context:  # the request was not sent to AWS
             return
         service, params = model.service_model.service_name, context["metered"]
         error = parsed.get("Error", {}).get("Code", "")
-        writes: Sequence[Written] = ()
+        writes: Sequence[WrittenRow] = ()
         if service == "dynamodb":
-            writes = self._writes(model.name, params, context["rows_before"])
-            units = self._dynamodb(model.name, params, parsed, writes)
+            writes = self._written_rows(model.name, params, context["rows_before"])
+            units = self._dynamodb_units(model.name, params, parsed, writes)
         else:
-            units = _others(service, model.name, params)
+            units = _other_units(service, model.name, params)
         self.add(
             Call(
                 self.role,
@@ -125,60 +125,64 @@ class Meter:
                 model.name,
                 params,
                 units,
-                [one for one in writes if one.changed],
+                [write for write in writes if write.has_changed],
                 error,
             )
         )
 
-    def _rows(self, wanted: Sequence[tuple[str, Item]]) -> list[Item | None]:
+    def _read_rows(self, table_keys: Sequence[tuple[str, Item]]) -> list[Item | None]:
         return [
-            self.bare.get_item(TableName=table, Key=dict(key), ConsistentRead=True).get("Item")
-            for table, key in wanted
+            self.unmetered.get_item(TableName=table, Key=dict(key), ConsistentRead=True).get("Item")
+            for table, key in table_keys
         ]
 
-    def _writes(
+    def _written_rows(
         self, operation: str, params: Mapping[str, Any], before: Sequence[Item | None]
-    ) -> list[Written]:
-        places = _written_keys(operation, params)
-        after = self._rows(places)
+    ) -> list[WrittenRow]:
+        written_keys = _written_keys(operation, params)
+        after = self._read_rows(written_keys)
         return [
-            Written(table, keys.RowKey(key[keys.PK]["S"], key[keys.SK]["S"]), old, new)
-            for (table, key), old, new in zip(places, before, after, strict=True)
+            WrittenRow(table, keys.RowKey(key[keys.PK]["S"], key[keys.SK]["S"]), old, new)
+            for (table, key), old, new in zip(written_keys, before, after, strict=True)
         ]
 
-    def _dynamodb(
+    def _dynamodb_units(
         self,
         operation: str,
         params: Mapping[str, Any],
         parsed: Mapping[str, Any],
-        writes: Sequence[Written],
+        writes: Sequence[WrittenRow],
     ) -> Units:
         units: Units = defaultdict(float)
-        twice = 2 if operation == "TransactWriteItems" else 1
-        for one in writes:
-            cost = twice * write_units(one.before, one.after)
-            units[Unit.WRITE, purpose(one.table, one.key, deleted=one.after is None)] += cost
-            index = SPARSE.get(short(one.table))
-            if index and (cost := index_units(one.before, one.after, index)):
-                units[Unit.WRITE, f"{short(one.table)}: index"] += cost
+        factor = 2 if operation == "TransactWriteItems" else 1
+        for write in writes:
+            cost = factor * write_units(write.before, write.after)
+            units[Unit.WRITE, purpose(write.table, write.key, deleted=write.after is None)] += cost
+            index = SPARSE.get(short_table_name(write.table))
+            if index and (cost := index_units(write.before, write.after, index)):
+                units[Unit.WRITE, f"{short_table_name(write.table)}: index"] += cost
         if operation == "BatchGetItem":
-            for table, asked in params["RequestItems"].items():
-                rows = {keys_of(row): row for row in parsed.get("Responses", {}).get(table, ())}
-                for key in asked["Keys"]:
-                    size = item_bytes(rows.get(keys_of(key), {}))
-                    read = read_units([size], asked.get("ConsistentRead", False), each=True)
-                    units[Unit.READ, purpose(table, keys_of(key))] += read
+            for table, batch_request in params["RequestItems"].items():
+                rows = {row_key(row): row for row in parsed.get("Responses", {}).get(table, ())}
+                for key in batch_request["Keys"]:
+                    size = item_bytes(rows.get(row_key(key), {}))
+                    read = read_units(
+                        [size], batch_request.get("ConsistentRead", False), per_item=True
+                    )
+                    units[Unit.READ, purpose(table, row_key(key))] += read
         elif operation == "GetItem":
             size = item_bytes(parsed.get("Item", {}))
-            read = read_units([size], params.get("ConsistentRead", False), each=True)
-            units[Unit.READ, purpose(params["TableName"], keys_of(params["Key"]))] += read
+            read = read_units([size], params.get("ConsistentRead", False), per_item=True)
+            units[Unit.READ, purpose(params["TableName"], row_key(params["Key"]))] += read
         elif operation in ("Query", "Scan"):
-            sizes = self._ranged(operation, params, parsed)
-            read = read_units(sizes, params.get("ConsistentRead", False), each=False)
-            units[Unit.READ, f"{short(params['TableName'])}: {operation.lower()}"] += read
+            sizes = self._range_sizes(operation, params, parsed)
+            read = read_units(sizes, params.get("ConsistentRead", False), per_item=False)
+            units[Unit.READ, f"{short_table_name(params['TableName'])}: {operation.lower()}"] += (
+                read
+            )
         return units
 
-    def _ranged(
+    def _range_sizes(
         self, operation: str, params: Mapping[str, Any], parsed: Mapping[str, Any]
     ) -> list[int]:
         """Return the sizes of the rows read.
@@ -187,17 +191,21 @@ class Meter:
         """
         if "FilterExpression" not in params and "ProjectionExpression" not in params:
             return [item_bytes(row) for row in parsed.get("Items", ())]
-        plain = {
+        plain_params = {
             name: value
             for name, value in params.items()
             if name not in ("FilterExpression", "ProjectionExpression")
         }
-        used = plain.get("KeyConditionExpression", "")
+        condition = plain_params.get("KeyConditionExpression", "")
         for name in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
-            kept = {mark: value for mark, value in plain.pop(name, {}).items() if mark in used}
-            if kept:
-                plain[name] = kept
-        answer = getattr(self.bare, operation.lower())(**plain)
+            used_values = {
+                placeholder: value
+                for placeholder, value in plain_params.pop(name, {}).items()
+                if placeholder in condition
+            }
+            if used_values:
+                plain_params[name] = used_values
+        answer = getattr(self.unmetered, operation.lower())(**plain_params)
         return [item_bytes(row) for row in answer["Items"]]
 
 
@@ -207,34 +215,37 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
     >>> purpose("punctual-dev-timers", keys.RowKey("2026-12-01T10:00Z#7", "x"), deleted=True)
     'timers: timer gone'
     """
-    name = short(table)
-    gone = " gone" if deleted else ""
+    name = short_table_name(table)
+    suffix = " gone" if deleted else ""
     match name:
-        case keys.JOBS.name:
+        case keys.JOBS_TABLE.name:
             kind = "body" if key.pk.endswith("#body") else "head"
-        case keys.TIMERS.name:
+        case keys.TIMERS_TABLE.name:
             kind = "timer"
-        case keys.HISTORY.name:
+        case keys.HISTORY_TABLE.name:
             kind = "attempt" if key.sk.startswith("try#") else "run"
             kind = "pack" if key.pk.count("#") > 1 else kind
-        case keys.CONTROL.name:
+        case keys.CONTROL_TABLE.name:
             parts = key.pk.split("#")
             kind = f"#{parts[1]}" if len(parts) > 1 else parts[0]
         case _:
             kind = "row"
-    return f"{name}: {kind}{gone}"
+    return f"{name}: {kind}{suffix}"
 
 
-def short(table: str) -> str:
+def short_table_name(table: str) -> str:
     """Return the short name of a table.
 
-    >>> short("Punctual-dev-Data-TimersTable0C93E2D8")
+    >>> short_table_name("Punctual-dev-Data-TimersTable0C93E2D8")
     'timers'
     """
-    return next((one.name for one in keys.TABLES if one.name in table.lower()), table)
+    return next(
+        (known_table.name for known_table in keys.TABLES if known_table.name in table.lower()),
+        table,
+    )
 
 
-def keys_of(row: Item) -> keys.RowKey:
+def row_key(row: Item) -> keys.RowKey:
     return keys.RowKey(row[keys.PK]["S"], row[keys.SK]["S"])
 
 
@@ -242,47 +253,52 @@ def _written_keys(operation: str, params: Mapping[str, Any]) -> list[tuple[str, 
     """Return the tables and keys that a call writes. An item holds its key."""
     match operation:
         case "PutItem":
-            return [(params["TableName"], _key(params["Item"]))]
+            return [(params["TableName"], _item_key(params["Item"]))]
         case "UpdateItem" | "DeleteItem":
             return [(params["TableName"], params["Key"])]
         case "BatchWriteItem":
             return [
-                (table, _key(one["PutRequest"]["Item"]) if "PutRequest" in one else _deleted(one))
-                for table, some in params["RequestItems"].items()
-                for one in some
+                (
+                    table,
+                    _item_key(request["PutRequest"]["Item"])
+                    if "PutRequest" in request
+                    else _deleted_key(request),
+                )
+                for table, requests in params["RequestItems"].items()
+                for request in requests
             ]
         case "TransactWriteItems":
             return [
-                (what["TableName"], _key(what["Item"]) if "Item" in what else what["Key"])
+                (write["TableName"], _item_key(write["Item"]) if "Item" in write else write["Key"])
                 for action in params["TransactItems"]
-                for what in action.values()
+                for write in action.values()
             ]
     return []
 
 
-def _deleted(request: Mapping[str, Any]) -> Item:
+def _deleted_key(request: Mapping[str, Any]) -> Item:
     key: Item = request["DeleteRequest"]["Key"]
     return key
 
 
-def _key(item: Item) -> Item:
+def _item_key(item: Item) -> Item:
     return {keys.PK: item[keys.PK], keys.SK: item[keys.SK]}
 
 
-_PUTS = frozenset({"PutObject", "CopyObject", "ListObjectsV2", "CreateMultipartUpload"})
-_FREE = frozenset({"DeleteObject", "DeleteObjects"})
+_PUT_OPERATIONS = frozenset({"PutObject", "CopyObject", "ListObjectsV2", "CreateMultipartUpload"})
+_FREE_OPERATIONS = frozenset({"DeleteObject", "DeleteObjects"})
 
 
-def _others(service: str, operation: str, params: Mapping[str, Any]) -> Units:
+def _other_units(service: str, operation: str, params: Mapping[str, Any]) -> Units:
     units: Units = defaultdict(float)
     match service:
         case "sqs":
-            unit, name = queue_of(params["QueueUrl"])
-            sent = params.get("Entries", [params])
-            size = sum(len(one.get("MessageBody", "").encode()) for one in sent)
+            unit, name = queue_unit_and_name(params["QueueUrl"])
+            entries = params.get("Entries", [params])
+            size = sum(len(message.get("MessageBody", "").encode()) for message in entries)
             units[unit, f"{name}: {operation}"] += chunks(size)
-        case "s3" if operation not in _FREE:
-            unit = Unit.PUT if operation in _PUTS else Unit.GET
+        case "s3" if operation not in _FREE_OPERATIONS:
+            unit = Unit.PUT if operation in _PUT_OPERATIONS else Unit.GET
             prefix = str(params.get("Key", params.get("Prefix", ""))).split("/")[0]
             units[unit, f"{prefix}: {operation}"] += 1
         case "events" if operation == "PutEvents":
@@ -294,10 +310,10 @@ def _others(service: str, operation: str, params: Mapping[str, Any]) -> Units:
     return units
 
 
-def queue_of(url: str) -> tuple[Unit, str]:
+def queue_unit_and_name(url: str) -> tuple[Unit, str]:
     """Return the unit and the name of the queue behind a URL.
 
-    >>> queue_of("https://sqs.invalid/1/punctual-dev-quick.fifo")
+    >>> queue_unit_and_name("https://sqs.invalid/1/punctual-dev-quick.fifo")
     (<Unit.FIFO: 'sqs-fifo'>, 'punctual-dev-quick.fifo')
     """
     name = url.rsplit("/", 1)[-1]

@@ -30,7 +30,7 @@ CASES = (
     ("0 0 29 2 */7", "Europe/Berlin"),
     ("cron(0 0 29 2 ? 2104)", "Europe/Berlin"),
 )
-MOMENTS = [
+START_TIMES = [
     datetime(2026, month, day, hour, 17, tzinfo=UTC)
     for month in (1, 3, 6, 10)
     for day in (1, 13, 28)
@@ -38,20 +38,20 @@ MOMENTS = [
 ]
 
 
-def microseconds(work: Callable[[datetime], object]) -> float:
+def measure(work: Callable[[datetime], object]) -> float:
     """Return the microseconds of one call, as the median of several rounds."""
-    for moment in MOMENTS:
+    for moment in START_TIMES:
         work(moment)
     costs = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        for moment in MOMENTS:
+        for moment in START_TIMES:
             work(moment)
-        costs.append((time.perf_counter() - start) / len(MOMENTS) * 1e6)
+        costs.append((time.perf_counter() - start) / len(START_TIMES) * 1e6)
     return statistics.median(costs)
 
 
-def others(expression: str, info: ZoneInfo) -> tuple[str, str]:
+def measure_others(expression: str, timezone: ZoneInfo) -> tuple[str, str]:
     """Return the costs of croniter and cronsim, or a dash for an unsupported expression.
 
     The costs include parsing.
@@ -59,22 +59,22 @@ def others(expression: str, info: ZoneInfo) -> tuple[str, str]:
 
     def ask_croniter(moment: datetime) -> object:
         seconds_first = len(expression.split()) == 6
-        local = moment.astimezone(info)
+        local = moment.astimezone(timezone)
         return croniter(expression, local, second_at_beginning=seconds_first).get_next(datetime)
 
     def ask_cronsim(moment: datetime) -> object:
-        return next(CronSim(expression, moment.astimezone(info)))
+        return next(CronSim(expression, moment.astimezone(timezone)))
 
-    shown = []
+    costs = []
     for ask in (ask_croniter, ask_cronsim):
         try:
-            shown.append(f"{microseconds(ask):.1f}")
+            costs.append(f"{measure(ask):.1f}")
         except Exception as error:  # any error that a library raises for an unknown grammar
-            shown.append(f"- {type(error).__name__[:14]}")
-    return shown[0], shown[1]
+            costs.append(f"- {type(error).__name__[:14]}")
+    return costs[0], costs[1]
 
 
-def cold(expression: str) -> float:
+def measure_parse(expression: str) -> float:
     parse_cron.cache_clear()
     start = time.perf_counter()
     parse_cron(expression)
@@ -86,14 +86,14 @@ def main() -> None:
     print(f"{'expression':24}{'zone':22}{'next':>7}{'parse':>8}{'croniter':>19}{'cronsim':>19}")
     for expression, name in CASES:
         schedule = Cron(expression, timezone=name)
-        cost = microseconds(lambda moment, s=schedule: next_after(s, moment))  # type: ignore[misc]
-        parse = statistics.median(cold(expression) for _ in range(ROUNDS))
-        croniter_cost, cronsim_cost = others(expression, zone(name))
+        cost = measure(lambda moment, bound_schedule=schedule: next_after(bound_schedule, moment))  # type: ignore[misc]
+        parse_cost = statistics.median(measure_parse(expression) for _ in range(ROUNDS))
+        croniter_cost, cronsim_cost = measure_others(expression, zone(name))
         print(
-            f"{expression:24}{name:22}{cost:7.2f}{parse:8.1f}{croniter_cost:>19}{cronsim_cost:>19}"
+            f"{expression:24}{name:22}{cost:7.2f}{parse_cost:8.1f}{croniter_cost:>19}{cronsim_cost:>19}"
         )
-    interval = Every(300, MOMENTS[0])
-    print(f"{'every 300 seconds':46}{microseconds(lambda m: next_after(interval, m)):7.2f}")
+    interval = Every(300, START_TIMES[0])
+    print(f"{'every 300 seconds':46}{measure(lambda instant: next_after(interval, instant)):7.2f}")
     transitions.cache_clear()
     start = time.perf_counter()
     transitions("Europe/Berlin")

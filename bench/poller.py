@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import boto3
 
 from bench import canned
-from punctual.aws.clients import CREW, Clients
+from punctual.aws.clients import MAX_AWS_CONNECTIONS, Clients
 from punctual.aws.dynamodb.client import chunked
 from punctual.aws.dynamodb.jobs.state_rows import to_row
-from punctual.aws.dynamodb.timers.rows import TimerRow, rows_for
-from punctual.aws.ports import aws_ports
+from punctual.aws.dynamodb.timers.rows import TimerRow, build_rows
+from punctual.aws.ports import build_aws_ports
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
@@ -36,7 +36,7 @@ from punctual.settings import Settings
 from tests.support.builders import NOON, after
 from tests.support.ports import a_change_applier
 
-PEAK = 10_000  # runs a second at the peak that the design names
+PEAK_RUNS_A_SECOND = 10_000  # runs a second at the peak that the design names
 SETTINGS = Settings(
     stage="bench",
     jobs_table="jobs",
@@ -55,17 +55,17 @@ SETTINGS = Settings(
 )
 
 
-class Figures(NamedTuple):
+class PollerFigures(NamedTuple):
     jobs: int
     cpu_seconds: float
     seconds: float
 
     @property
-    def a_core(self) -> float:
+    def jobs_per_core_second(self) -> float:
         return self.jobs / self.cpu_seconds
 
 
-def a_head(number: int) -> JobState:
+def make_state(number: int) -> JobState:
     """Return the state of a job that recurs each minute and is due now."""
     job_id = sortable_id(NOON, number.to_bytes(10, "big"))
     return JobState(
@@ -87,74 +87,80 @@ def a_head(number: int) -> JobState:
     )
 
 
-def put_by(timers: Sequence[Timer], batch: int) -> Iterator[TimerRow]:
+def put_timer_rows(timers: Sequence[Timer], batch: int) -> Iterator[TimerRow]:
     """Yield timer rows as earlier evaluations put them, one batch at a time."""
-    for number, some in enumerate(chunked(timers, batch)):
-        yield from rows_for(some, f"{number:012x}")
+    for number, batch_timers in enumerate(chunked(timers, batch)):
+        yield from build_rows(batch_timers, f"{number:012x}")
 
 
 @contextmanager
 def endpoint(rows: Mapping[str, Any], timers: list[Any]) -> Iterator[str]:
-    mine, its = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(rows, timers, its))
+    own_pipe, child_pipe = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve_canned, args=(rows, timers, child_pipe)
+    )
     process.start()
     try:
-        yield f"http://127.0.0.1:{mine.recv()}"
+        yield f"http://127.0.0.1:{own_pipe.recv()}"
     finally:
         process.terminate()
         process.join()
 
 
-def _run(rows: Mapping[str, Any], timers: list[Any], said: Connection) -> None:
-    canned.serve(rows, timers, said.send)
+def _serve_canned(rows: Mapping[str, Any], timers: list[Any], pipe: Connection) -> None:
+    canned.serve(rows, timers, pipe.send)
 
 
-def measure(jobs: int, crew: int = CREW) -> Figures:
+def measure(jobs: int, threads: int = MAX_AWS_CONNECTIONS) -> PollerFigures:
     """Dispatch one minute with `jobs` jobs that are all due at its first second."""
-    heads = [a_head(number) for number in range(jobs)]
-    rows = {head.job_id: to_row(head) for head in heads}
-    timers = [Timer(NOON, 0, NOON, one.tenant, one.job_id, 5) for one in heads]
-    standing = [row.item() for row in put_by(timers, BATCH)]
-    with endpoint(rows, standing) as url:
-        poller = _poller(url, crew)
+    states = [make_state(number) for number in range(jobs)]
+    rows = {state.job_id: to_row(state) for state in states}
+    timers = [Timer(NOON, 0, NOON, job_state.tenant, job_state.job_id, 5) for job_state in states]
+    timer_items = [row.item() for row in put_timer_rows(timers, BATCH)]
+    with endpoint(rows, timer_items) as url:
+        poller = _build_poller(url, threads)
         poller.open(BucketLease(NOON, 0, "bench", 1, 0, after(60)))
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu_before, wall_before = time.process_time(), time.perf_counter()
         handled = 0
         while handled < jobs:
             step = poller.step(NOON)
             assert step.handled, "the canned endpoint has no more to dispatch"
             handled += step.handled
-        return Figures(handled, time.process_time() - cpu, time.perf_counter() - wall)
+        return PollerFigures(
+            handled, time.process_time() - cpu_before, time.perf_counter() - wall_before
+        )
 
 
-def _poller(url: str, crew: int) -> Poller:
+def _build_poller(url: str, threads: int) -> Poller:
     session = boto3.Session(
         region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
     os.environ["AWS_ENDPOINT_URL"] = url
     clients, clock, numbers = Clients(session), ManualClock(NOON), count(1)
-    ports = aws_ports(SETTINGS, clock, clients, ThreadPool(crew), RetryPolicy(time.sleep, "bench"))
+    ports = build_aws_ports(
+        SETTINGS, clock, clients, ThreadPool(threads), RetryPolicy(time.sleep, "bench")
+    )
 
     def new_id() -> str:
         return sortable_id(clock(), (next(numbers) << 16).to_bytes(10, "big"))
 
-    steps = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
-    return Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
+    changes = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
+    return Poller(ports.timers, ports.partitions, Evaluator(changes, new_id))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-poller")
     parser.add_argument("--jobs", type=int, default=2_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores", flush=True)
-    for crew in (1, CREW):
-        found = measure(asked.jobs, crew)
-        needed = -(-PEAK // int(found.a_core))
+    for threads in (1, MAX_AWS_CONNECTIONS):
+        figures = measure(options.jobs, threads)
+        pollers = -(-PEAK_RUNS_A_SECOND // int(figures.jobs_per_core_second))
         print(
-            f"{crew:>2} at a time: {found.a_core:,.0f} recurring jobs a second and core, "
-            f"{found.cpu_seconds / found.jobs * 1e3:.3f} ms CPU each, "
-            f"{found.jobs / found.seconds:,.0f}/s by the wall; "
-            f"{needed} pollers for {PEAK:,} a second",
+            f"{threads:>2} at a time: {figures.jobs_per_core_second:,.0f} recurring jobs a second and core, "
+            f"{figures.cpu_seconds / figures.jobs * 1e3:.3f} ms CPU each, "
+            f"{figures.jobs / figures.seconds:,.0f}/s by the wall; "
+            f"{pollers} pollers for {PEAK_RUNS_A_SECOND:,} a second",
             flush=True,
         )
     print(f"load after: {os.getloadavg()}", flush=True)

@@ -10,12 +10,12 @@ from typing import Any
 from bench.meter import Unit
 
 MILLION = 1_000_000
-FILE = Path(__file__).with_name("prices.json")
+PRICES_FILE = Path(__file__).with_name("prices.json")
 
 
 @dataclass(frozen=True)
 class Prices:
-    noted: str
+    noted_on: str
     region: str
     units: Mapping[Unit, float]  # dollars per unit
     monthly: Mapping[str, float]
@@ -23,21 +23,25 @@ class Prices:
     free_sqs: float  # requests per account and month
     assumed: Mapping[str, float]
 
-    def a_million(self, unit: Unit, amount: float) -> float:
+    def dollars_per_million(self, unit: Unit, amount: float) -> float:
         """Return the dollars for a million times `amount` units."""
         return self.units[unit] * amount * MILLION
 
 
 @cache
 def prices() -> Prices:
-    values: dict[str, Any] = json.loads(FILE.read_text())
+    values: dict[str, Any] = json.loads(PRICES_FILE.read_text())
     return Prices(
-        noted=values["noted"],
+        noted_on=values["noted"],
         region=values["region"],
-        units={Unit(name): one["dollars"] / one["per"] for name, one in values["units"].items()},
-        monthly={name: one["dollars"] for name, one in values["monthly"].items()},
+        units={
+            Unit(name): entry["dollars"] / entry["per"] for name, entry in values["units"].items()
+        },
+        monthly={name: entry["dollars"] for name, entry in values["monthly"].items()},
         pages={
-            name: one["page"] for kind in ("units", "monthly") for name, one in values[kind].items()
+            name: entry["page"]
+            for section in ("units", "monthly")
+            for name, entry in values[section].items()
         },
         free_sqs=values["free"]["sqs"]["requests"],
         assumed=values["assumed"],

@@ -9,8 +9,8 @@ from typing import Any
 
 WRITE_BYTES = 1_024
 READ_BYTES = 4_096
-CHUNK = 65_536  # the billing unit of SQS and EventBridge
-INDEXED = 100  # overhead of an item in storage, not in requests
+CHUNK_BYTES = 65_536  # the billing unit of SQS and EventBridge
+ITEM_OVERHEAD_BYTES = 100  # overhead of an item in storage, not in requests
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
@@ -43,15 +43,17 @@ def value_bytes(attribute: Mapping[str, Any]) -> int:
         case "BOOL" | "NULL":
             return 1
         case "L":
-            return 3 + sum(1 + value_bytes(one) for one in value)
+            return 3 + sum(1 + value_bytes(element) for element in value)
         case "M":
-            return 3 + sum(1 + len(n.encode()) + value_bytes(one) for n, one in value.items())
+            return 3 + sum(
+                1 + len(name.encode()) + value_bytes(element) for name, element in value.items()
+            )
         case "SS":
-            return sum(len(one.encode()) for one in value)
+            return sum(len(element.encode()) for element in value)
         case "NS":
-            return sum(number_bytes(one) for one in value)
+            return sum(number_bytes(element) for element in value)
         case "BS":
-            return sum(len(one) for one in value)
+            return sum(len(element) for element in value)
     raise ValueError(f"{kind} is no kind of attribute")
 
 
@@ -91,17 +93,17 @@ def index_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
     return 0 if old == new else (old is not None) + (new is not None)
 
 
-def read_units(sizes: Iterable[int], consistent: bool, each: bool) -> float:
-    """Return the read units. `each` rounds up every item; a range is rounded up as a whole.
+def read_units(sizes: Iterable[int], consistent: bool, per_item: bool) -> float:
+    """Return the read units. `per_item` rounds up every item; a range is rounded up as a whole.
 
-    >>> read_units([100, 5000], consistent=True, each=True)
+    >>> read_units([100, 5000], consistent=True, per_item=True)
     3.0
-    >>> read_units([100, 5000], consistent=False, each=False)
+    >>> read_units([100, 5000], consistent=False, per_item=False)
     1.0
-    >>> read_units([], consistent=True, each=False)
+    >>> read_units([], consistent=True, per_item=False)
     1.0
     """
-    if each:
+    if per_item:
         units = sum(max(1, -(-size // READ_BYTES)) for size in sizes)
     else:
         units = max(1, -(-sum(sizes) // READ_BYTES))
@@ -114,4 +116,4 @@ def chunks(size: int) -> int:
     >>> chunks(0), chunks(65_536), chunks(65_537)
     (1, 1, 2)
     """
-    return max(1, -(-size // CHUNK))
+    return max(1, -(-size // CHUNK_BYTES))

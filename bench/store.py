@@ -27,28 +27,28 @@ from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 
-UNIT = 500
+JOBS_PER_TRANSACTION = 500
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DUE = NOON + timedelta(seconds=30)
-MARK = "01900000-0000-7000-8000-000000000000"
+WRITE_ID = "01900000-0000-7000-8000-000000000000"
 
 
-class Story(NamedTuple):
+class JobSteps(NamedTuple):
     """The engine's calls of the store in the life of a one-time job."""
 
     key: Key
-    body: DefinitionRow
+    definition: DefinitionRow
     timer: Timer
-    made: Swap
+    created: Swap
     fired: Swap
     claimed: Swap
     finished: Swap
     row: RunRow
 
 
-def story(number: int) -> Story:
+def make_job_steps(number: int) -> JobSteps:
     job_id = sortable_id(NOON + timedelta(milliseconds=number), number.to_bytes(10, "big"))
-    head = JobState(
+    state = JobState(
         tenant="local",
         job_id=job_id,
         version=1,
@@ -63,81 +63,91 @@ def story(number: int) -> Story:
         mark=NOON,
         next_at=DUE,
         timer_at=DUE,
-        writers=(MARK,),
+        writers=(WRITE_ID,),
     )
-    fired = decide(head, Evaluate(brought=(DUE,)), DUE, MARK)
+    fired = decide(state, Evaluate(brought=(DUE,)), DUE, WRITE_ID)
     run = fired.sends[0]
-    claimed = decide(fired.head, Claim(run.run_id, "host-1", MARK), DUE, MARK)
-    token = claimed.head.version
-    finished = decide(claimed.head, Finish(run.run_id, token, RunStatus.SUCCESS), DUE, MARK)
+    claimed = decide(fired.head, Claim(run.run_id, "host-1", WRITE_ID), DUE, WRITE_ID)
+    fencing_token = claimed.head.version
+    finished = decide(
+        claimed.head, Finish(run.run_id, fencing_token, RunStatus.SUCCESS), DUE, WRITE_ID
+    )
     document = {"name": "bench", "schedule_type": "FUTURE", "schedule_time": DUE.isoformat()}
     detail = Detail(output=b"1", output_type="text/plain; charset=utf-8")
-    return Story(
+    return JobSteps(
         Key("local", job_id),
         DefinitionRow(
             "local", job_id, "1-000000000000", 1, NOON, "bench", document, payload={"n": number}
         ),
         Timer(bucket_of(DUE), 0, DUE, "local", job_id, 1),
-        Swap(head, 0),
-        _swap(head, fired),
+        Swap(state, 0),
+        _swap(state, fired),
         _swap(fired.head, claimed),
         _swap(claimed.head, finished),
         RunRow("local", job_id, finished.records[0], DUE + RETENTION, "2026a", detail),
     )
 
 
-def _swap(read: JobState, decision: Decision) -> Swap:
-    return Swap(decision.head, read.version, decision.leases, decision.required)
+def _swap(state: JobState, decision: Decision) -> Swap:
+    return Swap(decision.head, state.version, decision.leases, decision.required)
 
 
-def create(store: Store, unit: Sequence[Story]) -> None:
-    store.heads.put_bodies([one.body for one in unit])
-    store.timers.put([one.timer for one in unit])
-    store.heads.swap([one.made for one in unit])
+def create_jobs(store: Store, jobs: Sequence[JobSteps]) -> None:
+    store.job_states.put_bodies([job.definition for job in jobs])
+    store.timers.put([job.timer for job in jobs])
+    store.job_states.swap([job.created for job in jobs])
 
 
-def start(store: Store, unit: Sequence[Story]) -> None:
-    store.heads.load([one.key for one in unit])
-    store.heads.swap([one.fired for one in unit])
-    store.timers.delete([one.timer for one in unit])
-    store.heads.swap([one.claimed for one in unit])
+def start_runs(store: Store, jobs: Sequence[JobSteps]) -> None:
+    store.job_states.load([job.key for job in jobs])
+    store.job_states.swap([job.fired for job in jobs])
+    store.timers.delete([job.timer for job in jobs])
+    store.job_states.swap([job.claimed for job in jobs])
 
 
-def end(store: Store, unit: Sequence[Story]) -> None:
-    store.heads.swap([one.finished for one in unit])
-    store.history.put([one.row for one in unit])
+def end_runs(store: Store, jobs: Sequence[JobSteps]) -> None:
+    store.job_states.swap([job.finished for job in jobs])
+    store.history.put([job.row for job in jobs])
 
 
-def whole(store: Store, unit: Sequence[Story]) -> None:
-    start(store, unit)
-    end(store, unit)
+def start_and_end_runs(store: Store, jobs: Sequence[JobSteps]) -> None:
+    start_runs(store, jobs)
+    end_runs(store, jobs)
 
 
 def measure(
-    name: str, store: Store, jobs: Sequence[Story], work: Callable[[Store, Sequence[Story]], None]
+    name: str,
+    store: Store,
+    jobs: Sequence[JobSteps],
+    work: Callable[[Store, Sequence[JobSteps]], None],
 ) -> None:
     costs = []
-    for begin in range(0, len(jobs), UNIT):
-        unit = jobs[begin : begin + UNIT]
-        began = time.perf_counter()
-        with store.work():
-            work(store, unit)
-        costs.append((time.perf_counter() - began) / len(unit) * 1e6)
+    for first in range(0, len(jobs), JOBS_PER_TRANSACTION):
+        batch = jobs[first : first + JOBS_PER_TRANSACTION]
+        started_at = time.perf_counter()
+        with store.transaction():
+            work(store, batch)
+        costs.append((time.perf_counter() - started_at) / len(batch) * 1e6)
     print(f"{name:44} {statistics.median(costs):6.1f} µs a job")
 
 
 def main(jobs: int) -> None:
-    stories = [story(number) for number in range(jobs)]
+    all_steps = [make_job_steps(number) for number in range(jobs)]
     gc.collect()
     gc.freeze()
-    print(f"units of {UNIT}, {jobs} jobs, load {os.getloadavg()[0]:.1f}")
+    print(f"units of {JOBS_PER_TRANSACTION}, {jobs} jobs, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         store = Store.open(Path(folder), ManualClock(NOON))
-        half = len(stories) // 2
-        measure("create: timer, body, head", store, stories, create)
-        measure("fire, claim", store, stories[:half], start)
-        measure("finish, history", store, stories[:half], end)
-        measure("fire, claim, finish, history in one unit", store, stories[half:], whole)
+        middle = len(all_steps) // 2
+        measure("create: timer, body, head", store, all_steps, create_jobs)
+        measure("fire, claim", store, all_steps[:middle], start_runs)
+        measure("finish, history", store, all_steps[:middle], end_runs)
+        measure(
+            "fire, claim, finish, history in one unit",
+            store,
+            all_steps[middle:],
+            start_and_end_runs,
+        )
         store.close()
 
 

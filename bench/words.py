@@ -4,7 +4,7 @@ import re
 
 from bench.accounts import Line
 
-_BUYS = (
+_EXPLANATIONS = (
     # runs
     (r"dynamodb-write executor\S* jobs: head", "the claim, and the end, each a swap that fences"),
     (r"dynamodb-write poller jobs: head", "the firing: the run stands QUEUED, for all to see"),
@@ -69,10 +69,10 @@ _BUYS = (
 )
 
 
-def buys(line: Line) -> str:
+def explain(line: Line) -> str:
     """Return the sentence of a line, or raise LookupError if it is missing."""
-    text = f"{line.unit} {short_role(line.role)} {line.what}"
-    for pattern, sentence in _BUYS:
+    text = f"{line.unit} {short_role(line.role)} {line.purpose}"
+    for pattern, sentence in _EXPLANATIONS:
         if re.match(pattern, text):
             return sentence
     raise LookupError(f"nobody has written what this buys: {text}")
@@ -89,5 +89,5 @@ def short_role(role: str) -> str:
 
 def short_what(line: Line) -> str:
     """Return the purpose without the stage, so it reads the same for all stages."""
-    what = re.sub(r"punctual-[a-z0-9]+-", "", line.what)
-    return "its calls" if what == short_role(line.role) and "gb-second" in line.unit else what
+    purpose = re.sub(r"punctual-[a-z0-9]+-", "", line.purpose)
+    return "its calls" if purpose == short_role(line.role) and "gb-second" in line.unit else purpose

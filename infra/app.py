@@ -19,13 +19,13 @@ from infra.stacks.observability.stack import Observability
 from infra.stacks.scheduling import Scheduling
 
 
-def context() -> dict[str, Any]:
+def read_context() -> dict[str, Any]:
     """Return the context of cdk.json, for a run without the CDK's command line."""
     values: dict[str, Any] = json.loads(CDK_JSON.read_text())["context"]
     return values
 
 
-def build(app: App) -> App:
+def add_stacks(app: App) -> App:
     """Add every stack of the stage that the context names, and the checks of cdk-nag."""
     stage = stage_of(app)
     name = f"Punctual-{stage.name}"
@@ -52,6 +52,6 @@ def build(app: App) -> App:
 if __name__ == "__main__":
     outdir = os.environ.get("CDK_OUTDIR", "cdk.out")
     try:
-        build(App(context=context(), outdir=outdir, analytics_reporting=False)).synth()
+        add_stacks(App(context=read_context(), outdir=outdir, analytics_reporting=False)).synth()
     except (WrongStage, NotPackaged, NoCompiler) as error:
         sys.exit(f"synth: {error}")

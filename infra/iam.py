@@ -1,6 +1,6 @@
 """The rights of each function: exact actions on exact resources.
 
-A resource is `*` only where AWS has no resource for the action, or `why` names the bound.
+A resource is `*` only where AWS has no resource for the action, or `wildcard_reason` names the bound.
 """
 
 from collections.abc import Sequence
@@ -9,31 +9,35 @@ from typing import NamedTuple
 
 from aws_cdk import aws_iam as iam
 
-from punctual.aws.dynamodb.control.counter_keys import BODIES, COUNTED, TOTALS
-from punctual.aws.dynamodb.control.limit_keys import QUOTA_ROWS
-from punctual.aws.dynamodb.control.token_keys import DOORS, LISTS
-from punctual.aws.dynamodb.keys import BEATING, LEFT_BY_RUNS
+from punctual.aws.dynamodb.control.counter_keys import (
+    COUNTED_KEY_PATTERNS,
+    DEFINITION_KEY_PATTERNS,
+    TOTALS_KEY_PATTERNS,
+)
+from punctual.aws.dynamodb.control.limit_keys import QUOTA_ROW_KEY_PATTERN
+from punctual.aws.dynamodb.control.token_keys import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
+from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX = "outputs/"
-BLOB_PREFIXES = (PAYLOADS_PREFIX, *LEFT_BY_RUNS)
+BLOB_PREFIXES = (PAYLOADS_PREFIX, *RUN_OBJECT_PREFIXES)
 
 
 class Right(NamedTuple):
-    """Actions on resources; `why` explains a resource that matches more than one thing.
+    """Actions on resources; `wildcard_reason` explains a resource that matches more than one thing.
 
-    `denied` wins over any grant, of this role or of the resource.
+    `is_denied` wins over any grant, of this role or of the resource.
     """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
-    why: str = ""
-    denied: bool = False
-    rows: tuple[str, ...] = ()  # patterns of partition keys; none: all keys
+    wildcard_reason: str = ""
+    is_denied: bool = False
+    key_patterns: tuple[str, ...] = ()  # patterns of partition keys; none: all keys
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class DataArns:
     """ARNs of the resources of the data stack."""
 
     jobs: str
@@ -50,18 +54,18 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class QueueArns:
     """ARNs of the queues: wake-ups, due runs and dead letters."""
 
-    wake: str
+    wake_up: str
     lanes: tuple[str, ...]
-    dead: tuple[str, ...]
+    dead_letters: tuple[str, ...]
 
 
 def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(
-            effect=iam.Effect.DENY if right.denied else iam.Effect.ALLOW,
+            effect=iam.Effect.DENY if right.is_denied else iam.Effect.ALLOW,
             actions=list(right.actions),
             resources=list(right.resources),
             conditions=_conditions(right),
@@ -71,9 +75,9 @@ def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
 
 
 def _conditions(right: Right) -> dict[str, dict[str, list[str]]] | None:
-    if not right.rows:
+    if not right.key_patterns:
         return None
-    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(right.rows)}}
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(right.key_patterns)}}
 
 
 def _dynamodb(table: str, *actions: str) -> Right:
@@ -84,56 +88,60 @@ def _sqs(queues: Sequence[str], *actions: str) -> Right:
     return Right(tuple(f"sqs:{action}" for action in actions), tuple(queues))
 
 
-def _read_blobs(data: Data, *prefixes: str) -> Right:
+def _read_blobs(data: DataArns, *prefixes: str) -> Right:
     return Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job")
 
 
-def _list_blobs(data: Data) -> Right:
+def _list_blobs(data: DataArns) -> Right:
     return Right(("s3:ListBucket",), (data.bucket,))
 
 
-def consume(queues: Sequence[str]) -> Right:
+def consume_queues(queues: Sequence[str]) -> Right:
     """Return the rights that Lambda needs to feed a function from a queue."""
     return _sqs(queues, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
-def _steps(data: Data, queues: Queues) -> list[Right]:
+def _change_job(data: DataArns, queues: QueueArns) -> list[Right]:
     """Return the rights of the four steps that change a job."""
     return [
         _dynamodb(data.jobs, "BatchGetItem", "UpdateItem"),
         _dynamodb(data.timers, "BatchWriteItem"),
         _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.control, "BatchGetItem"),
-        _sqs((queues.wake, *queues.lanes), "SendMessage"),
+        _sqs((queues.wake_up, *queues.lanes), "SendMessage"),
     ]
 
 
-def _places(data: Data) -> Right:
+def _create_job_state(data: DataArns) -> Right:
     """Return the right to put a job state where none exists."""
     return _dynamodb(data.jobs, "PutItem")
 
 
-def _shared_timers(data: Data) -> Right:
+def _change_shared_timers(data: DataArns) -> Right:
     """Return the right to remove timers from shared rows."""
     return _dynamodb(data.timers, "UpdateItem")
 
 
-def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
+def authorizer(data: DataArns, secrets: Sequence[str]) -> list[Right]:
     """Return rights on the token rows of the control table only."""
     return [
         Right(("ssm:GetParameter",), tuple(secrets)),
-        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=(f"{DOORS}*",)),
+        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(
+            key_patterns=(f"{TOKEN_KEY_PREFIX}*",)
+        ),
     ]
 
 
-def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) -> list[Right]:
+def job_service(data: DataArns, queues: QueueArns, token_key: str, webhook_key: str) -> list[Right]:
     return [
-        *_steps(data, queues),
-        _places(data),
-        _shared_timers(data),
+        *_change_job(data, queues),
+        _create_job_state(data),
+        _change_shared_timers(data),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
-        _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # the number of tokens
+        _dynamodb(data.control, "Query")._replace(
+            key_patterns=(TOKEN_LIST_KEY_PATTERN,)
+        ),  # the number of tokens
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
         _read_blobs(data, PAYLOADS_PREFIX),
@@ -141,11 +149,11 @@ def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) ->
     ]
 
 
-def job_search(data: Data, limited: bool) -> list[Right]:
+def job_search(data: DataArns, has_limits: bool) -> list[Right]:
     return [
-        *_leases(data, limited),
+        *_write_quota_rows(data, has_limits),
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
-        _dynamodb(f"{data.jobs}/index/{BEATING}", "Query"),
+        _dynamodb(f"{data.jobs}/index/{HEARTBEAT_INDEX}", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
@@ -154,92 +162,100 @@ def job_search(data: Data, limited: bool) -> list[Right]:
     ]
 
 
-def _leases(data: Data, limited: bool) -> list[Right]:
+def _write_quota_rows(data: DataArns, has_limits: bool) -> list[Right]:
     """Return the rights on quota rows, in a stage with limits."""
-    return [_dynamodb(data.control, "PutItem")._replace(rows=(QUOTA_ROWS,))] if limited else []
+    return (
+        [_dynamodb(data.control, "PutItem")._replace(key_patterns=(QUOTA_ROW_KEY_PATTERN,))]
+        if has_limits
+        else []
+    )
 
 
-def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:
+def planner(data: DataArns, queues: QueueArns, parameters: Sequence[str]) -> list[Right]:
     return [
         _dynamodb(data.control, "BatchGetItem", "PutItem", "UpdateItem"),
         _dynamodb(data.timers, "Query"),
-        _sqs((queues.wake,), "SendMessage"),
-        Right(("ssm:GetParameters",), tuple(knobs)),
+        _sqs((queues.wake_up,), "SendMessage"),
+        Right(("ssm:GetParameters",), tuple(parameters)),
     ]
 
 
-def poller(data: Data, queues: Queues) -> list[Right]:
+def poller(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_steps(data, queues),
-        _places(data),
-        _shared_timers(data),
-        consume((queues.wake,)),
+        *_change_job(data, queues),
+        _create_job_state(data),
+        _change_shared_timers(data),
+        consume_queues((queues.wake_up,)),
         _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.timers, "Query"),
     ]
 
 
-def reconciler(data: Data, queues: Queues) -> list[Right]:
+def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_steps(data, queues),
-        _places(data),
-        _shared_timers(data),
+        *_change_job(data, queues),
+        _create_job_state(data),
+        _change_shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
-        _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(rows=BODIES),
+        _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(
+            key_patterns=DEFINITION_KEY_PATTERNS
+        ),
         _list_blobs(data),  # payloads of deleted jobs
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
         # Corrections of counts.
-        _dynamodb(data.control, "UpdateItem")._replace(rows=TOTALS),
-        _dynamodb(data.control, "Query")._replace(rows=COUNTED),
+        _dynamodb(data.control, "UpdateItem")._replace(key_patterns=TOTALS_KEY_PATTERNS),
+        _dynamodb(data.control, "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
     ]
 
 
 def executor(
-    data: Data,
-    queues: Queues,
-    lanes: Sequence[str],
-    reached: Sequence[Right],
-    limited: bool,
+    data: DataArns,
+    queues: QueueArns,
+    lane_queues: Sequence[str],
+    target_rights: Sequence[Right],
+    has_limits: bool,
     webhook_key: str | None,
 ) -> list[Right]:
-    """Return the executor's rights; `reached` are those on the targets of tasks."""
-    signing = () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
+    """Return the executor's rights; `target_rights` are those on the targets of tasks."""
+    webhook_key_rights = (
+        () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
+    )
     return [
-        *signing,
-        *_steps(data, queues),
-        *_leases(data, limited),
-        consume(lanes),
-        _sqs(lanes, "ChangeMessageVisibility"),
+        *webhook_key_rights,
+        *_change_job(data, queues),
+        *_write_quota_rows(data, has_limits),
+        consume_queues(lane_queues),
+        _sqs(lane_queues, "ChangeMessageVisibility"),
         _read_blobs(data, PAYLOADS_PREFIX),
         # Tasks on AWS print nothing, so there are no logs to store.
         Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
-        *reached,
+        *target_rights,
     ]
 
 
-def dead_letters(data: Data, queues: Queues) -> list[Right]:
+def dead_letters(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_steps(data, queues),
-        _shared_timers(data),
-        _sqs(queues.dead, "ReceiveMessage", "DeleteMessage"),
+        *_change_job(data, queues),
+        _change_shared_timers(data),
+        _sqs(queues.dead_letters, "ReceiveMessage", "DeleteMessage"),
     ]
 
 
-def status(data: Data, failed: str) -> list[Right]:
+def status(data: DataArns, failure_queue: str) -> list[Right]:
     return [
         Right(
             ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
             (data.stream,),
         ),
         Right(("dynamodb:ListStreams",), ("*",), "AWS lists the streams of all tables or none"),
-        _sqs((failed,), "SendMessage"),
+        _sqs((failure_queue,), "SendMessage"),
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
-        _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTED),
+        _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
         _dynamodb(data.audit, "PutItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
@@ -253,24 +269,24 @@ def task_targets(
     parameters: Sequence[str],
 ) -> list[Right]:
     """Return the rights on the targets of `lambda` and `sqs` tasks, and on secrets."""
-    named = "the stage names what tasks may reach"
-    wanted = (
+    reason = "the stage names what tasks may reach"
+    arns_by_action = (
         ("lambda:InvokeFunction", functions),
         ("sqs:SendMessage", queues),
         ("secretsmanager:GetSecretValue", secrets),
         ("ssm:GetParameter", parameters),
     )
-    return [Right((action,), tuple(arns), named) for action, arns in wanted if arns]
+    return [Right((action,), tuple(arns), reason) for action, arns in arns_by_action if arns]
 
 
-def no_task_reaches(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:
+def deny_own_targets(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:
     """Deny tasks the functions and queues of Punctual, whatever other policies allow.
 
     Executors send to the queues of due runs, so only the other queues are denied.
     """
     return [
-        Right(("lambda:InvokeFunction",), tuple(functions), denied=True),
-        Right(("sqs:SendMessage",), tuple(queues), denied=True),
+        Right(("lambda:InvokeFunction",), tuple(functions), is_denied=True),
+        Right(("sqs:SendMessage",), tuple(queues), is_denied=True),
     ]
 
 

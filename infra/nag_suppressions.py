@@ -27,58 +27,60 @@ def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
     )
 
 
-def acknowledge_wide(role: Construct, rights: Sequence[Right]) -> None:
+def acknowledge_wildcards(role: Construct, rights: Sequence[Right]) -> None:
     """Suppress the finding of each resource with a `*`, with the reason of its right."""
     reasons: dict[str, list[str]] = {}
-    for right in [one for one in rights if not one.denied]:
+    for right in [entry for entry in rights if not entry.is_denied]:
         for resource in right.resources:
-            shown = _shown(Stack.of(role), resource)
-            if "*" in shown:
-                if not right.why.strip():
-                    what = f"{', '.join(right.actions)} on {shown}"
-                    raise NoReason(f"{role.node.path}: no reason is given for {what}")
-                reasons.setdefault(shown, []).append(right.why)
-    for shown, why in reasons.items():
-        text = "; ".join(sorted(set(why)))
-        acknowledge(role, text, f"AwsSolutions-IAM5[Resource::{shown}]")
+            finding_name = _finding_name(Stack.of(role), resource)
+            if "*" in finding_name:
+                if not right.wildcard_reason.strip():
+                    description = f"{', '.join(right.actions)} on {finding_name}"
+                    raise NoReason(f"{role.node.path}: no reason is given for {description}")
+                reasons.setdefault(finding_name, []).append(right.wildcard_reason)
+    for finding_name, resource_reasons in reasons.items():
+        text = "; ".join(sorted(set(resource_reasons)))
+        acknowledge(role, text, f"AwsSolutions-IAM5[Resource::{finding_name}]")
     if "*" in reasons:
         acknowledge(role, "; ".join(sorted(set(reasons["*"]))), "Serverless-LambdaStarPermissions")
 
 
-def _shown(stack: Stack, resource: str) -> str:
+def _finding_name(stack: Stack, resource: str) -> str:
     """Return a resource as cdk-nag names it."""
     if not Token.is_unresolved(resource):
         return resource
-    producers = {
+    stack_names = {
         stack.resolve(token)["Fn::GetAtt"][0]: Stack.of(token.target).stack_name
         for token in Tokenization.reverse_string(resource).tokens
         if isinstance(token, Reference) and Stack.of(token.target) is not stack
     }
     value = stack.resolve(resource)
     parts = value["Fn::Join"][1] if "Fn::Join" in value else [value]
-    return "".join(part if isinstance(part, str) else _part(part, producers) for part in parts)
+    return "".join(
+        part if isinstance(part, str) else _finding_part(part, stack_names) for part in parts
+    )
 
 
-def _part(part: Mapping[str, Any], producers: Mapping[str, str]) -> str:
+def _finding_part(part: Mapping[str, Any], stack_names: Mapping[str, str]) -> str:
     if "Ref" in part:
         return f"<{part['Ref']}>"
-    logical, attribute = part["Fn::GetAtt"]
-    if logical not in producers:
-        return f"<{logical}.{attribute}>"
-    read = {
-        "StackName": producers[logical],
+    logical_id, attribute = part["Fn::GetAtt"]
+    if logical_id not in stack_names:
+        return f"<{logical_id}.{attribute}>"
+    stack_output = {
+        "StackName": stack_names[logical_id],
         "Region": {"Ref": "AWS::Region"},
-        "OutputName": _output(logical, attribute),
+        "OutputName": _output_name(logical_id, attribute),
     }
-    return json.dumps({"Fn::GetStackOutput": read}, separators=(",", ":"))
+    return json.dumps({"Fn::GetStackOutput": stack_output}, separators=(",", ":"))
 
 
-def _output(logical: str, attribute: str) -> str:
+def _output_name(logical_id: str, attribute: str) -> str:
     """Return the name that CDK gives to an output for another stack.
 
-    >>> _output("OutputsBucket9B9CD849", "Arn")
+    >>> _output_name("OutputsBucket9B9CD849", "Arn")
     'PublishOutputFnGetAttOutputsBucket9B9CD849Arn169D9442'
     """
-    path = f'Publish/Output{{"Fn::GetAtt":["{logical}","{attribute}"]}}'
+    path = f'Publish/Output{{"Fn::GetAtt":["{logical_id}","{attribute}"]}}'
     digest = hashlib.md5(path.encode(), usedforsecurity=False).hexdigest()[:8].upper()
-    return f"PublishOutputFnGetAtt{logical}{attribute}{digest}"
+    return f"PublishOutputFnGetAtt{logical_id}{attribute}{digest}"

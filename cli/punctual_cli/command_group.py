@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from punctual_cli import errors, shapes
-from punctual_cli.profiles import Asked
+from punctual_cli.profiles import TargetOptions
 from punctual_cli.session import Session
 
-PANEL = "Everywhere"
+COMMON_OPTIONS_PANEL = "Everywhere"
 Command = Callable[..., None]
 
 Url = Annotated[
@@ -21,7 +21,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         help="Where the API is; else PUNCTUAL_URL says.",
-        rich_help_panel=PANEL,
+        rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="URL",
     ),
 ]
@@ -30,7 +30,7 @@ Token = Annotated[
     typer.Option(
         "--token",
         help="Your token, or - to read it; else PUNCTUAL_TOKEN.",
-        rich_help_panel=PANEL,
+        rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="TOKEN",
     ),
 ]
@@ -39,17 +39,23 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         help="A login by its name; else PUNCTUAL_PROFILE.",
-        rich_help_panel=PANEL,
+        rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="NAME",
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Answer in JSON, for programs.", rich_help_panel=PANEL)
+    bool,
+    typer.Option(
+        "--json", help="Answer in JSON, for programs.", rich_help_panel=COMMON_OPTIONS_PANEL
+    ),
 ]
 NoColor = Annotated[
-    bool, typer.Option("--no-color", help="No colours; so does NO_COLOR.", rich_help_panel=PANEL)
+    bool,
+    typer.Option(
+        "--no-color", help="No colours; so does NO_COLOR.", rich_help_panel=COMMON_OPTIONS_PANEL
+    ),
 ]
-EVERYWHERE: dict[str, tuple[Any, Any]] = {
+COMMON_OPTIONS: dict[str, tuple[Any, Any]] = {
     "url": (Url, None),
     "token": (Token, None),
     "profile": (Profile, None),
@@ -58,8 +64,8 @@ EVERYWHERE: dict[str, tuple[Any, Any]] = {
 }
 
 
-def group(help_text: str) -> typer.Typer:
-    return typer.Typer(cls=shapes.Branch, no_args_is_help=True, help=help_text)
+def make_group(help_text: str) -> typer.Typer:
+    return typer.Typer(cls=shapes.HelpGroup, no_args_is_help=True, help=help_text)
 
 
 def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[Command], Command]:
@@ -69,82 +75,95 @@ def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[
     """
 
     def register(function: Command) -> Command:
-        own = list(inspect.signature(function).parameters.values())[1:]
-        flags: dict[str, Any] = {
-            one.name: one.annotation for one in own if is_dataclass(one.annotation)
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        option_classes: dict[str, Any] = {
+            parameter.name: parameter.annotation
+            for parameter in parameters
+            if is_dataclass(parameter.annotation)
         }
-        named = [one for one in own if one.name not in flags]
+        plain_parameters = [
+            parameter for parameter in parameters if parameter.name not in option_classes
+        ]
 
-        def invoked(ctx: typer.Context, **given: Any) -> None:
-            session = _session(ctx, {name: given.pop(name) for name in EVERYWHERE})
-            for name, kind in flags.items():
-                given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-            _run(session, lambda: function(session, **given))
+        def invoke(ctx: typer.Context, **values: Any) -> None:
+            session = _make_session(ctx, {name: values.pop(name) for name in COMMON_OPTIONS})
+            for name, option_class in option_classes.items():
+                values[name] = option_class(
+                    **{option.name: values.pop(option.name) for option in fields(option_class)}
+                )
+            _run_action(session, lambda: function(session, **values))
 
-        _declare(invoked, [*named, *_expanded(flags.values())])
-        invoked.__doc__ = function.__doc__
-        app.command(name, cls=shapes.Leaf, rich_help_panel=panel)(invoked)
+        _set_signature(invoke, [*plain_parameters, *_option_parameters(option_classes.values())])
+        invoke.__doc__ = function.__doc__
+        app.command(name, cls=shapes.HelpCommand, rich_help_panel=panel)(invoke)
         return function
 
     return register
 
 
-def _declare(invoked: Any, own: list[inspect.Parameter]) -> None:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [parameter.replace(kind=keyword) for parameter in own]
-    common = [
-        inspect.Parameter(name, keyword, default=default, annotation=annotation)
-        for name, (annotation, default) in EVERYWHERE.items()
+def _set_signature(invoke: Any, own_parameters: list[inspect.Parameter]) -> None:
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    own_parameters = [parameter.replace(kind=keyword_only) for parameter in own_parameters]
+    common_parameters = [
+        inspect.Parameter(name, keyword_only, default=default, annotation=annotation)
+        for name, (annotation, default) in COMMON_OPTIONS.items()
     ]
     context = inspect.Parameter(
         "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )
-    parameters = [context, *own, *common]
-    invoked.__signature__ = inspect.Signature(parameters)
-    invoked.__annotations__ = {each.name: each.annotation for each in parameters}
+    parameters = [context, *own_parameters, *common_parameters]
+    invoke.__signature__ = inspect.Signature(parameters)
+    invoke.__annotations__ = {
+        signature_parameter.name: signature_parameter.annotation
+        for signature_parameter in parameters
+    }
 
 
-def _expanded(kinds: Iterable[Any]) -> list[inspect.Parameter]:
-    return [one for kind in kinds for one in inspect.signature(kind).parameters.values()]
+def _option_parameters(option_classes: Iterable[Any]) -> list[inspect.Parameter]:
+    return [
+        parameter
+        for option_class in option_classes
+        for parameter in inspect.signature(option_class).parameters.values()
+    ]
 
 
-def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
+def _make_session(ctx: typer.Context, values: dict[str, Any]) -> Session:
     """Return the session of a command.
 
     Options after the command's name override those before it.
     """
-    before: dict[str, Any] = ctx.obj if isinstance(ctx.obj, dict) else {}
-    found = {name: given[name] or before.get(name) for name in EVERYWHERE}
-    if found["token"] == "-":
-        found["token"] = sys.stdin.readline().strip()
-    if found["no_color"]:
+    earlier_values: dict[str, Any] = ctx.obj if isinstance(ctx.obj, dict) else {}
+    merged_values = {name: values[name] or earlier_values.get(name) for name in COMMON_OPTIONS}
+    if merged_values["token"] == "-":
+        merged_values["token"] = sys.stdin.readline().strip()
+    if merged_values["no_color"]:
         os.environ["NO_COLOR"] = "1"  # Typer and Rich read it for their own output
     return Session(
-        Asked(found["url"], found["token"], found["profile"]),
-        bool(found["as_json"]),
-        bool(found["no_color"]),
+        TargetOptions(merged_values["url"], merged_values["token"], merged_values["profile"]),
+        bool(merged_values["as_json"]),
+        bool(merged_values["no_color"]),
     )
 
 
-def _run(session: Session, action: Callable[[], None]) -> None:
+def _run_action(session: Session, action: Callable[[], None]) -> None:
     try:
         action()
         sys.stdout.flush()
     except typer.Exit:
         raise
     except BrokenPipeError:
-        _give_up_writing()
-        raise typer.Exit(errors.Code.PIPE_CLOSED) from None
+        _discard_stdout()
+        raise typer.Exit(errors.ExitCode.PIPE_CLOSED) from None
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:
-            _give_up_writing()
-        found = errors.told(error, session.address)
-        if found is None:
+            _discard_stdout()
+        failure = errors.failure_of(error, session.api_url)
+        if failure is None:
             raise
-        errors.show(found, session.as_json)
-        raise typer.Exit(int(found.exit_code)) from None
+        errors.print_failure(failure, session.as_json)
+        raise typer.Exit(int(failure.exit_code)) from None
 
 
-def _give_up_writing() -> None:
+def _discard_stdout() -> None:
     """Point stdout at /dev/null. The reader is gone, and a flush at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

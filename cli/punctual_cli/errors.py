@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from punctual_cli.output.terminal_text import plain
+from punctual_cli.output.terminal_text import escape_controls
 
 
-class Code(IntEnum):
+class ExitCode(IntEnum):
     """Exit codes of the program."""
 
     OK = 0
@@ -26,75 +26,77 @@ class Code(IntEnum):
     PIPE_CLOSED = 141
 
 
-MEANINGS = {
-    Code.OK: "It is done, and what was waited for went well.",
-    Code.FAILED: "The run did not succeed, a check found differences, or a health is not ok.",
-    Code.USAGE: "The command line, a file or the configuration cannot be understood.",
-    Code.NOT_FOUND: "There is no such job, run or token.",
-    Code.REFUSED: "Fields are wrong, the state does not allow it, or it was changed meanwhile.",
-    Code.NOT_ALLOWED: "No token, one that is not in force, or one whose role does not suffice.",
-    Code.UNAVAILABLE: "The server does not answer, or asks to come back later.",
-    Code.TIMED_OUT: "What was waited for has not come in time; it goes on.",
-    Code.INTERRUPTED: "Ctrl-C.",
-    Code.PIPE_CLOSED: "Who read the answer stopped reading.",
+EXIT_CODE_MEANINGS = {
+    ExitCode.OK: "It is done, and what was waited for went well.",
+    ExitCode.FAILED: "The run did not succeed, a check found differences, or a health is not ok.",
+    ExitCode.USAGE: "The command line, a file or the configuration cannot be understood.",
+    ExitCode.NOT_FOUND: "There is no such job, run or token.",
+    ExitCode.REFUSED: "Fields are wrong, the state does not allow it, or it was changed meanwhile.",
+    ExitCode.NOT_ALLOWED: "No token, one that is not in force, or one whose role does not suffice.",
+    ExitCode.UNAVAILABLE: "The server does not answer, or asks to come back later.",
+    ExitCode.TIMED_OUT: "What was waited for has not come in time; it goes on.",
+    ExitCode.INTERRUPTED: "Ctrl-C.",
+    ExitCode.PIPE_CLOSED: "Who read the answer stopped reading.",
 }
 
 
 @dataclass(frozen=True)
-class Told:
+class Failure:
     """One failure, ready to show."""
 
-    exit_code: Code
+    exit_code: ExitCode
     message: str
     advice: str = ""
     code: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     request_id: str = ""
-    more: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
-class Trouble(Exception):
+class CommandError(Exception):
     """A command cannot continue."""
 
-    def __init__(self, message: str, exit_code: Code = Code.USAGE, advice: str = "") -> None:
+    def __init__(
+        self, message: str, exit_code: ExitCode = ExitCode.USAGE, advice: str = ""
+    ) -> None:
         super().__init__(message)
-        self.told = Told(exit_code, message, advice)
+        self.failure = Failure(exit_code, message, advice)
 
 
-def told(error: Exception, url: str) -> Told | None:
+def failure_of(error: Exception, url: str) -> Failure | None:
     """Return the failure to show, or None for a bug in this program."""
-    if isinstance(error, Trouble):
-        return error.told
+    if isinstance(error, CommandError):
+        return error.failure
     if isinstance(error, OSError):
         if error.filename is None:
-            return Told(Code.FAILED, f"The answer cannot be written: {error.strerror}.")
-        return Told(Code.USAGE, f"{error.filename}: {error.strerror}.")
+            return Failure(ExitCode.FAILED, f"The answer cannot be written: {error.strerror}.")
+        return Failure(ExitCode.USAGE, f"{error.filename}: {error.strerror}.")
     if isinstance(error, UnicodeError):
-        return Told(Code.USAGE, "The command line holds what is no text in UTF-8.")
+        return Failure(ExitCode.USAGE, "The command line holds what is no text in UTF-8.")
     from punctual.client import errors
 
     if not isinstance(error, errors.PunctualError):
         return None
     if error.problem is None:
-        return _without_answer(error, url)
+        return _failure_without_answer(error, url)
     problem = error.problem
-    return Told(
-        _code(error),
+    return Failure(
+        _exit_code(error),
         problem.detail or problem.title,
         _advice(error),
         problem.code,
-        tuple((e.field, e.message) for e in problem.errors),
+        tuple((field_error.field, field_error.message) for field_error in problem.errors),
         problem.request_id or "",
     )
 
 
-def _without_answer(error: Any, url: str) -> Told:
+def _failure_without_answer(error: Any, url: str) -> Failure:
     from punctual.client import errors
 
     if isinstance(error, errors.WaitTimeout):
-        return Told(Code.TIMED_OUT, error.message)
+        return Failure(ExitCode.TIMED_OUT, error.message)
     if isinstance(error, errors.Misuse):
-        return Told(Code.USAGE, error.message)
+        return Failure(ExitCode.USAGE, error.message)
     if isinstance(error, errors.Unavailable):
         advice = (
             "Start a node here with `punctual dev`, or say where yours is: `punctual login`, "
@@ -102,19 +104,19 @@ def _without_answer(error: Any, url: str) -> Told:
         )
         if error.uncertain:
             advice = "It may have been carried out all the same: look before you repeat it."
-        return Told(Code.UNAVAILABLE, error.message, advice)
-    return Told(Code.UNAVAILABLE, error.message, f"{url} may not be a Punctual API.")
+        return Failure(ExitCode.UNAVAILABLE, error.message, advice)
+    return Failure(ExitCode.UNAVAILABLE, error.message, f"{url} may not be a Punctual API.")
 
 
-def _code(error: Any) -> Code:
+def _exit_code(error: Any) -> ExitCode:
     status = error.problem.status
     if status in (401, 403):
-        return Code.NOT_ALLOWED
+        return ExitCode.NOT_ALLOWED
     if status == 404:
-        return Code.NOT_FOUND
+        return ExitCode.NOT_FOUND
     if status in (429,) or status >= 500:
-        return Code.UNAVAILABLE
-    return Code.REFUSED
+        return ExitCode.UNAVAILABLE
+    return ExitCode.REFUSED
 
 
 def _advice(error: Any) -> str:
@@ -132,29 +134,29 @@ def _advice(error: Any) -> str:
     return ""
 
 
-def show(found: Told, as_json: bool) -> None:
+def print_failure(failure: Failure, as_json: bool) -> None:
     """Print a failure on standard error."""
     if as_json:
         value = {
-            "exit_code": int(found.exit_code),
-            "code": found.code or found.exit_code.name,
-            "message": found.message,
-            "advice": found.advice or None,
-            "errors": [{"field": name, "message": text} for name, text in found.errors],
-            "request_id": found.request_id or None,
-            **found.more,
+            "exit_code": int(failure.exit_code),
+            "code": failure.code or failure.exit_code.name,
+            "message": failure.message,
+            "advice": failure.advice or None,
+            "errors": [{"field": name, "message": text} for name, text in failure.errors],
+            "request_id": failure.request_id or None,
+            **failure.extra,
         }
         print(json.dumps({"error": value}, ensure_ascii=False), file=sys.stderr, flush=True)
         return
-    head = typer.style("Error:", fg="red", bold=True)
-    errors = [f"{name}: {text}" if name else text for name, text in found.errors]
-    message = found.message
+    label = typer.style("Error:", fg="red", bold=True)
+    errors = [f"{name}: {text}" if name else text for name, text in failure.errors]
+    message = failure.message
     # Drop a detail that only joins the messages of the fields.
     if message.rstrip(".") == "; ".join(errors).rstrip("."):
         errors = errors if len(errors) > 1 else []
         message = f"{len(errors)} fields are wrong:" if errors else message
-    typer.echo(f"{head} {plain(message)}", err=True)
+    typer.echo(f"{label} {escape_controls(message)}", err=True)
     for text in errors:
-        typer.echo(f"  {plain(text)}", err=True)
-    if found.advice:
-        typer.echo(found.advice, err=True)
+        typer.echo(f"  {escape_controls(text)}", err=True)
+    if failure.advice:
+        typer.echo(failure.advice, err=True)

@@ -12,21 +12,25 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from punctual.node.files.durable import make_folder, write_durably
-from punctual_cli.errors import Trouble
+from punctual_cli.errors import CommandError
 
-HERE = "http://127.0.0.1:8080/v1"
+DEFAULT_API_URL = "http://127.0.0.1:8080/v1"
 DEFAULT_PROFILE = "default"
-URL, TOKEN_VARIABLE, PROFILE = "PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_PROFILE"
-PORT = "PUNCTUAL_PORT"
+URL_VARIABLE, TOKEN_VARIABLE, PROFILE_VARIABLE = (
+    "PUNCTUAL_URL",
+    "PUNCTUAL_TOKEN",
+    "PUNCTUAL_PROFILE",
+)
+PORT_VARIABLE = "PUNCTUAL_PORT"
 
 
-class Place(NamedTuple):
+class ApiTarget(NamedTuple):
     url: str
     token: str | None
     source: str  # the setting that gave the address
 
 
-class Asked(NamedTuple):
+class TargetOptions(NamedTuple):
     """The options of the command line. A missing option is None."""
 
     url: str | None = None
@@ -34,55 +38,57 @@ class Asked(NamedTuple):
     profile: str | None = None
 
 
-def place(asked: Asked, env: Mapping[str, str], path: Path) -> Place:
+def resolve_target(options: TargetOptions, env: Mapping[str, str], path: Path) -> ApiTarget:
     """Return the address and the token.
 
     A stored token is sent only to the address stored with it.
     """
-    name = asked.profile or env.get(PROFILE) or None
+    name = options.profile or env.get(PROFILE_VARIABLE) or None
     # A profile named on the command line overrides the environment.
-    env_url = "" if asked.profile else env.get(URL, "")
-    env_token = "" if asked.profile else env.get(TOKEN_VARIABLE, "")
-    kept = _profile(path, name) if not (asked.url and (asked.token or env_token)) else None
-    if asked.url:
-        url, source = normal_url(asked.url), "--url"
+    env_url = "" if options.profile else env.get(URL_VARIABLE, "")
+    env_token = "" if options.profile else env.get(TOKEN_VARIABLE, "")
+    stored = (
+        _profile_target(path, name) if not (options.url and (options.token or env_token)) else None
+    )
+    if options.url:
+        url, source = normalize_url(options.url), "--url"
     elif env_url:
-        url, source = normal_url(env_url), URL
-    elif kept is not None:
-        url, source = kept.url, kept.source
+        url, source = normalize_url(env_url), URL_VARIABLE
+    elif stored is not None:
+        url, source = stored.url, stored.source
     else:
-        url, source = node_here(env)
-    token = asked.token or env_token or None
-    if token is None and kept is not None and kept.url == url:
-        token = kept.token
-    return Place(url, token, source)
+        url, source = local_node_url(env)
+    token = options.token or env_token or None
+    if token is None and stored is not None and stored.url == url:
+        token = stored.token
+    return ApiTarget(url, token, source)
 
 
-def node_here(env: Mapping[str, str]) -> tuple[str, str]:
+def local_node_url(env: Mapping[str, str]) -> tuple[str, str]:
     """Return the address of the node on this machine, and the setting that gave it."""
-    port = env.get(PORT, "")
+    port = env.get(PORT_VARIABLE, "")
     # with port 0 the system chooses, so the variable does not tell the port
     if not port or port == "0":
-        return HERE, "the default"
+        return DEFAULT_API_URL, "the default"
     if not port.isdecimal() or int(port) > 65_535:
-        raise Trouble(f"{PORT} must be a port from 1 to 65535; got {port!r}.")
-    return f"http://127.0.0.1:{int(port)}/v1", PORT
+        raise CommandError(f"{PORT_VARIABLE} must be a port from 1 to 65535; got {port!r}.")
+    return f"http://127.0.0.1:{int(port)}/v1", PORT_VARIABLE
 
 
-def normal_url(text: str) -> str:
+def normalize_url(text: str) -> str:
     """Return an API address with its scheme and the path of its version.
 
-    >>> normal_url("http://127.0.0.1:8080/"), normal_url("https://api.example.com/prod/v1/")
+    >>> normalize_url("http://127.0.0.1:8080/"), normalize_url("https://api.example.com/prod/v1/")
     ('http://127.0.0.1:8080/v1', 'https://api.example.com/prod/v1')
     """
     try:
         parts = urlsplit(text.strip())
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        known = False
-    if not known or parts.query or parts.fragment or parts.username:
-        advice = f"Write it like {HERE} or https://….amazonaws.com/v1."
-        raise Trouble(f"{text!r} is no address of an API.", advice=advice)
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or parts.username:
+        advice = f"Write it like {DEFAULT_API_URL} or https://….amazonaws.com/v1."
+        raise CommandError(f"{text!r} is no address of an API.", advice=advice)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
@@ -94,51 +100,53 @@ def config_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
     if platform == "win32":
         base = Path(env.get("APPDATA") or Path.home() / "AppData" / "Roaming")
     else:
-        given = env.get("XDG_CONFIG_HOME") or ""
+        config_home = env.get("XDG_CONFIG_HOME") or ""
         # The XDG specification ignores a relative path.
-        base = Path(given) if given.startswith("/") else Path.home() / ".config"
+        base = Path(config_home) if config_home.startswith("/") else Path.home() / ".config"
     return base / "punctual" / "config.json"
 
 
-def _profile(path: Path, name: str | None) -> Place | None:
-    found = profiles(path).get(name or DEFAULT_PROFILE)
-    if found is None:
+def _profile_target(path: Path, name: str | None) -> ApiTarget | None:
+    profile = read_profiles(path).get(name or DEFAULT_PROFILE)
+    if profile is None:
         if name is None:
             return None
-        raise Trouble(
+        raise CommandError(
             f"There is no profile {name!r} in {path}.",
             advice=f"Make it with `punctual login --profile {name}`.",
         )
-    return Place(found["url"], found.get("token"), f"profile {name or DEFAULT_PROFILE}")
+    return ApiTarget(profile["url"], profile.get("token"), f"profile {name or DEFAULT_PROFILE}")
 
 
-def profiles(path: Path) -> dict[str, dict[str, Any]]:
+def read_profiles(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        found = json.loads(path.read_text())["profiles"]
-        if all(isinstance(one["url"], str) for one in found.values()):
-            return dict(found)
+        stored = json.loads(path.read_text())["profiles"]
+        if all(isinstance(profile["url"], str) for profile in stored.values()):
+            return dict(stored)
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise Trouble(f"{path} is damaged.", advice="Remove it, then log in again: `punctual login`.")
+    raise CommandError(
+        f"{path} is damaged.", advice="Remove it, then log in again: `punctual login`."
+    )
 
 
-def keep(path: Path, name: str, url: str, token: str | None) -> None:
-    _write(path, {**profiles(path), name: {"url": url, "token": token}})
+def save_profile(path: Path, name: str, url: str, token: str | None) -> None:
+    _write_profiles(path, {**read_profiles(path), name: {"url": url, "token": token}})
 
 
-def forget(path: Path, name: str) -> bool:
+def delete_profile(path: Path, name: str) -> bool:
     """Delete a profile. Return True if it existed."""
-    found = profiles(path)
-    if found.pop(name, None) is None:
+    stored = read_profiles(path)
+    if stored.pop(name, None) is None:
         return False
-    _write(path, found)
+    _write_profiles(path, stored)
     return True
 
 
-def _write(path: Path, found: Mapping[str, Any]) -> None:
+def _write_profiles(path: Path, stored: Mapping[str, Any]) -> None:
     """Replace the file atomically. Only its owner can read it, from its first byte."""
     make_folder(path.parent)
-    text = json.dumps({"profiles": dict(found)}, indent=2) + "\n"
+    text = json.dumps({"profiles": dict(stored)}, indent=2) + "\n"
     write_durably(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}"))

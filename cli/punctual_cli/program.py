@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from punctual_cli import errors, shapes
-from punctual_cli.command_group import Json, NoColor, Profile, Token, Url, command, group
+from punctual_cli.command_group import Json, NoColor, Profile, Token, Url, command, make_group
 from punctual_cli.commands import (
     access,
     apply,
@@ -23,27 +23,27 @@ from punctual_cli.commands import (
     tokens,
 )
 
-JOBS_PANEL, SERVER, SETUP = "Jobs", "The installation", "Setting up"
+JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "The installation", "Setting up"
 
-EPILOG = "Exit codes: " + ", ".join(
-    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in errors.Code
+HELP_EPILOG = "Exit codes: " + ", ".join(
+    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in errors.ExitCode
 )
 
 
 app = typer.Typer(
-    name=completion.PROGRAM,
-    cls=shapes.Root,
+    name=completion.PROGRAM_NAME,
+    cls=shapes.RootGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Hand jobs to Punctual, and see what ran.",
-    epilog=EPILOG,
+    epilog=HELP_EPILOG,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from punctual.settings import VERSION
 
         typer.echo(f"punctual {VERSION}")
@@ -60,7 +60,7 @@ def punctual(
     no_color: NoColor = False,
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+        typer.Option("--version", help="Say the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Hand jobs to Punctual, and see what ran."""
@@ -73,45 +73,45 @@ def punctual(
     }
 
 
-jobs = group("Jobs: make them, change them, run them.")
-runs = group("Runs: what happened, what they printed, what they do now.")
-token = group("Tokens: who may call, for administrators.")
-app.add_typer(jobs, name="jobs", rich_help_panel=JOBS_PANEL)
-app.add_typer(runs, name="runs", rich_help_panel=JOBS_PANEL)
+jobs_group = make_group("Jobs: make them, change them, run them.")
+runs_group = make_group("Runs: what happened, what they printed, what they do now.")
+tokens_group = make_group("Tokens: who may call, for administrators.")
+app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
+app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)
 command(app, "upcoming", JOBS_PANEL)(schedules.upcoming)
 command(app, "apply", JOBS_PANEL)(apply.apply)
 command(app, "export", JOBS_PANEL)(export.export)
-command(app, "stats", SERVER)(service.stats)
-command(app, "health", SERVER)(service.health)
-app.add_typer(token, name="tokens", rich_help_panel=SERVER)
-command(app, "webhook-secret", SERVER)(tokens.webhook_secret)
-command(app, "audit", SERVER)(audit.audit)
-command(app, "login", SETUP)(access.login)
-command(app, "logout", SETUP)(access.logout)
-command(app, "whoami", SETUP)(access.whoami)
-command(app, "dev", SETUP)(dev.dev)
-command(app, "completion", SETUP)(completion.completion)
+command(app, "stats", SERVER_PANEL)(service.stats)
+command(app, "health", SERVER_PANEL)(service.health)
+app.add_typer(tokens_group, name="tokens", rich_help_panel=SERVER_PANEL)
+command(app, "webhook-secret", SERVER_PANEL)(tokens.webhook_secret)
+command(app, "audit", SERVER_PANEL)(audit.audit)
+command(app, "login", SETUP_PANEL)(access.login)
+command(app, "logout", SETUP_PANEL)(access.logout)
+command(app, "whoami", SETUP_PANEL)(access.whoami)
+command(app, "dev", SETUP_PANEL)(dev.dev)
+command(app, "completion", SETUP_PANEL)(completion.completion)
 
-command(jobs, "create")(jobs_write.create)
-command(jobs, "list")(jobs_read.list_jobs)
-command(jobs, "show")(jobs_read.show)
-command(jobs, "update")(jobs_write.update)
-command(jobs, "pause")(jobs_actions.pause)
-command(jobs, "resume")(jobs_actions.resume)
-command(jobs, "cancel")(jobs_actions.cancel)
-command(jobs, "run")(jobs_actions.run)
-command(jobs, "backfill")(jobs_actions.backfill)
-command(jobs, "explain")(jobs_read.explain)
+command(jobs_group, "create")(jobs_write.create)
+command(jobs_group, "list")(jobs_read.list_jobs)
+command(jobs_group, "show")(jobs_read.show)
+command(jobs_group, "update")(jobs_write.update)
+command(jobs_group, "pause")(jobs_actions.pause)
+command(jobs_group, "resume")(jobs_actions.resume)
+command(jobs_group, "cancel")(jobs_actions.cancel)
+command(jobs_group, "run")(jobs_actions.run)
+command(jobs_group, "backfill")(jobs_actions.backfill)
+command(jobs_group, "explain")(jobs_read.explain)
 
-command(runs, "list")(runs_read.list_runs)
-command(runs, "show")(runs_read.show)
-command(runs, "logs")(runs_read.logs)
-command(runs, "output")(runs_read.output)
-command(runs, "watch")(runs_read.watch)
-command(runs, "cancel")(runs_actions.cancel)
-command(runs, "retry")(runs_actions.retry)
+command(runs_group, "list")(runs_read.list_runs)
+command(runs_group, "show")(runs_read.show)
+command(runs_group, "logs")(runs_read.logs)
+command(runs_group, "output")(runs_read.output)
+command(runs_group, "watch")(runs_read.watch)
+command(runs_group, "cancel")(runs_actions.cancel)
+command(runs_group, "retry")(runs_actions.retry)
 
-command(token, "create")(tokens.create)
-command(token, "list")(tokens.list_tokens)
-command(token, "revoke")(tokens.revoke)
+command(tokens_group, "create")(tokens.create)
+command(tokens_group, "list")(tokens.list_tokens)
+command(tokens_group, "revoke")(tokens.revoke)

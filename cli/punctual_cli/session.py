@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from punctual_cli import profiles
-from punctual_cli.errors import Trouble
+from punctual_cli.errors import CommandError
 from punctual_cli.input import clock
 from punctual_cli.output.screen import Screen
-from punctual_cli.profiles import Asked, Place
+from punctual_cli.profiles import ApiTarget, TargetOptions
 
 if TYPE_CHECKING:
     import httpx
@@ -21,39 +21,41 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    asked: Asked = field(default_factory=Asked)
+    target_options: TargetOptions = field(default_factory=TargetOptions)
     as_json: bool = False
     no_color: bool = False
-    clock: Callable[[], datetime] = clock.now
+    clock: Callable[[], datetime] = clock.utc_now
 
     @cached_property
-    def place(self) -> Place:
-        return profiles.place(self.asked, os.environ, profiles.config_path(os.environ))
+    def target(self) -> ApiTarget:
+        return profiles.resolve_target(
+            self.target_options, os.environ, profiles.config_path(os.environ)
+        )
 
     @cached_property
     def client(self) -> "Punctual":
-        return connect(self.place)
+        return make_client(self.target)
 
     @cached_property
     def screen(self) -> Screen:
         return Screen(self.clock, self.no_color)
 
     @property
-    def address(self) -> str:
+    def api_url(self) -> str:
         """Return the address of the API, for error messages."""
         try:
-            return self.place.url
-        except Trouble:
-            return profiles.HERE
+            return self.target.url
+        except CommandError:
+            return profiles.DEFAULT_API_URL
 
 
-def connect(place: Place, **options: Any) -> "Punctual":
+def make_client(target: ApiTarget, **options: Any) -> "Punctual":
     from punctual.client import Punctual
 
-    if place.token is None:
+    if target.token is None:
         # The client would read this variable. Its token may belong to another address.
         os.environ.pop(profiles.TOKEN_VARIABLE, None)
-    return Punctual(place.url, place.token, transport=_transport(place.url), **options)
+    return Punctual(target.url, target.token, transport=_transport(target.url), **options)
 
 
 def _transport(url: str) -> "httpx.HTTPTransport | None":

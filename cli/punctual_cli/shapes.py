@@ -19,16 +19,16 @@ COMMAND_ORDER = (
 )
 
 
-def _shaped(params: list[Any]) -> list[Any]:
+def _prepare_params(params: list[Any]) -> list[Any]:
     for param in params:
         # A flag takes no value, so its type <bool> is not shown.
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
-        param.get_runtime_param = _Coercing(param)
+        param.get_runtime_param = _LazyCoercion(param)
     return params
 
 
-class _Coercing:
+class _LazyCoercion:
     """Pass through values that have their type already.
 
     The library's coercion takes 60 ms to load.
@@ -36,42 +36,46 @@ class _Coercing:
 
     def __init__(self, param: Any) -> None:
         self._param = param
-        self._usual = type(param).get_runtime_param
+        self._runtime_param = type(param).get_runtime_param
 
-    def __call__(self) -> "_Coercing":
+    def __call__(self) -> "_LazyCoercion":
         return self
 
     def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
-        kind = param.type_descriptor.annotation
+        annotation = param.type_descriptor.annotation
         is_default = value is None or (value == param.default and not isinstance(value, str))
-        if is_default or (kind is str and isinstance(value, str)):
+        if is_default or (annotation is str and isinstance(value, str)):
             return value
         try:
-            return self._usual(self._param).coerce(value, param=param, ctx=ctx)
+            return self._runtime_param(self._param).coerce(value, param=param, ctx=ctx)
         except BadParameter as error:
-            error.message = _plain(error.message)
+            error.message = _plain_message(error.message)
             raise
 
 
-def _plain(message: str) -> str:
+def _plain_message(message: str) -> str:
     """Return a message without the wording of the validation library.
 
-    >>> _plain("Value error, 'x' is not one of 'a', 'b'.")
+    >>> _plain_message("Value error, 'x' is not one of 'a', 'b'.")
     "'x' is not one of 'a', 'b'."
-    >>> _plain("Input should be a valid integer, unable to parse string as an integer")
+    >>> _plain_message("Input should be a valid integer, unable to parse string as an integer")
     'must be a whole number.'
     """
     message = message.removeprefix("Value error, ")
-    whole = message.startswith("Input should be a valid integer")
-    return "must be a whole number." if whole else message.replace("Input should be", "must be")
+    is_integer_error = message.startswith("Input should be a valid integer")
+    return (
+        "must be a whole number."
+        if is_integer_error
+        else message.replace("Input should be", "must be")
+    )
 
 
-class Leaf(TyperCommand):
+class HelpCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _shaped(super().get_params(ctx))
+        return _prepare_params(super().get_params(ctx))
 
 
-class Branch(TyperGroup):
+class HelpGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fail for a missing command with --json, because the help text is not JSON."""
         if not args and ctx.parent is not None and ctx.parent.params.get("as_json"):
@@ -79,17 +83,17 @@ class Branch(TyperGroup):
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _shaped(super().get_params(ctx))
+        return _prepare_params(super().get_params(ctx))
 
 
-def _misunderstood(error: TyperException) -> errors.Told:
-    about: Any = error
-    path = about.ctx.command_path if getattr(about, "ctx", None) else "punctual"
-    advice = f"`{path} --help` says what it takes."
-    return errors.Told(errors.Code(error.exit_code), error.format_message(), advice)
+def _usage_failure(error: TyperException) -> errors.Failure:
+    usage_error: Any = error
+    command_path = usage_error.ctx.command_path if getattr(usage_error, "ctx", None) else "punctual"
+    advice = f"`{command_path} --help` says what it takes."
+    return errors.Failure(errors.ExitCode(error.exit_code), error.format_message(), advice)
 
 
-class Root(Branch):
+class RootGroup(HelpGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -100,20 +104,24 @@ class Root(Branch):
         **extra: Any,
     ) -> Any:
         """Run the program. With --json, usage errors are printed as JSON too."""
-        given = list(sys.argv[1:] if args is None else args)
-        as_json = standalone_mode and "--json" in takewhile(lambda one: one != "--", given)
-        alone = standalone_mode and not as_json
-        usual = partial(super().main, args, prog_name, complete_var, alone, windows_expand_args)
+        arguments = list(sys.argv[1:] if args is None else args)
+        as_json = standalone_mode and "--json" in takewhile(
+            lambda argument: argument != "--", arguments
+        )
+        is_standalone = standalone_mode and not as_json
+        run_program = partial(
+            super().main, args, prog_name, complete_var, is_standalone, windows_expand_args
+        )
         if not as_json:
-            return usual(**extra)
+            return run_program(**extra)
         try:
-            code = usual(**extra)
+            code = run_program(**extra)
         except TyperException as error:
-            errors.show(_misunderstood(error), as_json=True)
+            errors.print_failure(_usage_failure(error), as_json=True)
             sys.exit(error.exit_code)
         except Abort:
-            errors.show(errors.Told(errors.Code.FAILED, "Aborted."), as_json=True)
-            sys.exit(errors.Code.FAILED)
+            errors.print_failure(errors.Failure(errors.ExitCode.FAILED, "Aborted."), as_json=True)
+            sys.exit(errors.ExitCode.FAILED)
         sys.exit(code)
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -8,8 +8,8 @@ from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("dead-letters")
 _runtime.clients.prepare("dynamodb", "sqs")
-_burying = DeadLetterHandler(_runtime, os.environ["PUNCTUAL_DEAD_LETTERS"].split())
+_handler = DeadLetterHandler(_runtime, os.environ["PUNCTUAL_DEAD_LETTERS"].split())
 
 
 def handler(_event: Any, context: Any) -> None:
-    _burying.bury(lambda: context.get_remaining_time_in_millis() / 1000)
+    _handler.handle(lambda: context.get_remaining_time_in_millis() / 1000)

@@ -4,16 +4,16 @@ import os
 from typing import Any
 
 from punctual.lambdas.executor.handler import ExecutorHandler
-from punctual.lambdas.executor.task_runners import registries
+from punctual.lambdas.executor.task_runners import build_registries
 from punctual.lambdas.runtime import Runtime
 
 _lane = os.environ["PUNCTUAL_LANE"]
 _runtime = Runtime.from_env(f"executor-{_lane}")
 _runtime.clients.prepare("dynamodb")
-_executing = ExecutorHandler(
-    _runtime, _lane, registries(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
+_handler = ExecutorHandler(
+    _runtime, _lane, build_registries(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
 )
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    return _executing.handle(event, context)
+    return _handler.handle(event, context)

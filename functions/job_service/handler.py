@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from punctual.lambdas.api_runtime import answer
-from punctual.lambdas.job_service.handler import writing
+from punctual.lambdas.api_runtime import respond
+from punctual.lambdas.job_service.handler import build_write_api
 from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("job-service")
-_app = writing(_runtime)
+_app = build_write_api(_runtime)
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    return answer(_app, _runtime.tell, event, context)
+    return respond(_app, _runtime.log, event, context)

@@ -7,8 +7,8 @@ from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("poller")
 _runtime.clients.prepare("dynamodb", "sqs")
-_polling = PollerHandler(_runtime)
+_handler = PollerHandler(_runtime)
 
 
 def handler(event: Any, context: Any) -> dict[str, Any]:
-    return _polling.answer(event, context.get_remaining_time_in_millis() / 1000)
+    return _handler.handle(event, context.get_remaining_time_in_millis() / 1000)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from punctual.lambdas.reconciler.handler import walk
+from punctual.lambdas.reconciler.handler import continue_walk
 from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("reconciler")
@@ -10,4 +10,4 @@ _runtime.clients.prepare("dynamodb")
 
 
 def handler(_event: Any, context: Any) -> None:
-    walk(_runtime, context.get_remaining_time_in_millis() / 1000)
+    continue_walk(_runtime, context.get_remaining_time_in_millis() / 1000)

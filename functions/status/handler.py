@@ -3,13 +3,15 @@
 from typing import Any
 
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.status.handler import following
+from punctual.lambdas.status.handler import build_handler
 
 _runtime = Runtime.from_env("status")
 _runtime.clients.prepare("dynamodb", "events")
-_following = following(_runtime)
+_handler = build_handler(_runtime)
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    failed = _following.follow(event["Records"])
-    return {"batchItemFailures": [{"itemIdentifier": place} for place in failed]}
+    failed = _handler.handle(event["Records"])
+    return {
+        "batchItemFailures": [{"itemIdentifier": sequence_number} for sequence_number in failed]
+    }

@@ -6,7 +6,7 @@ from constructs import Construct
 
 from infra.build import packaging
 
-PYTHON = lambda_.Runtime.PYTHON_3_13
+LAMBDA_RUNTIME = lambda_.Runtime.PYTHON_3_13
 LAMBDA_ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
@@ -17,9 +17,9 @@ class Layers(Construct):
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
         target = packaging.target_named(self.node.try_get_context("vendorFor"))
-        self.core = self._layer("Core", packaging.core(stack, target), "Punctual's own code")
+        self.core = self._layer("Core", packaging.core_layer(stack, target), "Punctual's own code")
         self.vendor = self._layer(
-            "Vendor", packaging.vendor(stack, target), "The packages that Punctual stands on"
+            "Vendor", packaging.vendor_layer(stack, target), "The packages that Punctual stands on"
         )
 
     @property
@@ -34,6 +34,6 @@ class Layers(Construct):
             construct_id,
             code=code,
             description=description,
-            compatible_runtimes=[PYTHON],
+            compatible_runtimes=[LAMBDA_RUNTIME],
             compatible_architectures=[LAMBDA_ARCHITECTURE],
         )

@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-CALLS_A_SECOND = 10
+MAX_STARTS_PER_SECOND = 10
 """Lambda starts at most ten invocations a second for each reserved execution."""
 
 API_FUNCTIONS = ("authorizer", "job-service", "job-search")
 
-STATUS_SHARDS = 30
+BUSY_STREAM_SHARDS = 30
 """Shards that the stream of a busy table has. Lambda reads all of them at the same time."""
 
-STATUS_BATCHES = 4
+MAX_STATUS_BATCHES = 4
 """The maximum number of batches of one shard that `status` processes at a time."""
 
 # The bounds of AWS for the maximum concurrency of an event source.
-QUEUE_LEAST, QUEUE_MOST = 2, 1_000
-STATUS_NAME, POLLER_NAME = "status", "poller"
+MIN_QUEUE_CONCURRENCY, MAX_QUEUE_CONCURRENCY = 2, 1_000
+STATUS_FUNCTION, POLLER_FUNCTION = "status", "poller"
 
-PERCENT_LEAST, PERCENT_MOST = 10, 400
+MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT = 10, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +26,31 @@ class Concurrency:
     """`places` and `reservations` come from cdk.json; `percent` scales both."""
 
     percent: int
-    places: Mapping[str, Mapping[str, int]]  # by lane and queue
+    lane_executors: Mapping[str, Mapping[str, int]]  # by lane and queue
     reservations: Mapping[str, int]  # by function
 
     @property
     def lanes(self) -> dict[str, dict[str, int]]:
         return {
-            lane: {queue: max(QUEUE_LEAST, self._share(places)) for queue, places in queues.items()}
-            for lane, queues in self.places.items()
+            lane: {
+                queue: max(MIN_QUEUE_CONCURRENCY, self._scale(executors))
+                for queue, executors in queues.items()
+            }
+            for lane, queues in self.lane_executors.items()
         }
 
     @property
     def reserved(self) -> dict[str, int]:
         return {
-            name: max(-(-number * self.percent // 100), min(number, self._least(name)))
+            name: max(-(-number * self.percent // 100), min(number, self._minimum(name)))
             for name, number in self.reservations.items()
         }
 
     @property
-    def total(self) -> int:
+    def total_reserved(self) -> int:
         """Return the sum of the reserved executions of the stage.
 
-        >>> Concurrency(50, {}, {"poller": 3, "status": 40}).total
+        >>> Concurrency(50, {}, {"poller": 3, "status": 40}).total_reserved
         32
         """
         return sum(self.reserved.values())
@@ -55,60 +58,62 @@ class Concurrency:
     @property
     def status_batches(self) -> int:
         """Return the parallelization factor of the stream: concurrent batches of one shard."""
-        reserved = self.reserved.get(STATUS_NAME, 0)
-        return min(STATUS_BATCHES, max(1, reserved // STATUS_SHARDS))
+        reserved = self.reserved.get(STATUS_FUNCTION, 0)
+        return min(MAX_STATUS_BATCHES, max(1, reserved // BUSY_STREAM_SHARDS))
 
-    def fitting(self, free: int) -> "Concurrency | None":
-        """Return the largest scale up to the present one that fits into `free` executions."""
-        for percent in range(self.percent, PERCENT_LEAST - 1, -1):
+    def largest_fitting(self, free_executions: int) -> "Concurrency | None":
+        """Return the largest scale up to the present one that fits into `free_executions` executions."""
+        for percent in range(self.percent, MIN_CONCURRENCY_PERCENT - 1, -1):
             scaled = replace(self, percent=percent)
-            if scaled.total <= free:
+            if scaled.total_reserved <= free_executions:
                 return scaled
         return None
 
-    def rate(self, requests: int) -> int:
+    def scaled_rate(self, requests: int) -> int:
         """Return requests a second, scaled like the functions that answer them."""
-        return max(1, self._share(requests))
+        return max(1, self._scale(requests))
 
-    def _share(self, number: int) -> int:
+    def _scale(self, number: int) -> int:
         return number * self.percent // 100
 
-    def _least(self, name: str) -> int:
+    def _minimum(self, name: str) -> int:
         """Return the executions of a function that the smallest stage needs."""
-        if name == STATUS_NAME:
-            return STATUS_SHARDS
-        queues = self.places.get(name.removeprefix("executor-"), {})
-        return QUEUE_LEAST * len(queues) or (QUEUE_LEAST if name == POLLER_NAME else 1)
+        if name == STATUS_FUNCTION:
+            return BUSY_STREAM_SHARDS
+        queues = self.lane_executors.get(name.removeprefix("executor-"), {})
+        return MIN_QUEUE_CONCURRENCY * len(queues) or (
+            MIN_QUEUE_CONCURRENCY if name == POLLER_FUNCTION else 1
+        )
 
 
-def too_many(concurrency: Concurrency) -> list[str]:
+def too_large_lanes(concurrency: Concurrency) -> list[str]:
     """Return a message for each queue with more executions than an event source may have."""
     return [
-        f"`lanes.{lane}.{queue}` must be at most {QUEUE_MOST}, and is {places} "
+        f"`lanes.{lane}.{queue}` must be at most {MAX_QUEUE_CONCURRENCY}, and is {executors} "
         f"with `concurrencyPercent` {concurrency.percent}"
         for lane, queues in concurrency.lanes.items()
-        for queue, places in queues.items()
-        if places > QUEUE_MOST
+        for queue, executors in queues.items()
+        if executors > MAX_QUEUE_CONCURRENCY
     ]
 
 
-def too_few(concurrency: Concurrency, rate: int) -> list[str]:
+def too_small_reservations(concurrency: Concurrency, request_rate: int) -> list[str]:
     """Return a message for each reservation that is too small."""
-    least = {
+    minimums = {
         f"executor-{lane}": (sum(queues.values()), "that its queues ask for")
         for lane, queues in concurrency.lanes.items()
     }
-    least[POLLER_NAME] = (QUEUE_LEAST, "that its queues ask for")
-    least[STATUS_NAME] = (STATUS_SHARDS, "shards that the stream of a busy table has")
+    minimums[POLLER_FUNCTION] = (MIN_QUEUE_CONCURRENCY, "that its queues ask for")
+    minimums[STATUS_FUNCTION] = (BUSY_STREAM_SHARDS, "shards that the stream of a busy table has")
     for name in API_FUNCTIONS:
-        answered = -(-rate // CALLS_A_SECOND)
-        least[name] = (
-            answered,
-            f"that `throttle.rate` asks for: Lambda starts {CALLS_A_SECOND} a second for each",
+        needed = -(-request_rate // MAX_STARTS_PER_SECOND)
+        minimums[name] = (
+            needed,
+            f"that `throttle.rate` asks for: Lambda starts {MAX_STARTS_PER_SECOND} a second for each",
         )
     reserved = concurrency.reserved
     return [
-        f"`reservedConcurrency.{name}` must be at least the {most} {why}"
-        for name, (most, why) in least.items()
-        if reserved.get(name, most) < most
+        f"`reservedConcurrency.{name}` must be at least the {minimum} {reason}"
+        for name, (minimum, reason) in minimums.items()
+        if reserved.get(name, minimum) < minimum
     ]

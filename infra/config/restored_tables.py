@@ -16,17 +16,17 @@ STREAM_ARN_PATTERN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredTables:
     """Restored tables by name, and the stream of the jobs table. All have the same restore time."""
 
     tables: Mapping[str, str]
-    stream: str
+    stream_arn: str
 
 
-def restored(fields: Fields | None) -> Restored | None:
+def read_restored_tables(fields: Fields | None) -> RestoredTables | None:
     if fields is None:
         return None
-    found = Restored(
+    restored_tables = RestoredTables(
         {
             name: fields.text(name, TABLE_NAME_PATTERN, "the name of a table")
             for name in TABLE_NAMES
@@ -34,4 +34,4 @@ def restored(fields: Fields | None) -> Restored | None:
         fields.text("stream", STREAM_ARN_PATTERN, "the ARN of the stream of the restored jobs"),
     )
     fields.finish()
-    return found
+    return restored_tables

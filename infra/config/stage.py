@@ -8,26 +8,26 @@ from aws_cdk import Duration, RemovalPolicy
 from constructs import Construct
 
 from infra.config.cdk_json import (
-    CERTIFICATE,
-    CLAIM,
-    DOMAIN,
-    LOG_RETENTIONS,
-    ORIGIN,
-    SECURITY_GROUP,
-    SUBNET,
-    TARGET_NAME,
+    CERTIFICATE_ARN_PATTERN,
+    CLAIM_PATTERN,
+    DOMAIN_PATTERN,
+    LOG_RETENTION_DAYS,
+    ORIGIN_PATTERN,
+    SECURITY_GROUP_PATTERN,
+    SUBNET_PATTERN,
+    TARGET_NAME_PATTERN,
     Fields,
 )
 from infra.config.concurrency import (
-    PERCENT_LEAST,
-    PERCENT_MOST,
-    QUEUE_MOST,
+    MAX_CONCURRENCY_PERCENT,
+    MAX_QUEUE_CONCURRENCY,
+    MIN_CONCURRENCY_PERCENT,
     Concurrency,
-    too_few,
-    too_many,
+    too_large_lanes,
+    too_small_reservations,
 )
-from infra.config.restored_tables import Restored, restored
-from infra.stacks.observability.kinds import alarm_email, chosen_alarms
+from infra.config.restored_tables import RestoredTables, read_restored_tables
+from infra.stacks.observability.kinds import chosen_alarms, read_alarm_email
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
 from punctual.domain.tenants.limits import FIELDS, MAX_LIMITS, Limits
 from punctual.domain.tenants.tokens import is_tenant
@@ -59,12 +59,12 @@ LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((SHARED_QUEUE,), PRIORITIES)}
 STAGE_TAG = "punctual-stage"
 """The tag that separates stages in a bill. Other programs may use the tag `stage` too."""
 
-REACH_MOST = 1_500
+MAX_REACH_CHARACTERS = 1_500
 """The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
-POLLER_LEAST = 256  # MB
+MIN_POLLER_MEMORY_MB = 256  # MB
 
-RUN_EVENTS = ("all", "ended", "none")
+RUN_EVENT_CHOICES = ("all", "ended", "none")
 
 
 class WrongStage(ValueError):
@@ -106,13 +106,13 @@ class Reach:
     networks: tuple[str, ...]
 
     @property
-    def every_function(self) -> tuple[str, ...]:
+    def all_functions(self) -> tuple[str, ...]:
         """Return the functions of all tenants: a role does not know tenants."""
-        return _all_of(self.functions)
+        return _distinct_names(self.functions)
 
     @property
-    def every_queue(self) -> tuple[str, ...]:
-        return _all_of(self.queues)
+    def all_queues(self) -> tuple[str, ...]:
+        return _distinct_names(self.queues)
 
     @property
     def text(self) -> str:
@@ -128,7 +128,7 @@ class Stage:
     retention_days: int
     log_retention_days: int
     shards: int
-    pace: int
+    catch_up_pace: int
     metrics: bool
     api_metrics: bool  # of each route
     tracing: bool
@@ -139,19 +139,19 @@ class Stage:
     throttle: Throttle
     limits: Limits | None  # of a tenant without limits of its own; None: no tenant has limits
     cors_origins: tuple[str, ...]
-    trust: IssuerConfig | None  # the issuer of JWTs that the API accepts beside tokens
+    issuer: IssuerConfig | None  # the issuer of JWTs that the API accepts beside tokens
     domain: Domain | None
     vpc: Vpc | None
-    restored: Restored | None
+    restored_tables: RestoredTables | None
     alarms: tuple[str, ...]  # kinds
     alarm_email: str | None
     budget_dollars: int | None  # a month
     dashboard: bool
-    unprotected: frozenset[str] = frozenset()  # stacks that do not exist yet
+    unprotected_stacks: frozenset[str] = frozenset()  # stacks that do not exist yet
 
     def protects(self, stack: str) -> bool:
         """Return whether the stack and its tables are protected from deletion."""
-        return self.protected and stack not in self.unprotected
+        return self.protected and stack not in self.unprotected_stacks
 
     @property
     def lanes(self) -> Mapping[str, Mapping[str, int]]:
@@ -169,10 +169,10 @@ class Stage:
 
         Without a reservation each shard has one for this minute and one for the next.
         """
-        return min(QUEUE_MOST, self.reserved.get("poller", 2 * self.shards))
+        return min(MAX_QUEUE_CONCURRENCY, self.reserved.get("poller", 2 * self.shards))
 
     @property
-    def removal(self) -> RemovalPolicy:
+    def removal_policy(self) -> RemovalPolicy:
         """Return the removal policy.
 
         A protected stage keeps removed resources, except after a failed creation.
@@ -186,7 +186,7 @@ class Stage:
         return Duration.days(self.retention_days)
 
     @property
-    def knobs(self) -> str:
+    def parameter_prefix(self) -> str:
         """Return the prefix of the names of the SSM parameters."""
         return f"/punctual/{self.name}/"
 
@@ -195,7 +195,7 @@ class Stage:
         """Return the prefix of resource names, which is also the name of the event bus."""
         return f"punctual-{self.name}"
 
-    def physical(self, name: str) -> str:
+    def resource_name(self, name: str) -> str:
         """Return the name of a resource in AWS: `punctual-dev-planner`."""
         return f"{self.prefix}-{name}"
 
@@ -203,158 +203,172 @@ class Stage:
 def stage_of(scope: Construct) -> Stage:
     """Return the stage that the context value `stage` names."""
     name = scope.node.try_get_context("stage")
-    stage = described(name, scope.node.try_get_context("stages"))
-    unprotected = str(scope.node.try_get_context("unprotected") or "")
-    return replace(stage, unprotected=frozenset(unprotected.split(",")) - {""})
+    stage = read_stage(name, scope.node.try_get_context("stages"))
+    unprotected_stacks = str(scope.node.try_get_context("unprotected") or "")
+    return replace(stage, unprotected_stacks=frozenset(unprotected_stacks.split(",")) - {""})
 
 
-def described(name: Any, stages: Any) -> Stage:
+def read_stage(name: Any, stages: Any) -> Stage:
     """Return the settings of a stage in cdk.json; raise if there are none.
 
-    >>> described("qa", {"dev": {}})
+    >>> read_stage("qa", {"dev": {}})
     Traceback (most recent call last):
     infra.config.stage.WrongStage: no stage 'qa' in cdk.json; there are: dev
     """
     if not isinstance(stages, dict) or name not in stages:
-        known = ", ".join(sorted(stages)) if isinstance(stages, dict) else "none"
-        raise WrongStage(f"no stage {name!r} in cdk.json; there are: {known}")
+        choices = ", ".join(sorted(stages)) if isinstance(stages, dict) else "none"
+        raise WrongStage(f"no stage {name!r} in cdk.json; there are: {choices}")
     fields = Fields(stages[name])
-    stage = _read(str(name), fields)
+    stage = _parse_stage(str(name), fields)
     fields.finish()
-    if not fields.wrong:
+    if not fields.problems:
         concurrency = stage.concurrency
-        fields.wrong += too_few(concurrency, stage.throttle.rate) + too_many(concurrency)
-        fields.wrong += _slow(stage)
-    if fields.wrong:
-        raise WrongStage(f"stage {name!r}: {'; '.join(fields.wrong)}")
+        fields.problems += too_small_reservations(
+            concurrency, stage.throttle.rate
+        ) + too_large_lanes(concurrency)
+        fields.problems += _poller_memory_problems(stage)
+    if fields.problems:
+        raise WrongStage(f"stage {name!r}: {'; '.join(fields.problems)}")
     return stage
 
 
-def _read(name: str, fields: Fields) -> Stage:
+def _parse_stage(name: str, fields: Fields) -> Stage:
     metrics = fields.switch("metrics")
     alarms = chosen_alarms(fields, metrics)
-    concurrency = _concurrency(fields)
-    budget = fields.number_or_null("budgetDollars", 1, 10_000_000)
+    concurrency = _parse_concurrency(fields)
+    budget_dollars = fields.number_or_null("budgetDollars", 1, 10_000_000)
     return Stage(
         name=name,
         protected=fields.switch("protected"),
         retention_days=fields.number("retentionDays", 1, 3650),
-        log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTIONS),
+        log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTION_DAYS),
         shards=fields.number("shards", 1, 1_000),
-        pace=fields.number("pace", 1, 1440),
+        catch_up_pace=fields.number("pace", 1, 1440),
         metrics=metrics,
         api_metrics=fields.switch("apiMetrics"),
         tracing=fields.switch("tracing"),
-        run_events=fields.one_of("runEvents", RUN_EVENTS),
+        run_events=fields.one_of("runEvents", RUN_EVENT_CHOICES),
         concurrency=concurrency,
-        memory=fields.numbers("memory", FUNCTION_NAMES, 128, 10_240, whole=True),
-        reach=_reach(fields.below("tasksMayReach")),
-        throttle=_throttle(fields.below("throttle"), concurrency),
-        limits=_limits(fields.below_or_null("limits")),
-        cors_origins=fields.texts("corsOrigins", ORIGIN, "a list of origins, https://host"),
-        trust=_trust(fields.below_or_null("oidcIssuer")),
-        domain=_domain(fields.below_or_null("domain")),
-        vpc=_vpc(fields.below_or_null("vpc")),
-        restored=restored(fields.below_or_null("restoredTables")),
+        memory=fields.numbers("memory", FUNCTION_NAMES, 128, 10_240, all_required=True),
+        reach=_parse_reach(fields.nested("tasksMayReach")),
+        throttle=_parse_throttle(fields.nested("throttle"), concurrency),
+        limits=_parse_limits(fields.nested_or_null("limits")),
+        cors_origins=fields.texts("corsOrigins", ORIGIN_PATTERN, "a list of origins, https://host"),
+        issuer=_parse_issuer(fields.nested_or_null("oidcIssuer")),
+        domain=_parse_domain(fields.nested_or_null("domain")),
+        vpc=_parse_vpc(fields.nested_or_null("vpc")),
+        restored_tables=read_restored_tables(fields.nested_or_null("restoredTables")),
         alarms=alarms,
-        alarm_email=alarm_email(fields, alarms, budget),
-        budget_dollars=budget,
+        alarm_email=read_alarm_email(fields, alarms, budget_dollars),
+        budget_dollars=budget_dollars,
         dashboard=fields.switch("dashboard"),
     )
 
 
-def _slow(stage: Stage) -> list[str]:
+def _poller_memory_problems(stage: Stage) -> list[str]:
     """Return a message if pollers have too little memory to be ready in time."""
-    if stage.memory["poller"] >= POLLER_LEAST:
+    if stage.memory["poller"] >= MIN_POLLER_MEMORY_MB:
         return []
     reason = "it is woken in time for what it does with so much, and no earlier"
-    return [f"`memory.poller` must be at least {POLLER_LEAST}: {reason}"]
+    return [f"`memory.poller` must be at least {MIN_POLLER_MEMORY_MB}: {reason}"]
 
 
-def _concurrency(fields: Fields) -> Concurrency:
+def _parse_concurrency(fields: Fields) -> Concurrency:
     return Concurrency(
-        fields.number("concurrencyPercent", PERCENT_LEAST, PERCENT_MOST),
-        _lanes(fields.below("lanes")),
+        fields.number("concurrencyPercent", MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT),
+        _parse_lanes(fields.nested("lanes")),
         # 0 would switch a function off.
         fields.numbers("reservedConcurrency", FUNCTION_NAMES, 1, 10_000),
     )
 
 
-def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
+def _parse_lanes(fields: Fields) -> dict[str, dict[str, int]]:
     """Return the number of concurrent executors, by lane and queue."""
     lanes = {
         lane: fields.numbers(lane, (SHARED_QUEUE, *PRIORITIES), 2, 1_000) for lane in LANE_NAMES
     }
     for lane, queues in lanes.items():
         if set(queues) not in map(set, LANE_QUEUES[lane]):
-            shared = "`all`, or " if (SHARED_QUEUE,) in LANE_QUEUES[lane] else ""
-            fields.wrong.append(f"`lanes.{lane}` must hold {shared}`high`, `normal` and `low`")
+            shared_choice = "`all`, or " if (SHARED_QUEUE,) in LANE_QUEUES[lane] else ""
+            fields.problems.append(
+                f"`lanes.{lane}` must hold {shared_choice}`high`, `normal` and `low`"
+            )
     fields.finish()
     return lanes
 
 
-def _all_of(names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for some in names.values() for name in some))
+def _distinct_names(names_by_tenant: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(name for tenant_names in names_by_tenant.values() for name in tenant_names)
+    )
 
 
-def _reach(fields: Fields) -> Reach:
+def _parse_reach(fields: Fields) -> Reach:
     reach = Reach(
-        _by_tenant(fields, "functions", "names of Lambda functions, perhaps with a * last"),
-        _by_tenant(fields, "queues", "names of SQS queues, perhaps with a * last"),
-        tuple(fields.take("networks", "a list of private networks, 10.1.0.0/16", _private, ())),
+        _names_by_tenant(fields, "functions", "names of Lambda functions, perhaps with a * last"),
+        _names_by_tenant(fields, "queues", "names of SQS queues, perhaps with a * last"),
+        tuple(
+            fields.take(
+                "networks", "a list of private networks, 10.1.0.0/16", _are_private_networks, ()
+            )
+        ),
     )
     fields.finish()
-    if len(reach.text) > REACH_MOST:
-        fields.wrong.append(
-            f"`tasksMayReach` must take at most {REACH_MOST} characters, not {len(reach.text)}: "
+    if len(reach.text) > MAX_REACH_CHARACTERS:
+        fields.problems.append(
+            f"`tasksMayReach` must take at most {MAX_REACH_CHARACTERS} characters, not {len(reach.text)}: "
             "give names a common beginning, and write it once with a *"
         )
     return reach
 
 
-def _by_tenant(fields: Fields, name: str, meant: str) -> dict[str, tuple[str, ...]]:
+def _names_by_tenant(fields: Fields, name: str, expected: str) -> dict[str, tuple[str, ...]]:
     """Return lists by tenant; `*` stands for all tenants without a list of their own."""
-    below = fields.below(name)
-    found: dict[str, tuple[str, ...]] = {}
-    for tenant in below.names:
+    tenants_field = fields.nested(name)
+    names_by_tenant: dict[str, tuple[str, ...]] = {}
+    for tenant in tenants_field.names:
         if tenant != REST and not is_tenant(tenant):
-            below.wrong.append(f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *")
-        found[tenant] = below.texts(tenant, TARGET_NAME, f"a list of {meant}")
-    return found
+            tenants_field.problems.append(
+                f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *"
+            )
+        names_by_tenant[tenant] = tenants_field.texts(
+            tenant, TARGET_NAME_PATTERN, f"a list of {expected}"
+        )
+    return names_by_tenant
 
 
-def _private(value: Any) -> bool:
+def _are_private_networks(value: Any) -> bool:
     try:
-        return isinstance(value, list) and all(private_network(str(one)) for one in value)
+        return isinstance(value, list) and all(private_network(str(network)) for network in value)
     except ValueError:
         return False
 
 
-def _throttle(fields: Fields, concurrency: Concurrency) -> Throttle:
+def _parse_throttle(fields: Fields, concurrency: Concurrency) -> Throttle:
     rate, burst = fields.number("rate", 1, 10_000), fields.number("burst", 1, 5_000)
     fields.finish()
-    return Throttle(concurrency.rate(rate), concurrency.rate(burst))
+    return Throttle(concurrency.scaled_rate(rate), concurrency.scaled_rate(burst))
 
 
-def _trust(fields: Fields | None) -> IssuerConfig | None:
+def _parse_issuer(fields: Fields | None) -> IssuerConfig | None:
     if fields is None:
         return None
-    trust = IssuerConfig(
-        str(fields.take("issuer", "an https URL without query", _is_issuer, "")),
-        fields.text("audience", CLAIM, "what the issuer's tokens are meant for"),
-        fields.text_or_null("tenantClaim", CLAIM, "a claim's name") or TENANT_CLAIM,
-        fields.text_or_null("roleClaim", CLAIM, "a claim's name") or ROLE_CLAIM,
-        fields.text_or_null("clientId", CLAIM, "the client that people log in with"),
+    issuer = IssuerConfig(
+        str(fields.take("issuer", "an https URL without query", _is_issuer_url, "")),
+        fields.text("audience", CLAIM_PATTERN, "what the issuer's tokens are meant for"),
+        fields.text_or_null("tenantClaim", CLAIM_PATTERN, "a claim's name") or TENANT_CLAIM,
+        fields.text_or_null("roleClaim", CLAIM_PATTERN, "a claim's name") or ROLE_CLAIM,
+        fields.text_or_null("clientId", CLAIM_PATTERN, "the client that people log in with"),
     )
     fields.finish()
-    return trust
+    return issuer
 
 
-def _is_issuer(value: Any) -> bool:
+def _is_issuer_url(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("https://") and is_issuer_url(value)
 
 
-def _limits(fields: Fields | None) -> Limits | None:
+def _parse_limits(fields: Fields | None) -> Limits | None:
     if fields is None:
         return None
     limits = Limits(**{name: fields.number_or_null(name, 1, MAX_LIMITS[name]) for name in FIELDS})
@@ -362,23 +376,25 @@ def _limits(fields: Fields | None) -> Limits | None:
     return limits
 
 
-def _domain(fields: Fields | None) -> Domain | None:
+def _parse_domain(fields: Fields | None) -> Domain | None:
     if fields is None:
         return None
     domain = Domain(
-        fields.text("name", DOMAIN, "a domain name"),
-        fields.text("certificateArn", CERTIFICATE, "the ARN of an ACM certificate"),
+        fields.text("name", DOMAIN_PATTERN, "a domain name"),
+        fields.text("certificateArn", CERTIFICATE_ARN_PATTERN, "the ARN of an ACM certificate"),
     )
     fields.finish()
     return domain
 
 
-def _vpc(fields: Fields | None) -> Vpc | None:
+def _parse_vpc(fields: Fields | None) -> Vpc | None:
     if fields is None:
         return None
     vpc = Vpc(
-        fields.texts("subnets", SUBNET, "a list of at least one subnet-…", least=1),
-        fields.texts("securityGroups", SECURITY_GROUP, "a list of at least one sg-…", least=1),
+        fields.texts("subnets", SUBNET_PATTERN, "a list of at least one subnet-…", min_count=1),
+        fields.texts(
+            "securityGroups", SECURITY_GROUP_PATTERN, "a list of at least one sg-…", min_count=1
+        ),
     )
     fields.finish()
     return vpc

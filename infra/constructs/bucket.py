@@ -5,9 +5,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.config.stage import Stage
-from punctual.aws.dynamodb.keys import LEFT_BY_RUNS
+from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
 
-RESTORABLE = Duration.days(35)
+RESTORE_RETENTION = Duration.days(35)
 """The reach of DynamoDB's point-in-time recovery, so that both can be restored to one moment."""
 
 
@@ -21,7 +21,7 @@ class Bucket(Construct):
         super().__init__(scope, construct_id)
         self.bucket = self._bucket(
             "Bucket",
-            removal=stage.removal,
+            removal=stage.removal_policy,
             access_log=self._access_log(stage),
             versioned=True,
             rules=[
@@ -31,11 +31,11 @@ class Bucket(Construct):
                         prefix=prefix,
                         expiration=stage.retention,
                     )
-                    for prefix in LEFT_BY_RUNS
+                    for prefix in RUN_OBJECT_PREFIXES
                 ),
                 s3.LifecycleRule(
                     id="deleted-stays-restorable",
-                    noncurrent_version_expiration=RESTORABLE,
+                    noncurrent_version_expiration=RESTORE_RETENTION,
                     expired_object_delete_marker=True,
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 ),
@@ -45,7 +45,7 @@ class Bucket(Construct):
     def _access_log(self, stage: Stage) -> s3.Bucket:
         return self._bucket(
             "AccessLog",
-            removal=stage.removal,
+            removal=stage.removal_policy,
             rules=[
                 s3.LifecycleRule(
                     id="access-log-expires",

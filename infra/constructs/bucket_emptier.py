@@ -6,13 +6,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 
-def empty(session: Any, stack: str) -> int:
+def empty_buckets(session: Any, stack: str) -> int:
     """Delete all objects of the stack's buckets and return their number."""
     s3 = session.client("s3")
-    return sum(_empty_bucket(s3, bucket) for bucket in _buckets(session, stack))
+    return sum(_empty_bucket(s3, bucket) for bucket in _list_buckets(session, stack))
 
 
-def _buckets(session: Any, stack: str) -> list[str]:
+def _list_buckets(session: Any, stack: str) -> list[str]:
     pages = session.client("cloudformation").get_paginator("list_stack_resources")
     try:
         return [
@@ -30,14 +30,16 @@ def _buckets(session: Any, stack: str) -> list[str]:
 
 def _empty_bucket(s3: Any, bucket: str) -> int:
     removed = 0
-    for objects in _versions(s3, bucket):
-        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
-        removed += len(objects) - len(answer.get("Errors", []))
+    for versions in _list_versions(s3, bucket):
+        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": versions, "Quiet": True})
+        removed += len(versions) - len(answer.get("Errors", []))
     return removed
 
 
-def _versions(s3: Any, bucket: str) -> Iterator[list[dict[str, str]]]:
+def _list_versions(s3: Any, bucket: str) -> Iterator[list[dict[str, str]]]:
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        held = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        if held:
-            yield [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in held]
+        versions = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if versions:
+            yield [
+                {"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions
+            ]

@@ -10,8 +10,8 @@ from infra.iam import OUTPUTS_PREFIX
 
 def link_dashboard(stack: Stack, name: str) -> None:
     """Add an output that leads to a CloudWatch dashboard."""
-    address = f"{_cloudwatch(stack)}#dashboards/dashboard/{name}"
-    CfnOutput(stack, "DashboardLink", value=address, description="The CloudWatch dashboard")
+    url = f"{_cloudwatch_url(stack)}#dashboards/dashboard/{name}"
+    CfnOutput(stack, "DashboardLink", value=url, description="The CloudWatch dashboard")
 
 
 def link_saved_queries(stack: Stack, folder: str) -> None:
@@ -19,7 +19,7 @@ def link_saved_queries(stack: Stack, folder: str) -> None:
     CfnOutput(
         stack,
         "SavedQueriesLink",
-        value=f"{_cloudwatch(stack)}#logsV2:logs-insights",
+        value=f"{_cloudwatch_url(stack)}#logsV2:logs-insights",
         description=f"Logs Insights: the saved queries are in the folder {folder}",
     )
 
@@ -35,6 +35,6 @@ def link_outputs(stack: Stack, bucket: str) -> None:
     )
 
 
-def _cloudwatch(stack: Stack) -> str:
+def _cloudwatch_url(stack: Stack) -> str:
     region = stack.region
     return f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}"

@@ -12,7 +12,7 @@ from constructs import Construct
 from infra.constructs.function import Function
 from infra.nag_suppressions import acknowledge
 
-PARTIAL = ["ReportBatchItemFailures"]
+PARTIAL_BATCH_RESPONSE = ["ReportBatchItemFailures"]
 
 
 class QueueSource(Construct):
@@ -25,8 +25,8 @@ class QueueSource(Construct):
         *,
         function: Function,
         queue: sqs.Queue,
-        batch: int,
-        at_most: int | None = None,
+        batch_size: int,
+        max_concurrency: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.mapping = lambda_.CfnEventSourceMapping(
@@ -34,12 +34,14 @@ class QueueSource(Construct):
             "Mapping",
             function_name=function.function.function_ref.function_arn,
             event_source_arn=queue.queue_arn,
-            batch_size=batch,
-            function_response_types=PARTIAL,
+            batch_size=batch_size,
+            function_response_types=PARTIAL_BATCH_RESPONSE,
             # At most the executions of the function: a throttled message counts as received.
             scaling_config=None
-            if at_most is None
-            else lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=at_most),
+            if max_concurrency is None
+            else lambda_.CfnEventSourceMapping.ScalingConfigProperty(
+                maximum_concurrency=max_concurrency
+            ),
         )
         acknowledge(
             self,
@@ -61,14 +63,14 @@ class StreamSource(Construct):
         construct_id: str,
         *,
         function: Function,
-        stream: str,
-        failed: sqs.Queue,
-        batch: int,
-        window: Duration,
-        at_a_time: int,
-        only: Sequence[Mapping[str, Any]],
+        stream_arn: str,
+        failure_queue: sqs.Queue,
+        batch_size: int,
+        batching_window: Duration,
+        parallelization_factor: int,
+        filter_patterns: Sequence[Mapping[str, Any]],
         retries: int,
-        oldest: Duration,
+        max_age: Duration,
     ) -> None:
         super().__init__(scope, construct_id)
         mapping = lambda_.CfnEventSourceMapping
@@ -76,19 +78,22 @@ class StreamSource(Construct):
             self,
             "Mapping",
             function_name=function.function.function_ref.function_arn,
-            event_source_arn=stream,
+            event_source_arn=stream_arn,
             starting_position="TRIM_HORIZON",
-            batch_size=batch,
-            maximum_batching_window_in_seconds=window.to_seconds(),
-            parallelization_factor=at_a_time,
+            batch_size=batch_size,
+            maximum_batching_window_in_seconds=batching_window.to_seconds(),
+            parallelization_factor=parallelization_factor,
             filter_criteria=mapping.FilterCriteriaProperty(
-                filters=[mapping.FilterProperty(pattern=json.dumps(one)) for one in only]
+                filters=[
+                    mapping.FilterProperty(pattern=json.dumps(pattern))
+                    for pattern in filter_patterns
+                ]
             ),
             bisect_batch_on_function_error=True,
             maximum_retry_attempts=retries,
-            maximum_record_age_in_seconds=oldest.to_seconds(),
-            function_response_types=PARTIAL,
+            maximum_record_age_in_seconds=max_age.to_seconds(),
+            function_response_types=PARTIAL_BATCH_RESPONSE,
             destination_config=mapping.DestinationConfigProperty(
-                on_failure=mapping.OnFailureProperty(destination=failed.queue_arn)
+                on_failure=mapping.OnFailureProperty(destination=failure_queue.queue_arn)
             ),
         )

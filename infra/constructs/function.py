@@ -10,29 +10,29 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.build import packaging
-from infra.build.layers import LAMBDA_ARCHITECTURE, PYTHON, Layers
+from infra.build.layers import LAMBDA_ARCHITECTURE, LAMBDA_RUNTIME, Layers
 from infra.config.stage import Stage
 from infra.iam import Right, logging, networking, statements, tracing
-from infra.nag_suppressions import acknowledge, acknowledge_wide
+from infra.nag_suppressions import acknowledge, acknowledge_wildcards
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FunctionShape:
     """The part of a function that is the same in each stage: code, timeout, retries."""
 
     name: str
     folder: str
     description: str
-    seconds: int
+    timeout_seconds: int
     # The reason why the function needs no dead-letter queue.
-    without_dead_letters: str
+    no_dead_letters_reason: str
     environment: Mapping[str, str] = field(default_factory=dict)
     # The function receives messages that it sent itself. Lambda stops this recursion after about
     # 16 hops, and a job with a long wait queue needs more.
-    in_a_chain: bool = False
+    allows_recursion: bool = False
     # The number and the maximum age of Lambda's retries of asynchronous invocations.
     retries: int | None = None
-    oldest: Duration | None = None
+    max_event_age: Duration | None = None
 
 
 class Function(Construct):
@@ -43,7 +43,7 @@ class Function(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        shape: Shape,
+        shape: FunctionShape,
         stage: Stage,
         layers: Layers,
         environment: Mapping[str, str],
@@ -51,29 +51,29 @@ class Function(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.name = shape.name
-        self.timeout = Duration.seconds(shape.seconds)
-        physical = stage.physical(shape.name)
-        self.log_group = self._log(physical, stage)
-        allowed = [*rights, logging(self.log_group.log_group_arn)]
-        allowed += [tracing()] if stage.tracing else []
-        allowed += [networking()] if stage.vpc else []
+        self.timeout = Duration.seconds(shape.timeout_seconds)
+        resource_name = stage.resource_name(shape.name)
+        self.log_group = self._create_log_group(resource_name, stage)
+        all_rights = [*rights, logging(self.log_group.log_group_arn)]
+        all_rights += [tracing()] if stage.tracing else []
+        all_rights += [networking()] if stage.vpc else []
         self.role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"What {physical} may do",
+            description=f"What {resource_name} may do",
             # Inline, because CloudFormation rejects an event source before its role may read it.
-            inline_policies={shape.name: iam.PolicyDocument(statements=statements(allowed))},
+            inline_policies={shape.name: iam.PolicyDocument(statements=statements(all_rights))},
         )
-        acknowledge_wide(self.role, allowed)
+        acknowledge_wildcards(self.role, all_rights)
         self.function = lambda_.Function(
             self,
             "Function",
-            function_name=physical,
+            function_name=resource_name,
             description=shape.description,
-            runtime=PYTHON,
+            runtime=LAMBDA_RUNTIME,
             architecture=LAMBDA_ARCHITECTURE,
-            code=packaging.function(shape.folder),
+            code=packaging.function_code(shape.folder),
             handler="handler.handler",
             layers=layers.both,
             memory_size=stage.memory[shape.name],
@@ -86,50 +86,53 @@ class Function(Construct):
             },
             tracing=lambda_.Tracing.ACTIVE if stage.tracing else lambda_.Tracing.DISABLED,
             reserved_concurrent_executions=stage.reserved.get(shape.name),
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if shape.in_a_chain else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if shape.allows_recursion else None,
             retry_attempts=shape.retries,
-            max_event_age=shape.oldest,
+            max_event_age=shape.max_event_age,
             log_group=self.log_group,
             # The stack lists all of its rights.
             role=self.role.without_policy_updates(),
         )
         if stage.vpc:
-            self._place_in(stage)
+            self._attach_to_vpc(stage)
         self._acknowledge(shape, stage)
 
     @property
     def arn(self) -> str:
         return self.function.function_arn
 
-    def _log(self, physical: str, stage: Stage) -> logs.LogGroup:
+    def _create_log_group(self, resource_name: str, stage: Stage) -> logs.LogGroup:
         group = logs.LogGroup(
-            self, "Log", log_group_name=f"/aws/lambda/{physical}", removal_policy=stage.removal
+            self,
+            "Log",
+            log_group_name=f"/aws/lambda/{resource_name}",
+            removal_policy=stage.removal_policy,
         )
-        kept = group.node.default_child
-        assert isinstance(kept, logs.CfnLogGroup)
-        kept.retention_in_days = stage.log_retention_days
+        cfn_log_group = group.node.default_child
+        assert isinstance(cfn_log_group, logs.CfnLogGroup)
+        cfn_log_group.retention_in_days = stage.log_retention_days
         return group
 
-    def _acknowledge(self, shape: Shape, stage: Stage) -> None:
+    def _acknowledge(self, shape: FunctionShape, stage: Stage) -> None:
         acknowledge(
             self,
             "Python 3.13 is what the layers are compiled for; a new one comes with a test of it.",
             "AwsSolutions-L1",
             "Serverless-LambdaLatestVersion",
         )
-        acknowledge(self, shape.without_dead_letters, "Serverless-LambdaDLQ")
+        acknowledge(self, shape.no_dead_letters_reason, "Serverless-LambdaDLQ")
         if shape.retries is not None:
             acknowledge(
-                self, shape.without_dead_letters, "Serverless-LambdaAsyncFailureDestination"
+                self, shape.no_dead_letters_reason, "Serverless-LambdaAsyncFailureDestination"
             )
         if not stage.tracing:
             acknowledge(self, "Tracing costs: a stage chooses it.", "Serverless-LambdaTracing")
 
-    def _place_in(self, stage: Stage) -> None:
-        function = self.function.node.default_child
-        assert isinstance(function, lambda_.CfnFunction)
+    def _attach_to_vpc(self, stage: Stage) -> None:
+        cfn_function = self.function.node.default_child
+        assert isinstance(cfn_function, lambda_.CfnFunction)
         assert stage.vpc is not None
-        function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+        cfn_function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
             subnet_ids=list(stage.vpc.subnets), security_group_ids=list(stage.vpc.security_groups)
         )
 
@@ -144,11 +147,14 @@ class Functions:
         self._layers = Layers(scope, "Layers")
 
     def __call__(
-        self, shape: Shape, rights: Sequence[Right], environment: Mapping[str, str] | None = None
+        self,
+        shape: FunctionShape,
+        rights: Sequence[Right],
+        environment: Mapping[str, str] | None = None,
     ) -> Function:
         return Function(
             self._scope,
-            pascal(shape.name),
+            pascal_case(shape.name),
             shape=shape,
             stage=self._stage,
             layers=self._layers,
@@ -157,10 +163,10 @@ class Functions:
         )
 
 
-def pascal(*names: str) -> str:
+def pascal_case(*names: str) -> str:
     """Return the words joined in PascalCase.
 
-    >>> pascal("quick", "all")
+    >>> pascal_case("quick", "all")
     'QuickAll'
     """
     return "".join(part.capitalize() for name in names for part in name.split("-"))

@@ -14,19 +14,19 @@ from infra.constructs.function import Function
 from infra.nag_suppressions import acknowledge
 from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
 
-API_STAGE = "v1"
-OPEN_ROUTE_REASON = "The contract asks no token for it."
-PAYLOAD = "2.0"
+API_STAGE_NAME = "v1"
+PUBLIC_ROUTE_REASON = "The contract asks no token for it."
+PAYLOAD_FORMAT_VERSION = "2.0"
 # The gateway caches no answer and also asks about requests without a token. So a revoked token
 # fails at once, and Punctual writes each 401 (docs/decisions/0021-tokens.md).
 IDENTITY_SOURCES: list[str] | None = None
-REMEMBERED_SECONDS = 0
+AUTHORIZER_CACHE_SECONDS = 0
 
 CORS_METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
-ASKED_HEADERS = ["authorization", "content-type", "idempotency-key", "if-match"]
-TOLD_HEADERS = ["allow", "etag", "location", "retry-after", "x-request-id"]
+CORS_REQUEST_HEADERS = ["authorization", "content-type", "idempotency-key", "if-match"]
+CORS_EXPOSED_HEADERS = ["allow", "etag", "location", "retry-after", "x-request-id"]
 
-LOGGED = {
+ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
     "ip": "$context.identity.sourceIp",
@@ -62,46 +62,48 @@ class Gateway(Construct):
         self.api = gateway.CfnApi(
             self,
             "Api",
-            name=stage.physical("api"),
+            name=stage.resource_name("api"),
             description=f"The API of Punctual ({stage.name})",
             protocol_type="HTTP",
             cors_configuration=_cors(stage),
             # With a custom domain, AWS's own address is switched off.
             disable_execute_api_endpoint=stage.domain is not None,
         )
-        self._authorizer = self._authorize(authorizer)
+        self._authorizer = self._create_authorizer(authorizer)
         self._integrations = {
-            name: self._integrate(function) for name, function in functions.items()
+            name: self._create_integration(function) for name, function in functions.items()
         }
         for call in API_CALLS:
-            self._route(f"{call.method} {call.path}", call.function, call.is_public)
-        self._route("$default", FALLBACK_FUNCTION, public=False)
+            self._create_route(f"{call.method} {call.path}", call.function, call.is_public)
+        self._create_route("$default", FALLBACK_FUNCTION, is_public=False)
         if stage.cors_origins:
             # Without this route, $default would require a token.
-            self._route(PREFLIGHT, FALLBACK_FUNCTION, public=True)
-        self.access_log = self._access_log(stage)
-        self.stage = self._stage(stage)
-        self.points_to = self._domain(stage)
-        self.address = self._address(stage)
+            self._create_route(PREFLIGHT, FALLBACK_FUNCTION, is_public=True)
+        self.access_log = self._create_access_log(stage)
+        self.stage = self._create_stage(stage)
+        self.dns_target = self._create_domain(stage)
+        self.address = self._public_address(stage)
 
-    def _authorize(self, function: Function) -> gateway.CfnAuthorizer:
+    def _create_authorizer(self, function: Function) -> gateway.CfnAuthorizer:
         authorizer = gateway.CfnAuthorizer(
             self,
             "Authorizer",
             api_id=self.api.ref,
             name="token",
             authorizer_type="REQUEST",
-            authorizer_payload_format_version=PAYLOAD,
+            authorizer_payload_format_version=PAYLOAD_FORMAT_VERSION,
             enable_simple_responses=True,
-            authorizer_uri=self._uri(function),
+            authorizer_uri=self._invocation_uri(function),
             identity_source=IDENTITY_SOURCES,
-            authorizer_result_ttl_in_seconds=REMEMBERED_SECONDS,
+            authorizer_result_ttl_in_seconds=AUTHORIZER_CACHE_SECONDS,
         )
-        self._permit("MayAuthorize", function, f"authorizers/{authorizer.ref}")
+        self._allow_invocation("MayAuthorize", function, f"authorizers/{authorizer.ref}")
         return authorizer
 
-    def _integrate(self, function: Function) -> gateway.CfnIntegration:
-        self._permit(f"May-{function.name}", function, f"{API_STAGE}/*/*", f"{API_STAGE}/$default")
+    def _create_integration(self, function: Function) -> gateway.CfnIntegration:
+        self._allow_invocation(
+            f"May-{function.name}", function, f"{API_STAGE_NAME}/*/*", f"{API_STAGE_NAME}/$default"
+        )
         return gateway.CfnIntegration(
             self,
             f"To-{function.name}",
@@ -109,34 +111,38 @@ class Gateway(Construct):
             description=f"Calls {function.name}",
             integration_type="AWS_PROXY",
             integration_uri=function.arn,
-            payload_format_version=PAYLOAD,
+            payload_format_version=PAYLOAD_FORMAT_VERSION,
         )
 
-    def _route(self, key: str, function: str, public: bool) -> None:
+    def _create_route(self, route_key: str, function: str, is_public: bool) -> None:
         route = gateway.CfnRoute(
             self,
-            f"Route {key}".replace("/", "."),
+            f"Route {route_key}".replace("/", "."),
             api_id=self.api.ref,
-            route_key=key,
+            route_key=route_key,
             target=f"integrations/{self._integrations[function].ref}",
-            authorization_type="NONE" if public else "CUSTOM",
-            authorizer_id=None if public else self._authorizer.ref,
+            authorization_type="NONE" if is_public else "CUSTOM",
+            authorizer_id=None if is_public else self._authorizer.ref,
         )
-        if public:
-            reason = "Browsers ask it without a token." if key == PREFLIGHT else OPEN_ROUTE_REASON
+        if is_public:
+            reason = (
+                "Browsers ask it without a token."
+                if route_key == PREFLIGHT
+                else PUBLIC_ROUTE_REASON
+            )
             acknowledge(route, reason, "AwsSolutions-APIG4")
 
-    def _stage(self, stage: Stage) -> gateway.CfnStage:
+    def _create_stage(self, stage: Stage) -> gateway.CfnStage:
         return gateway.CfnStage(
             self,
             "Stage",
             api_id=self.api.ref,
-            stage_name=API_STAGE,
+            stage_name=API_STAGE_NAME,
             description=f"Version 1 of Punctual's API ({stage.name})",
             auto_deploy=True,
             access_log_settings=gateway.CfnStage.AccessLogSettingsProperty(
                 destination_arn=_without_star(self.access_log.log_group_arn),
-                format=json.dumps(LOGGED, separators=(",", ":")),
+                format=json.dumps(ACCESS_LOG_FIELDS, separators=(",", ":")),
             ),
             default_route_settings=gateway.CfnStage.RouteSettingsProperty(
                 throttling_rate_limit=stage.throttle.rate,
@@ -145,24 +151,24 @@ class Gateway(Construct):
             ),
         )
 
-    def _access_log(self, stage: Stage) -> logs.LogGroup:
+    def _create_access_log(self, stage: Stage) -> logs.LogGroup:
         group = logs.LogGroup(
             self,
             "AccessLog",
             # A log group with this prefix needs no statement in the account's resource policy.
-            log_group_name=f"/aws/vendedlogs/{stage.physical('api')}",
-            removal_policy=stage.removal,
+            log_group_name=f"/aws/vendedlogs/{stage.resource_name('api')}",
+            removal_policy=stage.removal_policy,
         )
-        kept = group.node.default_child
-        assert isinstance(kept, logs.CfnLogGroup)
-        kept.retention_in_days = stage.log_retention_days
+        cfn_log_group = group.node.default_child
+        assert isinstance(cfn_log_group, logs.CfnLogGroup)
+        cfn_log_group.retention_in_days = stage.log_retention_days
         return group
 
-    def _domain(self, stage: Stage) -> str | None:
+    def _create_domain(self, stage: Stage) -> str | None:
         """Return the target of the DNS record of the custom domain."""
         if stage.domain is None:
             return None
-        name = gateway.CfnDomainName(
+        domain_name = gateway.CfnDomainName(
             self,
             "Domain",
             domain_name=stage.domain.name,
@@ -178,19 +184,19 @@ class Gateway(Construct):
             self,
             "Mapping",
             api_id=self.api.ref,
-            domain_name=name.ref,
-            stage=API_STAGE,
-            api_mapping_key=API_STAGE,
+            domain_name=domain_name.ref,
+            stage=API_STAGE_NAME,
+            api_mapping_key=API_STAGE_NAME,
         )
         mapping.add_resource_dependency(self.stage)
-        return name.attr_regional_domain_name
+        return domain_name.attr_regional_domain_name
 
-    def _address(self, stage: Stage) -> str:
+    def _public_address(self, stage: Stage) -> str:
         if stage.domain is not None:
-            return f"https://{stage.domain.name}/{API_STAGE}"
-        return f"{self.api.attr_api_endpoint}/{API_STAGE}"
+            return f"https://{stage.domain.name}/{API_STAGE_NAME}"
+        return f"{self.api.attr_api_endpoint}/{API_STAGE_NAME}"
 
-    def _permit(self, construct_id: str, function: Function, *paths: str) -> None:
+    def _allow_invocation(self, construct_id: str, function: Function, *paths: str) -> None:
         for number, path in enumerate(paths):
             lambda_.CfnPermission(
                 self,
@@ -203,7 +209,7 @@ class Gateway(Construct):
                 ),
             )
 
-    def _uri(self, function: Function) -> str:
+    def _invocation_uri(self, function: Function) -> str:
         stack = Stack.of(self)
         return (
             f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/2015-03-31/functions/"
@@ -217,8 +223,8 @@ def _cors(stage: Stage) -> gateway.CfnApi.CorsProperty | None:
     return gateway.CfnApi.CorsProperty(
         allow_origins=list(stage.cors_origins),
         allow_methods=CORS_METHODS,
-        allow_headers=ASKED_HEADERS,
-        expose_headers=TOLD_HEADERS,
+        allow_headers=CORS_REQUEST_HEADERS,
+        expose_headers=CORS_EXPOSED_HEADERS,
         max_age=3600,
     )
 

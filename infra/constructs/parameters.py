@@ -7,13 +7,13 @@ from constructs import Construct
 from infra.config.stage import Stage
 
 
-def parameter(
+def create_parameter(
     scope: Construct, construct_id: str, stage: Stage, name: str, value: str, description: str
 ) -> ssm.StringParameter:
     return ssm.StringParameter(
         scope,
         construct_id,
-        parameter_name=f"{stage.knobs}{name}",
+        parameter_name=f"{stage.parameter_prefix}{name}",
         description=description,
         string_value=value,
     )
@@ -22,16 +22,18 @@ def parameter(
 def secret_arn(stack: Stack, stage: Stage, name: str) -> str:
     """Return the ARN of a SecureString. No template can create one: `make deploy` does."""
     return stack.format_arn(
-        service="ssm", resource="parameter", resource_name=f"{stage.knobs}{name}".lstrip("/")
+        service="ssm",
+        resource="parameter",
+        resource_name=f"{stage.parameter_prefix}{name}".lstrip("/"),
     )
 
 
-class Knobs(Construct):
+class OperatorParameters(Construct):
     """The parameters. A deployment writes one again only if its value in cdk.json changed."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(scope, construct_id)
-        self.shards = parameter(
+        self.shards = create_parameter(
             self,
             "Shards",
             stage,
@@ -39,15 +41,15 @@ class Knobs(Construct):
             str(stage.shards),
             "How many shards share each minute's timers; it may grow at any time, never shrink",
         )
-        self.pace = parameter(
+        self.pace = create_parameter(
             self,
             "Pace",
             stage,
             "pace",
-            str(stage.pace),
+            str(stage.catch_up_pace),
             "After an outage: how many of the minutes behind are handed out with each tick",
         )
-        self.dispatch = parameter(
+        self.dispatch = create_parameter(
             self,
             "Dispatch",
             stage,
@@ -58,4 +60,6 @@ class Knobs(Construct):
 
     @property
     def arns(self) -> list[str]:
-        return [one.parameter_arn for one in (self.shards, self.pace, self.dispatch)]
+        return [
+            ssm_parameter.parameter_arn for ssm_parameter in (self.shards, self.pace, self.dispatch)
+        ]

@@ -9,40 +9,40 @@ from constructs import Construct
 from infra.config.stage import SHARED_QUEUE, Stage
 from infra.nag_suppressions import acknowledge
 
-FAILURES_KEPT = Duration.days(14)
+FAILURE_RETENTION = Duration.days(14)
 """The longest retention of SQS: an operator has two weeks to look."""
 
-WAKE_UPS_KEPT = Duration.hours(1)
+WAKE_UP_RETENTION = Duration.hours(1)
 """An old wake-up is useless. The planner sends another one with its next tick."""
 
-RECEIVED_AT_MOST = 50
+MAX_RUN_MESSAGE_RECEIVES = 50
 """A duplicate of a message for a run of 900 s comes back with each lease, every 20 s: 45 times.
 The job state counts claims to find poison; this limit only ends unreadable messages."""
 
-WOKEN_AT_MOST = 5
+MAX_WAKE_UP_RECEIVES = 5
 
-ONE_ROUND = Duration.seconds(270)
+DEAD_LETTER_VISIBILITY = Duration.seconds(270)
 """The visibility timeout of dead letters: longer than the timeout of the function that reads them,
 and shorter than its interval of 300 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneShape:
-    """Batch size, visibility timeout (`hidden`) and function timeout (`seconds`) of a lane.
+    """Batch size, visibility timeout (`hidden`) and function timeout (`timeout_seconds`) of a lane.
 
-    AWS requires `seconds` to be at most `hidden`. A quick run may take 300 s. The executor sets a
+    AWS requires `timeout_seconds` to be at most `hidden`. A quick run may take 300 s. The executor sets a
     visibility timeout of 30 s itself, so that a message returns soon after a crash
     (docs/decisions/0009-executor-functions.md).
     """
 
-    batch: int
-    hidden: int
-    seconds: int
+    batch_size: int
+    visibility_seconds: int
+    timeout_seconds: int
 
 
 LANE_SHAPES = {
-    "quick": LaneShape(batch=10, hidden=330, seconds=330),
-    "long": LaneShape(batch=1, hidden=960, seconds=900),
+    "quick": LaneShape(batch_size=10, visibility_seconds=330, timeout_seconds=330),
+    "long": LaneShape(batch_size=1, visibility_seconds=960, timeout_seconds=900),
 }
 
 
@@ -56,21 +56,21 @@ class Lane(Construct):
         self.name = lane if priority == SHARED_QUEUE else f"{lane}-{priority}"
         self.lane = lane
         self.executors = stage.lanes[lane][priority]
-        self.dead = self._fifo("Dead", stage.physical(f"{self.name}-dead.fifo"))
-        _is_the_last(self.dead)
+        self.dead_letter_queue = self._fifo("Dead", stage.resource_name(f"{self.name}-dead.fifo"))
+        _acknowledge_last_queue(self.dead_letter_queue)
         self.queue = self._fifo(
             "Queue",
-            stage.physical(f"{self.name}.fifo"),
-            hidden=Duration.seconds(LANE_SHAPES[lane].hidden),
-            dead=self.dead,
+            stage.resource_name(f"{self.name}.fifo"),
+            visibility_timeout=Duration.seconds(LANE_SHAPES[lane].visibility_seconds),
+            dead_letter_queue=self.dead_letter_queue,
         )
 
     def _fifo(
         self,
         construct_id: str,
         name: str,
-        hidden: Duration | None = None,
-        dead: sqs.Queue | None = None,
+        visibility_timeout: Duration | None = None,
+        dead_letter_queue: sqs.Queue | None = None,
     ) -> sqs.Queue:
         return sqs.Queue(
             self,
@@ -82,35 +82,41 @@ class Lane(Construct):
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=hidden or ONE_ROUND,
-            retention_period=FAILURES_KEPT if dead is None else Duration.days(4),
+            visibility_timeout=visibility_timeout or DEAD_LETTER_VISIBILITY,
+            retention_period=FAILURE_RETENTION if dead_letter_queue is None else Duration.days(4),
             dead_letter_queue=None
-            if dead is None
-            else sqs.DeadLetterQueue(queue=dead, max_receive_count=RECEIVED_AT_MOST),
+            if dead_letter_queue is None
+            else sqs.DeadLetterQueue(
+                queue=dead_letter_queue, max_receive_count=MAX_RUN_MESSAGE_RECEIVES
+            ),
         )
 
 
-class Wake(Construct):
+class WakeUpQueue(Construct):
     """The queue of wake-ups: a standard queue, because FIFO queues cannot delay one message."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, stage: Stage, hidden: Duration
+        self, scope: Construct, construct_id: str, *, stage: Stage, visibility_timeout: Duration
     ) -> None:
         super().__init__(scope, construct_id)
-        self.dead = failures(self, "Dead", stage.physical("wake-dead"))
+        self.dead_letter_queue = create_failure_queue(
+            self, "Dead", stage.resource_name("wake-dead")
+        )
         self.queue = sqs.Queue(
             self,
             "Queue",
-            queue_name=stage.physical("wake"),
+            queue_name=stage.resource_name("wake"),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=hidden,
-            retention_period=WAKE_UPS_KEPT,
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=WOKEN_AT_MOST),
+            visibility_timeout=visibility_timeout,
+            retention_period=WAKE_UP_RETENTION,
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.dead_letter_queue, max_receive_count=MAX_WAKE_UP_RECEIVES
+            ),
         )
 
 
-def failures(scope: Construct, construct_id: str, name: str) -> sqs.Queue:
+def create_failure_queue(scope: Construct, construct_id: str, name: str) -> sqs.Queue:
     """Return a queue in which failures wait for an operator."""
     queue = sqs.Queue(
         scope,
@@ -118,12 +124,12 @@ def failures(scope: Construct, construct_id: str, name: str) -> sqs.Queue:
         queue_name=name,
         encryption=sqs.QueueEncryption.SQS_MANAGED,
         enforce_ssl=True,
-        retention_period=FAILURES_KEPT,
+        retention_period=FAILURE_RETENTION,
     )
-    _is_the_last(queue)
+    _acknowledge_last_queue(queue)
     return queue
 
 
-def _is_the_last(queue: sqs.Queue) -> None:
-    why = "It holds what failed elsewhere: nothing comes behind it."
-    acknowledge(queue, why, "Serverless-SQSRedrivePolicy", "AwsSolutions-SQS3")
+def _acknowledge_last_queue(queue: sqs.Queue) -> None:
+    reason = "It holds what failed elsewhere: nothing comes behind it."
+    acknowledge(queue, reason, "Serverless-SQSRedrivePolicy", "AwsSolutions-SQS3")

@@ -10,7 +10,7 @@ from infra.constructs.function import Function
 from infra.nag_suppressions import acknowledge
 
 
-class Clock(Construct):
+class ScheduleRule(Construct):
     """A rule with one target. EventBridge drops an event that is too old."""
 
     def __init__(
@@ -24,20 +24,20 @@ class Clock(Construct):
         schedule: events.Schedule,
         function: Function,
         retries: int,
-        oldest: Duration,
-        why_dropped: str,
+        max_event_age: Duration,
+        dropped_events_reason: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.rule = events.Rule(
             self,
             "Rule",
-            rule_name=stage.physical(name),
+            rule_name=stage.resource_name(name),
             description=description,
             schedule=schedule,
             targets=[
                 targets.LambdaFunction(
-                    function.function, retry_attempts=retries, max_event_age=oldest
+                    function.function, retry_attempts=retries, max_event_age=max_event_age
                 )
             ],
         )
-        acknowledge(self.rule, why_dropped, "Serverless-EventBusDLQ")
+        acknowledge(self.rule, dropped_events_reason, "Serverless-EventBusDLQ")

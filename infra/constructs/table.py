@@ -21,11 +21,13 @@ class Table(Construct):
         index: str = "",
     ) -> None:
         super().__init__(scope, construct_id)
-        self.table = _restored(self, construct_id.lower(), stage, streams) or self._own(
-            stage, expires, streams, index
-        )
+        self.table = _restored_table(
+            self, construct_id.lower(), stage, streams
+        ) or self._create_table(stage, expires, streams, index)
 
-    def _own(self, stage: Stage, expires: bool, streams: bool, index: str) -> dynamodb.Table:
+    def _create_table(
+        self, stage: Stage, expires: bool, streams: bool, index: str
+    ) -> dynamodb.Table:
         table = dynamodb.Table(
             self,
             "Table",
@@ -40,7 +42,7 @@ class Table(Construct):
             time_to_live_attribute=TTL if expires else None,
             stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if streams else None,
             deletion_protection=stage.protects("Data"),
-            removal_policy=stage.removal,
+            removal_policy=stage.removal_policy,
         )
         if index:  # holds only rows with the attribute
             table.add_global_secondary_index(
@@ -52,13 +54,15 @@ class Table(Construct):
         return table
 
 
-def _restored(scope: Construct, name: str, stage: Stage, streams: bool) -> dynamodb.ITable | None:
+def _restored_table(
+    scope: Construct, name: str, stage: Stage, streams: bool
+) -> dynamodb.ITable | None:
     """Return the restored table. It belongs to no stack: the restore configured it."""
-    if stage.restored is None:
+    if stage.restored_tables is None:
         return None
     return dynamodb.Table.from_table_attributes(
         scope,
         "Table",
-        table_name=stage.restored.tables[name],
-        table_stream_arn=stage.restored.stream if streams else None,
+        table_name=stage.restored_tables.tables[name],
+        table_stream_arn=stage.restored_tables.stream_arn if streams else None,
     )

@@ -4,15 +4,15 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.config.concurrency import PERCENT_LEAST
+from infra.config.concurrency import MIN_CONCURRENCY_PERCENT
 from infra.config.stage import Stage
 
-BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
-BOOTSTRAP_LEAST = 6
-UNRESERVED_LEAST = 100
+BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+MIN_BOOTSTRAP_VERSION = 6
+MIN_UNRESERVED_EXECUTIONS = 100
 """Executions that Lambda keeps free for functions without a reservation."""
 
-CONCURRENT_EXECUTIONS = "L-B99A9384"
+CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 """Lambda's limit of executions at a time, as Service Quotas names it."""
 
 
@@ -28,21 +28,21 @@ def account_of(session: Any) -> tuple[str, str]:
     try:
         account = str(session.client("sts").get_caller_identity()["Account"])
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"no working AWS credentials: {_line(error)}") from error
+        raise NotReady(f"no working AWS credentials: {_one_line(error)}") from error
     return account, str(region)
 
 
 def check_bootstrap(session: Any, account: str, region: str) -> None:
     """Raise unless the CDK's bucket and roles exist in the account."""
-    mend = f"run: node_modules/.bin/cdk bootstrap aws://{account}/{region}"
+    advice = f"run: node_modules/.bin/cdk bootstrap aws://{account}/{region}"
     try:
-        found = parameter(session.client("ssm"), BOOTSTRAP)
+        version = read_parameter(session.client("ssm"), BOOTSTRAP_PARAMETER)
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"{BOOTSTRAP} could not be read: {_line(error)}") from error
-    if found is None:
-        raise NotReady(f"account {account} is not bootstrapped in {region}; {mend}")
-    if int(found) < BOOTSTRAP_LEAST:
-        raise NotReady(f"account {account} has an old bootstrap ({found}) in {region}; {mend}")
+        raise NotReady(f"{BOOTSTRAP_PARAMETER} could not be read: {_one_line(error)}") from error
+    if version is None:
+        raise NotReady(f"account {account} is not bootstrapped in {region}; {advice}")
+    if int(version) < MIN_BOOTSTRAP_VERSION:
+        raise NotReady(f"account {account} has an old bootstrap ({version}) in {region}; {advice}")
 
 
 def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> str:
@@ -53,72 +53,78 @@ def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> 
     client = session.client("lambda")
     try:
         limits = client.get_account_settings()["AccountLimit"]
-        ours = _reserved_now(client, stage)
+        reserved_here = _reserved_by_stage(client, stage)
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"Lambda's limits could not be read: {_line(error)}") from error
+        raise NotReady(f"Lambda's limits could not be read: {_one_line(error)}") from error
     limit, unreserved = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
-    others = max(0, limit - unreserved - ours)
-    free = max(0, limit - others - UNRESERVED_LEAST)
-    if stage.concurrency.total > free:
-        raise NotReady(_too_few(stage, f"account {account} in {region}", limit, others, free))
-    return _crowded(stage, limit - others - stage.concurrency.total)
+    reserved_by_others = max(0, limit - unreserved - reserved_here)
+    free_executions = max(0, limit - reserved_by_others - MIN_UNRESERVED_EXECUTIONS)
+    if stage.concurrency.total_reserved > free_executions:
+        raise NotReady(
+            _reservation_problem(
+                stage, f"account {account} in {region}", limit, reserved_by_others, free_executions
+            )
+        )
+    return _crowding_warning(stage, limit - reserved_by_others - stage.concurrency.total_reserved)
 
 
-def _reserved_now(client: Any, stage: Stage) -> int:
+def _reserved_by_stage(client: Any, stage: Stage) -> int:
     """Return the executions that the deployed functions of the stage reserve."""
-    found = 0
+    total = 0
     for name in stage.memory:
         try:
-            answer = client.get_function_concurrency(FunctionName=stage.physical(name))
+            answer = client.get_function_concurrency(FunctionName=stage.resource_name(name))
         except client.exceptions.ResourceNotFoundException:
             continue
-        found += answer.get("ReservedConcurrentExecutions", 0)
-    return found
+        total += answer.get("ReservedConcurrentExecutions", 0)
+    return total
 
 
-def _too_few(stage: Stage, where: str, limit: int, others: int, free: int) -> str:
-    total = stage.concurrency.total
-    smaller = stage.concurrency.fitting(free)
-    wanted = total + UNRESERVED_LEAST + others
-    lower = (
-        f"set `concurrencyPercent` of {stage.name} to {smaller.percent} in cdk.json, which "
-        f"reserves {smaller.total}"
-        if smaller
-        else f"reserve nothing: even `concurrencyPercent` {PERCENT_LEAST} is too much here, so set "
+def _reservation_problem(
+    stage: Stage, account_text: str, limit: int, reserved_by_others: int, free_executions: int
+) -> str:
+    total = stage.concurrency.total_reserved
+    smaller_concurrency = stage.concurrency.largest_fitting(free_executions)
+    wanted_limit = total + MIN_UNRESERVED_EXECUTIONS + reserved_by_others
+    alternative = (
+        f"set `concurrencyPercent` of {stage.name} to {smaller_concurrency.percent} in cdk.json, which "
+        f"reserves {smaller_concurrency.total_reserved}"
+        if smaller_concurrency
+        else f"reserve nothing: even `concurrencyPercent` {MIN_CONCURRENCY_PERCENT} is too much here, so set "
         "`reservedConcurrency` to {} and `lanes` as in dev"
     )
     return (
         f"stage {stage.name} reserves {total} executions of Lambda, and Lambda keeps "
-        f"{UNRESERVED_LEAST} free. {where} has a limit of {limit}, of which other functions "
-        f"reserve {others}: {free} can be reserved. Ask AWS for a limit of {wanted} (an answer may "
+        f"{MIN_UNRESERVED_EXECUTIONS} free. {account_text} has a limit of {limit}, of which other functions "
+        f"reserve {reserved_by_others}: {free_executions} can be reserved. Ask AWS for a limit of {wanted_limit} (an answer may "
         "take days): aws service-quotas request-service-quota-increase --service-code lambda "
-        f"--quota-code {CONCURRENT_EXECUTIONS} --desired-value {wanted}. Or {lower}"
+        f"--quota-code {CONCURRENT_EXECUTIONS_QUOTA} --desired-value {wanted_limit}. Or {alternative}"
     )
 
 
-def _crowded(stage: Stage, free: int) -> str:
+def _crowding_warning(stage: Stage, free_executions: int) -> str:
     """Return a warning if executors and pollers may take all unreserved executions."""
-    asked = 0 if "poller" in stage.reserved else stage.pollers
-    asked += sum(
+    max_used = 0 if "poller" in stage.reserved else stage.pollers
+    max_used += sum(
         sum(queues.values())
         for lane, queues in stage.lanes.items()
         if f"executor-{lane}" not in stage.reserved
     )
-    if asked < free:
+    if max_used < free_executions:
         return ""
     return (
-        f"Warning: executors and pollers of {stage.name} may take {asked} executions at a time, "
-        f"and {free} are free in this account. While all of them work, the planner and the API "
+        f"Warning: executors and pollers of {stage.name} may take {max_used} executions at a time, "
+        f"and {free_executions} are free in this account. While all of them work, the planner and the API "
         "wait: ask AWS for a higher limit, or lower `lanes` in cdk.json"
     )
 
 
-def parameter(ssm: Any, name: str) -> str | None:
+def read_parameter(ssm: Any, name: str) -> str | None:
     try:
         return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
         return None
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

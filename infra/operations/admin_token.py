@@ -10,76 +10,74 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-from infra.operations.account import NotReady, parameter
+from infra.operations.account import NotReady, read_parameter
 from punctual.auth.authenticator import admin_hash
 from punctual.domain.tenants.tokens import KEY_BYTES, RANDOM_BYTES, secret
-from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, UNSET, key_of
-
-__all__ = [
-    "TOKEN_HASH",
-    "TOKEN_KEY",
-    "UNSET",
-    "ensure_key",
-    "forget_key",
-    "keep",
-    "put_first",
-    "put_new",
-]
+from punctual.lambdas.ssm_secrets import (
+    ADMIN_HASH_PARAMETER,
+    TOKEN_KEY_PARAMETER,
+    UNSET_SECRET,
+    decode_key,
+)
 
 
-def ensure_key(ssm: Any, knobs: str) -> bytes:
+def ensure_key(ssm: Any, prefix: str) -> bytes:
     """Return the key; create it if there is none."""
-    name = knobs + TOKEN_KEY
-    made = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    name = prefix + TOKEN_KEY_PARAMETER
+    key_text = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
     try:
         ssm.put_parameter(
             Name=name,
-            Value=made,
+            Value=key_text,
             Type="SecureString",
             Description="The key of the hashes of all tokens; with another one none is good",
             Overwrite=False,
         )
     except ssm.exceptions.ParameterAlreadyExists:
-        made = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
-    key = key_of(made)
+        key_text = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+    key = decode_key(key_text)
     if len(key) != KEY_BYTES:
         raise NotReady(f"{name} holds no key: delete it, and all tokens are to be made anew")
     return key
 
 
-def forget_key(ssm: Any, knobs: str) -> None:
+def delete_key(ssm: Any, prefix: str) -> None:
     try:
-        ssm.delete_parameter(Name=knobs + TOKEN_KEY)
+        ssm.delete_parameter(Name=prefix + TOKEN_KEY_PARAMETER)
     except ssm.exceptions.ParameterNotFound:
         return  # an earlier destroy has removed it
 
 
-def put_new(ssm: Any, knobs: str) -> str:
+def put_new_token(ssm: Any, prefix: str) -> str:
     """Return a new token, and replace the stored hash."""
-    key = ensure_key(ssm, knobs)
+    key = ensure_key(ssm, prefix)
     token = secret(key, secrets.token_bytes(RANDOM_BYTES))
-    value = admin_hash(key, token)
-    ssm.put_parameter(Name=knobs + TOKEN_HASH, Value=value, Type="String", Overwrite=True)
+    token_hash = admin_hash(key, token)
+    ssm.put_parameter(
+        Name=prefix + ADMIN_HASH_PARAMETER, Value=token_hash, Type="String", Overwrite=True
+    )
     return token
 
 
-def put_first(ssm: Any, knobs: str) -> str | None:
+def put_first_token(ssm: Any, prefix: str) -> str | None:
     """Return a new token if the stage has none, else None."""
-    return put_new(ssm, knobs) if standing(ssm, knobs) == UNSET else None
+    return put_new_token(ssm, prefix) if read_token_hash(ssm, prefix) == UNSET_SECRET else None
 
 
-def keep(path: Path, token: str) -> None:
+def write_token_file(path: Path, token: str) -> None:
     """Write the token to a file that only its owner can read; replace an older file."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    new_path = path.with_name(f"{path.name}.{os.getpid()}")
+    new_path.unlink(missing_ok=True)
+    with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token + "\n")
-    new.replace(path)
+    new_path.replace(path)
 
 
-def standing(ssm: Any, knobs: str) -> str:
-    found = parameter(ssm, knobs + TOKEN_HASH)
-    if found is None:
-        raise NotReady(f"{knobs}{TOKEN_HASH} is not there: this stage is not deployed here")
-    return found
+def read_token_hash(ssm: Any, prefix: str) -> str:
+    token_hash = read_parameter(ssm, prefix + ADMIN_HASH_PARAMETER)
+    if token_hash is None:
+        raise NotReady(
+            f"{prefix}{ADMIN_HASH_PARAMETER} is not there: this stage is not deployed here"
+        )
+    return token_hash

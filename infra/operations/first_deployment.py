@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from infra.config.stage import Stage
 from infra.operations.account import NotReady
 
-STACKS = ("Data", "Scheduling", "Execution", "Api", "Observability")
+STACK_SUFFIXES = ("Data", "Scheduling", "Execution", "Api", "Observability")
 FAILED_STACK_STATES = (
     "CREATE_FAILED",
     "ROLLBACK_COMPLETE",
@@ -23,7 +23,7 @@ FAILED_STACK_STATES = (
 BUSY_STACK_STATES = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS", "DELETE_IN_PROGRESS")
 FAILED_DEPLOYMENT_PAGE = "docs/runbook.md, *A first deployment that failed*"
 
-LOGS = {
+FUNCTIONS_BY_STACK = {
     "Scheduling": ("planner", "poller", "reconciler"),
     "Execution": ("executor-quick", "executor-long", "dead-letters", "status"),
     "Api": ("authorizer", "job-service", "job-search"),
@@ -43,40 +43,46 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
     The CDK's command line deletes a failed stack before it creates it again.
     """
     client = session.client("cloudformation")
-    found = []
-    for stack in STACKS:
+    missing = []
+    for stack in STACK_SUFFIXES:
         name = stack_name(stage, stack)
-        state = _state(client, name)
-        if state is None:
-            found.append(stack)
-        elif state["StackStatus"] in FAILED_STACK_STATES:
-            found.append(stack)
-            say(f"{name} could not be created before ({state['StackStatus']}): it is made anew.")
-            if state.get("EnableTerminationProtection"):
+        description = _describe_stack(client, name)
+        if description is None:
+            missing.append(stack)
+        elif description["StackStatus"] in FAILED_STACK_STATES:
+            missing.append(stack)
+            say(
+                f"{name} could not be created before ({description['StackStatus']}): it is made anew."
+            )
+            if description.get("EnableTerminationProtection"):
                 client.update_termination_protection(
                     StackName=name, EnableTerminationProtection=False
                 )
                 say(f"{name} was protected from deletion; it never stood, so it is not any more.")
-        elif state["StackStatus"] in BUSY_STACK_STATES:
-            raise NotReady(f"{name} is still at work ({state['StackStatus']}): wait for its end")
-    return tuple(found)
+        elif description["StackStatus"] in BUSY_STACK_STATES:
+            raise NotReady(
+                f"{name} is still at work ({description['StackStatus']}): wait for its end"
+            )
+    return tuple(missing)
 
 
-def check_logs(session: Any, stage: Stage, missing: Collection[str]) -> None:
+def check_log_groups(session: Any, stage: Stage, missing: Collection[str]) -> None:
     """Raise if log groups of an earlier stage have the names of the missing stacks.
 
     CloudFormation would fail on them one by one, with a rollback each time.
     """
     client = session.client("logs")
-    standing = {
+    existing = {
         group["logGroupName"]
         for prefix in _log_prefixes(stage)
         for page in client.get_paginator("describe_log_groups").paginate(logGroupNamePrefix=prefix)
         for group in page["logGroups"]
     }
-    left = [name for name in log_groups(stage, missing) if name in standing]
-    if left:
-        commands = "\n".join(f"  aws logs delete-log-group --log-group-name {one}" for one in left)
+    conflicting = [name for name in log_groups(stage, missing) if name in existing]
+    if conflicting:
+        commands = "\n".join(
+            f"  aws logs delete-log-group --log-group-name {log_group}" for log_group in conflicting
+        )
         raise NotReady(
             f"an earlier stage {stage.name} left its logs, and a new stack cannot take their "
             f"names. Export what you want to keep, then delete them:\n{commands}"
@@ -85,27 +91,27 @@ def check_logs(session: Any, stage: Stage, missing: Collection[str]) -> None:
 
 def log_groups(stage: Stage, stacks: Collection[str]) -> list[str]:
     names = [
-        f"/aws/lambda/{stage.physical(name)}"
-        for stack in STACKS
+        f"/aws/lambda/{stage.resource_name(name)}"
+        for stack in STACK_SUFFIXES
         if stack in stacks
-        for name in LOGS.get(stack, ())
+        for name in FUNCTIONS_BY_STACK.get(stack, ())
     ]
-    return names + ([f"/aws/vendedlogs/{stage.physical('api')}"] if "Api" in stacks else [])
+    return names + ([f"/aws/vendedlogs/{stage.resource_name('api')}"] if "Api" in stacks else [])
 
 
-def unprotected(missing: Sequence[str]) -> list[str]:
+def unprotected_option(missing: Sequence[str]) -> list[str]:
     """Return the option that creates the missing stacks without protection."""
     return [f"--context=unprotected={','.join(missing)}"] if missing else []
 
 
-def _state(client: Any, name: str) -> dict[str, Any] | None:
+def _describe_stack(client: Any, name: str) -> dict[str, Any] | None:
     try:
-        (state,) = client.describe_stacks(StackName=name)["Stacks"]
+        (description,) = client.describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
         if "does not exist" in str(error):
             return None
         raise
-    return dict(state)
+    return dict(description)
 
 
 def _log_prefixes(stage: Stage) -> tuple[str, str]:

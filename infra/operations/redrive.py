@@ -14,96 +14,104 @@ from typing import Any, NamedTuple
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.app import context
-from infra.config.stage import Stage, WrongStage, described
+from infra.app import read_context
+from infra.config.stage import Stage, WrongStage, read_stage
 
-MESSAGES_PER_RECEIVE = 10
-HIDDEN_SECONDS = 900  # until a message becomes visible again
-CHANGES_PER_CALL = 200  # the batch size of the stream
+MAX_MESSAGES_PER_RECEIVE = 10
+REDRIVE_VISIBILITY_SECONDS = 900  # until a message becomes visible again
+MAX_CHANGES_PER_CALL = 200  # the batch size of the stream
 
 Say = Callable[[str], None]
 
 
-class Piece(NamedTuple):
+class StreamRange(NamedTuple):
     """A part of one shard of the stream: from one change to another."""
 
     stream: str
     shard: str
-    first: str
-    last: str
+    first_sequence: str
+    last_sequence: str
 
     def __str__(self) -> str:
-        return f"{self.shard}, {self.first} to {self.last}"
+        return f"{self.shard}, {self.first_sequence} to {self.last_sequence}"
 
 
-class Failed(RuntimeError):
+class RedriveFailed(RuntimeError):
     """Raised if the function did not process the changes."""
 
 
 def redrive(stage: Stage, session: Any, say: Say) -> int:
     """Send the changes of all messages again; return the number of messages that stay."""
     sqs, streams = session.client("sqs"), session.client("dynamodbstreams")
-    queue = sqs.get_queue_url(QueueName=stage.physical("status-failed"))["QueueUrl"]
-    hand_on = _hand_on(session.client("lambda"), stage.physical("status"))
-    stay = 0
-    for message in _messages(sqs, queue):
-        piece = piece_of(message["Body"])
+    queue = sqs.get_queue_url(QueueName=stage.resource_name("status-failed"))["QueueUrl"]
+    send_changes = _invoker(session.client("lambda"), stage.resource_name("status"))
+    remaining = 0
+    for message in _receive_messages(sqs, queue):
+        stream_range = parse_range(message["Body"])
         try:
-            number = sum(hand_on(page) for page in changes(streams, piece))
+            change_count = sum(send_changes(page) for page in read_changes(streams, stream_range))
         except streams.exceptions.TrimmedDataAccessException:
-            say(f"{piece}: older than a day, the stream does not hold it any more")
-            stay += 1
-        except Failed as error:
-            say(f"{piece}: {error}")
-            stay += 1
+            say(f"{stream_range}: older than a day, the stream does not hold it any more")
+            remaining += 1
+        except RedriveFailed as error:
+            say(f"{stream_range}: {error}")
+            remaining += 1
         else:
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-            say(f"{piece}: {number} changes followed")
-    return stay
+            say(f"{stream_range}: {change_count} changes followed")
+    return remaining
 
 
-def piece_of(body: str) -> Piece:
+def parse_range(body: str) -> StreamRange:
     """Return the part of the stream that a failure message names.
 
-    >>> piece_of('{"DDBStreamBatchInfo": {"streamArn": "arn", "shardId": "s",'
+    >>> parse_range('{"DDBStreamBatchInfo": {"streamArn": "arn", "shardId": "s",'
     ...          '"startSequenceNumber": "1", "endSequenceNumber": "2"}}')
     Piece(stream='arn', shard='s', first='1', last='2')
     """
-    told = json.loads(body)["DDBStreamBatchInfo"]
-    return Piece(
-        told["streamArn"], told["shardId"], told["startSequenceNumber"], told["endSequenceNumber"]
+    batch_info = json.loads(body)["DDBStreamBatchInfo"]
+    return StreamRange(
+        batch_info["streamArn"],
+        batch_info["shardId"],
+        batch_info["startSequenceNumber"],
+        batch_info["endSequenceNumber"],
     )
 
 
-def changes(streams: Any, piece: Piece) -> Iterator[list[dict[str, Any]]]:
+def read_changes(streams: Any, stream_range: StreamRange) -> Iterator[list[dict[str, Any]]]:
     """Yield the changes of a piece, as Lambda would pass them to the function."""
     iterator = streams.get_shard_iterator(
-        StreamArn=piece.stream,
-        ShardId=piece.shard,
+        StreamArn=stream_range.stream,
+        ShardId=stream_range.shard,
         ShardIteratorType="AT_SEQUENCE_NUMBER",
-        SequenceNumber=piece.first,
+        SequenceNumber=stream_range.first_sequence,
     )["ShardIterator"]
     while iterator is not None:
-        page = streams.get_records(ShardIterator=iterator, Limit=CHANGES_PER_CALL)
-        found = [as_event(one, piece.stream) for one in page["Records"]]
-        mine = [one for one in found if _place(one) <= int(piece.last)]
-        if mine:
-            yield mine
-        done = len(mine) < len(found) or (mine and _place(mine[-1]) == int(piece.last))
-        iterator = None if done else page.get("NextShardIterator")
+        page = streams.get_records(ShardIterator=iterator, Limit=MAX_CHANGES_PER_CALL)
+        events = [as_event(event, stream_range.stream) for event in page["Records"]]
+        events_in_range = [
+            event for event in events if _sequence_number(event) <= int(stream_range.last_sequence)
+        ]
+        if events_in_range:
+            yield events_in_range
+        is_last = len(events_in_range) < len(events) or (
+            events_in_range
+            and _sequence_number(events_in_range[-1]) == int(stream_range.last_sequence)
+        )
+        iterator = None if is_last else page.get("NextShardIterator")
 
 
 def as_event(record: Mapping[str, Any], stream: str) -> dict[str, Any]:
     """Convert a value to the JSON of stream records, where times are numbers and bytes text."""
-    event: dict[str, Any] = json.loads(json.dumps(record, default=_plain))
+    event: dict[str, Any] = json.loads(json.dumps(record, default=_json_value))
     return {**event, "eventSourceARN": stream}
 
 
-def _place(event: Mapping[str, Any]) -> int:
+def _sequence_number(event: Mapping[str, Any]) -> int:
     return int(event["dynamodb"]["SequenceNumber"])
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, bytes):
@@ -111,35 +119,43 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a stream holds no {type(value).__name__}")
 
 
-def _messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
-    """Yield each message once, also if SQS delivers it again after `HIDDEN_SECONDS`."""
-    seen: set[str] = set()
+def _receive_messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
+    """Yield each message once, also if SQS delivers it again after `REDRIVE_VISIBILITY_SECONDS`."""
+    seen_ids: set[str] = set()
     while True:
         answer = sqs.receive_message(
             QueueUrl=queue,
-            MaxNumberOfMessages=MESSAGES_PER_RECEIVE,
-            VisibilityTimeout=HIDDEN_SECONDS,
+            MaxNumberOfMessages=MAX_MESSAGES_PER_RECEIVE,
+            VisibilityTimeout=REDRIVE_VISIBILITY_SECONDS,
         )
-        new = [one for one in answer.get("Messages", []) if one["MessageId"] not in seen]
-        if not new:
+        new_messages = [
+            message
+            for message in answer.get("Messages", [])
+            if message["MessageId"] not in seen_ids
+        ]
+        if not new_messages:
             return
-        seen.update(one["MessageId"] for one in new)
-        yield from new
+        seen_ids.update(message["MessageId"] for message in new_messages)
+        yield from new_messages
 
 
-def _hand_on(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]]], int]:
-    def hand_on(records: Sequence[Mapping[str, Any]]) -> int:
+def _invoker(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]]], int]:
+    def send_changes(records: Sequence[Mapping[str, Any]]) -> int:
         answer = client.invoke(
             FunctionName=function, Payload=json.dumps({"Records": list(records)}).encode()
         )
-        said = json.loads(answer["Payload"].read())
+        result = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
-            raise Failed(f"{function} fails: {said.get('errorType')}: {said.get('errorMessage')}")
-        if said["batchItemFailures"]:
-            raise Failed(f"{function} stops at {said['batchItemFailures'][0]['itemIdentifier']}")
+            raise RedriveFailed(
+                f"{function} fails: {result.get('errorType')}: {result.get('errorMessage')}"
+            )
+        if result["batchItemFailures"]:
+            raise RedriveFailed(
+                f"{function} stops at {result['batchItemFailures'][0]['itemIdentifier']}"
+            )
         return len(records)
 
-    return hand_on
+    return send_changes
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -147,16 +163,16 @@ def main(arguments: Sequence[str]) -> int:
         print("python -m infra.operations.redrive STAGE", file=sys.stderr)
         return 2
     try:
-        stage = described(arguments[0], context()["stages"])
-        stay = redrive(stage, boto3.Session(), print)
+        stage = read_stage(arguments[0], read_context()["stages"])
+        remaining = redrive(stage, boto3.Session(), print)
     except WrongStage as error:
         print(f"redrive: {error}", file=sys.stderr)
         return 1
     except (BotoCoreError, ClientError) as error:
         print(f"redrive: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    print(f"{stay} stay in {stage.physical('status-failed')}")
-    return 1 if stay else 0
+    print(f"{remaining} stay in {stage.resource_name('status-failed')}")
+    return 1 if remaining else 0
 
 
 if __name__ == "__main__":

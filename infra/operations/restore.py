@@ -18,19 +18,19 @@ from typing import Any
 
 import boto3
 
-from infra.app import context
+from infra.app import read_context
 from infra.config.cdk_json import CDK_JSON
 from infra.config.restored_tables import TABLE_NAMES
-from infra.config.stage import EXECUTOR_FUNCTIONS, Stage, WrongStage, described
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage, WrongStage, read_stage
 from infra.operations.account import NotReady, account_of
-from infra.operations.limits import settings_of
+from infra.operations.limits import read_settings
 from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
 Say = Callable[[str], None]
 RESTORE_POLL_SECONDS = 20.0
 MAX_RESTORE_POLLS = 1_080  # six hours
-WRITING_FUNCTION = "job-service"
+WRITER_FUNCTION = "job-service"
 
 
 class Restore:
@@ -53,77 +53,83 @@ class Restore:
         self._s3 = session.client("s3")
         self._ssm = session.client("ssm")
 
-    def check(self, at: datetime) -> None:
+    def check(self, restore_at: datetime) -> None:
         """Raise unless all tables can be restored to this moment; change nothing."""
-        for source in self._sources().values():
-            self._check_window(source, at)
+        for source in self._source_tables().values():
+            self._check_window(source, restore_at)
 
     def stop(self) -> None:
         """Stop all runs and all changes until `resume`."""
-        self._dispatch("off")
-        self._feeds(enabled=False)
+        self._set_dispatch("off")
+        self._enable_feeds(enabled=False)
         self._lambda.put_function_concurrency(
-            FunctionName=self._stage.physical(WRITING_FUNCTION), ReservedConcurrentExecutions=0
+            FunctionName=self._stage.resource_name(WRITER_FUNCTION), ReservedConcurrentExecutions=0
         )
         self._say("Stopped: dispatch, the executors' feeds, and all calls that change anything.")
 
-    def copy(self, at: datetime) -> dict[str, str]:
+    def copy(self, restore_at: datetime) -> dict[str, str]:
         """Restore all tables to one moment; configure what a restore leaves out."""
-        targets = {name: self._target(name, at) for name in TABLE_NAMES}
-        for name, source in self._sources().items():
-            if self._described(targets[name]) is None:
+        targets = {name: self._target_table(name, restore_at) for name in TABLE_NAMES}
+        for name, source in self._source_tables().items():
+            if self._describe_table(targets[name]) is None:
                 self._dynamodb.restore_table_to_point_in_time(
-                    SourceTableName=source, TargetTableName=targets[name], RestoreDateTime=at
+                    SourceTableName=source,
+                    TargetTableName=targets[name],
+                    RestoreDateTime=restore_at,
                 )
                 self._say(f"Restoring {source} into {targets[name]}.")
         for table in keys.TABLES:
-            self._wait(targets[table.name])
-            self._complete(table, targets[table.name])
-        self._begin_walk_anew(targets[keys.CONTROL.name])
+            self._wait_until_active(targets[table.name])
+            self._configure_table(table, targets[table.name])
+        self._restart_walk(targets[keys.CONTROL_TABLE.name])
         return targets
 
-    def bring_back(self, at: datetime) -> int:
+    def undelete_objects(self, restore_at: datetime) -> int:
         """Restore the objects that were deleted since; return their number."""
         count = 0
         pages = self._s3.get_paginator("list_object_versions")
         for page in pages.paginate(Bucket=self._settings.bucket):
-            for one in page.get("DeleteMarkers", []):
-                if one["IsLatest"] and one["LastModified"] >= at:
+            for marker in page.get("DeleteMarkers", []):
+                if marker["IsLatest"] and marker["LastModified"] >= restore_at:
                     self._s3.delete_object(
-                        Bucket=self._settings.bucket, Key=one["Key"], VersionId=one["VersionId"]
+                        Bucket=self._settings.bucket,
+                        Key=marker["Key"],
+                        VersionId=marker["VersionId"],
                     )
                     count += 1
         self._say(f"{count} objects brought back.")
         return count
 
-    def stream(self, table: str) -> str:
-        found = self._described(table)
-        assert found is not None
-        return str(found["LatestStreamArn"])
+    def stream_arn(self, table: str) -> str:
+        description = self._describe_table(table)
+        assert description is not None
+        return str(description["LatestStreamArn"])
 
     def resume(self) -> None:
         """Start the reconciler, wait until it has checked all jobs, then allow changes and runs.
 
         The reconciler goes on to correct counts afterwards.
         """
-        walk = {"TableName": self._settings.control_table, "Key": keys.walk().item()}
-        self._lambda.invoke(FunctionName=self._stage.physical("reconciler"), InvocationType="Event")
+        walk_row = {"TableName": self._settings.control_table, "Key": keys.walk_key().item()}
+        self._lambda.invoke(
+            FunctionName=self._stage.resource_name("reconciler"), InvocationType="Event"
+        )
         for _ in range(MAX_RESTORE_POLLS):
-            row = self._dynamodb.get_item(ConsistentRead=True, **walk).get("Item", {})
+            row = self._dynamodb.get_item(ConsistentRead=True, **walk_row).get("Item", {})
             if row.get("cleared", {}).get("BOOL"):
                 break
             self._pause(RESTORE_POLL_SECONDS)
         else:
             raise NotReady("the walk over all jobs is not over after six hours: see its log")
-        self._open()
-        self._feeds(enabled=True)
-        self._dispatch("on")
+        self._allow_changes()
+        self._enable_feeds(enabled=True)
+        self._set_dispatch("on")
         self._say("All jobs were walked over. Changes are let in, and runs start again.")
 
-    def _open(self) -> None:
+    def _allow_changes(self) -> None:
         name, reserved = (
-            self._stage.physical(WRITING_FUNCTION),
-            self._stage.reserved.get(WRITING_FUNCTION),
+            self._stage.resource_name(WRITER_FUNCTION),
+            self._stage.reserved.get(WRITER_FUNCTION),
         )
         if reserved is None:
             self._lambda.delete_function_concurrency(FunctionName=name)
@@ -132,88 +138,101 @@ class Restore:
                 FunctionName=name, ReservedConcurrentExecutions=reserved
             )
 
-    def _dispatch(self, value: str) -> None:
+    def _set_dispatch(self, value: str) -> None:
         self._ssm.put_parameter(
-            Name=f"{self._stage.knobs}dispatch", Value=value, Type="String", Overwrite=True
+            Name=f"{self._stage.parameter_prefix}dispatch",
+            Value=value,
+            Type="String",
+            Overwrite=True,
         )
 
-    def _feeds(self, enabled: bool) -> None:
+    def _enable_feeds(self, enabled: bool) -> None:
         pages = self._lambda.get_paginator("list_event_source_mappings")
-        for writer in EXECUTOR_FUNCTIONS:
-            for page in pages.paginate(FunctionName=self._stage.physical(writer)):
-                for one in page["EventSourceMappings"]:
-                    self._lambda.update_event_source_mapping(UUID=one["UUID"], Enabled=enabled)
+        for function in EXECUTOR_FUNCTIONS:
+            for page in pages.paginate(FunctionName=self._stage.resource_name(function)):
+                for mapping in page["EventSourceMappings"]:
+                    self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=enabled)
 
-    def _sources(self) -> dict[str, str]:
+    def _source_tables(self) -> dict[str, str]:
         return {name: str(getattr(self._settings, f"{name}_table")) for name in TABLE_NAMES}
 
-    def _target(self, name: str, at: datetime) -> str:
-        return f"{self._stage.prefix}-{name}-{at:%Y%m%dT%H%M%SZ}"
+    def _target_table(self, name: str, restore_at: datetime) -> str:
+        return f"{self._stage.prefix}-{name}-{restore_at:%Y%m%dT%H%M%SZ}"
 
-    def _check_window(self, source: str, at: datetime) -> None:
-        found = self._dynamodb.describe_continuous_backups(TableName=source)
-        recovery = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
-        first = recovery.get("EarliestRestorableDateTime")
-        last = recovery.get("LatestRestorableDateTime")
-        if first is None or last is None or not first <= at <= last:
-            raise NotReady(f"{source} can be restored to a moment from {first} to {last}, not {at}")
+    def _check_window(self, source: str, restore_at: datetime) -> None:
+        backups = self._dynamodb.describe_continuous_backups(TableName=source)
+        recovery = backups["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+        earliest_at = recovery.get("EarliestRestorableDateTime")
+        latest_at = recovery.get("LatestRestorableDateTime")
+        if earliest_at is None or latest_at is None or not earliest_at <= restore_at <= latest_at:
+            raise NotReady(
+                f"{source} can be restored to a moment from {earliest_at} to {latest_at}, not {restore_at}"
+            )
 
-    def _described(self, table: str) -> Mapping[str, Any] | None:
+    def _describe_table(self, table: str) -> Mapping[str, Any] | None:
         try:
-            found: Mapping[str, Any] = self._dynamodb.describe_table(TableName=table)["Table"]
+            description: Mapping[str, Any] = self._dynamodb.describe_table(TableName=table)["Table"]
         except self._dynamodb.exceptions.ResourceNotFoundException:
             return None
-        return found
+        return description
 
-    def _wait(self, table: str) -> None:
+    def _wait_until_active(self, table: str) -> None:
         for _ in range(MAX_RESTORE_POLLS):
-            found = self._described(table)
-            indexes = (found or {}).get("GlobalSecondaryIndexes", [])
-            states = [(found or {}).get("TableStatus"), *(one["IndexStatus"] for one in indexes)]
-            if all(state == "ACTIVE" for state in states):
+            description = self._describe_table(table)
+            indexes = (description or {}).get("GlobalSecondaryIndexes", [])
+            statuses = [
+                (description or {}).get("TableStatus"),
+                *(index["IndexStatus"] for index in indexes),
+            ]
+            if all(status == "ACTIVE" for status in statuses):
                 return
             self._pause(RESTORE_POLL_SECONDS)
         raise NotReady(f"{table} is not restored after six hours: repeat this command later")
 
-    def _complete(self, table: keys.Table, name: str) -> None:
+    def _configure_table(self, table: keys.Table, name: str) -> None:
         """Set stream, expiry, recovery and protection. AWS restores none of them."""
-        found = self._described(name)
-        assert found is not None
-        for change in self._changes(table, found):
+        description = self._describe_table(name)
+        assert description is not None
+        for change in self._missing_changes(table, description):
             self._dynamodb.update_table(TableName=name, **change)
-            self._wait(name)
+            self._wait_until_active(name)
         self._dynamodb.update_continuous_backups(
             TableName=name,
             PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
         )
         expiry = self._dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-        if table.expires and expiry["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
+        if table.has_ttl and expiry["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
             self._dynamodb.update_time_to_live(
                 TableName=name,
                 TimeToLiveSpecification={"Enabled": True, "AttributeName": keys.TTL},
             )
         self._say(f"{name} is complete.")
 
-    def _changes(self, table: keys.Table, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _missing_changes(
+        self, table: keys.Table, description: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """Yield the missing changes. DynamoDB accepts one at a time."""
-        if table.streamed and "LatestStreamArn" not in found:
-            view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-            yield {"StreamSpecification": view}
-        if self._stage.protected and not found.get("DeletionProtectionEnabled"):
+        if table.has_stream and "LatestStreamArn" not in description:
+            stream_view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+            yield {"StreamSpecification": stream_view}
+        if self._stage.protected and not description.get("DeletionProtectionEnabled"):
             yield {"DeletionProtectionEnabled": True}
-        present = {one["IndexName"] for one in found.get("GlobalSecondaryIndexes", [])}
+        present_indexes = {
+            present_index["IndexName"]
+            for present_index in description.get("GlobalSecondaryIndexes", [])
+        }
         for index in table.schema().get("GlobalSecondaryIndexes", []):
-            if index["IndexName"] not in present:
+            if index["IndexName"] not in present_indexes:
                 yield {
                     "AttributeDefinitions": table.schema()["AttributeDefinitions"],
                     "GlobalSecondaryIndexUpdates": [{"Create": index}],
                 }
 
-    def _begin_walk_anew(self, control: str) -> None:
-        self._dynamodb.delete_item(TableName=control, Key=keys.walk().item())
+    def _restart_walk(self, control: str) -> None:
+        self._dynamodb.delete_item(TableName=control, Key=keys.walk_key().item())
 
 
-def named(text: str, stage: str, tables: Mapping[str, str], stream: str) -> str:
+def set_restored_tables(text: str, stage: str, tables: Mapping[str, str], stream: str) -> str:
     """Return the text of cdk.json with `restoredTables` of the stage set."""
     value = {**tables, "stream": stream}
     start = text.index(f'"{stage}": {{', text.index('"stages"'))
@@ -221,17 +240,17 @@ def named(text: str, stage: str, tables: Mapping[str, str], stream: str) -> str:
     changed = text[:start] + setting.sub(
         lambda _: f'"restoredTables": {json.dumps(value)}', text[start:], count=1
     )
-    wanted = json.loads(text)
-    wanted["context"]["stages"][stage]["restoredTables"] = value
-    if json.loads(changed) != wanted:
+    expected = json.loads(text)
+    expected["context"]["stages"][stage]["restoredTables"] = value
+    if json.loads(changed) != expected:
         raise NotReady(f"set `restoredTables` of {stage} in cdk.json to {json.dumps(value)}")
     return changed
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Return the time of an argument.
 
-    >>> moment("2026-11-18T09:59:00Z").hour
+    >>> parse_time("2026-11-18T09:59:00Z").hour
     9
     """
     try:
@@ -253,20 +272,22 @@ def main(
     try:
         if len(arguments) != 2:
             raise NotReady("say which stage, and which moment: make restore STAGE=… AT=…")
-        name, what = arguments
-        stage = described(name, context()["stages"])
+        name, moment_or_resume = arguments
+        stage = read_stage(name, read_context()["stages"])
         session = session or boto3.Session()
         account_of(session)
-        restore = Restore(session, stage, settings_of(session, name), say, pause)
-        if what == "resume":
+        restore = Restore(session, stage, read_settings(session, name), say, pause)
+        if moment_or_resume == "resume":
             restore.resume()
             return 0
-        at = moment(what)
-        restore.check(at)
+        restore_at = parse_time(moment_or_resume)
+        restore.check(restore_at)
         restore.stop()
-        tables = restore.copy(at)
-        restore.bring_back(at)
-        file.write_text(named(file.read_text(), name, tables, restore.stream(tables["jobs"])))
+        tables = restore.copy(restore_at)
+        restore.undelete_objects(restore_at)
+        file.write_text(
+            set_restored_tables(file.read_text(), name, tables, restore.stream_arn(tables["jobs"]))
+        )
         say(
             f"cdk.json names the restored tables. Go on with: make deploy STAGE={name}, then "
             f"make resume STAGE={name}. Keep cdk.json so."

@@ -8,49 +8,47 @@ from typing import Any
 
 from infra.operations.account import NotReady
 from punctual.domain.tenants.webhooks import KEY_BYTES, keys_of, keys_text, rotated
-from punctual.lambdas.ssm_secrets import WEBHOOK_KEY
-
-__all__ = ["WEBHOOK_KEY", "ensure_key", "forget_key", "rotate"]
+from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 
 
-def ensure_key(ssm: Any, knobs: str) -> None:
+def ensure_key(ssm: Any, prefix: str) -> None:
     """Create a key if there is none. An existing key stays valid for all receivers."""
     try:
-        _put(ssm, knobs, (secrets.token_bytes(KEY_BYTES),), again=False)
+        _put_keys(ssm, prefix, (secrets.token_bytes(KEY_BYTES),), overwrite=False)
     except ssm.exceptions.ParameterAlreadyExists:
-        _standing(ssm, knobs)
+        _read_keys(ssm, prefix)
 
 
-def rotate(ssm: Any, knobs: str) -> None:
+def rotate_key(ssm: Any, prefix: str) -> None:
     """Add a new key. Webhooks carry signatures of both keys, so no receiver misses one."""
-    new = rotated(_standing(ssm, knobs), secrets.token_bytes(KEY_BYTES))
-    _put(ssm, knobs, new, again=True)
+    new_keys = rotated(_read_keys(ssm, prefix), secrets.token_bytes(KEY_BYTES))
+    _put_keys(ssm, prefix, new_keys, overwrite=True)
 
 
-def forget_key(ssm: Any, knobs: str) -> None:
+def delete_key(ssm: Any, prefix: str) -> None:
     try:
-        ssm.delete_parameter(Name=knobs + WEBHOOK_KEY)
+        ssm.delete_parameter(Name=prefix + WEBHOOK_KEY_PARAMETER)
     except ssm.exceptions.ParameterNotFound:
         return  # an earlier destroy has removed it
 
 
-def _standing(ssm: Any, knobs: str) -> tuple[bytes, ...]:
-    name = knobs + WEBHOOK_KEY
+def _read_keys(ssm: Any, prefix: str) -> tuple[bytes, ...]:
+    name = prefix + WEBHOOK_KEY_PARAMETER
     try:
-        found = ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
+        keys_value = ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
         raise NotReady(f"{name} is not there: this stage is not deployed here") from None
-    keys = keys_of(str(found))
+    keys = keys_of(str(keys_value))
     if not keys:
         raise NotReady(f"{name} holds no key: delete it, and every receiver needs a new secret")
     return keys
 
 
-def _put(ssm: Any, knobs: str, keys: tuple[bytes, ...], again: bool) -> None:
+def _put_keys(ssm: Any, prefix: str, keys: tuple[bytes, ...], overwrite: bool) -> None:
     ssm.put_parameter(
-        Name=knobs + WEBHOOK_KEY,
+        Name=prefix + WEBHOOK_KEY_PARAMETER,
         Value=keys_text(keys),
         Type="SecureString",
         Description="The keys that webhooks are signed by, the newest first",
-        Overwrite=again,
+        Overwrite=overwrite,
     )

@@ -7,29 +7,33 @@ from constructs import Construct
 
 from infra import iam
 from infra.config.stage import Stage
-from infra.constructs.function import Function, Functions, Shape
+from infra.constructs.function import Function, Functions, FunctionShape
 from infra.constructs.gateway import Gateway
-from infra.constructs.parameters import parameter, secret_arn
-from infra.operations.admin_token import TOKEN_HASH, TOKEN_KEY, UNSET
-from infra.operations.webhook_key import WEBHOOK_KEY
+from infra.constructs.parameters import create_parameter, secret_arn
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
+from punctual.lambdas.ssm_secrets import (
+    ADMIN_HASH_PARAMETER,
+    TOKEN_KEY_PARAMETER,
+    UNSET_SECRET,
+    WEBHOOK_KEY_PARAMETER,
+)
 from punctual.web.contract import READER, WRITER
 
 # An HTTP API times out after 30 seconds.
 API_TIMEOUT_SECONDS = 29
 NO_DEAD_LETTERS_REASON = "Who calls is waiting for the answer, and is told."
-AUTHORIZER_SHAPE = Shape(
+AUTHORIZER_SHAPE = FunctionShape(
     "authorizer", "authorizer", "Says whose a token is", 10, NO_DEAD_LETTERS_REASON
 )
-JOB_SERVICE_SHAPE = Shape(
+JOB_SERVICE_SHAPE = FunctionShape(
     "job-service",
     WRITER,
     "Everything in the API that changes jobs",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )
-JOB_SEARCH_SHAPE = Shape(
+JOB_SEARCH_SHAPE = FunctionShape(
     "job-search",
     READER,
     "Everything in the API that only reads",
@@ -56,32 +60,34 @@ class Api(Stack):
             description=f"Punctual ({stage.name}): the HTTP API and what serves it",
             termination_protection=stage.protects("Api"),
         )
-        self.token_hash = parameter(
+        self.token_hash = create_parameter(
             self,
             "TokenHash",
             stage,
-            TOKEN_HASH,
-            UNSET,
+            ADMIN_HASH_PARAMETER,
+            UNSET_SECRET,
             "A keyed hash of the admin token; `make token` makes another token",
         )
-        token_key = secret_arn(self, stage, TOKEN_KEY)
-        webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
+        token_key = secret_arn(self, stage, TOKEN_KEY_PARAMETER)
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
         environment = scheduling.settings.to_env()
-        make = Functions(self, stage, environment)
+        create_function = Functions(self, stage, environment)
         arns, queues = data.arns, scheduling.arns
 
-        trust = stage.trust.to_env() if stage.trust else {}
-        self.authorizer = make(
+        issuer_environment = stage.issuer.to_env() if stage.issuer else {}
+        self.authorizer = create_function(
             AUTHORIZER_SHAPE,
             iam.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
-            {**_named(environment), **trust},
+            {**_authorizer_environment(environment), **issuer_environment},
         )
-        self.service = make(
+        self.service = create_function(
             JOB_SERVICE_SHAPE, iam.job_service(arns, queues, token_key, webhook_key)
         )
-        limited = stage.limits is not None
-        self.search = make(
-            JOB_SEARCH_SHAPE, iam.job_search(arns, limited), {**environment, **trust}
+        has_limits = stage.limits is not None
+        self.search = create_function(
+            JOB_SEARCH_SHAPE,
+            iam.job_search(arns, has_limits),
+            {**environment, **issuer_environment},
         )
         self.gateway = Gateway(
             self,
@@ -91,19 +97,21 @@ class Api(Stack):
             authorizer=self.authorizer,
         )
         CfnOutput(self, "Address", value=self.gateway.address, description="The API's address")
-        if self.gateway.points_to is not None:
+        if self.gateway.dns_target is not None:
             CfnOutput(
                 self,
                 "DomainPointsTo",
-                value=self.gateway.points_to,
+                value=self.gateway.dns_target,
                 description="What the DNS record (CNAME or alias) of the API's name must point to",
             )
 
     @property
     def functions(self) -> dict[str, Function]:
-        return {one.name: one for one in (self.authorizer, self.service, self.search)}
+        return {
+            function.name: function for function in (self.authorizer, self.service, self.search)
+        }
 
 
-def _named(environment: Mapping[str, str]) -> dict[str, str]:
+def _authorizer_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the authorizer: only its own, because each start reads all."""
     return {name: environment[name] for name in ("PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS")}

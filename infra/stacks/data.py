@@ -9,7 +9,7 @@ from infra.config.stage import Stage
 from infra.constructs.bucket import Bucket
 from infra.constructs.console_links import link_outputs
 from infra.constructs.table import Table
-from punctual.aws.dynamodb.keys import BEATING
+from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX
 
 
 class Data(Stack):
@@ -22,7 +22,9 @@ class Data(Stack):
             description=f"Punctual ({stage.name}): jobs, timers, runs and their outputs",
             termination_protection=stage.protects("Data"),
         )
-        self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=BEATING)
+        self.jobs = Table(
+            self, "Jobs", stage=stage, expires=True, streams=True, index=HEARTBEAT_INDEX
+        )
         # No expiry: a long outage must not lose the timer of an accepted job.
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)
@@ -45,10 +47,10 @@ class Data(Stack):
         link_outputs(self, self.outputs.bucket.bucket_name)
 
     @property
-    def arns(self) -> iam.Data:
+    def arns(self) -> iam.DataArns:
         stream = self.jobs.table.table_stream_arn
         assert stream is not None
-        return iam.Data(
+        return iam.DataArns(
             jobs=self.jobs.table.table_arn,
             timers=self.timers.table.table_arn,
             runs=self.runs.table.table_arn,

@@ -9,46 +9,48 @@ from constructs import Construct
 from infra import iam
 from infra.config.stage import LANE_NAMES, Stage
 from infra.constructs.event_source import QueueSource, StreamSource
-from infra.constructs.function import Function, Functions, Shape, pascal
+from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
 from infra.constructs.parameters import secret_arn
-from infra.constructs.queue import LANE_SHAPES, failures
-from infra.constructs.schedule_rule import Clock
-from infra.operations.webhook_key import WEBHOOK_KEY
+from infra.constructs.queue import LANE_SHAPES, create_failure_queue
+from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
-from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
+from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
+from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 
 # The functions of every stage. CDK names its own functions by the stack.
 OWN_FUNCTION_NAMES = ("punctual-*", "Punctual-*")
 DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
-DESCRIPTIONS = {
+EXECUTOR_DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
 }
 NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
-ROUND = Duration.minutes(5)
-NEXT_ROUND = "The next round finds what this one left, and an alarm says that letters arrived."
-DEAD_LETTERS_SHAPE = Shape(
+DEAD_LETTER_INTERVAL = Duration.minutes(5)
+NEXT_DEAD_LETTER_ROUND_REASON = (
+    "The next round finds what this one left, and an alarm says that letters arrived."
+)
+DEAD_LETTERS_SHAPE = FunctionShape(
     "dead-letters",
     "dead_letters",
     "Ends the run of a message that came back too often, as FAILED, with the reason",
-    seconds=240,
-    without_dead_letters=NEXT_ROUND,
+    timeout_seconds=240,
+    no_dead_letters_reason=NEXT_DEAD_LETTER_ROUND_REASON,
     # The next round, five minutes later, finds the rest.
     retries=0,
-    oldest=ROUND,
+    max_event_age=DEAD_LETTER_INTERVAL,
 )
-STATUS_SHAPE = Shape(
+STATUS_SHAPE = FunctionShape(
     "status",
     "status",
     "Follows changes of jobs: lists of runs, events on the bus, and what a job left behind",
-    seconds=60,
-    without_dead_letters="The stream's source has a queue for what failed.",
+    timeout_seconds=60,
+    no_dead_letters_reason="The stream's source has a queue for what failed.",
 )
 
 
 class Execution(Stack):
-    """The executors; `status_failed` holds positions of failed changes in the stream."""
+    """The executors; `status_failure_queue` holds positions of failed changes in the stream."""
 
     def __init__(
         self,
@@ -65,89 +67,93 @@ class Execution(Stack):
             description=f"Punctual ({stage.name}): executors, dead letters, status",
             termination_protection=stage.protects("Execution"),
         )
-        make = Functions(self, stage, scheduling.settings.to_env())
+        create_function = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
-        reached = self._reached(stage)
-        webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
+        target_rights = self._target_rights(stage)
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
 
         self.executors: dict[str, Function] = {}
         for lane in LANE_NAMES:
-            fed = [one for one in scheduling.lanes if one.lane == lane]
-            executor = make(
-                Shape(
+            lane_queues = [lane_queue for lane_queue in scheduling.lanes if lane_queue.lane == lane]
+            executor = create_function(
+                FunctionShape(
                     f"executor-{lane}",
                     "executor",
-                    DESCRIPTIONS[lane],
-                    seconds=LANE_SHAPES[lane].seconds,
-                    without_dead_letters="The queues that feed it have dead-letter queues.",
+                    EXECUTOR_DESCRIPTIONS[lane],
+                    timeout_seconds=LANE_SHAPES[lane].timeout_seconds,
+                    no_dead_letters_reason="The queues that feed it have dead-letter queues.",
                     environment={"PUNCTUAL_LANE": lane},
-                    in_a_chain=True,
+                    allows_recursion=True,
                 ),
                 iam.executor(
                     arns,
                     queues,
-                    [one.queue.queue_arn for one in fed],
-                    reached,
-                    limited=stage.limits is not None,
+                    [lane_queue.queue.queue_arn for lane_queue in lane_queues],
+                    target_rights,
+                    has_limits=stage.limits is not None,
                     webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
                 ),
             )
             self.executors[lane] = executor
-            for one in fed:
+            for lane_queue in lane_queues:
                 QueueSource(
                     self,
-                    f"Feed{pascal(one.name)}",
+                    f"Feed{pascal_case(lane_queue.name)}",
                     function=executor,
-                    queue=one.queue,
-                    batch=LANE_SHAPES[lane].batch,
-                    at_most=one.executors,
+                    queue=lane_queue.queue,
+                    batch_size=LANE_SHAPES[lane].batch_size,
+                    max_concurrency=lane_queue.executors,
                 )
-        urls = " ".join(one.dead.queue_url for one in scheduling.lanes)
-        self.dead_letters = make(
+        urls = " ".join(lane_queue.dead_letter_queue.queue_url for lane_queue in scheduling.lanes)
+        self.dead_letters = create_function(
             replace(DEAD_LETTERS_SHAPE, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
             iam.dead_letters(arns, queues),
         )
-        self.round = Clock(
+        self.dead_letter_rule = ScheduleRule(
             self,
             "Bury",
             stage=stage,
             name="bury",
             description="Looks for messages of runs that came back too often",
-            schedule=events.Schedule.rate(ROUND),
+            schedule=events.Schedule.rate(DEAD_LETTER_INTERVAL),
             function=self.dead_letters,
             retries=1,
-            oldest=ROUND,
-            why_dropped=NEXT_ROUND,
+            max_event_age=DEAD_LETTER_INTERVAL,
+            dropped_events_reason=NEXT_DEAD_LETTER_ROUND_REASON,
         )
-        self.status_failed = failures(self, "StatusFailed", stage.physical("status-failed"))
-        self.status = make(STATUS_SHAPE, iam.status(arns, self.status_failed.queue_arn))
-        self.stream = StreamSource(
+        self.status_failure_queue = create_failure_queue(
+            self, "StatusFailed", stage.resource_name("status-failed")
+        )
+        self.status = create_function(
+            STATUS_SHAPE, iam.status(arns, self.status_failure_queue.queue_arn)
+        )
+        self.stream_source = StreamSource(
             self,
             "Changes",
             function=self.status,
-            stream=arns.stream,
-            failed=self.status_failed,
-            batch=200,
+            stream_arn=arns.stream,
+            failure_queue=self.status_failure_queue,
+            batch_size=200,
             # One batch holds a second of changes; an idle table starts no function.
-            window=Duration.seconds(1),
-            at_a_time=stage.concurrency.status_batches,
-            only=HEADS_ONLY,
+            batching_window=Duration.seconds(1),
+            parallelization_factor=stage.concurrency.status_batches,
+            filter_patterns=JOB_STATE_STREAM_FILTERS,
             retries=100,
-            oldest=Duration.hours(6),
+            max_age=Duration.hours(6),
         )
 
     @property
     def functions(self) -> dict[str, Function]:
-        made = (*self.executors.values(), self.dead_letters, self.status)
-        return {one.name: one for one in made}
+        functions = (*self.executors.values(), self.dead_letters, self.status)
+        return {function.name: function for function in functions}
 
-    def _reached(self, stage: Stage) -> list[iam.Right]:
-        def arns(service: str, names: tuple[str, ...], kind: str = "") -> list[str]:
-            if kind:
+    def _target_rights(self, stage: Stage) -> list[iam.Right]:
+        def arns(service: str, names: tuple[str, ...], resource: str = "") -> list[str]:
+            if resource:
                 return [
                     self.format_arn(
                         service=service,
-                        resource=kind,
+                        resource=resource,
                         resource_name=name,
                         arn_format=ArnFormat.COLON_RESOURCE_NAME,
                     )
@@ -155,19 +161,19 @@ class Execution(Stack):
                 ]
             return [self.format_arn(service=service, resource=name) for name in names]
 
-        refused = iam.no_task_reaches(
+        denied = iam.deny_own_targets(
             functions=arns("lambda", OWN_FUNCTION_NAMES, "function"),
             queues=arns("sqs", DEAD_LETTER_QUEUE_NAMES),
         )
-        return refused + iam.task_targets(
-            functions=arns("lambda", _with_versions(stage.reach.every_function), "function"),
-            queues=arns("sqs", stage.reach.every_queue),
+        return denied + iam.task_targets(
+            functions=arns("lambda", _with_versions(stage.reach.all_functions), "function"),
+            queues=arns("sqs", stage.reach.all_queues),
             secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),
             parameters=[
                 self.format_arn(
                     service="ssm",
                     resource="parameter",
-                    resource_name=f"{stage.knobs.strip('/')}/secrets/*",
+                    resource_name=f"{stage.parameter_prefix.strip('/')}/secrets/*",
                 )
             ],
         )
@@ -179,5 +185,5 @@ def _with_versions(names: tuple[str, ...]) -> tuple[str, ...]:
     >>> _with_versions(("report", "task-*"))
     ('report', 'report:*', 'task-*')
     """
-    found = ((name,) if name.endswith("*") else (name, f"{name}:*") for name in names)
-    return tuple(one for some in found for one in some)
+    qualified_names = ((name,) if name.endswith("*") else (name, f"{name}:*") for name in names)
+    return tuple(qualified_name for variants in qualified_names for qualified_name in variants)

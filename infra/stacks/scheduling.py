@@ -7,43 +7,43 @@ from constructs import Construct
 from infra import iam
 from infra.config.stage import Stage
 from infra.constructs.event_source import QueueSource
-from infra.constructs.function import Function, Functions, Shape, pascal
-from infra.constructs.parameters import Knobs
-from infra.constructs.queue import Lane, Wake
-from infra.constructs.schedule_rule import Clock
+from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
+from infra.constructs.parameters import OperatorParameters
+from infra.constructs.queue import Lane, WakeUpQueue
+from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
 from punctual.domain.tenants.limits import text_of
 from punctual.settings import Settings
 
-NEXT_TICK = "The next tick does what this one did not, and an alarm says when none comes."
-NEXT_WALK = "The next hour goes on where the walk ended, and an alarm says that it failed."
-POLLER_SHAPE = Shape(
+NEXT_TICK_REASON = "The next tick does what this one did not, and an alarm says when none comes."
+NEXT_WALK_REASON = "The next hour goes on where the walk ended, and an alarm says that it failed."
+POLLER_SHAPE = FunctionShape(
     "poller",
     "poller",
     "Looks at the jobs that are due and queues their runs, to the second",
-    seconds=180,
-    without_dead_letters="The queue that feeds it has a dead-letter queue.",
-    in_a_chain=True,
+    timeout_seconds=180,
+    no_dead_letters_reason="The queue that feeds it has a dead-letter queue.",
+    allows_recursion=True,
 )
-POLLER_BATCH = 10
-PLANNER_SHAPE = Shape(
+WAKE_UPS_PER_BATCH = 10
+PLANNER_SHAPE = FunctionShape(
     "planner",
     "planner",
     "Each minute: hands out the minutes up to two ahead, and those that are behind",
-    seconds=50,
-    without_dead_letters=NEXT_TICK,
+    timeout_seconds=50,
+    no_dead_letters_reason=NEXT_TICK_REASON,
     # The next tick follows a minute later.
     retries=0,
-    oldest=Duration.seconds(60),
+    max_event_age=Duration.seconds(60),
 )
-RECONCILER_SHAPE = Shape(
+RECONCILER_SHAPE = FunctionShape(
     "reconciler",
     "reconciler",
     "Once a day, in pieces: mends jobs without a timer, and removes payloads without a job",
-    seconds=900,
-    without_dead_letters=NEXT_WALK,
+    timeout_seconds=900,
+    no_dead_letters_reason=NEXT_WALK_REASON,
     retries=1,
-    oldest=Duration.minutes(30),
+    max_event_age=Duration.minutes(30),
 )
 
 
@@ -57,29 +57,36 @@ class Scheduling(Stack):
             description=f"Punctual ({stage.name}): planner, pollers, queues, and the knobs",
             termination_protection=stage.protects("Scheduling"),
         )
-        self.wake = Wake(self, "Wake", stage=stage, hidden=Duration.seconds(POLLER_SHAPE.seconds))
+        self.wake_up_queue = WakeUpQueue(
+            self,
+            "Wake",
+            stage=stage,
+            visibility_timeout=Duration.seconds(POLLER_SHAPE.timeout_seconds),
+        )
         self.lanes = [
-            Lane(self, pascal(lane, priority), stage=stage, lane=lane, priority=priority)
+            Lane(self, pascal_case(lane, priority), stage=stage, lane=lane, priority=priority)
             for lane, queues in stage.lanes.items()
             for priority in queues
         ]
-        self.knobs = Knobs(self, "Knobs", stage=stage)
+        self.operator_parameters = OperatorParameters(self, "Knobs", stage=stage)
         self.settings = _settings(stage, data, self)
-        make = Functions(self, stage, self.settings.to_env())
+        create_function = Functions(self, stage, self.settings.to_env())
         arns, queues = data.arns, self.arns
 
-        self.planner = make(PLANNER_SHAPE, iam.planner(arns, queues, self.knobs.arns))
-        self.poller = make(POLLER_SHAPE, iam.poller(arns, queues))
-        self.reconciler = make(RECONCILER_SHAPE, iam.reconciler(arns, queues))
-        self.wake_source = QueueSource(
+        self.planner = create_function(
+            PLANNER_SHAPE, iam.planner(arns, queues, self.operator_parameters.arns)
+        )
+        self.poller = create_function(POLLER_SHAPE, iam.poller(arns, queues))
+        self.reconciler = create_function(RECONCILER_SHAPE, iam.reconciler(arns, queues))
+        self.wake_up_source = QueueSource(
             self,
             "WakePoller",
             function=self.poller,
-            queue=self.wake.queue,
-            batch=POLLER_BATCH,
-            at_most=stage.pollers,
+            queue=self.wake_up_queue.queue,
+            batch_size=WAKE_UPS_PER_BATCH,
+            max_concurrency=stage.pollers,
         )
-        self.tick = Clock(
+        self.tick_rule = ScheduleRule(
             self,
             "Tick",
             stage=stage,
@@ -88,10 +95,10 @@ class Scheduling(Stack):
             schedule=events.Schedule.rate(Duration.minutes(1)),
             function=self.planner,
             retries=1,
-            oldest=Duration.seconds(60),
-            why_dropped=NEXT_TICK,
+            max_event_age=Duration.seconds(60),
+            dropped_events_reason=NEXT_TICK_REASON,
         )
-        self.walk = Clock(
+        self.walk_rule = ScheduleRule(
             self,
             "Walk",
             stage=stage,
@@ -100,20 +107,22 @@ class Scheduling(Stack):
             schedule=events.Schedule.rate(Duration.hours(1)),
             function=self.reconciler,
             retries=1,
-            oldest=Duration.minutes(30),
-            why_dropped=NEXT_WALK,
+            max_event_age=Duration.minutes(30),
+            dropped_events_reason=NEXT_WALK_REASON,
         )
 
     @property
     def functions(self) -> dict[str, Function]:
-        return {one.name: one for one in (self.planner, self.poller, self.reconciler)}
+        return {
+            function.name: function for function in (self.planner, self.poller, self.reconciler)
+        }
 
     @property
-    def arns(self) -> iam.Queues:
-        return iam.Queues(
-            wake=self.wake.queue.queue_arn,
+    def arns(self) -> iam.QueueArns:
+        return iam.QueueArns(
+            wake_up=self.wake_up_queue.queue.queue_arn,
             lanes=tuple(lane.queue.queue_arn for lane in self.lanes),
-            dead=tuple(lane.dead.queue_arn for lane in self.lanes),
+            dead_letters=tuple(lane.dead_letter_queue.queue_arn for lane in self.lanes),
         )
 
 
@@ -126,9 +135,9 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         control_table=data.control.table.table_name,
         audit_table=data.audit.table.table_name,
         bucket=data.outputs.bucket.bucket_name,
-        wake_queue=scheduling.wake.queue.queue_url,
+        wake_queue=scheduling.wake_up_queue.queue.queue_url,
         event_bus=data.bus.event_bus_name,
-        knobs=stage.knobs,
+        knobs=stage.parameter_prefix,
         metrics=stage.metrics,
         run_events=stage.run_events,
         networks=stage.reach.networks,

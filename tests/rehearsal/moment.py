@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import ceil
 
-from infra.operations.limits import settings_of
+from infra.operations.limits import read_settings
 from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import Account
 from tests.rehearsal.progress import Failed
@@ -83,7 +83,7 @@ class Moment:
         if (changed.status_code, gone.status_code) != (200, 200):
             raise Failed(f"jobs could not be changed: {changed.text}; {gone.text}")
         s3 = self._account.client("s3")
-        bucket = settings_of(self._account, STAGE).bucket
+        bucket = read_settings(self._account, STAGE).bucket
         for one in s3.list_objects_v2(Bucket=bucket)["Contents"]:
             s3.delete_object(Bucket=bucket, Key=one["Key"])
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from punctual.client.call_steps import Core, Give, Pause, Send, Steps, Stream
+from punctual.client.call_steps import ClientSettings, Item, Pause, Send, Steps, Stream
 from punctual.client.retrying import Retries
 from punctual.client.run import Run
 from punctual.client.wire import Answer, Failure, Outcome, Request
@@ -27,7 +27,7 @@ class Hand:
         self.patience: list[float] = []
         self.pauses: list[float] = []
         keys = iter(f"key-{n}" for n in range(9))
-        self.core = Core(
+        self.settings = ClientSettings(
             "http://a/v1",
             Retries(**policy),
             30.0,
@@ -36,7 +36,7 @@ class Hand:
             lambda: next(keys),
         )
 
-    def do(self, steps: Steps[T]) -> T:
+    def run_steps(self, steps: Steps[T]) -> T:
         outcome: Outcome | None = None
         while True:
             try:
@@ -46,14 +46,14 @@ class Hand:
                 return found
             outcome = self._step(step)
 
-    def give(self, stream: Stream[T]) -> Iterator[T]:
+    def stream_items(self, stream: Stream[T]) -> Iterator[T]:
         outcome: Outcome | None = None
         while True:
             try:
                 step = stream.send(outcome)
             except StopIteration:
                 return
-            if isinstance(step, Give):
+            if isinstance(step, Item):
                 outcome = None
                 yield step.value
             else:
@@ -61,13 +61,13 @@ class Hand:
 
     def _step(self, step: Send | Pause) -> Outcome | None:
         if isinstance(step, Pause):
-            self.pauses.append(step.seconds)
-            self.now += step.seconds
+            self.pauses.append(step.delay_seconds)
+            self.now += step.delay_seconds
             return None
         self.sent.append(step.request)
-        self.patience.append(step.seconds)
+        self.patience.append(step.timeout_seconds)
         outcome = next(self._outcomes)
-        self.now += step.seconds if outcome is NO_ANSWER else self._takes
+        self.now += step.timeout_seconds if outcome is NO_ANSWER else self._takes
         return outcome
 
 

@@ -20,7 +20,7 @@ from punctual.domain.tenants.webhooks import shown_secret
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
-from punctual.node.http.application import application
+from punctual.node.http.application import build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -95,7 +95,7 @@ class Scene(Client):
             "local",
             self.store.audit,
         )
-        self._app = application(
+        self._app = build_application(
             self.node.jobs,
             self.node.search,
             self._perform,
@@ -142,7 +142,7 @@ class Scene(Client):
         """Step until no worker holds a run and all outcomes are stored."""
         for _ in range(100):
             self.node.step()
-            if not len(self.node.holding):
+            if not len(self.node.running_tasks):
                 return
             assert self._woken.wait(10), "a task did not end"
             self._woken.clear()
@@ -154,7 +154,7 @@ class Scene(Client):
             at = self.node.next_at()
             if at > self.clock.monotonic() + (end - self.clock.now).total_seconds():
                 break
-            self.clock.go_on_to(at)
+            self.clock.advance_to_steady(at)
             self.settle()
         self.clock.set(end)
         self.settle()

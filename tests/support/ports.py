@@ -36,14 +36,14 @@ if TYPE_CHECKING:  # most tests over these ports need no AWS client
 class Ports:
     """All ports of one store. Only tests hold them together."""
 
-    heads: JobStates
+    job_states: JobStates
     timers: Timers
-    messages: Messages
-    notices: Notifications
+    run_queue: Messages
+    notifications: Notifications
     history: History
     blobs: Blobs
-    buckets: Buckets
-    wake: WakeUps
+    partitions: Buckets
+    wakeups: WakeUps
     receipts: Receipts
     feed: Feed
     audit: AuditLog
@@ -52,14 +52,14 @@ class Ports:
 def store_ports(store: Store, messages: Messages, wake: WakeUps) -> Ports:
     """Return the ports of a node."""
     return Ports(
-        heads=store.heads,
+        job_states=store.job_states,
         timers=store.timers,
-        messages=messages,
-        notices=store.notices,
+        run_queue=messages,
+        notifications=store.notifications,
         history=store.history,
         blobs=store.blobs,
-        buckets=store.buckets,
-        wake=wake,
+        partitions=store.partitions,
+        wakeups=wake,
         receipts=store.receipts,
         feed=store.feed,
         audit=store.audit,
@@ -74,13 +74,13 @@ def a_change_applier(
     unit: AbstractContextManager[None] | None = None,
 ) -> ChangeApplier:
     return ChangeApplier(
-        heads=ports.heads,
+        heads=ports.job_states,
         timers=ports.timers,
-        buckets=ports.buckets,
+        buckets=ports.partitions,
         history=ports.history,
-        messages=ports.messages,
-        notices=ports.notices,
-        wake=ports.wake,
+        messages=ports.run_queue,
+        notices=ports.notifications,
+        wake=ports.wakeups,
         clock=clock,
         monotonic=monotonic,
         log=log,
@@ -92,7 +92,7 @@ def job_queries(
     ports: "Ports | AwsPorts", clock: Clock, monitor: Monitor, log: Log = untold
 ) -> JobQueries:
     return JobQueries(
-        heads=ports.heads,
+        heads=ports.job_states,
         history=ports.history,
         blobs=ports.blobs,
         audit=ports.audit,
@@ -110,11 +110,11 @@ def job_commands(
     new_id: NewId,
 ) -> Jobs:
     return Jobs(
-        heads=ports.heads,
+        heads=ports.job_states,
         history=ports.history,
         blobs=ports.blobs,
         receipts=ports.receipts,
-        wake=ports.wake,
+        wake=ports.wakeups,
         steps=steps,
         search=search,
         clock=clock,
@@ -126,9 +126,9 @@ def an_executor(
     ports: "Ports | AwsPorts", steps: ChangeApplier, new_id: NewId, executor_id: str
 ) -> Executor:
     return Executor(
-        heads=ports.heads,
+        heads=ports.job_states,
         blobs=ports.blobs,
-        wake=ports.wake,
+        wake=ports.wakeups,
         steps=steps,
         new_id=new_id,
         executor_id=executor_id,
@@ -137,14 +137,14 @@ def an_executor(
 
 def a_reconciler(ports: Ports, steps: ChangeApplier, looker: Evaluator) -> Reconciler:
     return Reconciler(
-        heads=ports.heads,
+        heads=ports.job_states,
         timers=ports.timers,
-        buckets=ports.buckets,
-        wake=ports.wake,
+        buckets=ports.partitions,
+        wake=ports.wakeups,
         steps=steps,
         looker=looker,
     )
 
 
 def a_sweeper(ports: Ports, looker: Evaluator) -> Sweeper:
-    return Sweeper(ports.timers, ports.buckets, looker)
+    return Sweeper(ports.timers, ports.partitions, looker)

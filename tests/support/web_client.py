@@ -8,7 +8,8 @@ import msgspec
 
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.quotas.limits import unlimited
-from punctual.node.http.application import ROOT, application
+from punctual.node.http.application import build_application
+from punctual.node.http.parsing import API_ROOT
 from tests.support import openapi_answers
 from tests.support.web_engine import MemoryEngine
 
@@ -42,14 +43,14 @@ class Client:
         self.engine = engine or MemoryEngine()
         self.logged: list[dict[str, Any]] = []
         self.turn_error: Exception | None = None
-        self._app = application(
+        self._app = build_application(
             self.engine.as_jobs,
             self.engine.as_search,
             self._turn,
             self._log,
             self.engine.tokens,
             clock=self.engine.clock,
-            access=self._log,
+            log_access=self._log,
             quotas=quotas,
             limits_of=limits_of,
         )
@@ -111,8 +112,8 @@ class Client:
         headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
         body = b"".join(message["body"] for message in bodies)
         assert headers["content-length"] == str(len(body))
-        if scope["path"].startswith(f"{ROOT}/"):
-            path = scope["path"].removeprefix(ROOT)
+        if scope["path"].startswith(f"{API_ROOT}/"):
+            path = scope["path"].removeprefix(API_ROOT)
             openapi_answers.check(scope["method"], path, start["status"], headers, body)
             openapi_answers.check_sent(scope["method"], path, start["status"], sent_body)
         return Answer(start["status"], headers, body)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from punctual.client import Punctual, PunctualError
 
 
-class Done(NamedTuple):
+class StepResult(NamedTuple):
     """The outcome of one step of a plan."""
 
     action: str
@@ -19,31 +19,31 @@ class Done(NamedTuple):
     error: "PunctualError | None" = None
 
 
-def carry_out(client: "Punctual", plan: Plan) -> Iterator[Done]:
+def execute_plan(client: "Punctual", plan: Plan) -> Iterator[StepResult]:
     """Yield the outcome of each step. Changes and cancellations run before new jobs are created."""
     from punctual.client import Refused
 
     steps: list[Create | Change | Prune] = [*plan.changes, *plan.prunes, *plan.creates]
     for step in steps:
-        action, name = _said(step)
+        action, name = _describe_step(step)
         try:
-            job_id: str | None = _do(client, step)
+            job_id: str | None = _execute_step(client, step)
         except Refused as error:
-            yield Done(action, name, None, step, error)
+            yield StepResult(action, name, None, step, error)
         else:
-            yield Done(action, name, job_id, step)
+            yield StepResult(action, name, job_id, step)
 
 
-def _said(step: Create | Change | Prune) -> tuple[str, str]:
+def _describe_step(step: Create | Change | Prune) -> tuple[str, str]:
     if isinstance(step, Prune):
         return "cancel", str(step.present["name"])
     return ("create" if isinstance(step, Create) else "change"), step.declared.name
 
 
-def _do(client: "Punctual", step: Create | Change | Prune) -> str:
+def _execute_step(client: "Punctual", step: Create | Change | Prune) -> str:
     if isinstance(step, Create):
         fields: dict[str, Any] = dict(step.declared.fields)
-        job_id = client.jobs.create(idempotency_key=step.key, **fields).job_id
+        job_id = client.jobs.create(idempotency_key=step.idempotency_key, **fields).job_id
         if step.declared.paused:
             client.jobs.pause(job_id)
         return job_id
@@ -53,11 +53,11 @@ def _do(client: "Punctual", step: Create | Change | Prune) -> str:
         client.jobs.cancel(job_id, if_match=present["version"])
         return job_id
     version = present["version"]
-    if step.sent:
-        changes: dict[str, Any] = dict(step.sent)
+    if step.changed_fields:
+        changes: dict[str, Any] = dict(step.changed_fields)
         version = client.jobs.update(job_id, if_match=version, **changes).version
-    if step.pause == "pause":
+    if step.pause_action == "pause":
         client.jobs.pause(job_id, if_match=version)
-    elif step.pause == "resume":
+    elif step.pause_action == "resume":
         client.jobs.resume(job_id, if_match=version)
     return job_id

@@ -20,28 +20,28 @@ class Difference(NamedTuple):
     new: Any
 
 
-class _Absent:
+class _AbsentValue:
     def __repr__(self) -> str:
         return "ABSENT"
 
 
-ABSENT: Any = _Absent()
+ABSENT: Any = _AbsentValue()
 
 
 def whole(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return every field with its default. Fields of other schedule types are null."""
-    kind = fields.get("schedule_type")
-    found = {name: fields.get(name) for name in ("name", "schedule_type")}
+    schedule_type = fields.get("schedule_type")
+    complete = {name: fields.get(name) for name in ("name", "schedule_type")}
     for name in DEFAULTS:
         value = fields.get(name)
-        belongs = name not in TYPES_OF_FIELD or kind in TYPES_OF_FIELD[name]
+        is_allowed = name not in TYPES_OF_FIELD or schedule_type in TYPES_OF_FIELD[name]
         if value is None:
-            value = _default(name, fields) if belongs else None
-        found[name] = _normal(name, value)
-    return found
+            value = _default_value(name, fields) if is_allowed else None
+        complete[name] = _normalize(name, value)
+    return complete
 
 
-def _default(name: str, fields: Mapping[str, Any]) -> Any:
+def _default_value(name: str, fields: Mapping[str, Any]) -> Any:
     if name == "max_retries" and fields.get("delivery") == "AT_MOST_ONCE":
         return 0
     # EventBridge expressions always skip local times that do not exist.
@@ -50,7 +50,7 @@ def _default(name: str, fields: Mapping[str, Any]) -> Any:
     return DEFAULTS[name]
 
 
-def _normal(name: str, value: Any) -> Any:
+def _normalize(name: str, value: Any) -> Any:
     if name in TIME_FIELDS and isinstance(value, str):
         try:
             return timestamps.normalize_time(timestamps.parse_time(value))
@@ -69,81 +69,89 @@ def _without_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
     return {name: inner for name, inner in value.items() if inner is not None}
 
 
-def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
+def declared_fields(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to declare for a job, without defaults and without fields of the server.
 
-    >>> declared_of({"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1,
+    >>> declared_fields({"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1,
     ...     "task": {"type": "http", "url": "http://a", "method": "POST"}, "max_retries": 3})
     {'name': 'x', 'schedule_type': 'IMMEDIATE', 'task': {'type': 'http', 'url': 'http://a'}}
     """
-    found: dict[str, Any] = {}
-    others = [name for name in job if name not in FIELD_ORDER and name not in READ_ONLY_FIELDS]
-    for name in (*FIELD_ORDER, *others):
+    declared: dict[str, Any] = {}
+    other_names = [name for name in job if name not in FIELD_ORDER and name not in READ_ONLY_FIELDS]
+    for name in (*FIELD_ORDER, *other_names):
         value = job.get(name)
-        default = _normal(name, _default(name, job)) if name in DEFAULTS else None
-        if value is None or same(_normal(name, value), default):
+        default = _normalize(name, _default_value(name, job)) if name in DEFAULTS else None
+        if value is None or equal_as_json(_normalize(name, value), default):
             continue
-        found[name] = _bare(name, value)
-    return found
+        declared[name] = _strip_defaults(name, value)
+    return declared
 
 
-def _bare(name: str, value: Any) -> Any:
+def _strip_defaults(name: str, value: Any) -> Any:
     if name == "task":
         defaults = TASK_DEFAULTS.get(str(value.get("type")), {})
     elif name == "retry":
         defaults = DEFAULTS["retry"]
     else:
         return value
-    return {k: v for k, v in value.items() if k not in defaults or not same(v, defaults[k])}
+    return {
+        key: inner
+        for key, inner in value.items()
+        if key not in defaults or not equal_as_json(inner, defaults[key])
+    }
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Return the differences between two jobs. Both are results of `whole`."""
-    found: list[Difference] = []
+    found_differences: list[Difference] = []
     for name in FIELD_ORDER:
-        found.extend(_between(name, old.get(name), new.get(name)))
-    return found
+        found_differences.extend(_compare(name, old.get(name), new.get(name)))
+    return found_differences
 
 
-def _between(path: str, old: Any, new: Any) -> Iterator[Difference]:
-    if same(old, new):
+def _compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
+    if equal_as_json(old, new):
         return
-    if _opens(old, new) or _opens(new, old):
+    if _compares_by_key(old, new) or _compares_by_key(new, old):
         old, new = ({} if value is ABSENT else value for value in (old, new))
         for key in dict.fromkeys([*old, *new]):
-            yield from _between(f"{path}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
+            yield from _compare(f"{path}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
     else:
         yield Difference(path, old, new)
 
 
-def _opens(one: Any, other: Any) -> bool:
+def _compares_by_key(first: Any, second: Any) -> bool:
     """Return True if a mapping is compared key by key instead of as a whole."""
-    return isinstance(one, dict) and (isinstance(other, dict) or (other is ABSENT and bool(one)))
+    return isinstance(first, dict) and (
+        isinstance(second, dict) or (second is ABSENT and bool(first))
+    )
 
 
-def same(one: Any, other: Any) -> bool:
+def equal_as_json(first: Any, second: Any) -> bool:
     """Return True if two values are equal as JSON. 1 equals 1.0, but 1 does not equal true.
 
-    >>> same({"a": [1]}, {"a": [1.0]}), same(1, True)
+    >>> equal_as_json({"a": [1]}, {"a": [1.0]}), equal_as_json(1, True)
     (True, False)
     """
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            equal_as_json(first[key], second[key]) for key in first
+        )
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(equal_as_json, first, second))
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    return bool(first == second)
 
 
-def change_of(found: list[Difference], declared: Mapping[str, Any]) -> dict[str, Any]:
+def fields_to_send(differences: list[Difference], declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to send. Each is complete, as declared, or null for its default."""
-    kind = declared.get("schedule_type")
-    sent: dict[str, Any] = {}
-    for difference in found:
+    schedule_type = declared.get("schedule_type")
+    fields: dict[str, Any] = {}
+    for difference in differences:
         name = difference.path.partition(".")[0]
         if name in declared:
-            sent[name] = declared[name]
-        elif kind in TYPES_OF_FIELD.get(name, (kind,)):
-            sent[name] = None
-    return sent
+            fields[name] = declared[name]
+        elif schedule_type in TYPES_OF_FIELD.get(name, (schedule_type,)):
+            fields[name] = None
+    return fields

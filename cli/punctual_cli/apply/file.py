@@ -25,19 +25,19 @@ from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
 from punctual.web.http.problems import RequestRejected
 from punctual.web.models.job_rules import changed_job, new_job
-from punctual_cli.apply.json_lines import documents
-from punctual_cli.apply.yaml_lines import Document, Fault, Path, Unreadable, places
+from punctual_cli.apply.json_lines import parse_documents
+from punctual_cli.apply.yaml_lines import Document, Fault, FieldPath, Unreadable, split_field_path
 
 SET_TAG = "punctual-set"
-MOST_SET = 128
+MAX_SET_NAME_CHARACTERS = 128
 # Every task type counts as known here, because only the server knows which ones it offers.
-ANYWHERE = Features(
+ALL_FEATURES = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True
 )
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredJob:
     """One job of a file."""
 
     name: str
@@ -45,36 +45,36 @@ class Declared:
     set_name: str | None
     paused: bool | None  # None leaves the job as it is
     job_id: str | None  # needed where several jobs have the same name
-    place: "Place"
+    position: "FilePosition"
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePosition:
     """The position of a job in its file."""
 
     document: Document
-    path: Path
+    path: FieldPath
     file: str
-    defaults: Path = ("defaults",)
+    defaults: FieldPath = ("defaults",)
 
     def fault(self, field: str, message: str) -> Fault:
-        return Fault(self.line(field), message, self.file)
+        return Fault(self.line_of(field), message, self.file)
 
-    def line(self, field: str = "") -> int:
+    def line_of(self, field: str = "") -> int:
         """Return the line of a field, given by its name in the API."""
-        parts = tuple(places(field)) if field else ()
-        own = (*self.path, *parts)
+        parts = tuple(split_field_path(field)) if field else ()
+        job_path = (*self.path, *parts)
         # A field that the job itself lacks may come from the defaults of the file.
         if parts and (*self.path, parts[0]) not in self.document.lines:
-            given = (*self.defaults, *parts)
+            default_path = (*self.defaults, *parts)
             if (*self.defaults, parts[0]) in self.document.lines:
-                return self.document.line(given)
-        return self.document.line(own)
+                return self.document.line_of(default_path)
+        return self.document.line_of(job_path)
 
 
-class Group(NamedTuple):
+class DeclaredGroup(NamedTuple):
     set_name: str | None
-    jobs: tuple[Declared, ...]
+    jobs: tuple[DeclaredJob, ...]
 
 
 class Source(NamedTuple):
@@ -84,147 +84,162 @@ class Source(NamedTuple):
     text: str
 
 
-class Wrong(Exception):
+class InvalidFiles(Exception):
     """All faults of the files, by file and line."""
 
     def __init__(self, faults: Sequence[Fault], is_syntax: bool = False) -> None:
-        self.faults = in_order(faults)
+        self.faults = sort_faults(faults)
         self.is_syntax = is_syntax
         super().__init__(f"{len(self.faults)} wrong")
 
 
-def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def sort_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: (fault.file, fault.line, fault.message)))
 
 
-def groups(sources: Sequence[Source]) -> list[Group]:
-    """Return every document of every file, or raise `Wrong` with all faults of all jobs."""
-    read = _read(sources)
+def load_groups(sources: Sequence[Source]) -> list[DeclaredGroup]:
+    """Return every document of every file, or raise `InvalidFiles` with all faults of all jobs."""
+    documents_by_source = _read_documents(sources)
     faults: list[Fault] = []
-    found: list[Group] = []
-    for source, documents_of_file in read:
-        of_file: list[Fault] = []
-        found += [_group(document, source.name, of_file) for document in documents_of_file]
+    loaded: list[DeclaredGroup] = []
+    for source, documents_of_file in documents_by_source:
+        file_faults: list[Fault] = []
+        loaded += [
+            _parse_group(document, source.name, file_faults) for document in documents_of_file
+        ]
         if not documents_of_file:
-            of_file.append(
+            file_faults.append(
                 Fault(1, "the file is empty: it needs `jobs`, and a `set` that names it")
             )
-        faults += [fault._replace(file=source.name) for fault in of_file]
-    _name_doubles(found, faults)
-    for group in found:
+        faults += [fault._replace(file=source.name) for fault in file_faults]
+    _add_duplicate_faults(loaded, faults)
+    for group in loaded:
         for job in group.jobs:
-            faults.extend(wrong_fields(job, None, EPOCH, ANYWHERE))
+            faults.extend(field_faults(job, None, EPOCH, ALL_FEATURES))
     if faults:
-        raise Wrong(faults)
-    return found
+        raise InvalidFiles(faults)
+    return loaded
 
 
-def _read(sources: Sequence[Source]) -> list[tuple[Source, list[Document]]]:
+def _read_documents(sources: Sequence[Source]) -> list[tuple[Source, list[Document]]]:
     """Return the documents of each file. All files must be readable before fields are checked."""
     faults: list[Fault] = []
-    found = []
+    documents_by_source = []
     for source in sources:
         try:
-            found.append((source, documents(source.text)))
+            documents_by_source.append((source, parse_documents(source.text)))
         except Unreadable as error:
             faults += [fault._replace(file=source.name) for fault in error.faults]
     if faults:
-        raise Wrong(faults, is_syntax=True)
-    return found
+        raise InvalidFiles(faults, is_syntax=True)
+    return documents_by_source
 
 
-def _group(document: Document, file: str, faults: list[Fault]) -> Group:
+def _parse_group(document: Document, file: str, faults: list[Fault]) -> DeclaredGroup:
     value = document.value
     if isinstance(value, list):
         value = {"jobs": value}
         document = Document(
             value,
-            {("jobs", *path): n for path, n in document.lines.items()} | {(): document.lines[()]},
+            {("jobs", *path): line for path, line in document.lines.items()}
+            | {(): document.lines[()]},
         )
     if not isinstance(value, dict) or not isinstance(value.get("jobs"), list | None):
-        faults.append(Fault(document.line(("jobs",)), "a file has `jobs`, a list"))
-        return Group(None, ())
+        faults.append(Fault(document.line_of(("jobs",)), "a file has `jobs`, a list"))
+        return DeclaredGroup(None, ())
     for name in value:
         if name not in ("set", "defaults", "jobs"):
-            text = f"{name} is not known here: a file has set, defaults and jobs"
-            faults.append(Fault(document.line((name,)), text))
+            message = f"{name} is not known here: a file has set, defaults and jobs"
+            faults.append(Fault(document.line_of((name,)), message))
     defaults = value.get("defaults") or {}
     if not isinstance(defaults, dict):
-        faults.append(Fault(document.line(("defaults",)), "defaults must be fields of jobs"))
+        faults.append(Fault(document.line_of(("defaults",)), "defaults must be fields of jobs"))
         defaults = {}
-    set_name = _set_name(document, value.get("set"), faults)
+    set_name = _parse_set_name(document, value.get("set"), faults)
     jobs = [
-        _job(Place(document, ("jobs", index), file), job, defaults, set_name, faults)
+        _parse_job(FilePosition(document, ("jobs", index), file), job, defaults, set_name, faults)
         for index, job in enumerate(value.get("jobs") or ())
     ]
-    return Group(set_name, tuple(job for job in jobs if job is not None))
+    return DeclaredGroup(set_name, tuple(job for job in jobs if job is not None))
 
 
-def _set_name(document: Document, value: Any, faults: list[Fault]) -> str | None:
+def _parse_set_name(document: Document, value: Any, faults: list[Fault]) -> str | None:
     if value is None:
         return None
-    if isinstance(value, str) and 1 <= len(value) <= MOST_SET and value.isprintable():
+    if (
+        isinstance(value, str)
+        and 1 <= len(value) <= MAX_SET_NAME_CHARACTERS
+        and value.isprintable()
+    ):
         return value
-    text = f"a set's name is text of 1 to {MOST_SET} characters"
-    faults.append(Fault(document.line(("set",)), text))
+    message = f"a set's name is text of 1 to {MAX_SET_NAME_CHARACTERS} characters"
+    faults.append(Fault(document.line_of(("set",)), message))
     return None
 
 
-def _job(
-    place: Place, job: Any, defaults: Mapping[str, Any], set_name: str | None, faults: list[Fault]
-) -> Declared | None:
+def _parse_job(
+    position: FilePosition,
+    job: Any,
+    defaults: Mapping[str, Any],
+    set_name: str | None,
+    faults: list[Fault],
+) -> DeclaredJob | None:
     if not isinstance(job, dict):
-        faults.append(Fault(place.line(), "a job is a list of fields, such as name: …"))
+        faults.append(Fault(position.line_of(), "a job is a list of fields, such as name: …"))
         return None
-    fields = _merged(defaults, job)
+    fields = _merge_defaults(defaults, job)
     paused, job_id = fields.pop("paused", None), fields.pop("job_id", None)
     if not isinstance(paused, bool | None):
-        faults.append(Fault(place.line("paused"), "paused must be true or false"))
+        faults.append(Fault(position.line_of("paused"), "paused must be true or false"))
     if not isinstance(job_id, str | None):
-        faults.append(Fault(place.line("job_id"), "job_id must be text"))
+        faults.append(Fault(position.line_of("job_id"), "job_id must be text"))
     name = fields.get("name")
     tags = fields.get("tags")
     if isinstance(tags, dict) and SET_TAG in tags:
-        text = f"the tag {SET_TAG} is written by apply: name the set above the jobs"
-        faults.append(Fault(place.line(f"tags.{SET_TAG}"), text))
+        message = f"the tag {SET_TAG} is written by apply: name the set above the jobs"
+        faults.append(Fault(position.line_of(f"tags.{SET_TAG}"), message))
     if fields.get("schedule_type") == "IMMEDIATE":
-        text = "a declared job has a time: run at once with `punctual jobs create`"
-        faults.append(Fault(place.line("schedule_type"), text))
+        message = "a declared job has a time: run at once with `punctual jobs create`"
+        faults.append(Fault(position.line_of("schedule_type"), message))
     if set_name is not None and isinstance(tags, dict | None):
         fields["tags"] = {**(tags or {}), SET_TAG: set_name}
-    shown = name if isinstance(name, str) else "a job"
-    return Declared(
-        shown, fields, set_name, bool(paused) if paused is not None else None, job_id, place
+    shown_name = name if isinstance(name, str) else "a job"
+    return DeclaredJob(
+        shown_name, fields, set_name, bool(paused) if paused is not None else None, job_id, position
     )
 
 
-def _merged(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_defaults(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults with a job's own fields over them. Tags of both are merged."""
-    found = {**defaults, **job}
-    common, own = defaults.get("tags"), job.get("tags")
-    if isinstance(common, dict) and isinstance(own, dict):
-        found["tags"] = {**common, **own}
-    return found
+    merged = {**defaults, **job}
+    default_tags, job_tags = defaults.get("tags"), job.get("tags")
+    if isinstance(default_tags, dict) and isinstance(job_tags, dict):
+        merged["tags"] = {**default_tags, **job_tags}
+    return merged
 
 
-def _name_doubles(found: Sequence[Group], faults: list[Fault]) -> None:
+def _add_duplicate_faults(declared_groups: Sequence[DeclaredGroup], faults: list[Fault]) -> None:
     """Add a fault for each job that is declared a second time in any file."""
-    first: dict[tuple[str | None, str, str | None], Place] = {}
-    for group in found:
+    positions: dict[tuple[str | None, str, str | None], FilePosition] = {}
+    for group in declared_groups:
         for job in group.jobs:
             if "name" not in job.fields:
                 continue
-            place = job.place
-            known = first.setdefault((group.set_name, job.name, job.job_id), place)
-            if known is not place:
-                line = known.line("name")
-                where = f"line {line}" if known.file == place.file else f"{known.file}:{line}"
-                text = f"{job.name} is declared twice, first on {where}"
-                faults.append(place.fault("name", text))
+            position = job.position
+            first_position = positions.setdefault((group.set_name, job.name, job.job_id), position)
+            if first_position is not position:
+                line = first_position.line_of("name")
+                location = (
+                    f"line {line}"
+                    if first_position.file == position.file
+                    else f"{first_position.file}:{line}"
+                )
+                message = f"{job.name} is declared twice, first on {location}"
+                faults.append(position.fault("name", message))
 
 
-def wrong_fields(
-    job: Declared, present: Mapping[str, Any] | None, now: datetime, features: Features
+def field_faults(
+    job: DeclaredJob, present: Mapping[str, Any] | None, now: datetime, features: Features
 ) -> Iterator[Fault]:
     """Yield the faults that the API's rules find.
 
@@ -238,6 +253,6 @@ def wrong_fields(
             changed_job(dict(present), parsed, now, features)
     except Invalid as error:
         for field, message in error.errors:
-            yield job.place.fault(field, f"{job.name}: {field}: {message}")
+            yield job.position.fault(field, f"{job.name}: {field}: {message}")
     except (RequestRejected, ValueError, RecursionError) as error:
-        yield job.place.fault("", f"{job.name}: {error}")
+        yield job.position.fault("", f"{job.name}: {error}")

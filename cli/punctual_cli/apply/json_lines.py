@@ -8,30 +8,30 @@ from typing import Any
 
 from punctual_cli.apply import yaml_lines
 from punctual_cli.apply.yaml_lines import (
-    MOST_DEEP,
-    MOST_VALUES,
-    TOO_MUCH,
+    DOCUMENT_LIMIT_MESSAGE,
+    MAX_DOCUMENT_DEPTH,
+    MAX_DOCUMENT_VALUES,
     Document,
     Fault,
-    Path,
+    FieldPath,
     Unreadable,
 )
 
-_SPACE = " \t\n\r"
+_JSON_WHITESPACE = " \t\n\r"
 _JSON_LITERALS = {"true": True, "false": False, "null": None}
 
 
-class NoJson(Exception):
+class NotJson(Exception):
     """The text is not JSON. It may be YAML."""
 
 
-def documents(text: str) -> list[Document]:
+def parse_documents(text: str) -> list[Document]:
     """Return the documents of a text that holds JSON or YAML."""
     reader = _Reader(text)
     try:
-        value = reader.whole()
-    except NoJson:
-        return yaml_lines.documents(text)
+        value = reader.read()
+    except NotJson:
+        return yaml_lines.parse_documents(text)
     if reader.faults:
         raise Unreadable(*reader.faults)
     return [Document(value, reader.lines)]
@@ -42,115 +42,117 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.faults: list[Fault] = []
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[FieldPath, int] = {}
         self._text = text
-        self._at = 0
-        self._left = MOST_VALUES
-        self._ends = [at for at, letter in enumerate(text) if letter == "\n"]
+        self._position = 0
+        self._remaining_values = MAX_DOCUMENT_VALUES
+        self._newline_positions = [
+            position for position, character in enumerate(text) if character == "\n"
+        ]
 
-    def whole(self) -> Any:
-        self._skip()
-        if self._next() not in ("{", "["):  # YAML reads a bare word
-            raise NoJson
-        value = self._value(())
-        self._skip()
-        if self._at < len(self._text):
-            raise NoJson
+    def read(self) -> Any:
+        self._skip_whitespace()
+        if self._peek() not in ("{", "["):  # YAML reads a bare word
+            raise NotJson
+        value = self._read_value(())
+        self._skip_whitespace()
+        if self._position < len(self._text):
+            raise NotJson
         return value
 
-    def _value(self, path: Path) -> Any:
-        self.lines.setdefault(path, self._line())
-        self._left -= 1
-        if self._left < 0 or len(path) > MOST_DEEP:
-            raise Unreadable(Fault(self._line(), TOO_MUCH))
-        match self._next():
+    def _read_value(self, path: FieldPath) -> Any:
+        self.lines.setdefault(path, self._line_number())
+        self._remaining_values -= 1
+        if self._remaining_values < 0 or len(path) > MAX_DOCUMENT_DEPTH:
+            raise Unreadable(Fault(self._line_number(), DOCUMENT_LIMIT_MESSAGE))
+        match self._peek():
             case "{":
-                return self._mapping(path)
+                return self._read_mapping(path)
             case "[":
-                return self._sequence(path)
+                return self._read_sequence(path)
             case '"':
-                return self._string()
-        for word, value in _JSON_LITERALS.items():
-            if self._text.startswith(word, self._at):
-                self._at += len(word)
+                return self._read_string()
+        for literal, value in _JSON_LITERALS.items():
+            if self._text.startswith(literal, self._position):
+                self._position += len(literal)
                 return value
-        return self._number()
+        return self._read_number()
 
-    def _mapping(self, path: Path) -> dict[str, Any]:
+    def _read_mapping(self, path: FieldPath) -> dict[str, Any]:
         value: dict[str, Any] = {}
-        self._at += 1
-        self._skip()
-        while self._next() != "}":
-            line = self._line()
-            if self._next() != '"':
-                raise NoJson
-            name = self._string()
-            self._take(":")
+        self._position += 1
+        self._skip_whitespace()
+        while self._peek() != "}":
+            line = self._line_number()
+            if self._peek() != '"':
+                raise NotJson
+            name = self._read_string()
+            self._expect(":")
             if name in value:
                 self.faults.append(Fault(line, f"{name} stands here twice"))
             self.lines.setdefault((*path, name), line)
-            value.setdefault(name, self._value((*path, name)))
-            self._more("}")
-        self._at += 1
+            value.setdefault(name, self._read_value((*path, name)))
+            self._read_separator("}")
+        self._position += 1
         return value
 
-    def _sequence(self, path: Path) -> list[Any]:
+    def _read_sequence(self, path: FieldPath) -> list[Any]:
         value: list[Any] = []
-        self._at += 1
-        self._skip()
-        while self._next() != "]":
-            value.append(self._value((*path, len(value))))
-            self._more("]")
-        self._at += 1
+        self._position += 1
+        self._skip_whitespace()
+        while self._peek() != "]":
+            value.append(self._read_value((*path, len(value))))
+            self._read_separator("]")
+        self._position += 1
         return value
 
-    def _more(self, end: str) -> None:
+    def _read_separator(self, end: str) -> None:
         """Return after the end of a container, or after a comma that another part follows."""
-        self._skip()
-        if self._next() == end:
+        self._skip_whitespace()
+        if self._peek() == end:
             return
-        self._take(",")
-        if self._next() == end:
-            raise NoJson
+        self._expect(",")
+        if self._peek() == end:
+            raise NotJson
 
-    def _string(self) -> str:
-        line = self._line()
+    def _read_string(self) -> str:
+        line = self._line_number()
         try:
-            text, self._at = scanstring(self._text, self._at + 1, True)
+            text, self._position = scanstring(self._text, self._position + 1, True)
         except json.JSONDecodeError as error:
-            raise NoJson from error
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise NotJson from error
+        if any("\ud800" <= character <= "\udfff" for character in text):
             self.faults.append(Fault(line, "half of a character stands here (\\ud800 to \\udfff)"))
         return str(text)
 
-    def _number(self) -> Any:
-        found = NUMBER_RE.match(self._text, self._at)
-        if found is None:
-            raise NoJson
-        self._at = found.end()
-        whole, fraction, exponent = found.groups()
+    def _read_number(self) -> Any:
+        match = NUMBER_RE.match(self._text, self._position)
+        if match is None:
+            raise NotJson
+        self._position = match.end()
+        integer, fraction, exponent = match.groups()
         try:
-            number = float(found[0]) if fraction or exponent else int(whole)
+            number = float(match[0]) if fraction or exponent else int(integer)
         except ValueError:  # Python limits the number of digits
-            self.faults.append(Fault(self._line(), f"{found[0][:40]!r} is no number"))
+            self.faults.append(Fault(self._line_number(), f"{match[0][:40]!r} is no number"))
             return None
         if number in (float("inf"), float("-inf")):
-            self.faults.append(Fault(self._line(), "the number is too large"))
+            self.faults.append(Fault(self._line_number(), "the number is too large"))
         return number
 
-    def _take(self, letter: str) -> None:
-        self._skip()
-        if self._next() != letter:
-            raise NoJson
-        self._at += 1
-        self._skip()
+    def _expect(self, character: str) -> None:
+        self._skip_whitespace()
+        if self._peek() != character:
+            raise NotJson
+        self._position += 1
+        self._skip_whitespace()
 
-    def _next(self) -> str:
-        return self._text[self._at : self._at + 1]
+    def _peek(self) -> str:
+        return self._text[self._position : self._position + 1]
 
-    def _skip(self) -> None:
-        while self._next() and self._next() in _SPACE:
-            self._at += 1
+    def _skip_whitespace(self) -> None:
+        while self._peek() and self._peek() in _JSON_WHITESPACE:
+            self._position += 1
 
-    def _line(self) -> int:
-        return bisect(self._ends, self._at - 1) + 1
+    def _line_number(self) -> int:
+        return bisect(self._newline_positions, self._position - 1) + 1

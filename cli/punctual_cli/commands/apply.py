@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from punctual_cli.errors import Code, Told, Trouble, show
+from punctual_cli.errors import CommandError, ExitCode, Failure, print_failure
 from punctual_cli.input import job_files, prompting
 from punctual_cli.input.options import Yes
 from punctual_cli.output import answers, progress
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
-    from punctual_cli.apply.execute import Done
+    from punctual_cli.apply.execute import StepResult
     from punctual_cli.apply.plan import Plan
     from punctual_cli.apply.yaml_lines import Fault
 
@@ -44,138 +44,163 @@ def apply(
     """
     from punctual_cli.apply import execute, plan_view
 
-    files = job_files.files_of(file)
-    plan = _plan(session, files, prune)
+    files = job_files.expand_files(file)
+    plan = _make_plan(session, files, prune)
     if not session.as_json:
-        for text, style in plan_view.lines(plan):
-            session.screen.line(text, style)
-        if plan.steps or plan.left:
-            session.screen.line()
-        session.screen.line(plan_view.summary(plan))
-    if dry_run or check or not plan.steps:
+        for text, style in plan_view.render_lines(plan):
+            session.screen.print_line(text, style)
+        if plan.step_count or plan.unpruned:
+            session.screen.print_line()
+        session.screen.print_line(plan_view.render_summary(plan))
+    if dry_run or check or not plan.step_count:
         if session.as_json:
-            answers.as_json(_as_json(plan, None))
-        raise typer.Exit(Code.FAILED if check and plan.steps else Code.OK)
-    if not _agreed(session, yes, files):
-        raise Trouble("Nothing was changed.", Code.REFUSED)
-    done: list[Done] = []
+            answers.write_json(_plan_as_json(plan, None))
+        raise typer.Exit(ExitCode.FAILED if check and plan.step_count else ExitCode.OK)
+    if not _confirm(session, yes, files):
+        raise CommandError("Nothing was changed.", ExitCode.REFUSED)
+    results: list[StepResult] = []
     try:
-        with progress.bar(session, "Applying", plan.steps) as tell:
-            for one in execute.carry_out(session.client, plan):
-                done.append(one)
-                tell(1)
+        with progress.bar(session, "Applying", plan.step_count) as advance:
+            for result in execute.execute_plan(session.client, plan):
+                results.append(result)
+                advance(1)
     except BaseException:
-        session.screen.note(
-            f"{len(done)} of {plan.steps} steps are done: apply again for the rest."
+        session.screen.print_note(
+            f"{len(results)} of {plan.step_count} steps are done: apply again for the rest."
         )
         raise
     if session.as_json:
-        answers.as_json(_as_json(plan, done))
-    _report(session, plan, done)
+        answers.write_json(_plan_as_json(plan, results))
+    _print_results(session, plan, results)
 
 
-def _agreed(session: Session, yes: bool, files: "Sequence[str]") -> bool:
+def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
     if "-" in files and not yes:
-        raise Trouble("Nothing was changed: the file came by standard input.", advice="Use --yes.")
-    return prompting.confirmed(session, "Apply this?", yes)
+        raise CommandError(
+            "Nothing was changed: the file came by standard input.", advice="Use --yes."
+        )
+    return prompting.confirm(session, "Apply this?", yes)
 
 
-def _plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
+def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
     from punctual_cli.apply import file as declared
     from punctual_cli.apply import plan as planning
 
-    sources = [declared.Source(job_files.shown(name), job_files.text_of(name)) for name in files]
+    sources = [
+        declared.Source(job_files.display_name(name), job_files.read_text(name)) for name in files
+    ]
     try:
-        groups = declared.groups(sources)
-    except declared.Wrong as error:
-        _refuse(session, error.faults, Code.USAGE if error.is_syntax else Code.REFUSED)
+        groups = declared.load_groups(sources)
+    except declared.InvalidFiles as error:
+        _exit_with_faults(
+            session, error.faults, ExitCode.USAGE if error.is_syntax else ExitCode.REFUSED
+        )
     if prune and not any(group.set_name for group in groups):
-        raise Trouble(
+        raise CommandError(
             "No file names a set: there is nothing that --prune could go by.",
             advice="Begin a file with `set: NAME`; the jobs that apply makes then belong to it.",
         )
     with progress.spinner(session, "Looking at what is there"):
-        task_types = frozenset(session.client.health().task_types) or declared.ANYWHERE.task_types
+        task_types = (
+            frozenset(session.client.health().task_types) or declared.ALL_FEATURES.task_types
+        )
         jobs = [job.raw for job in session.client.jobs.list()]
-    features = declared.ANYWHERE._replace(task_types=task_types)
-    found, faults = planning.plan(groups, jobs, prune, session.clock(), features)
+    features = declared.ALL_FEATURES._replace(task_types=task_types)
+    plan, faults = planning.make_plan(groups, jobs, prune, session.clock(), features)
     if faults:
-        _refuse(session, declared.in_order(faults), Code.REFUSED)
-    return found
+        _exit_with_faults(session, declared.sort_faults(faults), ExitCode.REFUSED)
+    return plan
 
 
-def _refuse(session: Session, faults: "Sequence[Fault]", code: Code) -> NoReturn:
+def _exit_with_faults(session: Session, faults: "Sequence[Fault]", code: ExitCode) -> NoReturn:
     """Show every fault with its file and line, as editors and CI read them, and end."""
-    named = list(dict.fromkeys(fault.file for fault in faults))
-    of = named[0] if len(named) == 1 else f"{len(named)} files"
-    told = Told(
+    file_names = list(dict.fromkeys(fault.file for fault in faults))
+    file_text = file_names[0] if len(file_names) == 1 else f"{len(file_names)} files"
+    failure = Failure(
         code,
-        f"{len(faults)} wrong in {of}; nothing was changed.",
+        f"{len(faults)} wrong in {file_text}; nothing was changed.",
         errors=tuple((f"{fault.file}:{fault.line}", fault.message) for fault in faults),
     )
-    show(told, session.as_json)
+    print_failure(failure, session.as_json)
     raise typer.Exit(code)
 
 
-def _report(session: Session, plan: "Plan", done: "Sequence[Done]") -> None:
-    refused = [one for one in done if one.error is not None]
-    if not refused:
+def _print_results(session: Session, plan: "Plan", results: "Sequence[StepResult]") -> None:
+    refused_results = [result for result in results if result.error is not None]
+    if not refused_results:
         from punctual_cli.apply import plan_view
 
         if not session.as_json:
-            session.screen.line(plan_view.summary(plan, done=True), "green")
+            session.screen.print_line(plan_view.render_summary(plan, is_done=True), "green")
         return
-    errors = [wrong for one in refused for wrong in _wrong(one)]
-    text = f"{len(refused)} of {len(done)} steps were refused; the others are done."
-    show(Told(Code.REFUSED, text, errors=tuple(errors)), session.as_json)
-    raise typer.Exit(Code.REFUSED)
+    errors = [error for result in refused_results for error in _result_errors(result)]
+    text = f"{len(refused_results)} of {len(results)} steps were refused; the others are done."
+    print_failure(Failure(ExitCode.REFUSED, text, errors=tuple(errors)), session.as_json)
+    raise typer.Exit(ExitCode.REFUSED)
 
 
-def _wrong(one: "Done") -> list[tuple[str, str]]:
+def _result_errors(result: "StepResult") -> list[tuple[str, str]]:
     from punctual_cli.apply.plan import Prune
 
-    error = one.error
+    error = result.error
     assert error is not None
     detail = error.message if error.problem is None else error.problem.detail
-    if isinstance(one.step, Prune):
-        return [(f"set {one.step.set_name}", f"{one.name}: {detail}")]
-    place = one.step.declared.place
-    found = [
-        (f"{place.file}:{place.line(wrong.field)}", f"{one.name}: {wrong.field}: {wrong.message}")
-        for wrong in error.errors
+    if isinstance(result.step, Prune):
+        return [(f"set {result.step.set_name}", f"{result.name}: {detail}")]
+    position = result.step.declared.position
+    field_errors = [
+        (
+            f"{position.file}:{position.line_of(field_error.field)}",
+            f"{result.name}: {field_error.field}: {field_error.message}",
+        )
+        for field_error in error.errors
     ]
-    return found or [(f"{place.file}:{place.line()}", f"{one.name}: {detail}")]
+    return field_errors or [(f"{position.file}:{position.line_of()}", f"{result.name}: {detail}")]
 
 
-def _as_json(plan: "Plan", done: "Sequence[Done] | None") -> dict[str, Any]:
-    made = {id(one.step): one for one in done or ()}
+def _plan_as_json(plan: "Plan", results: "Sequence[StepResult] | None") -> dict[str, Any]:
+    results_by_step = {id(step_result.step): step_result for step_result in results or ()}
 
-    def result(step: Any) -> dict[str, Any]:
-        one = made.get(id(step))
-        if one is None:
+    def result_fields(step: Any) -> dict[str, Any]:
+        result_of_step = results_by_step.get(id(step))
+        if result_of_step is None:
             return {}
-        return {"job_id": one.job_id, "error": one.error and one.error.message}
+        return {
+            "job_id": result_of_step.job_id,
+            "error": result_of_step.error and result_of_step.error.message,
+        }
 
     return {
-        "applied": done is not None,
+        "applied": results is not None,
         "create": [
-            {"name": c.declared.name, "set": c.declared.set_name, **result(c)} for c in plan.creates
+            {
+                "name": planned.declared.name,
+                "set": planned.declared.set_name,
+                **result_fields(planned),
+            }
+            for planned in plan.creates
         ],
         "change": [
             {
-                "name": c.declared.name,
-                "set": c.declared.set_name,
-                "job_id": c.present["job_id"],
-                "fields": sorted(c.sent),
-                "pause": c.pause,
-                **result(c),
+                "name": planned.declared.name,
+                "set": planned.declared.set_name,
+                "job_id": planned.present["job_id"],
+                "fields": sorted(planned.changed_fields),
+                "pause": planned.pause_action,
+                **result_fields(planned),
             }
-            for c in plan.changes
+            for planned in plan.changes
         ],
         "cancel": [
-            {"name": p.present["name"], "set": p.set_name, "job_id": p.present["job_id"]}
-            | result(p)
-            for p in plan.prunes
+            {
+                "name": prune.present["name"],
+                "set": prune.set_name,
+                "job_id": prune.present["job_id"],
+            }
+            | result_fields(prune)
+            for prune in plan.prunes
         ],
-        "unchanged": [{"name": d.name, "set": d.set_name} for d in plan.unchanged],
+        "unchanged": [
+            {"name": declared.name, "set": declared.set_name} for declared in plan.unchanged
+        ],
     }

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from punctual_cli.input.completions import jobs as complete_jobs
-from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import DEFAULT_LIST_LIMIT, From, Limit, To, first
-from punctual_cli.input.references import job_id_of
+from punctual_cli.input.completions import complete_jobs as complete_jobs
+from punctual_cli.input.job_flags import parse_time_option
+from punctual_cli.input.options import DEFAULT_LIST_LIMIT, From, Limit, To, fetch_up_to
+from punctual_cli.input.references import find_job_id
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -43,52 +43,52 @@ def audit(
     For administrators.
     """
     now = session.clock()
-    of = None if job is None else job_id_of(session.client, job)
-    found = first(
+    job_id = None if job is None else find_job_id(session.client, job)
+    audit_entries = fetch_up_to(
         session,
         limit,
-        lambda most: session.client.audit.list(
-            job_id=of,
+        lambda max_items: session.client.audit.list(
+            job_id=job_id,
             caller=caller,
             action=action,
-            from_=None if start is None else moment_of("--from", start, now),
-            to=None if end is None else moment_of("--to", end, now),
-            limit=most,
+            from_=None if start is None else parse_time_option("--from", start, now),
+            to=None if end is None else parse_time_option("--to", end, now),
+            limit=max_items,
         ),
     )
-    answers.many(session, found, lambda entries: _table(session, entries))
+    answers.write_items(session, audit_entries, lambda entries: _print_entries(session, entries))
 
 
-def _table(session: Session, entries: "list[AuditEntry]") -> None:
+def _print_entries(session: Session, entries: "list[AuditEntry]") -> None:
     screen = session.screen
     if not entries:
-        screen.line("No entries.")
+        screen.print_line("No entries.")
         return
     columns = [
         Column("WHEN"),
-        Column("CALLER", least=8),
+        Column("CALLER", min_width=8),
         Column("ACTION"),
-        Column("WHAT", least=12),
+        Column("WHAT", min_width=12),
     ]
-    screen.table(
+    screen.print_table(
         columns,
-        [[entry.at, entry.caller, entry.action, _what(entry)] for entry in entries],
+        [[entry.at, entry.caller, entry.action, _target_text(entry)] for entry in entries],
     )
 
 
-def _what(entry: "AuditEntry") -> str:
+def _target_text(entry: "AuditEntry") -> str:
     """Return the target of an entry, by name if known, and the fields that changed."""
-    named = (entry.after or entry.before or {}).get("name")
-    known = entry.run_id or entry.job_id or entry.subject_token_id or ""
-    times = f" ×{entry.count:,}" if entry.count > 1 else ""
-    fields = ", ".join(_changed(entry))
-    if fields and entry.action == "job.update" and not named:
+    name = (entry.after or entry.before or {}).get("name")
+    target_id = entry.run_id or entry.job_id or entry.subject_token_id or ""
+    count_suffix = f" ×{entry.count:,}" if entry.count > 1 else ""
+    changed = ", ".join(_changed_fields(entry))
+    if changed and entry.action == "job.update" and not name:
         # The fields come first, because a narrow terminal cuts off the end of a line.
-        return f"{fields} ({known}){times}"
-    return f"{named or known}{times}{fields and f': {fields}'}"
+        return f"{changed} ({target_id}){count_suffix}"
+    return f"{name or target_id}{count_suffix}{changed and f': {changed}'}"
 
 
-def _changed(entry: "AuditEntry") -> list[str]:
+def _changed_fields(entry: "AuditEntry") -> list[str]:
     before, after = entry.before, entry.after
     if before is None or after is None:
         return []

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from typer.completion import get_completion_inspect_parameters
 
-from punctual_cli.errors import Trouble
+from punctual_cli.errors import CommandError
 from punctual_cli.input.choices import Shell
 from punctual_cli.session import Session
 
-PROGRAM = "punctual"
+PROGRAM_NAME = "punctual"
 COMPLETION_VARIABLE = "_PUNCTUAL_COMPLETE"
-HOW = {
+INSTALL_HINTS = {
     Shell.BASH: '~/.bashrc:  eval "$(punctual completion bash)"',
     Shell.ZSH: '~/.zshrc, after compinit:  eval "$(punctual completion zsh)"',
     Shell.FISH: "punctual completion fish > ~/.config/fish/completions/punctual.fish",
@@ -33,15 +33,15 @@ def completion(
     """
     from punctual_cli.program import app
 
-    prepare()
-    chosen = shell or _usual()
+    register_shells()
+    chosen = shell or _default_shell()
     os.environ[COMPLETION_VARIABLE] = f"source_{chosen.value}"
     if sys.stdout.isatty():
-        session.screen.note(f"For good, in {HOW[chosen]}")
-    app(prog_name=PROGRAM)
+        session.screen.print_note(f"For good, in {INSTALL_HINTS[chosen]}")
+    app(prog_name=PROGRAM_NAME)
 
 
-def prepare() -> None:
+def register_shells() -> None:
     """Register Typer's shells.
 
     Typer does this only when its own completion options are requested.
@@ -49,9 +49,9 @@ def prepare() -> None:
     get_completion_inspect_parameters()
 
 
-def _usual() -> Shell:
+def _default_shell() -> Shell:
     name = os.path.basename(os.environ.get("SHELL", ""))
     try:
         return Shell(name)
     except ValueError:
-        raise Trouble("Which shell? punctual completion bash, zsh or fish.") from None
+        raise CommandError("Which shell? punctual completion bash, zsh or fish.") from None

@@ -31,45 +31,47 @@ def export(
 
     tags = {} if set_name is None else {file.SET_TAG: set_name}
     jobs = []
-    with progress.bar(session, "Reading jobs", None) as tell:
+    with progress.bar(session, "Reading jobs", None) as advance:
         for job in session.client.jobs.list(status=("SCHEDULED", "PAUSED"), tags=tags):
             jobs.append(job.raw)
-            tell(1)
-    found = documents(jobs)
+            advance(1)
+    set_documents = group_by_set(jobs)
     if session.as_json:
-        answers.as_json(found)
+        answers.write_json(set_documents)
         return
-    text = "---\n".join(yaml_lines.written(one) for one in found) or "jobs: []\n"
+    text = (
+        "---\n".join(yaml_lines.dump_yaml(document) for document in set_documents) or "jobs: []\n"
+    )
     if to is None:
         sys.stdout.write(text)
     else:
         to.write_text(text)
-        session.screen.note(f"{len(jobs):,} jobs in {to}.")
+        session.screen.print_note(f"{len(jobs):,} jobs in {to}.")
 
 
-def documents(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def group_by_set(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one document for each set, sorted by name. Jobs without a set come first."""
-    from punctual_cli.apply.plan import set_of
+    from punctual_cli.apply.plan import set_name_of
 
     by_set: dict[str | None, list[Mapping[str, Any]]] = {}
     for job in jobs:
         if job["schedule_type"] != "IMMEDIATE":
-            by_set.setdefault(set_of(job), []).append(job)
+            by_set.setdefault(set_name_of(job), []).append(job)
     return [
-        ({} if name is None else {"set": name}) | {"jobs": _declared(by_set[name])}
-        for name in sorted(by_set, key=lambda name: name or "")
+        ({} if set_name is None else {"set": set_name}) | {"jobs": _declarations(by_set[set_name])}
+        for set_name in sorted(by_set, key=lambda set_name: set_name or "")
     ]
 
 
-def _declared(jobs: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _declarations(jobs: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return declarations sorted by name. An id is added only where a name is not unique."""
-    from punctual_cli.apply.fields import declared_of
+    from punctual_cli.apply.fields import declared_fields
     from punctual_cli.apply.file import SET_TAG
 
     names = Counter(job["name"] for job in jobs)
-    found = []
+    declarations = []
     for job in sorted(jobs, key=lambda job: (job["name"], job["job_id"])):
-        fields = declared_of(job)
+        fields = declared_fields(job)
         tags = {key: value for key, value in job["tags"].items() if key != SET_TAG}
         fields.pop("tags", None)
         if tags:
@@ -78,5 +80,5 @@ def _declared(jobs: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
             fields["paused"] = True
         if names[job["name"]] > 1:
             fields["job_id"] = job["job_id"]
-        found.append(fields)
-    return found
+        declarations.append(fields)
+    return declarations

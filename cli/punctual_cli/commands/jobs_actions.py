@@ -4,22 +4,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from punctual_cli.errors import Code, Trouble
+from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input import text_fields
 from punctual_cli.input.choices import Missed
-from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import Key, Yes, word
-from punctual_cli.input.prompting import confirmed
-from punctual_cli.input.references import JobName, job_id_of
+from punctual_cli.input.job_flags import parse_time_option
+from punctual_cli.input.options import Key, Yes, option_value
+from punctual_cli.input.prompting import confirm
+from punctual_cli.input.references import JobName, find_job_id
 from punctual_cli.output import answers, progress, watch
-from punctual_cli.output.watch import Wait, WaitTimeout, patience
+from punctual_cli.output.watch import Wait, WaitTimeout, max_wait_option
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Backfill, Job
 
 MAX_SHOWN_TIMES = 10
-ASK_FROM = 2  # runs
+MIN_CONFIRMED_RUNS = 2  # runs
 
 
 def pause(session: Session, job: JobName) -> None:
@@ -27,7 +27,7 @@ def pause(session: Session, job: JobName) -> None:
 
     What runs goes on, and punctual jobs run still runs it.
     """
-    _answer(session, session.client.jobs.pause(job_id_of(session.client, job)))
+    _print_job(session, session.client.jobs.pause(find_job_id(session.client, job)))
 
 
 def resume(
@@ -43,8 +43,10 @@ def resume(
     ] = None,
 ) -> None:
     """Go on with its schedule."""
-    found = session.client.jobs.resume(job_id_of(session.client, job), missed=word(missed))
-    _answer(session, found)
+    resumed_job = session.client.jobs.resume(
+        find_job_id(session.client, job), missed=option_value(missed)
+    )
+    _print_job(session, resumed_job)
 
 
 def cancel(session: Session, job: JobName) -> None:
@@ -52,7 +54,7 @@ def cancel(session: Session, job: JobName) -> None:
 
     Nothing starts any more, and what runs is stopped.
     """
-    _answer(session, session.client.jobs.cancel(job_id_of(session.client, job)))
+    _print_job(session, session.client.jobs.cancel(find_job_id(session.client, job)))
 
 
 def run(
@@ -72,11 +74,13 @@ def run(
 
     Its schedule stays as it is.
     """
-    until = patience(wait, timeout)
-    given: dict[str, Any] = {} if payload is None else {"payload": text_fields.payload(payload)}
-    job_id = job_id_of(session.client, job)
-    found = session.client.jobs.run(job_id, idempotency_key=key, **given)
-    watch.answer(session, found, wait, until)
+    max_wait = max_wait_option(wait, timeout)
+    payload_fields: dict[str, Any] = (
+        {} if payload is None else {"payload": text_fields.parse_payload(payload)}
+    )
+    job_id = find_job_id(session.client, job)
+    started_run = session.client.jobs.run(job_id, idempotency_key=key, **payload_fields)
+    watch.show_started_run(session, started_run, wait, max_wait)
 
 
 def backfill(
@@ -92,56 +96,60 @@ def backfill(
     It shows the times, and asks before it orders more than one run.
     """
     now = session.clock()
-    times = moment_of("--from", start, now), moment_of("--to", end, now)
-    job_id = job_id_of(session.client, job)
+    times = parse_time_option("--from", start, now), parse_time_option("--to", end, now)
+    job_id = find_job_id(session.client, job)
     with progress.spinner(session, "Looking at what ran"):
-        found = session.client.jobs.backfill(job_id, *times, dry_run=True)
+        result = session.client.jobs.backfill(job_id, *times, dry_run=True)
     if dry_run:
-        _told(session, found, dry_run)
+        _print_backfill(session, result, dry_run)
         return
     if not session.as_json:
-        _draw(session, found)
-    if found.runs >= ASK_FROM and not confirmed(session, f"Order {found.runs} runs?", yes):
-        raise Trouble("Nothing was ordered.", Code.REFUSED)
-    if found.runs:
-        with progress.spinner(session, f"Ordering {found.runs} runs"):
-            found = session.client.jobs.backfill(job_id, *times)
-    _told(session, found, dry_run)
+        _print_missing_runs(session, result)
+    if result.runs >= MIN_CONFIRMED_RUNS and not confirm(
+        session, f"Order {result.runs} runs?", yes
+    ):
+        raise CommandError("Nothing was ordered.", ExitCode.REFUSED)
+    if result.runs:
+        with progress.spinner(session, f"Ordering {result.runs} runs"):
+            result = session.client.jobs.backfill(job_id, *times)
+    _print_backfill(session, result, dry_run)
 
 
-def _told(session: Session, found: "Backfill", dry_run: bool) -> None:
+def _print_backfill(session: Session, result: "Backfill", dry_run: bool) -> None:
     if session.as_json:
-        shown: dict[str, Any] = {"runs": found.runs, "dry_run": dry_run}
+        output: dict[str, Any] = {"runs": result.runs, "dry_run": dry_run}
         if dry_run:
-            shown["times"] = list(found.times)
-        answers.as_json(shown)
+            output["times"] = list(result.times)
+        answers.write_json(output)
     elif dry_run:
-        _draw(session, found)
+        _print_missing_runs(session, result)
     else:
-        session.screen.line(f"{_runs(found.runs)} ordered.", "green" if found.runs else None)
+        session.screen.print_line(
+            f"{_count_text(result.runs)} ordered.", "green" if result.runs else None
+        )
 
 
-def _draw(session: Session, found: "Backfill") -> None:
+def _print_missing_runs(session: Session, result: "Backfill") -> None:
     screen = session.screen
-    if not found.runs:
-        screen.line("Nothing in that range is left to run.")
+    if not result.runs:
+        screen.print_line("Nothing in that range is left to run.")
         return
-    screen.line(f"{_runs(found.runs)} did not happen:")
-    for at in found.times[:MAX_SHOWN_TIMES]:
-        screen.line(f"  {screen.long(at)}")
-    if found.runs > MAX_SHOWN_TIMES:
-        screen.line(f"  and {found.runs - MAX_SHOWN_TIMES:,} more")
+    screen.print_line(f"{_count_text(result.runs)} did not happen:")
+    for at in result.times[:MAX_SHOWN_TIMES]:
+        screen.print_line(f"  {screen.long_time(at)}")
+    if result.runs > MAX_SHOWN_TIMES:
+        screen.print_line(f"  and {result.runs - MAX_SHOWN_TIMES:,} more")
 
 
-def _runs(number: int) -> str:
+def _count_text(number: int) -> str:
     return "1 run" if number == 1 else f"{number:,} runs"
 
 
-def _answer(session: Session, job: "Job") -> None:
-    def draw(one: "Job") -> None:
+def _print_job(session: Session, job: "Job") -> None:
+    def draw(shown_job: "Job") -> None:
         screen = session.screen
-        coming = one.next_run_time
-        following_run = "" if coming is None else f"; next run {screen.long(coming)}"
-        screen.line(screen.status(one.status) + f"  {one.name}{following_run}")
+        next_run_at = shown_job.next_run_time
+        next_run_text = "" if next_run_at is None else f"; next run {screen.long_time(next_run_at)}"
+        screen.print_line(screen.status(shown_job.status) + f"  {shown_job.name}{next_run_text}")
 
-    answers.one(session, job, draw)
+    answers.write_item(session, job, draw)

@@ -7,10 +7,17 @@ import typer
 
 from punctual_cli.input import moments
 from punctual_cli.input.choices import JobStatus, ScheduleType
-from punctual_cli.input.job_flags import moment_of, read, zone_of
-from punctual_cli.input.options import DEFAULT_LIST_LIMIT, Limit, Quiet, first, word, words
-from punctual_cli.input.references import JobName, job_of
-from punctual_cli.input.text_fields import tags
+from punctual_cli.input.job_flags import find_zone, parse_option, parse_time_option
+from punctual_cli.input.options import (
+    DEFAULT_LIST_LIMIT,
+    Limit,
+    Quiet,
+    fetch_up_to,
+    option_value,
+    option_values,
+)
+from punctual_cli.input.references import JobName, find_job
+from punctual_cli.input.text_fields import parse_tags
 from punctual_cli.output import answers, job_views
 from punctual_cli.session import Session
 
@@ -44,37 +51,41 @@ def list_jobs(
     quiet: Quiet = False,
 ) -> None:
     """The jobs, the newest first."""
-    found = first(
+    listed_jobs = fetch_up_to(
         session,
         limit,
-        lambda most: session.client.jobs.list(
-            status=words(status),
-            schedule_type=word(kind),
+        lambda max_items: session.client.jobs.list(
+            status=option_values(status),
+            schedule_type=option_value(kind),
             name_prefix=prefix,
             created_by=created_by,
-            tags=tags(tag or ()),
-            limit=most,
+            tags=parse_tags(tag or ()),
+            limit=max_items,
         ),
     )
     if quiet:
-        answers.ids(session, [job.job_id for job in found])
+        answers.write_ids(session, [job.job_id for job in listed_jobs])
     else:
-        answers.many(session, found, lambda jobs: job_views.table(session, jobs))
+        answers.write_items(session, listed_jobs, lambda jobs: job_views.print_table(session, jobs))
 
 
 def show(session: Session, job: JobName) -> None:
     """A job: what it does, when it ran and runs next."""
-    answers.one(session, job_of(session.client, job), lambda one: job_views.card(session, one))
+    answers.write_item(
+        session,
+        find_job(session.client, job),
+        lambda shown_job: job_views.print_card(session, shown_job),
+    )
 
 
-def _moment(session: Session, text: str, zone: "tzinfo | None") -> datetime | str:
+def _parse_explained_time(session: Session, text: str, zone: "tzinfo | None") -> datetime | str:
     """Return a time for the server.
 
     A local time stays local, because the server handles DST gaps.
     """
     if zone is None:
-        return moment_of("--at", text, session.clock())
-    at = read("--at", lambda: moments.local_or_utc(text, session.clock(), zone))
+        return parse_time_option("--at", text, session.clock())
+    at = parse_option("--at", lambda: moments.parse_local_or_utc(text, session.clock(), zone))
     return at if at.tzinfo else at.isoformat()
 
 
@@ -93,20 +104,22 @@ def explain(
     ] = None,
 ) -> None:
     """Why it ran at a time, or did not, or whether it will."""
-    of = job_of(session.client, job)
-    screen, zone = session.screen, zone_of(of.timezone)
-    found = session.client.jobs.explain(of, None if at is None else _moment(session, at, zone))
+    found_job = find_job(session.client, job)
+    screen, zone = session.screen, find_zone(found_job.timezone)
+    explanation = session.client.jobs.explain(
+        found_job, None if at is None else _parse_explained_time(session, at, zone)
+    )
 
-    def draw(found: "Explanation") -> None:
-        screen.pairs(
+    def draw(shown_explanation: "Explanation") -> None:
+        screen.print_pairs(
             [
-                ("At", screen.long(found.at, zone)),
-                ("Outcome", screen.status(found.outcome)),
-                ("Because", found.reason),
-                ("Run", found.run_id),
-                ("Before", screen.long(found.previous, zone)),
-                ("After", screen.long(found.next, zone)),
+                ("At", screen.long_time(shown_explanation.at, zone)),
+                ("Outcome", screen.status(shown_explanation.outcome)),
+                ("Because", shown_explanation.reason),
+                ("Run", shown_explanation.run_id),
+                ("Before", screen.long_time(shown_explanation.previous, zone)),
+                ("After", screen.long_time(shown_explanation.next, zone)),
             ]
         )
 
-    answers.one(session, found, draw)
+    answers.write_item(session, explanation, draw)

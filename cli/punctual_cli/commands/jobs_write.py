@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from punctual_cli.errors import Code, Told, Trouble, show
+from punctual_cli.errors import CommandError, ExitCode, Failure, print_failure
 from punctual_cli.input import job_files
 from punctual_cli.input.job_flags import JobFlags
 from punctual_cli.input.options import Key
-from punctual_cli.input.references import JobName, job_id_of
+from punctual_cli.input.references import JobName, find_job_id
 from punctual_cli.output import answers, job_views, progress
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Job
 
-JOBS_PER_CALL = 100  # small enough that progress shows
+MAX_JOBS_PER_CALL = 100  # small enough that progress shows
 
 File = Annotated[
     str | None,
@@ -43,52 +43,64 @@ def create(
 
     Without --cron, --every or --at it runs at once, and once.
     """
-    given = {} if file is None else job_files.jobs_in(file)
-    if isinstance(given, list):
+    base_fields = {} if file is None else job_files.read_jobs(file)
+    if isinstance(base_fields, list):
         if name is not None or flags != JobFlags():
-            raise Trouble("A file with many jobs stands for itself: no name and no options.")
-        _create_many(session, given, key)
+            raise CommandError("A file with many jobs stands for itself: no name and no options.")
+        _create_many(session, base_fields, key)
         return
     if name is not None:
-        given = {**given, "name": name}
-    wanted = flags.over(given, session.clock())
-    if "name" not in wanted and file is None:  # the server reports all faults of a file
-        raise Trouble("A job needs a name: punctual jobs create NAME …")
-    wanted.setdefault("schedule_type", "IMMEDIATE")
-    _answer(session, session.client.jobs.create(idempotency_key=key, **wanted), "Created")
+        base_fields = {**base_fields, "name": name}
+    fields = flags.apply_to(base_fields, session.clock())
+    if "name" not in fields and file is None:  # the server reports all faults of a file
+        raise CommandError("A job needs a name: punctual jobs create NAME …")
+    fields.setdefault("schedule_type", "IMMEDIATE")
+    _print_job(session, session.client.jobs.create(idempotency_key=key, **fields), "Created")
 
 
 def _create_many(session: Session, jobs: list[dict[str, Any]], key: str | None) -> None:
     results: list[dict[str, Any]] = []
-    with progress.bar(session, "Creating jobs", len(jobs)) as step:
-        for start in range(0, len(jobs), JOBS_PER_CALL):
-            chunk = jobs[start : start + JOBS_PER_CALL]
-            own = None if key is None else f"{key}/from-{start}"
-            batch = session.client.jobs.create_many(chunk, idempotency_key=own)
-            results.extend(map(_result, chunk, batch.results))
-            step(len(chunk))
-    declined = [one for one in results if "problem" in one]
+    with progress.bar(session, "Creating jobs", len(jobs)) as advance:
+        for start in range(0, len(jobs), MAX_JOBS_PER_CALL):
+            chunk = jobs[start : start + MAX_JOBS_PER_CALL]
+            chunk_key = None if key is None else f"{key}/from-{start}"
+            batch = session.client.jobs.create_many(chunk, idempotency_key=chunk_key)
+            results.extend(map(_result_fields, chunk, batch.results))
+            advance(len(chunk))
+    declined_results = [result for result in results if "problem" in result]
     if session.as_json:
-        answers.as_json(results)
+        answers.write_json(results)
     else:
-        session.screen.line(f"{len(results) - len(declined)} of {len(results)} jobs created.")
-    if declined:
-        wrong = [wrong for one in declined for wrong in _wrong(one)]
-        show(Told(Code.REFUSED, f"{len(declined)} refused.", errors=tuple(wrong)), session.as_json)
-        raise typer.Exit(Code.REFUSED)
+        session.screen.print_line(
+            f"{len(results) - len(declined_results)} of {len(results)} jobs created."
+        )
+    if declined_results:
+        error = [
+            error
+            for declined_result in declined_results
+            for error in _result_errors(declined_result)
+        ]
+        print_failure(
+            Failure(ExitCode.REFUSED, f"{len(declined_results)} refused.", errors=tuple(error)),
+            session.as_json,
+        )
+        raise typer.Exit(ExitCode.REFUSED)
 
 
-def _result(job: Mapping[str, Any], result: Any) -> dict[str, Any]:
-    named = {"name": job.get("name")}
+def _result_fields(job: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    name_field = {"name": job.get("name")}
     if result.accepted:
-        return {**named, "job_id": result.job_id}
-    return {**named, "problem": result.problem.raw}
+        return {**name_field, "job_id": result.job_id}
+    return {**name_field, "problem": result.problem.raw}
 
 
-def _wrong(one: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    problem = one["problem"]
+def _result_errors(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    problem = result["problem"]
     errors = problem.get("errors") or [{"field": "", "message": problem.get("detail", "")}]
-    return [(f"{one['name']}: {e['field']}".removesuffix(": "), e["message"]) for e in errors]
+    return [
+        (f"{result['name']}: {error['field']}".removesuffix(": "), error["message"])
+        for error in errors
+    ]
 
 
 def update(
@@ -109,26 +121,26 @@ def update(
     ] = None,
 ) -> None:
     """Change a job: the fields that are given, and no others."""
-    job_id = job_id_of(session.client, job)
-    given = {} if file is None else job_files.job_in(file)
+    job_id = find_job_id(session.client, job)
+    base_fields = {} if file is None else job_files.read_job(file)
     if name is not None:
-        given["name"] = name
-    if flags.reaches_inside:
+        base_fields["name"] = name
+    if flags.changes_nested_fields:
         # The server replaces a field as a whole, so start from the present value.
-        present = session.client.jobs.get(job_id)
-        given = {**flags.touched(present.raw), **given}
-        if_version = present.version if if_version is None else if_version
-    changes = flags.over(given, session.clock())
+        present_job = session.client.jobs.get(job_id)
+        base_fields = {**flags.present_nested_fields(present_job.raw), **base_fields}
+        if_version = present_job.version if if_version is None else if_version
+    changes = flags.apply_to(base_fields, session.clock())
     changes.update(dict.fromkeys(unset or ()))
     if not changes:
-        raise Trouble("Nothing to change: give an option, --set, --unset or --file.")
-    found = session.client.jobs.update(job_id, if_match=if_version, **changes)
-    _answer(session, found, "Changed")
+        raise CommandError("Nothing to change: give an option, --set, --unset or --file.")
+    updated_job = session.client.jobs.update(job_id, if_match=if_version, **changes)
+    _print_job(session, updated_job, "Changed")
 
 
-def _answer(session: Session, job: "Job", done: str) -> None:
-    def draw(one: "Job") -> None:
-        session.screen.line(f"{done} {one.name}.", "green")
-        job_views.card(session, one)
+def _print_job(session: Session, job: "Job", verb: str) -> None:
+    def draw(shown_job: "Job") -> None:
+        session.screen.print_line(f"{verb} {shown_job.name}.", "green")
+        job_views.print_card(session, shown_job)
 
-    answers.one(session, job, draw)
+    answers.write_item(session, job, draw)

@@ -1,21 +1,21 @@
 """The commands punctual runs cancel and retry."""
 
 from punctual_cli.input.options import Key
-from punctual_cli.input.references import LATEST, JobName, RunName, run_of
+from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_run
 from punctual_cli.output import answers, run_views, watch
-from punctual_cli.output.watch import Wait, WaitTimeout, patience
+from punctual_cli.output.watch import Wait, WaitTimeout, max_wait_option
 from punctual_cli.session import Session
 
 
-def cancel(session: Session, job: JobName, run: RunName = LATEST) -> None:
+def cancel(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:
     """Stop a run."""
-    found = session.client.runs.cancel(run_of(session.client, job, run))
-    answers.one(
+    cancelled_run = session.client.runs.cancel(find_run(session.client, job, run))
+    answers.write_item(
         session,
-        found,
-        lambda one: session.screen.line(
-            f"Run {one.run_id}\n{run_views.in_a_line(session, one)}"
-            + ("" if one.ended else ": told to stop")
+        cancelled_run,
+        lambda shown_run: session.screen.print_line(
+            f"Run {shown_run.run_id}\n{run_views.state_line(session, shown_run)}"
+            + ("" if shown_run.ended else ": told to stop")
         ),
     )
 
@@ -23,7 +23,7 @@ def cancel(session: Session, job: JobName, run: RunName = LATEST) -> None:
 def retry(
     session: Session,
     job: JobName,
-    run: RunName = LATEST,
+    run: RunName = LATEST_RUN,
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
@@ -32,7 +32,7 @@ def retry(
 
     By the job as it is now, with the payload that the run had.
     """
-    until = patience(wait, timeout)
-    before = run_of(session.client, job, run)
-    found = session.client.runs.retry(before, idempotency_key=key)
-    watch.answer(session, found, wait, until)
+    max_wait = max_wait_option(wait, timeout)
+    original_run = find_run(session.client, job, run)
+    new_run = session.client.runs.retry(original_run, idempotency_key=key)
+    watch.show_started_run(session, new_run, wait, max_wait)

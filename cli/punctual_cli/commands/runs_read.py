@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from punctual_cli.errors import Code, Trouble
+from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input.choices import RunStatus, RunTime, Trigger
-from punctual_cli.input.completions import jobs as complete_jobs
-from punctual_cli.input.job_flags import moment_of
+from punctual_cli.input.completions import complete_jobs as complete_jobs
+from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import (
     DEFAULT_LIST_LIMIT,
     From,
     Limit,
     Quiet,
     To,
-    first,
-    word,
-    words,
+    fetch_up_to,
+    option_value,
+    option_values,
 )
-from punctual_cli.input.references import LATEST, JobName, RunName, job_id_of, run_of
+from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_job_id, find_run
 from punctual_cli.output import answers, run_views
 from punctual_cli.output import watch as following
 from punctual_cli.output.terminal_text import ColouredText
-from punctual_cli.output.watch import WaitTimeout, patience
+from punctual_cli.output.watch import WaitTimeout, max_wait_option
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Run
 
-ONE_BY_ONE = 20
+MAX_NAME_LOOKUPS = 20
 
 
 def list_runs(
@@ -68,41 +68,43 @@ def list_runs(
     With --status RUNNING: what runs now.
     """
     now = session.clock()
-    of = None if job is None else job_id_of(session.client, job)
-    found = first(
+    job_id = None if job is None else find_job_id(session.client, job)
+    listed_runs = fetch_up_to(
         session,
         limit,
-        lambda most: session.client.runs.list(
-            of,
-            status=words(status),
-            trigger=word(trigger),
-            from_=None if start is None else moment_of("--from", start, now),
-            to=None if end is None else moment_of("--to", end, now),
-            by=None if start is None and end is None else word(by),
-            limit=most,
+        lambda max_items: session.client.runs.list(
+            job_id,
+            status=option_values(status),
+            trigger=option_value(trigger),
+            from_=None if start is None else parse_time_option("--from", start, now),
+            to=None if end is None else parse_time_option("--to", end, now),
+            by=None if start is None and end is None else option_value(by),
+            limit=max_items,
         ),
     )
     if quiet:
-        answers.ids(session, [run.run_id for run in found])
+        answers.write_ids(session, [run.run_id for run in listed_runs])
     elif session.as_json:
-        answers.as_json([run.raw for run in found])
+        answers.write_json([run.raw for run in listed_runs])
     else:
-        run_views.table(session, found, by, _names(session, found) if of is None else None)
+        run_views.print_table(
+            session, listed_runs, by, _job_names(session, listed_runs) if job_id is None else None
+        )
 
 
-def _names(session: Session, runs: list[Any]) -> dict[str, str]:
+def _job_names(session: Session, runs: list[Any]) -> dict[str, str]:
     """Return job names for these runs, from one list of new jobs and a few single reads.
 
     A run shows its job's id if the name is missing here.
     """
     from punctual.client import NotFound
 
-    wanted = {run.job_id for run in runs}
-    if not wanted:
+    job_ids = {run.job_id for run in runs}
+    if not job_ids:
         return {}
-    listed = session.client.jobs.list(limit=2 * DEFAULT_LIST_LIMIT)
-    names = {job.job_id: job.name for job in listed if job.job_id in wanted}
-    for job_id in sorted(wanted - set(names))[-ONE_BY_ONE:]:
+    recent_jobs = session.client.jobs.list(limit=2 * DEFAULT_LIST_LIMIT)
+    names = {job.job_id: job.name for job in recent_jobs if job.job_id in job_ids}
+    for job_id in sorted(job_ids - set(names))[-MAX_NAME_LOOKUPS:]:
         try:
             names[job_id] = session.client.jobs.get(job_id).name
         except NotFound:
@@ -110,10 +112,12 @@ def _names(session: Session, runs: list[Any]) -> dict[str, str]:
     return names
 
 
-def show(session: Session, job: JobName, run: RunName = LATEST) -> None:
+def show(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:
     """A run with its attempts."""
-    found = run_of(session.client, job, run)
-    answers.one(session, found, lambda one: run_views.card(session, one))
+    found_run = find_run(session.client, job, run)
+    answers.write_item(
+        session, found_run, lambda shown_run: run_views.print_card(session, shown_run)
+    )
 
 
 Raw = Annotated[
@@ -124,7 +128,7 @@ Raw = Annotated[
 def output(
     session: Session,
     job: JobName,
-    run: RunName = LATEST,
+    run: RunName = LATEST_RUN,
     to: Annotated[
         Path | None,
         typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
@@ -135,28 +139,28 @@ def output(
 
     On a terminal only text and colours are shown, and other escape sequences are written out.
     """
-    of = run_of(session.client, job, run)
-    with _absent(of, "output"):
-        found = session.client.runs.output(of)
+    found_run = find_run(session.client, job, run)
+    with _explain_missing(found_run, "output"):
+        stored_output = session.client.runs.output(found_run)
     if session.as_json:
-        text = {"output": found.text, "content_type": found.content_type}
-        answers.as_json({**text, "truncated": found.truncated})
+        text = {"output": stored_output.text, "content_type": stored_output.content_type}
+        answers.write_json({**text, "truncated": stored_output.truncated})
     elif to is not None:
-        to.write_bytes(found.data)
-        session.screen.note(f"{len(found.data):,} bytes in {to}.")
+        to.write_bytes(stored_output.data)
+        session.screen.print_note(f"{len(stored_output.data):,} bytes in {to}.")
     elif sys.stdout.isatty() and not raw:
-        _show_text([found.data.decode(errors="backslashreplace")], raw)
+        _write_text([stored_output.data.decode(errors="backslashreplace")], raw)
     else:
-        sys.stdout.buffer.write(found.data)
+        sys.stdout.buffer.write(stored_output.data)
         sys.stdout.buffer.flush()
-    if found.truncated:
-        session.screen.note("The output was cut: it was longer than what is kept.", "yellow")
+    if stored_output.truncated:
+        session.screen.print_note("The output was cut: it was longer than what is kept.", "yellow")
 
 
 def logs(
     session: Session,
     job: JobName,
-    run: RunName = LATEST,
+    run: RunName = LATEST_RUN,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
     ] = False,
@@ -166,24 +170,24 @@ def logs(
 
     Colours are kept, and other escape sequences are written out. With --json a line for each piece.
     """
-    found = run_of(session.client, job, run)
-    with _absent(found, "logs"):
+    found_run = find_run(session.client, job, run)
+    with _explain_missing(found_run, "logs"):
         if follow:
-            pieces = session.client.runs.follow_logs(found)
+            pieces = session.client.runs.follow_logs(found_run)
         else:
-            pieces = iter([session.client.runs.logs(found).text])
+            pieces = iter([session.client.runs.logs(found_run).text])
         if session.as_json:
             for piece in pieces:
-                answers.as_line({"text": piece})
+                answers.write_json_line({"text": piece})
         else:
-            _show_text(pieces, raw)
+            _write_text(pieces, raw)
     if follow:
-        ended = session.client.runs.get(found)
-        following.outcome(session, ended, logs_shown=True)
+        ended_run = session.client.runs.get(found_run)
+        following.exit_with_outcome(session, ended_run, logs_shown=True)
 
 
 @contextmanager
-def _absent(run: "Run", what: str) -> Iterator[None]:
+def _explain_missing(run: "Run", content_name: str) -> Iterator[None]:
     """Turn the 404 of a run without content into a sentence that says what to do."""
     from punctual.client import NotFound
 
@@ -194,27 +198,29 @@ def _absent(run: "Run", what: str) -> Iterator[None]:
             advice = f"See how it ended: punctual runs show {run.job_id} {run.run_id}"
         else:
             advice = f"Wait until it has ended: punctual runs watch {run.job_id} {run.run_id}"
-        detail = error.problem.detail if error.problem else f"The run has no {what}."
-        raise Trouble(f"{detail} It is {run.status}.", Code.NOT_FOUND, advice) from error
+        detail = error.problem.detail if error.problem else f"The run has no {content_name}."
+        raise CommandError(f"{detail} It is {run.status}.", ExitCode.NOT_FOUND, advice) from error
 
 
-def _show_text(pieces: Iterable[str], raw: bool) -> None:
+def _write_text(pieces: Iterable[str], raw: bool) -> None:
     """Write each piece at once. The text comes from a job, so control characters are escaped."""
-    text = ColouredText()
+    coloured_text = ColouredText()
     for piece in pieces:
-        sys.stdout.write(piece if raw else text.piece(piece))
+        sys.stdout.write(piece if raw else coloured_text.escape(piece))
         sys.stdout.flush()
-    sys.stdout.write(text.end())
+    sys.stdout.write(coloured_text.finish())
     sys.stdout.flush()
 
 
 def watch(
-    session: Session, job: JobName, run: RunName = LATEST, timeout: WaitTimeout = None
+    session: Session, job: JobName, run: RunName = LATEST_RUN, timeout: WaitTimeout = None
 ) -> None:
     """Follow a run until it has ended.
 
     Exit code 1 if it did not succeed. With --json a line for each state.
     """
-    until = patience(True, timeout)
-    found = following.follow(session, run_of(session.client, job, run), until, as_stream=True)
-    following.outcome(session, found)
+    max_wait = max_wait_option(True, timeout)
+    ended_run = following.follow_run(
+        session, find_run(session.client, job, run), max_wait, as_stream=True
+    )
+    following.exit_with_outcome(session, ended_run)

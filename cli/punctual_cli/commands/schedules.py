@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from punctual_cli.commands import cron_comparison
-from punctual_cli.errors import Code, Told, show
+from punctual_cli.errors import ExitCode, Failure, print_failure
 from punctual_cli.input import moments
 from punctual_cli.input.choices import CronReferee, Fold, Gap
-from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import Limit, first
+from punctual_cli.input.job_flags import parse_time_option
+from punctual_cli.input.options import Limit, fetch_up_to
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -18,7 +18,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Upcoming
 
-SOME = 20  # one screen
+DEFAULT_UPCOMING_LIMIT = 20  # one screen
 
 
 def preview(
@@ -68,63 +68,69 @@ def preview(
     from punctual.domain.schedules import schedule
     from punctual.domain.schedules.schedule import Cron
 
-    after = moment_of("--from", start, session.clock())
-    made = Cron(expression, timezone=tz, dst_gap=gap or "", dst_fold=fold or "", anchor_at=after)
-    wrong = schedule.check(made)
-    if wrong:
-        told = Told(
-            Code.REFUSED,
-            f"{wrong[0].field}: {wrong[0].message}",
-            errors=tuple((e.field, e.message) for e in wrong),
+    after_at = parse_time_option("--from", start, session.clock())
+    cron = Cron(expression, timezone=tz, dst_gap=gap or "", dst_fold=fold or "", anchor_at=after_at)
+    problems = schedule.check(cron)
+    if problems:
+        failure = Failure(
+            ExitCode.REFUSED,
+            f"{problems[0].field}: {problems[0].message}",
+            errors=tuple((problem.field, problem.message) for problem in problems),
         )
-        show(told, session.as_json)
-        raise typer.Exit(Code.REFUSED)
-    found = schedule.preview(made, after, count)
+        print_failure(failure, session.as_json)
+        raise typer.Exit(ExitCode.REFUSED)
+    result = schedule.preview(cron, after_at, count)
     comparison = None
     if compare:
-        comparison = cron_comparison.compare(made, after, [utc for utc, _ in found.times])
+        comparison = cron_comparison.compare_times(cron, after_at, [utc for utc, _ in result.times])
     if session.as_json:
-        answers.as_json(_as_json(found, comparison))
+        answers.write_json(_preview_as_json(result, comparison))
     else:
-        _draw(session, found, tz)
+        _print_preview(session, result, tz)
         if comparison:
-            cron_comparison.draw(session.screen, comparison, tz)
+            cron_comparison.print_comparison(session.screen, comparison, tz)
     if comparison and not comparison.agrees:
-        raise typer.Exit(Code.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def _as_json(found: Any, comparison: "cron_comparison.Comparison | None") -> dict[str, Any]:
+def _preview_as_json(
+    result: Any, comparison: "cron_comparison.Comparison | None"
+) -> dict[str, Any]:
     from punctual.domain.schedules.timezones import TZDATA_VERSION
 
     return {
         "times": [
-            {"utc": moments.wire(utc), "local": local.isoformat(timespec="milliseconds")}
-            for utc, local in found.times
+            {"utc": moments.format_rfc3339(utc), "local": local.isoformat(timespec="milliseconds")}
+            for utc, local in result.times
         ],
-        "description": found.description,
-        "warnings": list(found.warnings),
+        "description": result.description,
+        "warnings": list(result.warnings),
         "tzdata": TZDATA_VERSION,
         **({"comparison": comparison.as_json()} if comparison else {}),
     }
 
 
-def _draw(session: Session, found: Any, tz: str) -> None:
+def _print_preview(session: Session, result: Any, tz: str) -> None:
     screen, now = session.screen, session.clock()
-    screen.line(found.description, "bold")
-    screen.line()
-    if not found.times:
-        screen.line("It never fires after that.", "yellow")
+    screen.print_line(result.description, "bold")
+    screen.print_line()
+    if not result.times:
+        screen.print_line("It never fires after that.", "yellow")
     rows = [
-        (f"{local:%a %Y-%m-%d %H:%M:%S}", f"{utc:%Y-%m-%d %H:%M:%S}", moments.hint(utc, now))
-        for utc, local in found.times
+        (
+            f"{local:%a %Y-%m-%d %H:%M:%S}",
+            f"{utc:%Y-%m-%d %H:%M:%S}",
+            moments.format_relative(utc, now),
+        )
+        for utc, local in result.times
     ]
     if tz == "UTC":
-        screen.table([Column("UTC"), Column("")], [(local, hint) for local, _, hint in rows])
+        screen.print_table([Column("UTC"), Column("")], [(local, hint) for local, _, hint in rows])
     else:
-        screen.table([Column(tz, least=20), Column("UTC"), Column("")], rows)
-    for warning in found.warnings:
-        screen.line()
-        screen.line(f"Clock change: {warning}", "yellow")
+        screen.print_table([Column(tz, min_width=20), Column("UTC"), Column("")], rows)
+    for warning in result.warnings:
+        screen.print_line()
+        screen.print_line(f"Clock change: {warning}", "yellow")
 
 
 def upcoming(
@@ -135,25 +141,30 @@ def upcoming(
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="So long ahead, to 31d.")
     ] = "1d",
-    limit: Limit = SOME,
+    limit: Limit = DEFAULT_UPCOMING_LIMIT,
 ) -> None:
     """What runs next, over all jobs."""
-    from punctual_cli.input.job_flags import read
+    from punctual_cli.input.job_flags import parse_option
 
-    begin = moment_of("--from", start, session.clock())
-    ahead: timedelta = read("--within", lambda: moments.duration(within))
-    end = read("--within", lambda: begin + ahead)
-    found = first(
+    start_at = parse_time_option("--from", start, session.clock())
+    duration: timedelta = parse_option("--within", lambda: moments.parse_duration(within))
+    end_at = parse_option("--within", lambda: start_at + duration)
+    occurrences = fetch_up_to(
         session,
         limit,
-        lambda most: session.client.schedules.upcoming(from_=begin, to=end, limit=most),
+        lambda max_items: session.client.schedules.upcoming(
+            from_=start_at, to=end_at, limit=max_items
+        ),
     )
-    answers.many(session, found, lambda times: _list(session, times, within))
+    answers.write_items(session, occurrences, lambda times: _print_upcoming(session, times, within))
 
 
-def _list(session: Session, found: "list[Upcoming]", within: str) -> None:
+def _print_upcoming(session: Session, occurrences: "list[Upcoming]", within: str) -> None:
     screen = session.screen
-    if not found:
-        screen.line(f"Nothing is due within {within}.")
+    if not occurrences:
+        screen.print_line(f"Nothing is due within {within}.")
         return
-    screen.table([Column("WHEN"), Column("JOB", least=12)], [(one.utc, one.name) for one in found])
+    screen.print_table(
+        [Column("WHEN"), Column("JOB", min_width=12)],
+        [(occurrence.utc, occurrence.name) for occurrence in occurrences],
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from punctual_cli.errors import Code
+from punctual_cli.errors import ExitCode
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -18,59 +18,82 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 def stats(session: Session) -> None:
     """How many jobs and runs there are, and how late they start."""
-    answers.one(session, session.client.stats(), lambda found: _stats(session, found))
-
-
-def _stats(session: Session, found: "Stats") -> None:
-    screen = session.screen
-    late, queue = found.lateness_ms, found.queue
-    started = [minute.started for minute in found.last_hour]
-    rows: list[tuple[str, Any]] = [
-        ("Jobs", _counted(found.jobs)),
-        ("Runs", _counted(found.runs)),
-        ("Last hour", _hour(found)),
-        ("Per minute", sparks(started) if any(started) else None),
-    ]
-    if late is not None and late.p50 is not None:
-        rows.append(("Late by", f"{_ms(late.p50)} p50, {_ms(late.p99)} p99, {_ms(late.max)} most"))
-    if queue is not None:
-        waits = "" if not queue.depth else f", the oldest for {queue.oldest_seconds:g} s"
-        rows.append(("Queue", f"{queue.depth or 0:,} waiting{waits}"))
-    screen.pairs(rows)
-    if found.executors:
-        screen.line()
-        columns = Column("EXECUTOR", least=16), Column("RUNNING", right=True), Column("LAST SEEN")
-        screen.table(
-            columns,
-            [(e.executor_id, e.running, screen.ago(e.last_heartbeat)) for e in found.executors],
-        )
-
-
-def _counted(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{n:,} {word.lower()}" for word, n in numbers.items() if n) or "none"
-
-
-def _hour(found: "Stats") -> str:
-    minutes = found.last_hour
-    started, failed = sum(m.started for m in minutes), sum(m.failed for m in minutes)
-    return (
-        f"{started:,} started, {sum(m.succeeded for m in minutes):,} succeeded, {failed:,} failed"
+    answers.write_item(
+        session, session.client.stats(), lambda answer: _print_stats(session, answer)
     )
 
 
-def _ms(value: float | None) -> str:
+def _print_stats(session: Session, answer: "Stats") -> None:
+    screen = session.screen
+    lateness, queue = answer.lateness_ms, answer.queue
+    started_per_minute = [minute.started for minute in answer.last_hour]
+    rows: list[tuple[str, Any]] = [
+        ("Jobs", _counts_text(answer.jobs)),
+        ("Runs", _counts_text(answer.runs)),
+        ("Last hour", _last_hour_text(answer)),
+        ("Per minute", sparkline(started_per_minute) if any(started_per_minute) else None),
+    ]
+    if lateness is not None and lateness.p50 is not None:
+        rows.append(
+            (
+                "Late by",
+                f"{_milliseconds_text(lateness.p50)} p50, {_milliseconds_text(lateness.p99)} p99, {_milliseconds_text(lateness.max)} most",
+            )
+        )
+    if queue is not None:
+        oldest_text = "" if not queue.depth else f", the oldest for {queue.oldest_seconds:g} s"
+        rows.append(("Queue", f"{queue.depth or 0:,} waiting{oldest_text}"))
+    screen.print_pairs(rows)
+    if answer.executors:
+        screen.print_line()
+        columns = (
+            Column("EXECUTOR", min_width=16),
+            Column("RUNNING", align_right=True),
+            Column("LAST SEEN"),
+        )
+        screen.print_table(
+            columns,
+            [
+                (
+                    executor.executor_id,
+                    executor.running,
+                    screen.relative_time(executor.last_heartbeat),
+                )
+                for executor in answer.executors
+            ],
+        )
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{count:,} {name.lower()}" for name, count in counts.items() if count) or "none"
+    )
+
+
+def _last_hour_text(answer: "Stats") -> str:
+    minutes = answer.last_hour
+    started, failed = (
+        sum(minute.started for minute in minutes),
+        sum(minute.failed for minute in minutes),
+    )
+    return f"{started:,} started, {sum(minute.succeeded for minute in minutes):,} succeeded, {failed:,} failed"
+
+
+def _milliseconds_text(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f} ms"
 
 
-def sparks(numbers: list[int]) -> str:
+def sparkline(numbers: list[int]) -> str:
     """Return a bar chart of the numbers in one line of text.
 
-    >>> sparks([0, 1, 4, 8])
+    >>> sparkline([0, 1, 4, 8])
     ' ▁▄█'
     """
-    most = max(numbers, default=0) or 1
+    max_number = max(numbers, default=0) or 1
     steps = len(_BARS) - 1
-    return "".join(_BARS[0 if n <= 0 else max(1, n * steps // most)] for n in numbers)
+    return "".join(
+        _BARS[0 if number <= 0 else max(1, number * steps // max_number)] for number in numbers
+    )
 
 
 def health(session: Session) -> None:
@@ -78,27 +101,27 @@ def health(session: Session) -> None:
 
     Exit code 1 if it is late or down. It needs no token.
     """
-    found = session.client.health()
-    answers.one(session, found, lambda one: _health(session, one))
-    if not found.ok:
-        raise typer.Exit(Code.FAILED)
+    answer = session.client.health()
+    answers.write_item(session, answer, lambda shown_health: _print_health(session, shown_health))
+    if not answer.ok:
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def _health(session: Session, found: "Health") -> None:
+def _print_health(session: Session, answer: "Health") -> None:
     screen = session.screen
-    late = found.lateness_ms_p99
-    screen.pairs(
+    lateness_ms = answer.lateness_ms_p99
+    screen.print_pairs(
         [
-            ("Status", screen.status(found.status)),
-            ("Server", session.place.url),
-            ("Version", found.version),
-            ("Late by", None if late is None else f"{_ms(late)} p99"),
-            ("Planner seen", screen.long(found.planner_heartbeat)),
-            ("Guarantee", found.guarantee),
-            ("Tasks", ", ".join(found.task_types)),
-            ("Sandbox", found.sandbox),
-            ("Issuer", found.auth and found.auth.issuer),
-            ("Time zones", found.tzdata and f"tzdata {found.tzdata}"),
-            *(("Warning", one.text) for one in found.warnings),
+            ("Status", screen.status(answer.status)),
+            ("Server", session.target.url),
+            ("Version", answer.version),
+            ("Late by", None if lateness_ms is None else f"{_milliseconds_text(lateness_ms)} p99"),
+            ("Planner seen", screen.long_time(answer.planner_heartbeat)),
+            ("Guarantee", answer.guarantee),
+            ("Tasks", ", ".join(answer.task_types)),
+            ("Sandbox", answer.sandbox),
+            ("Issuer", answer.auth and answer.auth.issuer),
+            ("Time zones", answer.tzdata and f"tzdata {answer.tzdata}"),
+            *(("Warning", health_warning.text) for health_warning in answer.warnings),
         ]
     )

@@ -3,9 +3,9 @@
 import time
 from datetime import UTC, datetime
 
-wait = time.sleep
-monotonic = time.monotonic
+sleep = time.sleep
+steady_seconds = time.monotonic
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     return datetime.now(UTC)

@@ -34,20 +34,22 @@ To = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without being asked.")]
 
 
-def first(session: Session, limit: int, listed: Callable[[int | None], Iterable[T]]) -> list[T]:
+def fetch_up_to(
+    session: Session, limit: int, fetch: Callable[[int | None], Iterable[T]]
+) -> list[T]:
     """Return at most `limit` items, and print a note if there are more."""
     if limit == 0:
-        return list(listed(None))
-    found = list(listed(limit + 1))
-    if len(found) > limit:
-        session.screen.note(f"There are more than {limit}: --limit 0 lists all.")
-    return found[:limit]
+        return list(fetch(None))
+    items = list(fetch(limit + 1))
+    if len(items) > limit:
+        session.screen.print_note(f"There are more than {limit}: --limit 0 lists all.")
+    return items[:limit]
 
 
-def words(chosen: Iterable[Any] | None) -> Any:
+def option_values(chosen: Iterable[Any] | None) -> Any:
     """Return enumerated words as the client takes them."""
-    return [str(one) for one in chosen] if chosen else None
+    return [str(value) for value in chosen] if chosen else None
 
 
-def word(chosen: Any) -> Any:
+def option_value(chosen: Any) -> Any:
     return None if chosen is None else str(chosen)

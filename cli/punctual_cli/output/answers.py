@@ -10,49 +10,49 @@ import msgspec
 from punctual_cli.session import Session
 
 
-def as_json(value: Any) -> None:
+def write_json(value: Any) -> None:
     """Write one JSON document."""
     _write(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def as_line(value: Any) -> None:
+def write_json_line(value: Any) -> None:
     """Write one document of a stream, and flush it at once."""
     _write(msgspec.json.encode(value))
 
 
 # JSON may hold U+007F to U+009F as they are, but a terminal obeys some of them.
-_OBEYED = re.compile(b"\x7f|\xc2[\x80-\x9f]")
+_TERMINAL_CONTROLS = re.compile(b"\x7f|\xc2[\x80-\x9f]")
 
 
 def _write(data: bytes) -> None:
     """Write bytes in UTF-8, as JSON requires, for any encoding of the terminal."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(_OBEYED.sub(_escaped, data) + b"\n")
+    sys.stdout.buffer.write(_TERMINAL_CONTROLS.sub(_escape_match, data) + b"\n")
     sys.stdout.buffer.flush()
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found.group().decode())
+def _escape_match(match: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(match.group().decode())
 
 
-def one(session: Session, found: Any, draw: Callable[[Any], None]) -> None:
+def write_item(session: Session, item: Any, draw: Callable[[Any], None]) -> None:
     if session.as_json:
-        as_json(found.raw)
+        write_json(item.raw)
     else:
-        draw(found)
+        draw(item)
 
 
-def many(session: Session, found: Iterable[Any], draw: Callable[[list[Any]], None]) -> None:
+def write_items(session: Session, items: Iterable[Any], draw: Callable[[list[Any]], None]) -> None:
     """Write all items, as an array or drawn, in the order in which they came."""
-    everything = list(found)
+    item_list = list(items)
     if session.as_json:
-        as_json([one.raw for one in everything])
+        write_json([item.raw for item in item_list])
     else:
-        draw(everything)
+        draw(item_list)
 
 
-def ids(session: Session, found: list[str]) -> None:
+def write_ids(session: Session, item_ids: list[str]) -> None:
     if session.as_json:
-        as_json(found)
+        write_json(item_ids)
     else:
-        sys.stdout.writelines(f"{one}\n" for one in found)
+        sys.stdout.writelines(f"{item_id}\n" for item_id in item_ids)

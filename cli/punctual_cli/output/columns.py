@@ -8,25 +8,34 @@ COLUMN_GAP = 2
 
 class Column(NamedTuple):
     title: str
-    least: int = 0  # smallest width on a narrow terminal; 0 is never cut
-    right: bool = False
+    min_width: int = 0  # smallest width on a narrow terminal; 0 is never cut
+    align_right: bool = False
 
 
-def widths(columns: Sequence[Column], longest: Sequence[int], room: int) -> list[int]:
+def fit_widths(
+    columns: Sequence[Column], content_widths: Sequence[int], total_width: int
+) -> list[int]:
     """Return the width of each column. The widest columns shrink first.
 
-    >>> widths([Column("A", least=8), Column("B"), Column("C", least=4)], [30, 10, 12], 40)
+    >>> fit_widths([Column("A", min_width=8), Column("B"), Column("C", min_width=4)], [30, 10, 12], 40)
     [14, 10, 12]
-    >>> widths([Column("A", least=8), Column("B")], [30, 10], 5)
+    >>> fit_widths([Column("A", min_width=8), Column("B")], [30, 10], 5)
     [8, 10]
     """
-    found = [max(size, len(column.title)) for column, size in zip(columns, longest, strict=True)]
-    over = sum(found) + COLUMN_GAP * (len(found) - 1) - room
-    while over > 0:
-        giving = [i for i, column in enumerate(columns) if column.least and found[i] > column.least]
-        if not giving:
+    column_widths = [
+        max(content_width, len(column.title))
+        for column, content_width in zip(columns, content_widths, strict=True)
+    ]
+    excess = sum(column_widths) + COLUMN_GAP * (len(column_widths) - 1) - total_width
+    while excess > 0:
+        shrinkable = [
+            index
+            for index, column in enumerate(columns)
+            if column.min_width and column_widths[index] > column.min_width
+        ]
+        if not shrinkable:
             break
-        widest = max(giving, key=lambda i: found[i])
-        found[widest] -= 1
-        over -= 1
-    return found
+        widest = max(shrinkable, key=lambda index: column_widths[index])
+        column_widths[widest] -= 1
+        excess -= 1
+    return column_widths

@@ -11,81 +11,81 @@ if TYPE_CHECKING:
     from punctual.client import Job
 
 WIDE_TABLE_COLUMNS = 118
-_LIST = (
-    Column("NAME", least=12),
-    Column("SCHEDULE", least=11),
+_LIST_COLUMNS = (
+    Column("NAME", min_width=12),
+    Column("SCHEDULE", min_width=11),
     Column("STATUS"),
     Column("NEXT"),
     Column("LAST"),
 )
 
 
-def table(session: Session, jobs: "list[Job]") -> None:
+def print_table(session: Session, jobs: "list[Job]") -> None:
     screen = session.screen
     if not jobs:
-        screen.line("No jobs.")
+        screen.print_line("No jobs.")
         return
-    wide = screen.out.width >= WIDE_TABLE_COLUMNS
-    columns = (Column("ID"), *_LIST) if wide else _LIST
-    screen.table(columns, [_row(session, job, wide) for job in jobs])
+    is_wide = screen.out.width >= WIDE_TABLE_COLUMNS
+    columns = (Column("ID"), *_LIST_COLUMNS) if is_wide else _LIST_COLUMNS
+    screen.print_table(columns, [_row(session, job, is_wide) for job in jobs])
 
 
-def _row(session: Session, job: "Job", wide: bool) -> list[Any]:
+def _row(session: Session, job: "Job", is_wide: bool) -> list[Any]:
     screen = session.screen
-    last = None if job.latest_run is None else screen.status(job.latest_run.status)
+    last_status = None if job.latest_run is None else screen.status(job.latest_run.status)
     cells = [
         job.name,
-        schedule_text.briefly(job),
+        schedule_text.short_schedule(job),
         screen.status(job.status),
         job.next_run_time,
-        last,
+        last_status,
     ]
-    return [job.job_id, *cells] if wide else cells
+    return [job.job_id, *cells] if is_wide else cells
 
 
-def card(session: Session, job: "Job") -> None:
+def print_card(session: Session, job: "Job") -> None:
     """Print a job's fields that differ from their defaults."""
     from punctual_cli.apply import fields
 
     screen = session.screen
-    said = fields.declared_of(job.raw)
-    latest = job.latest_run
+    declared = fields.declared_fields(job.raw)
+    latest_run = job.latest_run
     rows: list[tuple[str, Any]] = [
         ("Name", job.name),
         ("Id", job.job_id),
         ("Status", screen.status(job.status)),
-        ("Schedule", schedule_text.fully(job)),
-        ("Next run", screen.long(job.next_run_time)),
-        ("Latest run", None if latest is None else _latest(session, latest)),
+        ("Schedule", schedule_text.full_schedule(job)),
+        ("Next run", screen.long_time(job.next_run_time)),
+        ("Latest run", None if latest_run is None else _latest_run_text(session, latest_run)),
     ]
-    told = {"name", "schedule_type", "schedule_time", "cron_expression", "interval_seconds"}
-    for name, value in said.items():
-        if name not in told:
-            rows.append((_label(name), _value(value)))
-    rows.append(("Created", _by(screen.long(job.created_at), job.created_by)))
+    shown_fields = {"name", "schedule_type", "schedule_time", "cron_expression", "interval_seconds"}
+    for name, value in declared.items():
+        if name not in shown_fields:
+            rows.append((_field_label(name), _value_text(value)))
+    rows.append(("Created", _time_with_caller(screen.long_time(job.created_at), job.created_by)))
     if job.updated_at != job.created_at:
-        rows.append(("Changed", _by(screen.long(job.updated_at), None)))
+        rows.append(("Changed", _time_with_caller(screen.long_time(job.updated_at), None)))
     rows.append(("Version", str(job.version)))
-    screen.pairs(rows)
+    screen.print_pairs(rows)
 
 
-def _latest(session: Session, run: Any) -> str:
+def _latest_run_text(session: Session, run: Any) -> str:
     at = run.end_time or run.start_time or run.created_at
-    when = "" if at is None else f", {moments.hint(at, session.clock())}"
-    return f"{run.status}{when}: {run.run_id}"
+    relative_time = "" if at is None else f", {moments.format_relative(at, session.clock())}"
+    return f"{run.status}{relative_time}: {run.run_id}"
 
 
-def _by(at: str | None, who: str | None) -> str | None:
-    return at if at is None or not who else f"{at} by {who}"
+def _time_with_caller(time_text: str | None, caller: str | None) -> str | None:
+    return time_text if time_text is None or not caller else f"{time_text} by {caller}"
 
 
-def _label(name: str) -> str:
+def _field_label(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     from punctual_cli.apply import yaml_lines
 
     if isinstance(value, dict | list):
-        return yaml_lines.written(value).rstrip()
+        return yaml_lines.dump_yaml(value).rstrip()
     return str(value)

@@ -6,10 +6,10 @@ from typing import Any
 
 from punctual_cli.session import Session
 
-FEW = 20  # these finish before a bar would show
+MIN_BAR_ITEMS = 20  # these finish before a bar would show
 
 
-def _nothing(_done: Any) -> None:
+def _ignore(_done: Any) -> None:
     pass
 
 
@@ -19,24 +19,24 @@ def bar(session: Session, title: str, total: int | None) -> Iterator[Callable[[i
 
     `total` is None if the number of items is unknown.
     """
-    if not session.screen.is_watched or (total is not None and total < FEW):
-        yield _nothing
+    if not session.screen.is_interactive or (total is not None and total < MIN_BAR_ITEMS):
+        yield _ignore
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=session.screen.err, transient=True) as drawn:
-        task = drawn.add_task(title, total=total)
-        yield lambda done: drawn.advance(task, done)
+    with Progress(*columns, console=session.screen.err, transient=True) as progress:
+        task_id = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task_id, count)
 
 
 @contextmanager
 def spinner(session: Session, title: str) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, and yield a function that changes its text."""
-    if not session.screen.is_watched:
-        yield _nothing
+    if not session.screen.is_interactive:
+        yield _ignore
         return
     from rich.text import Text
 
-    with session.screen.err.status(Text(title)) as drawn:
-        yield lambda text: drawn.update(Text(text))
+    with session.screen.err.status(Text(title)) as status:
+        yield lambda text: status.update(Text(text))

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from punctual_cli.input import moments
-from punctual_cli.output.columns import COLUMN_GAP, Column, widths
-from punctual_cli.output.terminal_text import plain
+from punctual_cli.output.columns import COLUMN_GAP, Column, fit_widths
+from punctual_cli.output.terminal_text import escape_controls
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # The width without a terminal. Programs that read a pipe want whole words.
-UNBOUNDED = 500
-STYLES = {
+PIPE_WIDTH = 500
+STATUS_STYLES = {
     "SUCCESS": "green",
     "SCHEDULED": "green",
     "ok": "green",
@@ -60,75 +60,79 @@ class Screen:
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
-        bounded = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+        has_width = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         return Console(
             stderr=stderr,
             no_color=self._no_color or None,
             highlight=False,
             markup=False,
             emoji=False,
-            width=None if bounded else UNBOUNDED,
+            width=None if has_width else PIPE_WIDTH,
         )
 
     @property
-    def is_watched(self) -> bool:
+    def is_interactive(self) -> bool:
         """Return True if standard error is a terminal that can redraw lines."""
         return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
-    def above(self, text: "Text") -> None:
+    def print_above(self, text: "Text") -> None:
         """Print a line of the answer above a spinner or bar, without running into it."""
-        together = sys.stdout.isatty() and self.is_watched
-        (self.err if together else self.out).print(text, soft_wrap=True)
+        share_terminal = sys.stdout.isatty() and self.is_interactive
+        (self.err if share_terminal else self.out).print(text, soft_wrap=True)
 
-    def line(self, text: Any = "", style: str | None = None) -> None:
+    def print_line(self, text: Any = "", style: str | None = None) -> None:
         if isinstance(text, str):
-            text = plain(text)
+            text = escape_controls(text)
         self.out.print(text, style=style, soft_wrap=True)
 
-    def note(self, text: str, style: str | None = "dim") -> None:
+    def print_note(self, text: str, style: str | None = "dim") -> None:
         """Print a note beside the answer, on standard error."""
-        self.err.print(plain(text), style=style, soft_wrap=True)
+        self.err.print(escape_controls(text), style=style, soft_wrap=True)
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
+    def print_table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
         cells = [[self.cell(value) for value in row] for row in rows]
-        longest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(columns))]
-        sizes = widths(columns, longest, self.out.width)
-        head = [self.cell(column.title) for column in columns]
-        for title in head:
+        content_widths = [
+            max((row[index].cell_len for row in cells), default=0) for index in range(len(columns))
+        ]
+        column_widths = fit_widths(columns, content_widths, self.out.width)
+        header = [self.cell(column.title) for column in columns]
+        for title in header:
             title.stylize("bold")
-        self._at_once([_row(columns, sizes, row) for row in (head, *cells)])
+        self._print_lines([_row(columns, column_widths, row) for row in (header, *cells)])
 
-    def _at_once(self, lines: "Sequence[Text]") -> None:
+    def _print_lines(self, lines: "Sequence[Text]") -> None:
         """Print lines in one write, so a reader that stops early does not break the pipe."""
         from rich.text import Text
 
         if lines:
-            self.line(Text("\n").join(lines))
+            self.print_line(Text("\n").join(lines))
 
-    def pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
+    def print_pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
         """Print labels with their values, without empty values."""
         from rich.text import Text
 
-        said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
-        width = max((len(label) for label, _ in said), default=0) + COLUMN_GAP
+        filled_rows = [
+            (label, value) for label, value in rows if value not in (None, "", (), {}, [])
+        ]
+        width = max((len(label) for label, _ in filled_rows), default=0) + COLUMN_GAP
         lines = []
-        for label, value in said:
-            head = Text.assemble((label.ljust(width), "bold"))
-            for line in self._folded(self.cell(value), max(20, self.out.width - width)):
-                lines.append(head + line)
-                head = Text(" " * width)
-        self._at_once(lines)
+        for label, value in filled_rows:
+            prefix = Text.assemble((label.ljust(width), "bold"))
+            for line in self._fold(self.cell(value), max(20, self.out.width - width)):
+                lines.append(prefix + line)
+                prefix = Text(" " * width)
+        self._print_lines(lines)
 
-    def _folded(self, text: "Text", width: int) -> "list[Text]":
+    def _fold(self, text: "Text", width: int) -> "list[Text]":
         """Return the lines of a text, folded to the width.
 
         Lines that fit keep their indentation.
         """
-        found: list[Text] = []
+        folded: list[Text] = []
         for line in text.split(allow_blank=True):
             fits = line.cell_len <= width
-            found.extend([line] if fits else line.wrap(self.out, width, overflow="fold"))
-        return found
+            folded.extend([line] if fits else line.wrap(self.out, width, overflow="fold"))
+        return folded
 
     def cell(self, value: Any) -> "Text":
         from rich.text import Text
@@ -138,34 +142,34 @@ class Screen:
         if value is None:
             return Text("-", style="dim")
         if isinstance(value, datetime):
-            return Text(self.short(value))
-        return Text(plain(value))
+            return Text(self.short_time(value))
+        return Text(escape_controls(value))
 
     def status(self, word: str, count: int = 1) -> "Text":
         from rich.text import Text
 
-        times = f" ×{count:,}" if count > 1 else ""
-        return Text(f"{plain(word)}{times}", style=STYLES.get(word, ""))
+        count_suffix = f" ×{count:,}" if count > 1 else ""
+        return Text(f"{escape_controls(word)}{count_suffix}", style=STATUS_STYLES.get(word, ""))
 
-    def short(self, at: datetime) -> str:
-        return moments.short(at, self._clock(), None)
+    def short_time(self, at: datetime) -> str:
+        return moments.format_short(at, self._clock(), None)
 
-    def long(self, at: datetime | None, zone: "tzinfo | None" = None) -> str | None:
-        return None if at is None else moments.long(at, self._clock(), zone)
+    def long_time(self, at: datetime | None, zone: "tzinfo | None" = None) -> str | None:
+        return None if at is None else moments.format_long(at, self._clock(), zone)
 
-    def ago(self, at: datetime | None) -> str | None:
-        return None if at is None else moments.hint(at, self._clock())
+    def relative_time(self, at: datetime | None) -> str | None:
+        return None if at is None else moments.format_relative(at, self._clock())
 
 
-def _row(columns: Sequence[Column], sizes: Sequence[int], row: "Sequence[Text]") -> "Text":
+def _row(columns: Sequence[Column], column_widths: Sequence[int], row: "Sequence[Text]") -> "Text":
     from rich.text import Text
 
     line = Text()
-    for column, size, cell in zip(columns, sizes, row, strict=True):
-        shown = cell.copy()
-        shown.truncate(size, overflow="ellipsis")
-        pad = " " * (size - shown.cell_len)
-        line += Text(pad) + shown if column.right else shown + Text(pad)
+    for column, width, cell in zip(columns, column_widths, row, strict=True):
+        cell_text = cell.copy()
+        cell_text.truncate(width, overflow="ellipsis")
+        padding = " " * (width - cell_text.cell_len)
+        line += Text(padding) + cell_text if column.align_right else cell_text + Text(padding)
         line += Text(" " * COLUMN_GAP)
     line.rstrip()
     return line

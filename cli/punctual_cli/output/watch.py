@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from punctual_cli.errors import Code, Trouble
+from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input import clock, moments
-from punctual_cli.input.job_flags import read
+from punctual_cli.input.job_flags import parse_option
 from punctual_cli.output import answers, progress, run_views
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Run
 
-MIN_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 0.1, 2.0, 1.3
+MIN_WATCH_POLL_SECONDS, MAX_WATCH_POLL_SECONDS, WATCH_POLL_GROWTH = 0.1, 2.0, 1.3
 
 Wait = Annotated[
     bool, typer.Option("--wait", "-w", help="Until it has ended; exit code 1 if it failed.")
@@ -31,43 +31,43 @@ WaitTimeout = Annotated[
 ]
 
 
-def patience(wait: bool, timeout: str | None) -> timedelta | None:
+def max_wait_option(wait: bool, timeout: str | None) -> timedelta | None:
     if timeout is None:
         return None
     if not wait:
-        raise Trouble("--timeout belongs to --wait.")
-    return read("--timeout", lambda: moments.duration(timeout))
+        raise CommandError("--timeout belongs to --wait.")
+    return parse_option("--timeout", lambda: moments.parse_duration(timeout))
 
 
-def answer(session: Session, run: "Run", wait: bool, patience: timedelta | None) -> None:
+def show_started_run(session: Session, run: "Run", wait: bool, max_wait: timedelta | None) -> None:
     """Show a run as it is, or as it ended, and set the exit code."""
     if not session.as_json:
-        session.screen.line(f"Run {run.run_id}")
+        session.screen.print_line(f"Run {run.run_id}")
     if wait:
-        run = follow(session, run, patience, as_stream=False)
+        run = follow_run(session, run, max_wait, as_stream=False)
     if session.as_json:
-        answers.as_json(run.raw)
+        answers.write_json(run.raw)
     elif not wait:
-        session.screen.line(run_views.in_a_line(session, run))
+        session.screen.print_line(run_views.state_line(session, run))
     if wait:
-        outcome(session, run)
+        exit_with_outcome(session, run)
 
 
-def follow(session: Session, run: "Run", patience: timedelta | None, as_stream: bool) -> "Run":
+def follow_run(session: Session, run: "Run", max_wait: timedelta | None, as_stream: bool) -> "Run":
     """Follow a run to its end and return it.
 
     `as_stream` prints each state as a line with --json.
     """
     try:
-        with progress.spinner(session, run_views.in_a_line(session, run)) as draw:
-            for state, is_new in _states(session, run, patience):
+        with progress.spinner(session, run_views.state_line(session, run)) as draw:
+            for state, is_new in _poll_states(session, run, max_wait):
                 run = state
                 if is_new:
-                    _tell(session, run, as_stream)
+                    _print_state(session, run, as_stream)
                 if not run.ended:
-                    draw(f"{run_views.in_a_line(session, run)}{_since(session, run)}")
+                    draw(f"{run_views.state_line(session, run)}{_elapsed_text(session, run)}")
     except KeyboardInterrupt:
-        session.screen.note(
+        session.screen.print_note(
             f"The run goes on: punctual runs watch {run.job_id} {run.run_id}\n"
             f"To stop it: punctual runs cancel {run.job_id} {run.run_id}"
         )
@@ -75,46 +75,52 @@ def follow(session: Session, run: "Run", patience: timedelta | None, as_stream: 
     return run
 
 
-def _states(
-    session: Session, run: "Run", patience: timedelta | None
+def _poll_states(
+    session: Session, run: "Run", max_wait: timedelta | None
 ) -> Iterator[tuple["Run", bool]]:
-    until = None if patience is None else clock.monotonic() + patience.total_seconds()
-    delay, before = MIN_POLL_SECONDS, None
+    steady_deadline = (
+        None if max_wait is None else clock.steady_seconds() + max_wait.total_seconds()
+    )
+    delay_seconds, previous_state = MIN_WATCH_POLL_SECONDS, None
     while True:
-        now = (run.status, run.attempt_number, run.reason and run.reason.code)
-        yield run, now != before
+        current_state = (run.status, run.attempt_number, run.reason and run.reason.code)
+        yield run, current_state != previous_state
         if run.ended:
             return
-        before = now
-        left = MAX_POLL_SECONDS if until is None else until - clock.monotonic()
-        if left <= 0:
-            raise Trouble(
-                f"The run is {run.status} after {moments.far(patience or timedelta())}.",
-                Code.TIMED_OUT,
+        previous_state = current_state
+        remaining_seconds = (
+            MAX_WATCH_POLL_SECONDS
+            if steady_deadline is None
+            else steady_deadline - clock.steady_seconds()
+        )
+        if remaining_seconds <= 0:
+            raise CommandError(
+                f"The run is {run.status} after {moments.format_distance(max_wait or timedelta())}.",
+                ExitCode.TIMED_OUT,
                 f"It goes on: punctual runs watch {run.job_id} {run.run_id}",
             )
-        clock.wait(min(delay, left))
-        delay = min(MAX_POLL_SECONDS, delay * POLL_GROWTH)
+        clock.sleep(min(delay_seconds, remaining_seconds))
+        delay_seconds = min(MAX_WATCH_POLL_SECONDS, delay_seconds * WATCH_POLL_GROWTH)
         run = session.client.runs.get(run)
 
 
-def _tell(session: Session, run: "Run", as_stream: bool) -> None:
+def _print_state(session: Session, run: "Run", as_stream: bool) -> None:
     if session.as_json:
         if as_stream:
-            answers.as_line(run.raw)
+            answers.write_json_line(run.raw)
         return
     screen = session.screen
-    local = session.clock().astimezone()
-    text = run_views.in_a_line(session, run)
-    rest = text.removeprefix(run.status)
-    screen.above(screen.cell(f"{local:%H:%M:%S}  ") + screen.status(run.status) + rest)
+    local_now = session.clock().astimezone()
+    text = run_views.state_line(session, run)
+    details = text.removeprefix(run.status)
+    screen.print_above(screen.cell(f"{local_now:%H:%M:%S}  ") + screen.status(run.status) + details)
 
 
-def _since(session: Session, run: "Run") -> str:
-    return f", for {run_views.took(session, run)}" if run.status == "RUNNING" else ""
+def _elapsed_text(session: Session, run: "Run") -> str:
+    return f", for {run_views.duration_text(session, run)}" if run.status == "RUNNING" else ""
 
 
-def outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:
+def exit_with_outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:
     """End the command with an error if the run did not succeed.
 
     After the logs only the first line of the error is shown, because a script's logs repeat the
@@ -123,8 +129,10 @@ def outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:
     if run.succeeded:
         return
     if not session.as_json:
-        why = run.error_message or run_views.reason(run) or ""
-        why = why.partition("\n")[0] if logs_shown else why
-        why = "" if why.upper() == run.status else why
-        session.screen.note(f"The run is {run.status}{': ' if why else '.'}{why}", "red")
-    raise typer.Exit(Code.FAILED)
+        explanation = run.error_message or run_views.reason_text(run) or ""
+        explanation = explanation.partition("\n")[0] if logs_shown else explanation
+        explanation = "" if explanation.upper() == run.status else explanation
+        session.screen.print_note(
+            f"The run is {run.status}{': ' if explanation else '.'}{explanation}", "red"
+        )
+    raise typer.Exit(ExitCode.FAILED)

@@ -14,14 +14,14 @@ from constructs import Construct
 
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 from infra.stacks.observability.metrics import (
-    KEPT_FOR_A_PERSON,
-    MAXIMUM,
+    MAXIMUM_STATISTIC,
+    OPERATOR_QUEUES,
     Metrics,
-    Watched,
+    WatchedResources,
 )
 from punctual.lambdas.telemetry import Metric
 
-ALARM_PAGE = "docs/runbook.md"
+RUNBOOK_PAGE = "docs/runbook.md"
 
 MAX_LATENESS_MS = 2_000  # the aim of the architecture
 MAX_WATERMARK_LAG_SECONDS = 300  # a healthy watermark is two to four minutes behind
@@ -34,31 +34,31 @@ MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays by up to 900 s, and a poller works 
 IS_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 IS_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 IS_BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
-SILENCE_IS_GOOD = cloudwatch.TreatMissingData.NOT_BREACHING
-SILENCE_IS_BAD = cloudwatch.TreatMissingData.BREACHING
+MISSING_DATA_IS_GOOD = cloudwatch.TreatMissingData.NOT_BREACHING
+MISSING_DATA_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """The condition of an alarm: `after` of the last `of` minutes are beyond the threshold."""
+class AlarmRule:
+    """The condition of an alarm: `breaching_minutes` of the last `evaluated_minutes` minutes are beyond the threshold."""
 
     kind: str
-    about: str  # follows the kind in the name; empty if there is only one
+    subject: str  # follows the kind in the name; empty if there is only one
     meaning: str
     metric: cloudwatch.IMetric
-    beyond: float
-    after: int = 3
-    of: int = 3
-    compare: cloudwatch.ComparisonOperator = IS_AT_LEAST
-    silence: cloudwatch.TreatMissingData = SILENCE_IS_GOOD
+    threshold: float
+    breaching_minutes: int = 3
+    evaluated_minutes: int = 3
+    comparison: cloudwatch.ComparisonOperator = IS_AT_LEAST
+    missing_data: cloudwatch.TreatMissingData = MISSING_DATA_IS_GOOD
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-{self.about}" if self.about else self.kind
+        return f"{self.kind}-{self.subject}" if self.subject else self.kind
 
     @property
     def section(self) -> str:
-        return f"{ALARM_PAGE}#{self.kind}"
+        return f"{RUNBOOK_PAGE}#{self.kind}"
 
 
 class Alarms(Construct):
@@ -70,35 +70,35 @@ class Alarms(Construct):
         construct_id: str,
         *,
         stage: Stage,
-        watched: Watched,
+        watched: WatchedResources,
         topic: sns.ITopic,
     ) -> None:
         super().__init__(scope, construct_id)
-        told = actions.SnsAction(topic)
-        self.every: list[cloudwatch.Alarm] = []
-        for rule in rules(Metrics(stage), watched):
+        action = actions.SnsAction(topic)
+        self.alarms: list[cloudwatch.Alarm] = []
+        for rule in alarm_rules(Metrics(stage), watched):
             if rule.kind in stage.alarms:
                 alarm = self._alarm(stage, rule)
-                alarm.add_alarm_action(told)
-                alarm.add_ok_action(told)
-                self.every.append(alarm)
+                alarm.add_alarm_action(action)
+                alarm.add_ok_action(action)
+                self.alarms.append(alarm)
 
-    def _alarm(self, stage: Stage, rule: Rule) -> cloudwatch.Alarm:
+    def _alarm(self, stage: Stage, rule: AlarmRule) -> cloudwatch.Alarm:
         return cloudwatch.Alarm(
             self,
             rule.name.replace(".fifo", ""),
-            alarm_name=stage.physical(rule.name.replace(".fifo", "")),
+            alarm_name=stage.resource_name(rule.name.replace(".fifo", "")),
             alarm_description=f"{rule.meaning} What to do: {rule.section}",
-            metric=_unlabelled(rule.metric),
-            threshold=rule.beyond,
-            comparison_operator=rule.compare,
-            evaluation_periods=rule.of,
-            datapoints_to_alarm=rule.after,
-            treat_missing_data=rule.silence,
+            metric=_without_label(rule.metric),
+            threshold=rule.threshold,
+            comparison_operator=rule.comparison,
+            evaluation_periods=rule.evaluated_minutes,
+            datapoints_to_alarm=rule.breaching_minutes,
+            treat_missing_data=rule.missing_data,
         )
 
 
-def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
+def _without_label(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
     """Return the metric without its label. With a label, CDK writes a formula."""
     if not isinstance(metric, cloudwatch.Metric):
         return metric
@@ -111,143 +111,143 @@ def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
     )
 
 
-def rules(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
+def alarm_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
     """Yield the rules of all kinds, in the order of the dashboard."""
-    yield from _on_time(metrics)
-    yield from _keeping_up(metrics, watched)
-    yield from _left_over(metrics, watched)
-    yield from _failing(metrics, watched)
+    yield from _punctuality_rules(metrics)
+    yield from _backlog_rules(metrics, watched)
+    yield from _leftover_rules(metrics, watched)
+    yield from _failure_rules(metrics, watched)
 
 
-def _on_time(metrics: Metrics) -> Iterator[Rule]:
-    yield Rule(
+def _punctuality_rules(metrics: Metrics) -> Iterator[AlarmRule]:
+    yield AlarmRule(
         "no-tick",
         "",
         "For three minutes no tick of the planner went well: soon nothing new will start.",
         metrics.ticks(),
-        beyond=1,
-        compare=IS_BELOW,
-        silence=SILENCE_IS_BAD,
+        threshold=1,
+        comparison=IS_BELOW,
+        missing_data=MISSING_DATA_IS_BAD,
     )
     for service in EXECUTOR_FUNCTIONS:
         lane = service.removeprefix("executor-")
-        yield Rule(
+        yield AlarmRule(
             "lateness",
             lane,
             f"One in a hundred runs of the {lane} lane starts over 2 seconds late.",
-            metrics.own(Metric.LATENESS, service, "p99"),
-            beyond=MAX_LATENESS_MS,
-            after=3,
-            of=5,
-            compare=IS_ABOVE,
+            metrics.own_metric(Metric.LATENESS, service, "p99"),
+            threshold=MAX_LATENESS_MS,
+            breaching_minutes=3,
+            evaluated_minutes=5,
+            comparison=IS_ABOVE,
         )
-    yield Rule(
+    yield AlarmRule(
         "watermark",
         "",
         "Minutes that are over by five minutes and more are not done: runs are missing.",
-        metrics.own(Metric.WATERMARK_LAG, "planner", MAXIMUM),
-        beyond=MAX_WATERMARK_LAG_SECONDS,
-        compare=IS_ABOVE,
+        metrics.own_metric(Metric.WATERMARK_LAG, "planner", MAXIMUM_STATISTIC),
+        threshold=MAX_WATERMARK_LAG_SECONDS,
+        comparison=IS_ABOVE,
     )
 
 
-def _keeping_up(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
-    patience = {
+def _backlog_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
+    max_age_seconds = {
         f"{name}.fifo": MAX_LOW_MESSAGE_AGE_SECONDS
         if name.endswith("-low")
         else MAX_MESSAGE_AGE_SECONDS[lane]
         for name, lane in watched.lanes.items()
     }
-    patience["wake"] = MAX_WAKEUP_AGE_SECONDS
+    max_age_seconds["wake"] = MAX_WAKEUP_AGE_SECONDS
     for queue in watched.queues:
-        what = "A wake-up of a poller" if queue == "wake" else "A run that is due"
-        yield Rule(
+        message_text = "A wake-up of a poller" if queue == "wake" else "A run that is due"
+        yield AlarmRule(
             "oldest-message",
             queue,
-            f"{what} has stood in the queue for over {patience[queue]} seconds.",
-            metrics.queue(queue, "ApproximateAgeOfOldestMessage", MAXIMUM),
-            beyond=patience[queue],
-            compare=IS_ABOVE,
+            f"{message_text} has stood in the queue for over {max_age_seconds[queue]} seconds.",
+            metrics.queue(queue, "ApproximateAgeOfOldestMessage", MAXIMUM_STATISTIC),
+            threshold=max_age_seconds[queue],
+            comparison=IS_ABOVE,
         )
-    yield Rule(
+    yield AlarmRule(
         "stream-age",
         "",
         "Lists of runs, counts and events on the bus are over a minute behind.",
-        metrics.function("status", "IteratorAge", MAXIMUM),
-        beyond=MAX_STREAM_AGE_MS,
-        compare=IS_ABOVE,
+        metrics.function("status", "IteratorAge", MAXIMUM_STATISTIC),
+        threshold=MAX_STREAM_AGE_MS,
+        comparison=IS_ABOVE,
     )
 
 
-def _left_over(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
-    for queue in watched.dead:
-        waits = queue in KEPT_FOR_A_PERSON
-        yield Rule(
+def _leftover_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
+    for queue in watched.dead_letter_queues:
+        is_for_operator = queue in OPERATOR_QUEUES
+        yield AlarmRule(
             "dead-letters",
             queue.replace("-dead", ""),
             "Something that failed again and again waits here for a person."
-            if waits
+            if is_for_operator
             else "A message came back too often; its run is ended as FAILED.",
-            metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM)
-            if waits
-            else metrics.arrived(queue),
-            beyond=1,
-            after=1,
-            of=5,
+            metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
+            if is_for_operator
+            else metrics.dead_letter_count(queue),
+            threshold=1,
+            breaching_minutes=1,
+            evaluated_minutes=5,
         )
-    yield Rule(
+    yield AlarmRule(
         "reconciler",
         "",
         "The daily walk found jobs that nothing would have started, or timers left behind.",
-        metrics.own(Metric.RECONCILER_FINDS, "reconciler").with_(period=Duration.hours(1)),
-        beyond=1,
-        after=1,
-        of=1,
+        metrics.own_metric(Metric.RECONCILER_FINDS, "reconciler").with_(period=Duration.hours(1)),
+        threshold=1,
+        breaching_minutes=1,
+        evaluated_minutes=1,
     )
 
 
-def _failing(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
+def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
     """Yield a rule for each function.
 
     Lambda retries, so the alarm needs failures in three of ten minutes.
     """
     for name in watched.functions:
         # An infrequent function raises the alarm after one failure.
-        after, of = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
-        yield Rule(
+        breaching_minutes, evaluated_minutes = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
+        yield AlarmRule(
             "errors",
             name,
             f"The function {name} fails: it crashes, or runs out of time or memory.",
             metrics.function(name, "Errors"),
-            beyond=1,
-            after=after,
-            of=of,
+            threshold=1,
+            breaching_minutes=breaching_minutes,
+            evaluated_minutes=evaluated_minutes,
         )
-        yield Rule(
+        yield AlarmRule(
             "throttles",
             name,
             f"Lambda refuses to run {name}: no concurrency is left for it.",
             metrics.function(name, "Throttles"),
-            beyond=1,
-            after=after,
-            of=of,
+            threshold=1,
+            breaching_minutes=breaching_minutes,
+            evaluated_minutes=evaluated_minutes,
         )
     for name, table in watched.tables.items():
-        yield Rule(
+        yield AlarmRule(
             "table-throttles",
             name,
             f"DynamoDB refuses reads or writes of the {name} table: too many at once.",
             metrics.table_throttles(table, name),
-            beyond=1,
-            after=3,
-            of=10,
+            threshold=1,
+            breaching_minutes=3,
+            evaluated_minutes=10,
         )
-    yield Rule(
+    yield AlarmRule(
         "api-5xx",
         "",
         "Calls of the API fail through no fault of who called.",
         metrics.api(watched.api, "5xx"),
-        beyond=1,
-        after=3,
-        of=10,
+        threshold=1,
+        breaching_minutes=3,
+        evaluated_minutes=10,
     )

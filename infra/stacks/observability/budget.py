@@ -20,7 +20,7 @@ class Budget(Construct):
         self, scope: Construct, construct_id: str, *, stage: Stage, dollars: int, email: str
     ) -> None:
         super().__init__(scope, construct_id)
-        mailed = budgets.CfnBudget.SubscriberProperty(address=email, subscription_type="EMAIL")
+        subscriber = budgets.CfnBudget.SubscriberProperty(address=email, subscription_type="EMAIL")
         budgets.CfnBudget(
             self,
             "Budget",
@@ -34,13 +34,13 @@ class Budget(Construct):
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(
                     notification=budgets.CfnBudget.NotificationProperty(
-                        notification_type=kind,
+                        notification_type=cost_kind,
                         comparison_operator="GREATER_THAN",
                         threshold=percent,
                         threshold_type="PERCENTAGE",
                     ),
-                    subscribers=[mailed],
+                    subscribers=[subscriber],
                 )
-                for kind, percent in BUDGET_THRESHOLDS
+                for cost_kind, percent in BUDGET_THRESHOLDS
             ],
         )

@@ -9,10 +9,10 @@ from constructs import Construct
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 from infra.stacks.observability.alarms import MAX_LATENESS_MS, MAX_WATERMARK_LAG_SECONDS
 from infra.stacks.observability.metrics import (
-    KEPT_FOR_A_PERSON,
-    MAXIMUM,
+    MAXIMUM_STATISTIC,
+    OPERATOR_QUEUES,
     Metrics,
-    Watched,
+    WatchedResources,
 )
 from infra.stacks.observability.queries import log_group
 from punctual.lambdas.telemetry import Metric
@@ -20,28 +20,28 @@ from punctual.lambdas.telemetry import Metric
 GRID_WIDTH = 24  # of CloudWatch's grid
 GRAPH_HEIGHT = 6
 TEXT_HEIGHT = 2
-RED = cloudwatch.Color.RED
+ALARM_COLOUR = cloudwatch.Color.RED
 
-Row = tuple[str, Sequence[cloudwatch.IWidget]]
+DashboardRow = tuple[str, Sequence[cloudwatch.IWidget]]
 
 
-def dashboard(
+def create_dashboard(
     scope: Construct,
     construct_id: str,
     *,
     stage: Stage,
-    watched: Watched,
+    watched: WatchedResources,
     alarms: Sequence[cloudwatch.IAlarm],
 ) -> cloudwatch.Dashboard:
-    made = cloudwatch.Dashboard(
+    board = cloudwatch.Dashboard(
         scope,
         construct_id,
         dashboard_name=stage.prefix,
         default_interval=Duration.hours(3),
     )
-    made.add_widgets(_text(_welcome(stage)))
+    board.add_widgets(_text_widget(_welcome_text(stage)))
     if alarms:
-        made.add_widgets(
+        board.add_widgets(
             cloudwatch.AlarmStatusWidget(
                 alarms=alarms,
                 title="Alarms, those that ring first",
@@ -52,20 +52,20 @@ def dashboard(
         )
     metrics = Metrics(stage)
     for text, widgets in (
-        _on_time(stage, metrics),
-        _keeping_up(stage, metrics, watched),
-        _failing(stage, metrics, watched),
-        _api(metrics, watched),
-        _functions(metrics, watched),
-        _tables(metrics, watched),
+        _punctuality_row(stage, metrics),
+        _backlog_row(stage, metrics, watched),
+        _failure_row(stage, metrics, watched),
+        _api_row(metrics, watched),
+        _functions_row(metrics, watched),
+        _tables_row(metrics, watched),
     ):
-        made.add_widgets(_text(text))
-        made.add_widgets(*widgets)
-    made.add_widgets(_text(_money(stage)))
-    return made
+        board.add_widgets(_text_widget(text))
+        board.add_widgets(*widgets)
+    board.add_widgets(_text_widget(_cost_text(stage)))
+    return board
 
 
-def _welcome(stage: Stage) -> str:
+def _welcome_text(stage: Stage) -> str:
     return (
         f"# Punctual ({stage.name})\n"
         "Read from top to bottom; what to do about an alarm is in `docs/runbook.md`, the "
@@ -73,7 +73,7 @@ def _welcome(stage: Stage) -> str:
     )
 
 
-def _money(stage: Stage) -> str:
+def _cost_text(stage: Stage) -> str:
     return (
         "## What does it cost?\n"
         "Line by line, with what each unit buys: `docs/cost.md`. What was really spent: Cost "
@@ -81,16 +81,16 @@ def _money(stage: Stage) -> str:
     )
 
 
-def _on_time(stage: Stage, metrics: Metrics) -> Row:
+def _punctuality_row(stage: Stage, metrics: Metrics) -> DashboardRow:
     text = (
         "## Is it on time?\n"
         "How late runs start (aim: p99 under 2 s), how far behind all is done (two to four "
         "minutes are normal), and whether the planner ticks each minute."
     )
-    ticks = _graph("Ticks a minute", [metrics.ticks()])
+    ticks = _graph_widget("Ticks a minute", [metrics.ticks()])
     if not stage.metrics:
         return text, [
-            _asked(
+            _log_graph_widget(
                 stage,
                 "How late runs start (ms), from the logs",
                 EXECUTOR_FUNCTIONS,
@@ -98,7 +98,7 @@ def _on_time(stage: Stage, metrics: Metrics) -> Row:
                 "stats pct(lateness, 50) as p50, pct(lateness, 99) as p99, max(lateness) as max "
                 "by bin(1m)",
             ),
-            _asked(
+            _log_graph_widget(
                 stage,
                 "Minutes behind, from the logs",
                 ["planner"],
@@ -107,31 +107,41 @@ def _on_time(stage: Stage, metrics: Metrics) -> Row:
             ),
             ticks,
         ]
-    late = [
-        metrics.own(Metric.LATENESS, one, statistic, f"{one.removeprefix('executor-')} {shown}")
-        for one in EXECUTOR_FUNCTIONS
-        for statistic, shown in (("p50", "p50"), ("p99", "p99"), (MAXIMUM, "max"))
+    lateness_metrics = [
+        metrics.own_metric(
+            Metric.LATENESS, function, statistic, f"{function.removeprefix('executor-')} {label}"
+        )
+        for function in EXECUTOR_FUNCTIONS
+        for statistic, label in (("p50", "p50"), ("p99", "p99"), (MAXIMUM_STATISTIC, "max"))
     ]
-    lag = metrics.own(Metric.WATERMARK_LAG, "planner", MAXIMUM, "watermark lag")
+    watermark_lag = metrics.own_metric(
+        Metric.WATERMARK_LAG, "planner", MAXIMUM_STATISTIC, "watermark lag"
+    )
     return text, [
-        _graph("How late runs start (ms)", late, limit=MAX_LATENESS_MS),
-        _graph("How far behind all is done (s)", [lag], limit=MAX_WATERMARK_LAG_SECONDS),
+        _graph_widget("How late runs start (ms)", lateness_metrics, limit=MAX_LATENESS_MS),
+        _graph_widget(
+            "How far behind all is done (s)", [watermark_lag], limit=MAX_WATERMARK_LAG_SECONDS
+        ),
         ticks,
     ]
 
 
-def _keeping_up(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
+def _backlog_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
         "## Is it keeping up?\n"
         "What fell due, was sent, began and ended should be the same but for retries; queues "
         "should be short, and nothing in them older than a minute."
     )
-    depth = [
-        metrics.queue(one, "ApproximateNumberOfMessagesVisible", MAXIMUM) for one in watched.queues
+    depths = [
+        metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
+        for queue in watched.queues
     ]
-    age = [metrics.queue(one, "ApproximateAgeOfOldestMessage", MAXIMUM) for one in watched.queues]
+    ages = [
+        metrics.queue(queue, "ApproximateAgeOfOldestMessage", MAXIMUM_STATISTIC)
+        for queue in watched.queues
+    ]
     return text, [
-        _graph(
+        _graph_widget(
             "Runs a minute",
             [
                 metrics.own_sum(Metric.DUE, "due"),
@@ -142,33 +152,33 @@ def _keeping_up(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
             ],
         )
         if stage.metrics
-        else _asked(
+        else _log_graph_widget(
             stage,
             "Runs that ended, from the logs",
             EXECUTOR_FUNCTIONS,
             'filter message = "run_ended"',
             "stats count(*) as ended by bin(1m)",
         ),
-        _graph("Messages that wait, by queue", depth),
-        _graph("Oldest message (s), by queue", age),
+        _graph_widget("Messages that wait, by queue", depths),
+        _graph_widget("Oldest message (s), by queue", ages),
     ]
 
 
-def _failing(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
+def _failure_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
         "## Does it fail?\n"
         "Runs that failed are their owners' business; what was missed, dead letters and finds "
         "of the reconciler are ours, and should be none."
     )
-    dead = [
-        metrics.queue(one, "ApproximateNumberOfMessagesVisible", MAXIMUM)
-        if one in KEPT_FOR_A_PERSON
-        else metrics.arrived(one)
-        for one in watched.dead
+    dead_letters = [
+        metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
+        if queue in OPERATOR_QUEUES
+        else metrics.dead_letter_count(queue)
+        for queue in watched.dead_letter_queues
     ]
-    behind = metrics.function("status", "IteratorAge", MAXIMUM)
+    stream_age = metrics.function("status", "IteratorAge", MAXIMUM_STATISTIC)
     return text, [
-        _graph(
+        _graph_widget(
             "Runs a minute",
             [
                 metrics.own_sum(Metric.FAILED, "failed"),
@@ -180,19 +190,19 @@ def _failing(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
             ],
         )
         if stage.metrics
-        else _asked(
+        else _log_graph_widget(
             stage,
             "Runs by how they ended, from the logs",
             [*EXECUTOR_FUNCTIONS, "dead-letters"],
             'filter message in ["run_ended", "run_poisoned"] and status != "SUCCESS"',
             "stats count(*) as runs by bin(1m)",
         ),
-        _graph("Dead letters, by queue", dead),
-        _graph("How far behind the changes of jobs are followed (ms)", [behind]),
+        _graph_widget("Dead letters, by queue", dead_letters),
+        _graph_widget("How far behind the changes of jobs are followed (ms)", [stream_age]),
     ]
 
 
-def _api(metrics: Metrics, watched: Watched) -> Row:
+def _api_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
         "## Does the API answer?\n"
         "4xx are mistakes of who calls (429: throttled), 5xx are ours; who was refused and why: "
@@ -203,54 +213,56 @@ def _api(metrics: Metrics, watched: Watched) -> Row:
         metrics.api(watched.api, "Latency", statistic).with_(label=f"all of it, {statistic}")
         for statistic in ("p50", "p99")
     ]
-    ours = metrics.api(watched.api, "IntegrationLatency", "p99").with_(label="our part, p99")
+    integration_latency = metrics.api(watched.api, "IntegrationLatency", "p99").with_(
+        label="our part, p99"
+    )
     return text, [
-        _graph("Calls a minute", counts, width=12),
-        _graph("How long an answer takes (ms)", [*latency, ours], width=12),
+        _graph_widget("Calls a minute", counts, width=12),
+        _graph_widget("How long an answer takes (ms)", [*latency, integration_latency], width=12),
     ]
 
 
-def _functions(metrics: Metrics, watched: Watched) -> Row:
+def _functions_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
         "## How do the functions do?\n"
         "Errors are crashes, timeouts and lack of memory; throttles say that no concurrency is "
         "left. Pollers and executors of the long lane are meant to take long."
     )
-    shown = (
+    graphs = (
         ("Duration, p99 (ms)", "Duration", "p99"),
         ("Errors a minute", "Errors", "Sum"),
         ("Throttles a minute", "Throttles", "Sum"),
-        ("At a time", "ConcurrentExecutions", MAXIMUM),
+        ("At a time", "ConcurrentExecutions", MAXIMUM_STATISTIC),
     )
     return text, [
-        _graph(
+        _graph_widget(
             title,
             [metrics.function(name, metric, statistic) for name in watched.functions],
             width=6,
         )
-        for title, metric, statistic in shown
+        for title, metric, statistic in graphs
     ]
 
 
-def _tables(metrics: Metrics, watched: Watched) -> Row:
+def _tables_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
         "## How do the tables do?\n"
         "Units are what DynamoDB bills; a throttle is a call that has to be made again, and "
         "should be rare."
     )
 
-    def units(metric: str) -> list[cloudwatch.IMetric]:
+    def unit_metrics(metric: str) -> list[cloudwatch.IMetric]:
         return [metrics.table(table, name, metric) for name, table in watched.tables.items()]
 
-    throttled = [metrics.table_throttles(table, name) for name, table in watched.tables.items()]
+    throttles = [metrics.table_throttles(table, name) for name, table in watched.tables.items()]
     return text, [
-        _graph("Write units a minute", units("ConsumedWriteCapacityUnits")),
-        _graph("Read units a minute", units("ConsumedReadCapacityUnits")),
-        _graph("Throttles a minute", throttled),
+        _graph_widget("Write units a minute", unit_metrics("ConsumedWriteCapacityUnits")),
+        _graph_widget("Read units a minute", unit_metrics("ConsumedReadCapacityUnits")),
+        _graph_widget("Throttles a minute", throttles),
     ]
 
 
-def _text(markdown: str) -> cloudwatch.TextWidget:
+def _text_widget(markdown: str) -> cloudwatch.TextWidget:
     return cloudwatch.TextWidget(
         markdown=markdown,
         width=GRID_WIDTH,
@@ -259,22 +271,24 @@ def _text(markdown: str) -> cloudwatch.TextWidget:
     )
 
 
-def _graph(
+def _graph_widget(
     title: str,
     series: Sequence[cloudwatch.IMetric],
     *,
     width: int = GRID_WIDTH // 3,
     limit: float | None = None,
 ) -> cloudwatch.GraphWidget:
-    line = (
+    limit_lines = (
         []
         if limit is None
-        else [cloudwatch.HorizontalAnnotation(value=limit, label="an alarm rings", color=RED)]
+        else [
+            cloudwatch.HorizontalAnnotation(value=limit, label="an alarm rings", color=ALARM_COLOUR)
+        ]
     )
     return cloudwatch.GraphWidget(
         title=title,
         left=series,
-        left_annotations=line,
+        left_annotations=limit_lines,
         left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False),
         legend_position=cloudwatch.LegendPosition.BOTTOM,
         width=width,
@@ -282,7 +296,7 @@ def _graph(
     )
 
 
-def _asked(
+def _log_graph_widget(
     stage: Stage, title: str, functions: Sequence[str], *lines: str
 ) -> cloudwatch.LogQueryWidget:
     """Return a graph from the logs, for a stage without metrics.

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from typing import Any
 
-from infra.config.cdk_json import EMAIL, Fields
+from infra.config.cdk_json import EMAIL_PATTERN, Fields
 
-ALARMS = (
+ALARM_KINDS = (
     "no-tick",
     "lateness",
     "watermark",
@@ -20,32 +20,32 @@ ALARMS = (
 )
 """Kinds of alarms; each has its section in docs/runbook.md."""
 
-MEASURED = ("lateness", "watermark", "reconciler")
+KINDS_WITH_OWN_METRICS = ("lateness", "watermark", "reconciler")
 """The kinds that need Punctual's own metrics."""
 
 
 def chosen_alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
     """Return the chosen kinds; `true` stands for all that the metrics of the stage allow."""
-    allowed = tuple(kind for kind in ALARMS if metrics or kind not in MEASURED)
+    allowed = tuple(kind for kind in ALARM_KINDS if metrics or kind not in KINDS_WITH_OWN_METRICS)
 
-    def fits(value: Any) -> bool:
+    def is_valid(value: Any) -> bool:
         if isinstance(value, list):
-            known = bool(value) and all(one in allowed for one in value)
-            return known and len(set(value)) == len(value)
+            are_kinds = bool(value) and all(item in allowed for item in value)
+            return are_kinds and len(set(value)) == len(value)
         return isinstance(value, bool)
 
-    meant = f"true, false, or a list from {', '.join(allowed)}"
-    meant += "" if metrics else f" ({', '.join(MEASURED)} need `metrics`)"
-    chosen = fields.take("alarms", meant, fits, False)
+    expected = f"true, false, or a list from {', '.join(allowed)}"
+    expected += "" if metrics else f" ({', '.join(KINDS_WITH_OWN_METRICS)} need `metrics`)"
+    chosen = fields.take("alarms", expected, is_valid, False)
     if isinstance(chosen, bool):
         return allowed if chosen else ()
-    return tuple(kind for kind in ALARMS if kind in chosen)
+    return tuple(kind for kind in ALARM_KINDS if kind in chosen)
 
 
-def alarm_email(fields: Fields, alarms: Collection[str], budget: int | None) -> str | None:
-    address = fields.text_or_null("alarmEmail", EMAIL, "an address")
+def read_alarm_email(fields: Fields, alarms: Collection[str], budget: int | None) -> str | None:
+    address = fields.text_or_null("alarmEmail", EMAIL_PATTERN, "an address")
     if address is not None and not alarms and budget is None:
-        fields.wrong.append(
+        fields.problems.append(
             "`alarmEmail` would get no mail: `alarms` chooses none, and there is no `budgetDollars`"
         )
     return address

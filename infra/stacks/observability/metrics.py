@@ -8,12 +8,12 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
-from punctual.lambdas.telemetry import NAMESPACE, Metric
+from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric
 
 METRIC_PERIOD = Duration.minutes(1)
-SUM, MAXIMUM = "Sum", "Maximum"
+SUM_STATISTIC, MAXIMUM_STATISTIC = "Sum", "Maximum"
 
-TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
+EMITTING_FUNCTIONS: Mapping[Metric, tuple[str, ...]] = {
     Metric.TICKS: ("planner",),
     Metric.WATERMARK_LAG: ("planner",),
     Metric.DUE: ("poller",),
@@ -33,7 +33,7 @@ TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedResources:
     """The watched resources, by name without the prefix of the stage.
 
     `lanes` maps a queue of runs to its lane; `tables` and `api` hold names by CloudFormation.
@@ -50,12 +50,12 @@ class Watched:
         return (*(f"{name}.fifo" for name in self.lanes), "wake")
 
     @property
-    def dead(self) -> tuple[str, ...]:
+    def dead_letter_queues(self) -> tuple[str, ...]:
         """Return the dead-letter queues. The queues that a function empties come first."""
-        return (*(f"{name}-dead.fifo" for name in self.lanes), *KEPT_FOR_A_PERSON)
+        return (*(f"{name}-dead.fifo" for name in self.lanes), *OPERATOR_QUEUES)
 
 
-KEPT_FOR_A_PERSON = ("wake-dead", "status-failed")
+OPERATOR_QUEUES = ("wake-dead", "status-failed")
 
 
 class Metrics:
@@ -64,12 +64,12 @@ class Metrics:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def own(
-        self, metric: Metric, service: str, statistic: str = SUM, label: str | None = None
+    def own_metric(
+        self, metric: Metric, service: str, statistic: str = SUM_STATISTIC, label: str | None = None
     ) -> cloudwatch.Metric:
         """Return one of Punctual's own metrics, with its dimensions."""
         return cloudwatch.Metric(
-            namespace=NAMESPACE,
+            namespace=METRIC_NAMESPACE,
             metric_name=metric.value,
             dimensions_map={"service": service, "stage": self._stage.name},
             statistic=statistic,
@@ -79,25 +79,25 @@ class Metrics:
 
     def own_sum(self, metric: Metric, label: str) -> cloudwatch.IMetric:
         """Return the sum over all functions that emit the metric."""
-        services = TOLD_BY[metric]
-        ids = _ids(metric.value, *services)
-        series = (self.own(metric, service) for service in services)
-        return _added(dict(zip(ids, series, strict=True)), label)
+        services = EMITTING_FUNCTIONS[metric]
+        ids = _series_ids(metric.value, *services)
+        series = (self.own_metric(metric, service) for service in services)
+        return _sum_expression(dict(zip(ids, series, strict=True)), label)
 
-    def function(self, name: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
-        return self._aws(
-            "Lambda", metric, {"FunctionName": self._stage.physical(name)}, statistic, name
+    def function(self, name: str, metric: str, statistic: str = SUM_STATISTIC) -> cloudwatch.Metric:
+        return self._aws_metric(
+            "Lambda", metric, {"FunctionName": self._stage.resource_name(name)}, statistic, name
         )
 
-    def queue(self, name: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
-        dimensions = {"QueueName": self._stage.physical(name)}
-        return self._aws("SQS", metric, dimensions, statistic, name)
+    def queue(self, name: str, metric: str, statistic: str = SUM_STATISTIC) -> cloudwatch.Metric:
+        dimensions = {"QueueName": self._stage.resource_name(name)}
+        return self._aws_metric("SQS", metric, dimensions, statistic, name)
 
     def table(self, table: str, label: str, metric: str) -> cloudwatch.Metric:
-        return self._aws("DynamoDB", metric, {"TableName": table}, SUM, label)
+        return self._aws_metric("DynamoDB", metric, {"TableName": table}, SUM_STATISTIC, label)
 
-    def api(self, api: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
-        return self._aws("ApiGateway", metric, {"ApiId": api}, statistic, metric)
+    def api(self, api: str, metric: str, statistic: str = SUM_STATISTIC) -> cloudwatch.Metric:
+        return self._aws_metric("ApiGateway", metric, {"ApiId": api}, statistic, metric)
 
     def ticks(self) -> cloudwatch.IMetric:
         """Return the successful ticks, from metrics of AWS."""
@@ -111,22 +111,22 @@ class Metrics:
             label="ticks that went well",
         )
 
-    def arrived(self, queue: str) -> cloudwatch.IMetric:
+    def dead_letter_count(self, queue: str) -> cloudwatch.IMetric:
         """Return the number of dead letters: received by the function, or in the queue."""
-        handed, there = _ids(queue, "handed", "there")
+        received, visible = _series_ids(queue, "handed", "there")
         return cloudwatch.MathExpression(
-            expression=f"{handed} + {there}",
+            expression=f"{received} + {visible}",
             using_metrics={
-                handed: self.queue(queue, "NumberOfMessagesReceived"),
-                there: self.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM),
+                received: self.queue(queue, "NumberOfMessagesReceived"),
+                visible: self.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC),
             },
             period=METRIC_PERIOD,
             label=queue,
         )
 
     def table_throttles(self, table: str, label: str) -> cloudwatch.IMetric:
-        reads, writes = _ids(label, "reads", "writes")
-        return _added(
+        reads, writes = _series_ids(label, "reads", "writes")
+        return _sum_expression(
             {
                 reads: self.table(table, label, "ReadThrottleEvents"),
                 writes: self.table(table, label, "WriteThrottleEvents"),
@@ -134,7 +134,7 @@ class Metrics:
             label,
         )
 
-    def _aws(
+    def _aws_metric(
         self, service: str, metric: str, dimensions: Mapping[str, str], statistic: str, label: str
     ) -> cloudwatch.Metric:
         return cloudwatch.Metric(
@@ -147,20 +147,20 @@ class Metrics:
         )
 
 
-def _ids(about: str, *names: str) -> list[str]:
+def _series_ids(subject: str, *names: str) -> list[str]:
     """Return names for series of one graph, for use in its formulas.
 
-    >>> _ids("quick-high-dead.fifo", "there")
+    >>> _series_ids("quick-high-dead_letter_queues.fifo", "there")
     ['there_quick_high_dead_fifo']
     """
-    return [re.sub(r"\W", "_", f"{name}_{about}") for name in names]
+    return [re.sub(r"\W", "_", f"{name}_{subject}") for name in names]
 
 
-def _added(some: dict[str, cloudwatch.IMetric], label: str) -> cloudwatch.IMetric:
+def _sum_expression(metrics_by_id: dict[str, cloudwatch.IMetric], label: str) -> cloudwatch.IMetric:
     """Return a formula that counts a minute without data as zero."""
     return cloudwatch.MathExpression(
-        expression=" + ".join(f"FILL({name}, 0)" for name in some),
-        using_metrics=some,
+        expression=" + ".join(f"FILL({name}, 0)" for name in metrics_by_id),
+        using_metrics=metrics_by_id,
         period=METRIC_PERIOD,
         label=label,
     )

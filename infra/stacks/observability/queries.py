@@ -7,23 +7,23 @@ from constructs import Construct
 
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 
-API_LOG = "api"
+API_LOG_NAME = "api"
 """The name of the access log, which the gateway writes."""
 
-WORKERS = (*EXECUTOR_FUNCTIONS, "dead-letters")
-FAILED_STATUSES = '["FAILED", "TIMED_OUT"]'
+RUN_ENDING_FUNCTIONS = (*EXECUTOR_FUNCTIONS, "dead-letters")
+FAILED_STATUS_LIST = '["FAILED", "TIMED_OUT"]'
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A saved query: `logs` are names of functions, None for all; `asks` is its text."""
+    """A saved query: `logs` are names of functions, None for all; `query_text` is its text."""
 
     name: str
     logs: tuple[str, ...] | None
-    asks: str
+    query_text: str
 
 
-ONE_OF = """\
+QUERY_BY_ID = """\
 # Paste the {what}'s id over ID, and choose a time range that holds it.
 fields @timestamp, coalesce(service, route) as who, coalesce(message, method) as what, \
 coalesce(status, attempt) as state, lateness, error, @message
@@ -31,25 +31,25 @@ coalesce(status, attempt) as state, lateness, error, @message
 | sort @timestamp asc
 | limit 1000"""
 
-QUERIES = (
-    Query("run by id", None, ONE_OF.format(what="run")),
-    Query("job by id", None, ONE_OF.format(what="job")),
+SAVED_QUERIES = (
+    Query("run by id", None, QUERY_BY_ID.format(what="run")),
+    Query("job by id", None, QUERY_BY_ID.format(what="job")),
     Query(
         "failed runs",
-        WORKERS,
+        RUN_ENDING_FUNCTIONS,
         f"""\
 # Runs that failed for good, newest first. Time range: 1 hour.
 fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
-| filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUSES}
+| filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUS_LIST}
 | sort @timestamp desc
 | limit 1000""",
     ),
     Query(
         "failed runs by error",
-        WORKERS,
+        RUN_ENDING_FUNCTIONS,
         f"""\
 # What fails most, and how many jobs it is. Time range: 1 hour.
-filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUSES}
+filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUS_LIST}
 | stats count(*) as runs, count_distinct(job_id) as jobs, latest(run_id) as one_of_them \
 by error, status
 | sort runs desc
@@ -77,7 +77,7 @@ max(lateness) as latest by bin(1m), service
     ),
     Query(
         "refused API calls",
-        (API_LOG,),
+        (API_LOG_NAME,),
         """\
 # Calls that were not answered as asked: who sent what, and where it ended.
 fields @timestamp, status, method, path, route, tenant, ip, ms, integrationError, \
@@ -129,14 +129,14 @@ class Queries(Construct):
         self, scope: Construct, construct_id: str, *, stage: Stage, functions: tuple[str, ...]
     ) -> None:
         super().__init__(scope, construct_id)
-        for query in QUERIES:
+        for query in SAVED_QUERIES:
             logs.CfnQueryDefinition(
                 self,
                 query.name,
                 name=f"{stage.prefix}/{query.name}",
-                query_string=query.asks,
+                query_string=query.query_text,
                 log_group_names=[
-                    log_group(stage, name) for name in query.logs or (*functions, API_LOG)
+                    log_group(stage, name) for name in query.logs or (*functions, API_LOG_NAME)
                 ],
             )
 
@@ -146,5 +146,5 @@ def log_group(stage: Stage, name: str) -> str:
 
     A name, and not a reference, keeps this stack independent of the stack of the function.
     """
-    folder = "/aws/vendedlogs" if name == API_LOG else "/aws/lambda"
-    return f"{folder}/{stage.physical(name)}"
+    folder = "/aws/vendedlogs" if name == API_LOG_NAME else "/aws/lambda"
+    return f"{folder}/{stage.resource_name(name)}"

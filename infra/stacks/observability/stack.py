@@ -15,12 +15,12 @@ from infra.stacks.data import Data
 from infra.stacks.execution import Execution
 from infra.stacks.observability.alarms import Alarms
 from infra.stacks.observability.budget import Budget
-from infra.stacks.observability.dashboard import dashboard
-from infra.stacks.observability.metrics import Watched
+from infra.stacks.observability.dashboard import create_dashboard
+from infra.stacks.observability.metrics import WatchedResources
 from infra.stacks.observability.queries import Queries
 from infra.stacks.scheduling import Scheduling
 
-CLOUDWATCH = "cloudwatch.amazonaws.com"
+CLOUDWATCH_PRINCIPAL = "cloudwatch.amazonaws.com"
 
 
 class Observability(Stack):
@@ -43,12 +43,12 @@ class Observability(Stack):
             description=f"Punctual ({stage.name}): dashboard, alarms and saved queries",
             termination_protection=stage.protects("Observability"),
         )
-        for other in (data, scheduling, execution, api):
-            self.add_stack_dependency(other)
+        for observed_stack in (data, scheduling, execution, api):
+            self.add_stack_dependency(observed_stack)
         functions = {**scheduling.functions, **execution.functions, **api.functions}
-        watched = Watched(
+        watched = WatchedResources(
             functions=tuple(functions),
-            lanes={one.name: one.lane for one in scheduling.lanes},
+            lanes={lane_queue.name: lane_queue.lane for lane_queue in scheduling.lanes},
             tables={
                 "jobs": data.jobs.table.table_name,
                 "timers": data.timers.table.table_name,
@@ -58,15 +58,15 @@ class Observability(Stack):
             },
             api=api.gateway.api.ref,
         )
-        alarms = self._alarms(stage, watched) if stage.alarms else None
+        alarms = self._create_alarms(stage, watched) if stage.alarms else None
         if stage.dashboard:
             link_dashboard(self, stage.prefix)
-            dashboard(
+            create_dashboard(
                 self,
                 "Dashboard",
                 stage=stage,
                 watched=watched,
-                alarms=alarms.every if alarms else [],
+                alarms=alarms.alarms if alarms else [],
             )
         if stage.budget_dollars is not None and stage.alarm_email is not None:
             Budget(
@@ -79,12 +79,14 @@ class Observability(Stack):
         Queries(self, "Queries", stage=stage, functions=watched.functions)
         link_saved_queries(self, stage.prefix)
 
-    def _alarms(self, stage: Stage, watched: Watched) -> Alarms:
-        topic = self._topic(stage)
+    def _create_alarms(self, stage: Stage, watched: WatchedResources) -> Alarms:
+        topic = self._create_topic(stage)
         if stage.alarm_email is not None:
-            mail = topic.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+            subscription = topic.add_subscription(
+                subscriptions.EmailSubscription(stage.alarm_email)
+            )
             acknowledge(
-                mail,
+                subscription,
                 "What no mail could say, no queue would: the console shows the alarm all the same.",
                 "Serverless-SNSRedrivePolicy",
             )
@@ -96,7 +98,7 @@ class Observability(Stack):
         )
         return Alarms(self, "Alarms", stage=stage, watched=watched, topic=topic)
 
-    def _topic(self, stage: Stage) -> sns.Topic:
+    def _create_topic(self, stage: Stage) -> sns.Topic:
         key = kms.Key(
             self,
             "Key",
@@ -108,7 +110,7 @@ class Observability(Stack):
         )
         key.add_to_resource_policy(
             iam.PolicyStatement(
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                principals=[iam.ServicePrincipal(CLOUDWATCH_PRINCIPAL)],
                 actions=["kms:Decrypt", "kms:GenerateDataKey"],
                 resources=["*"],
             )
@@ -116,14 +118,14 @@ class Observability(Stack):
         topic = sns.Topic(
             self,
             "Topic",
-            topic_name=stage.physical("alarms"),
+            topic_name=stage.resource_name("alarms"),
             display_name=f"Punctual ({stage.name})",
             master_key=key,
             enforce_ssl=True,
         )
         topic.add_to_resource_policy(
             iam.PolicyStatement(
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                principals=[iam.ServicePrincipal(CLOUDWATCH_PRINCIPAL)],
                 actions=["sns:Publish"],
                 resources=[topic.topic_arn],
                 conditions={
@@ -132,7 +134,7 @@ class Observability(Stack):
                         "aws:SourceArn": self.format_arn(
                             service="cloudwatch",
                             resource="alarm",
-                            resource_name=stage.physical("*"),
+                            resource_name=stage.resource_name("*"),
                             arn_format=ArnFormat.COLON_RESOURCE_NAME,
                         )
                     },

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.sizes import WRITE_BYTES, item_bytes
-from punctual.aws.dynamodb.keys import head as head_key
+from punctual.aws.dynamodb.keys import state_key
 from punctual.engine.ports.rows import Key
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.scenes import submitted
@@ -75,7 +75,7 @@ def test_state_of_job_that_runs_each_second_costs_one_write_unit(
         item_bytes(one.after)
         for call in world.meter.calls
         for one in call.writes
-        if one.after is not None and one.key == head_key("default", each_second)
+        if one.after is not None and one.key == state_key("default", each_second)
     ]
     assert len(sizes) > 100
     assert max(sizes) <= WRITE_BYTES
@@ -96,7 +96,7 @@ def test_later_page_has_run_that_ended_after_first_page(world: World, api: Gatew
     assert api.post(f"/jobs/{old}/runs/{run}/cancel").status == 202
     assert api.post(f"/jobs/{old}/pause").status == 200
     search = world.runtime("job-search", world.deployed.functions[world.name("job-search")].env)
-    (stored,) = search.ports.heads.load([Key("default", old)]).values()
+    (stored,) = search.ports.job_states.load([Key("default", old)]).values()
     assert stored.head.ended == ()
     world.throttled.remove(world.name("status"))
     world.run(MAX_LAG)

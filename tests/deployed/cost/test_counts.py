@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.accounts import dollars, total
-from bench.cost import DOCUMENT, STAGES, document, idle
+from bench.accounts import sum_amounts, sum_dollars
+from bench.cost import DOCUMENT, STAGES, build_document, idle_costs
 from bench.meter import Unit
-from bench.words import buys, short_role
+from bench.words import explain, short_role
 from tests.support.deployed.scenes import SCENES, measured
 
 
@@ -14,7 +14,7 @@ def by_kind(scene: str, unit: Unit) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in measured(scene).lines:
         if line.unit is unit:
-            name = f"{short_role(line.role)}, {line.what}"
+            name = f"{short_role(line.role)}, {line.purpose}"
             found[name] = round(found.get(name, 0) + line.amount, 4)
     return found
 
@@ -62,7 +62,7 @@ def test_each_output_is_one_object_and_the_batch_shares_a_row(scene: str, runs: 
 def test_a_discarded_output_costs_no_more_than_none() -> None:
     assert by_kind("discards", Unit.PUT) == {}
     assert by_kind("discards", Unit.WRITE) == by_kind("ten", Unit.WRITE)
-    assert dollars(measured("discards").lines) - dollars(measured("ten").lines) < 0.01
+    assert sum_dollars(measured("discards").lines) - sum_dollars(measured("ten").lines) < 0.01
 
 
 def test_a_recurring_run_reads_six_rows_consistently() -> None:
@@ -88,15 +88,17 @@ def test_ten_runs_are_one_message_each_way_and_no_object() -> None:
 
 def test_a_hundred_jobs_of_each_minute_cost_little_more_than_their_runs() -> None:
     lines = measured("hundred").lines
-    assert total(lines, Unit.WRITE) <= 4.6
-    assert sum(line.dollars for line in lines if line.what == "waiting") <= dollars(lines) / 50
+    assert sum_amounts(lines, Unit.WRITE) <= 4.6
+    assert (
+        sum(line.dollars for line in lines if line.purpose == "waiting") <= sum_dollars(lines) / 50
+    )
 
 
 def test_a_one_shot_writes_five_rows() -> None:
     own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
     assert own == {**OWN_WRITES, "poller, timers: timer gone": 1}, "submitted one by one"
     assert sum(own.values()) <= 5
-    assert total(measured("one-shot").lines, Unit.WRITE) <= 6.5, "shared with nine others"
+    assert sum_amounts(measured("one-shot").lines, Unit.WRITE) <= 6.5, "shared with nine others"
 
 
 def test_a_submission_writes_three_rows_of_its_own_and_reads_none() -> None:
@@ -109,13 +111,13 @@ def test_a_submission_writes_three_rows_of_its_own_and_reads_none() -> None:
     shared = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n < 1}
     counted = {"status, control: #totals": 0.2, "status, control: #counted": 0.2}
     assert shared == {"status, audit: row": 0.1, **counted}, "by ten"
-    assert total(measured("submission").lines, Unit.WRITE) <= 3.5
+    assert sum_amounts(measured("submission").lines, Unit.WRITE) <= 3.5
     assert by_kind("submission", Unit.READ) == {"status, control: query": 0.1}
     assert by_kind("submission", Unit.SQS) == {}
 
 
 def test_a_kilobyte_of_payload_costs_one_unit_more() -> None:
-    assert total(measured("large submission").lines, Unit.WRITE) == 4.5
+    assert sum_amounts(measured("large submission").lines, Unit.WRITE) == 4.5
 
 
 def test_an_empty_minute_is_two_queries_a_shard_and_seldom_writes_the_watermark() -> None:
@@ -134,14 +136,14 @@ def test_a_round_over_the_dead_letters_is_a_request_for_each_lane_and_no_more() 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_idle_month_costs_scheduling_at_most_the_aim(stage: str) -> None:
-    lines, _ = idle(stage)
-    needed = sum(one.dollars for one in lines if not one.chosen)
+    lines, _ = idle_costs(stage)
+    needed = sum(one.dollars for one in lines if not one.is_optional)
     assert needed <= {"dev": 1.70, "prod": 1.80}[stage]
 
 
 def test_idle_month_of_dev_costs_only_the_dashboard_besides() -> None:
-    lines, _ = idle("dev")
-    assert {one.what: one.dollars for one in lines if one.chosen} == {"dashboards": 3.00}
+    lines, _ = idle_costs("dev")
+    assert {one.label: one.dollars for one in lines if one.is_optional} == {"dashboards": 3.00}
 
 
 CEILINGS = {
@@ -167,17 +169,17 @@ def test_every_scene_has_its_ceiling() -> None:
 
 @pytest.mark.parametrize("scene", CEILINGS)
 def test_a_million_costs_no_more_than_it_did(scene: str) -> None:
-    assert dollars(measured(scene).lines) <= CEILINGS[scene]
+    assert sum_dollars(measured(scene).lines) <= CEILINGS[scene]
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_every_unit_has_a_line_that_says_what_it_buys(scene: str) -> None:
     lines = measured(scene).lines
     assert lines
-    assert all(buys(line) for line in lines)
+    assert all(explain(line) for line in lines)
 
 
 def test_docs_cost_is_what_make_cost_writes() -> None:
-    assert document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
+    assert build_document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
         "make cost writes it anew"
     )

@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from bench.meter import Meter, Unit
 from bench.prices import prices
-from punctual.aws.dynamodb.keys import BEATING, JOBS
+from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE
 from tests.support.deployed.deployed import REGION
 
 
@@ -23,7 +23,7 @@ class Metered:
         self.dynamodb: Any = session.client("dynamodb")
         self.s3: Any = session.client("s3")
         self.dynamodb.create_table(
-            TableName=JOBS.name, BillingMode="PAY_PER_REQUEST", **JOBS.schema()
+            TableName=JOBS_TABLE.name, BillingMode="PAY_PER_REQUEST", **JOBS_TABLE.schema()
         )
         for client in (self.dynamodb, self.s3):
             self.meter.watch(client)
@@ -39,7 +39,7 @@ class Metered:
 
     def put(self, sk: str, size: int, **arguments: Any) -> None:
         item = {"pk": {"S": "p"}, "sk": {"S": sk}, "x": {"S": "x" * (size - 6 - len(sk))}}
-        self.dynamodb.put_item(TableName=JOBS.name, Item=item, **arguments)
+        self.dynamodb.put_item(TableName=JOBS_TABLE.name, Item=item, **arguments)
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
 def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
     def put(beating: bool, more: str = "") -> None:
         row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
-        found: dict[str, Any] = {BEATING: {"N": "1"}} if beating else {}
-        metered.dynamodb.put_item(TableName=JOBS.name, Item=row | found)
+        found: dict[str, Any] = {HEARTBEAT_INDEX: {"N": "1"}} if beating else {}
+        metered.dynamodb.put_item(TableName=JOBS_TABLE.name, Item=row | found)
 
     assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}
     assert metered.units(lambda: put(True)) == {Unit.WRITE: 2}
@@ -87,7 +87,7 @@ def test_a_batch_pays_for_each_row(metered: Metered) -> None:
     requests.append({"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": "old"}}}})
     requests.append({"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": "none"}}}})
     spent = metered.units(
-        lambda: metered.dynamodb.batch_write_item(RequestItems={JOBS.name: requests})
+        lambda: metered.dynamodb.batch_write_item(RequestItems={JOBS_TABLE.name: requests})
     )
     assert spent == {Unit.WRITE: 3 + 2 + 1}
     (call,) = metered.meter.calls
@@ -100,10 +100,10 @@ def test_reads_by_key_are_rounded_each_and_a_range_as_a_whole(metered: Metered) 
     wanted = [{"pk": {"S": "p"}, "sk": {"S": sk}} for sk in "abcd"]
     asked: dict[str, Any] = {"Keys": wanted, "ConsistentRead": True}
     assert metered.units(
-        lambda: metered.dynamodb.batch_get_item(RequestItems={JOBS.name: asked})
+        lambda: metered.dynamodb.batch_get_item(RequestItems={JOBS_TABLE.name: asked})
     ) == {Unit.READ: 4}
     condition: dict[str, Any] = {
-        "TableName": JOBS.name,
+        "TableName": JOBS_TABLE.name,
         "KeyConditionExpression": "pk = :pk",
         "ExpressionAttributeValues": {":pk": {"S": "p"}},
     }
@@ -116,7 +116,7 @@ def test_a_filter_makes_a_range_no_cheaper_and_nothing_found_is_a_unit(metered: 
     for sk in "abc":
         metered.put(sk, 3000)
     query: dict[str, Any] = {
-        "TableName": JOBS.name,
+        "TableName": JOBS_TABLE.name,
         "KeyConditionExpression": "#pk = :pk",
         "FilterExpression": "#y = :pk",
         "ExpressionAttributeNames": {"#pk": "pk", "#y": "y"},
@@ -130,7 +130,7 @@ def test_a_filter_makes_a_range_no_cheaper_and_nothing_found_is_a_unit(metered: 
 
 def test_a_transaction_pays_twice(metered: Metered) -> None:
     items: list[Any] = [
-        {"Put": {"TableName": JOBS.name, "Item": {"pk": {"S": "p"}, "sk": {"S": str(n)}}}}
+        {"Put": {"TableName": JOBS_TABLE.name, "Item": {"pk": {"S": "p"}, "sk": {"S": str(n)}}}}
         for n in range(2)
     ]
     spent = metered.units(lambda: metered.dynamodb.transact_write_items(TransactItems=items))

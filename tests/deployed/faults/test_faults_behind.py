@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.timers.rows import read_row
+from punctual.aws.dynamodb.timers.rows import parse_row
 from tests.deployed.faults.test_faults import at_call
 from tests.support.builders import after
 from tests.support.deployed.faults import LOST, Killed, Moment, Plan, Refusal
@@ -118,8 +118,10 @@ def forgotten(world: World, api: Gateway) -> list[str]:
     """Jobs whose timers are gone, which no crash of ours leaves."""
     at = after(240).isoformat()
     jobs = [submitted(api, **ONCE, schedule_time=at) for _ in range(2)]
-    for row in world.rows(keys.TIMERS):
-        world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=read_row(row).key.item())
+    for row in world.rows(keys.TIMERS_TABLE):
+        world.bare.delete_item(
+            TableName=world.table(keys.TIMERS_TABLE), Key=parse_row(row).key.item()
+        )
     walk_from(world, world.clock.now - 10 * MINUTE)
     return jobs
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from bench.meter import Written
+from bench.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_attribute
-from punctual.aws.dynamodb.timers.rows import read_row
+from punctual.aws.dynamodb.timers.rows import parse_row
 from tests.support.builders import NOON
 from tests.support.deployed.faults import Killed, Moment, Refusal
 from tests.support.deployed.gateway import Gateway
@@ -104,27 +104,29 @@ def test_a_message_of_a_later_version_is_kept_and_one_of_ours_runs(
 def test_a_row_of_a_later_version_is_refused_and_left_as_it_is(world: World, api: Gateway) -> None:
     mine = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
     theirs = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
-    table = world.table(keys.JOBS)
-    key = keys.head("default", theirs).item()
+    table = world.table(keys.JOBS_TABLE)
+    key = keys.state_key("default", theirs).item()
     world.bare.update_item(
         TableName=table,
         Key=key,
         UpdateExpression="SET #f = :later",
-        ExpressionAttributeNames={"#f": keys.FORMAT},
-        ExpressionAttributeValues={":later": to_attribute(keys.LAYOUT + 1)},
+        ExpressionAttributeNames={"#f": keys.LAYOUT_ATTR},
+        ExpressionAttributeValues={":later": to_attribute(keys.ROW_LAYOUT + 1)},
     )
     before = world.bare.get_item(TableName=table, Key=key)["Item"]
     world.run(3 * MINUTE)
     assert world.bare.get_item(TableName=table, Key=key)["Item"] == before
     assert any(
-        one.job_id == theirs for row in world.rows(keys.TIMERS) for one in read_row(row).timers
+        one.job_id == theirs
+        for row in world.rows(keys.TIMERS_TABLE)
+        for one in parse_row(row).timers
     )
     world.bare.update_item(
         TableName=table,
         Key=key,
         UpdateExpression="SET #f = :ours",
-        ExpressionAttributeNames={"#f": keys.FORMAT},
-        ExpressionAttributeValues={":ours": to_attribute(keys.LAYOUT)},
+        ExpressionAttributeNames={"#f": keys.LAYOUT_ATTR},
+        ExpressionAttributeValues={":ours": to_attribute(keys.ROW_LAYOUT)},
     )
     world.run(15 * MINUTE)
     assert statuses(api, mine) == {"SUCCESS": 1}
@@ -159,10 +161,10 @@ def test_a_poison_record_of_the_stream_is_set_aside_and_the_others_are_told(
 ) -> None:
     job = submitted(api, schedule_type="FUTURE", schedule_time=at(3600), task=EVENT)
     world.run(3 * SECOND)
-    poison = keys.head("default", "poison")
-    row = {**poison.item(), keys.STATE: {"S": "NO_SUCH_STATE"}, keys.FORMAT: {"N": "1"}}
+    poison = keys.state_key("default", "poison")
+    row = {**poison.item(), keys.STATUS_ATTR: {"S": "NO_SUCH_STATE"}, keys.LAYOUT_ATTR: {"N": "1"}}
     (stream,) = world.streams.values()
-    stream.append(Written(world.table(keys.JOBS), poison, None, row), world.clock())
+    stream.append(WrittenRow(world.table(keys.JOBS_TABLE), poison, None, row), world.clock())
     others = [submitted(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]
     world.run(10 * MINUTE)
     assert {one["job_id"] for one in told(world, "Job State Change")} == {job, *others}

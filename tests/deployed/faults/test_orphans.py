@@ -16,11 +16,11 @@ def test_what_a_submission_left_that_died_is_gone_after_the_walk(
 ) -> None:
     lost_before_its_head(world, api, operation)
     world.ticks = False
-    assert (len(world.payloads()), len(world.rows(keys.JOBS))) == (1, rows)
+    assert (len(world.payloads()), len(world.rows(keys.JOBS_TABLE))) == (1, rows)
     world.clock.advance(timedelta(days=2) - SECOND)
     orphans_removed(world)
-    assert (len(world.payloads()), len(world.rows(keys.JOBS))) == (1, rows)
+    assert (len(world.payloads()), len(world.rows(keys.JOBS_TABLE))) == (1, rows)
     world.clock.advance(2 * SECOND)
     orphans_removed(world)
-    assert (world.payloads(), world.rows(keys.JOBS)) == ([], [])
+    assert (world.payloads(), world.rows(keys.JOBS_TABLE)) == ([], [])
     assert [name for name, _ in world.failures] == [world.name("job-service")]

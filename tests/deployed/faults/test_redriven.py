@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
-from infra.config.stage import described
+from infra.app import read_context
+from infra.config.stage import read_stage
 from infra.operations.redrive import redrive
 from tests.support.builders import after
 from tests.support.deployed.faults import Moment, Refusal
@@ -23,7 +23,7 @@ from tests.support.deployed.stream import SHARD
 from tests.support.deployed.world import MINUTE, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
-STAGE = described("dev", context()["stages"])
+STAGE = read_stage("dev", read_context()["stages"])
 
 
 class Streams:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from bench.meter import Written
+from bench.meter import WrittenRow
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON, after
@@ -83,7 +83,7 @@ def a_stream(records: int) -> Stream:
     stream = Stream("arn:aws:dynamodb:us-east-1:1:table/t/stream/x")
     for number in range(records):
         row = {"n": {"N": str(number)}, "b": {"B": b"\x00"}}
-        stream.append(Written("t", RowKey("p", str(number)), None, row), NOON)
+        stream.append(WrittenRow("t", RowKey("p", str(number)), None, row), NOON)
     return stream
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from bench.running import a_node
+from bench.running import run_node
 from tests.support.acceptance.contract import Api, a_client
 from tests.support.acceptance.target import Target, a_target
 
@@ -17,7 +17,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    with a_node(tmp_path_factory.mktemp("acceptance") / "data") as node:
+    with run_node(tmp_path_factory.mktemp("acceptance") / "data") as node:
         yield f"http://127.0.0.1:{node.port}/v1"
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.running import a_node
+from bench.running import run_node
 from punctual.client import Punctual
 from tests.e2e.cli.program import Program
 
 
 @pytest.fixture(scope="session")
 def node_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with a_node(tmp_path_factory.mktemp("cli") / "data") as node:
+    with run_node(tmp_path_factory.mktemp("cli") / "data") as node:
         yield f"http://127.0.0.1:{node.port}/v1"
 
 

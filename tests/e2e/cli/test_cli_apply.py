@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.client import Punctual
-from punctual_cli.apply.fields import declared_of, differences, whole
+from punctual_cli.apply.fields import declared_fields, find_differences, whole
 from tests.e2e.cli.program import Program
 
 FILE = """\
@@ -69,9 +69,9 @@ def alive(client: Punctual) -> dict[str, str]:
 )
 def test_defaults_are_those_of_the_server(client: Punctual, program: Program, fields: Any) -> None:
     made = client.jobs.create(name="x", **fields).raw
-    assert differences(whole(made), whole({"name": "x", **fields})) == []
-    kept = declared_of(made)
-    assert differences(whole(kept), whole(made)) == []
+    assert find_differences(whole(made), whole({"name": "x", **fields})) == []
+    kept = declared_fields(made)
+    assert find_differences(whole(kept), whole(made)) == []
     assert set(kept) == {"name", *fields}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.running import a_node
+from bench.running import run_node
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ CALLED = {
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with a_node(tmp_path_factory.mktemp("node") / "data") as node:
+    with run_node(tmp_path_factory.mktemp("node") / "data") as node:
         yield f"http://127.0.0.1:{node.port}/v1"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from tests.e2e.node.test_stopping import ended
 from tests.integration.sqlite.test_database_damage import overwrite_table
 from tests.support.node.node_calls import call, eventually
@@ -27,7 +27,7 @@ def blob_of(node: RunningNode, kind: str) -> Path:
 
 
 def test_a_log_and_an_output_that_were_cut_short_are_shown_as_such(tmp_path: Path) -> None:
-    with a_node(tmp_path / "data") as node:
+    with run_node(tmp_path / "data") as node:
         body = {"name": "a", "schedule_type": "IMMEDIATE", "task": SPEAKS}
         job = call(node, "POST", "/jobs", body)[1]["job_id"]
         eventually(lambda: call(node, "GET", f"/jobs/{job}/runs?status=SUCCESS")[1]["runs"] != [])
@@ -54,7 +54,7 @@ def test_a_log_and_an_output_that_were_cut_short_are_shown_as_such(tmp_path: Pat
 def test_a_damaged_table_is_told_after_the_start_and_ends_the_node_that_meets_it(
     tmp_path: Path,
 ) -> None:
-    with a_node(tmp_path / "data") as node:
+    with run_node(tmp_path / "data") as node:
         pass
     overwrite_table(node.folder, "receipts")
     again = RunningNode(node.folder).start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from tests.support.node.node_calls import call, eventually, refusal
 
 SLEEPS = {"type": "script", "runtime": "bash", "code": "echo out; sleep 600"}
@@ -35,7 +35,7 @@ def open_paths(folder: Path) -> list[str]:
 
 
 def test_the_files_of_a_node_are_its_users_alone(tmp_path: Path) -> None:
-    with a_node(tmp_path / "data", PUNCTUAL_AUTH="off") as node:
+    with run_node(tmp_path / "data", PUNCTUAL_AUTH="off") as node:
         job = started(node, SPEAKS)
         eventually(lambda: status(node, job) == "SUCCESS")
         sleeper = started(node, SLEEPS)
@@ -51,12 +51,12 @@ def test_the_files_of_a_node_are_its_users_alone(tmp_path: Path) -> None:
 
 
 def test_files_that_an_earlier_node_left_open_are_closed_by_a_start(tmp_path: Path) -> None:
-    with a_node(tmp_path / "data") as node:
+    with run_node(tmp_path / "data") as node:
         job = started(node, SPEAKS)
         eventually(lambda: status(node, job) == "SUCCESS")
     for path in [node.folder, *node.folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    with a_node(tmp_path / "data") as again:
+    with run_node(tmp_path / "data") as again:
         assert open_paths(again.folder) == []
     assert '"event":"was_open_to_others"' in log_of(again)
 
@@ -86,7 +86,7 @@ def test_a_group_file_that_a_power_cut_emptied_stops_no_start(tmp_path: Path, le
 def test_a_file_that_a_power_cut_emptied_stops_the_start_in_one_line(
     tmp_path: Path, name: str
 ) -> None:
-    with a_node(tmp_path / "data") as node:
+    with run_node(tmp_path / "data") as node:
         assert call(node, "GET", "/webhook-secret")[0] == 200
         assert call(node, "POST", "/tokens", {"name": "ci", "role": "viewer"})[0] == 201
     (node.folder / name).write_bytes(b"")
@@ -95,7 +95,7 @@ def test_a_file_that_a_power_cut_emptied_stops_the_start_in_one_line(
 
 def test_one_unreadable_row_stops_no_other_job(tmp_path: Path) -> None:
     ticks = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}
-    with a_node(tmp_path / "data") as node:
+    with run_node(tmp_path / "data") as node:
         bad, good = (
             call(node, "POST", "/jobs", {"name": name, **ticks})[1]["job_id"]
             for name in ("bad", "good")
@@ -104,7 +104,7 @@ def test_one_unreadable_row_stops_no_other_job(tmp_path: Path) -> None:
     with db:
         db.execute("UPDATE heads SET head = x'00ff00' WHERE job_id = ?", (bad,))
     db.close()
-    with a_node(tmp_path / "data") as again:
+    with run_node(tmp_path / "data") as again:
         before = len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"])
         eventually(lambda: len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"]) >= before + 5)
         status, refused = call(again, "GET", f"/jobs/{bad}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.client import Client
 from bench.running import RunningNode
-from bench.scenarios import future, runs, store
+from bench.scenarios import future_job, list_runs, store_jobs
 from tests.support.node.node_calls import call, eventually, refusal
 
 
@@ -39,13 +39,13 @@ def test_a_first_job_runs_and_shows_its_output(node: RunningNode) -> None:
 def test_nothing_that_was_accepted_is_lost_by_kill_9(tmp_path: Path) -> None:
     node = RunningNode(tmp_path / "data").start()
     at = datetime.now(UTC) + timedelta(milliseconds=700)
-    asyncio.run(store(node, [future(at) for _ in range(1_000)]))
+    asyncio.run(store_jobs(node, [future_job(at) for _ in range(1_000)]))
     eventually(lambda: call(node, "GET", "/stats")[1]["runs"].get("SUCCESS", 0) > 0)
     node.kill()
     node.start()
     try:
         eventually(lambda: call(node, "GET", "/stats")[1]["runs"].get("SUCCESS", 0) >= 1_000)
-        found = asyncio.run(runs(node))
+        found = asyncio.run(list_runs(node))
     finally:
         node.stop()
     assert len({run["job_id"] for run in found}) == len(found) == 1_000

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from punctual.tasks.script import bubblewrap
 from tests.integration.tasks.test_script_survivors import CLEARED
 from tests.support.kernel import needs
@@ -76,7 +76,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def tokens(data: Path) -> Tokens:
     """Of an editor of each tenant, made before tokens were asked for."""
-    with a_node(data) as node, client(node) as http:
+    with run_node(data) as node, client(node) as http:
         return {
             tenant: http.post(
                 "/tokens", json={"name": tenant, "role": "editor", "tenant": tenant}
@@ -105,16 +105,16 @@ def refusal(folder: Path, **env: str) -> str:
 
 @needs("landlock scopes")
 def test_health_names_the_sandbox_in_force(data: Path) -> None:
-    with a_node(data) as node, client(node) as http:
+    with run_node(data) as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "landlock"
-    with a_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
+    with run_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "none"
 
 
 def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
     if problem := bubblewrap.find(os.environ["PATH"])[1]:
         pytest.skip(problem)
-    with a_node(data, PUNCTUAL_SANDBOX="bubblewrap") as node, client(node) as http:
+    with run_node(data, PUNCTUAL_SANDBOX="bubblewrap") as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "bubblewrap"
         done = run(http, job("echo hello from $(readlink /proc/self)"))
         assert output(http, done) == "hello from 3\n"
@@ -146,7 +146,7 @@ def test_paths_are_opened_to_tenant_local_and_to_no_other(
     shared = tmp_path / "shared"
     shared.mkdir()
     env = {"PUNCTUAL_AUTH": "on", "PUNCTUAL_SCRIPT_PATHS": f"{shared}:rw"}
-    with a_node(data, **env) as node:
+    with run_node(data, **env) as node:
         statuses = {}
         for tenant, token in tokens.items():
             with client(node, token) as http:
@@ -160,11 +160,11 @@ def test_paths_are_opened_to_tenant_local_and_to_no_other(
 
 def test_without_a_sandbox_other_tenants_have_no_scripts(data: Path, tokens: Tokens) -> None:
     later = {"schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
-    with a_node(data, PUNCTUAL_AUTH="on") as node, client(node, tokens["acme"]) as http:
+    with run_node(data, PUNCTUAL_AUTH="on") as node, client(node, tokens["acme"]) as http:
         if http.get("/health").json()["sandbox"] == "none":
             pytest.skip("no sandbox here that keeps processes apart")
         kept = http.post("/jobs", json=job("echo", **later)).json()["job_id"]
-    with a_node(data, PUNCTUAL_AUTH="on", PUNCTUAL_SANDBOX="none") as node:
+    with run_node(data, PUNCTUAL_AUTH="on", PUNCTUAL_SANDBOX="none") as node:
         with client(node, tokens["acme"]) as http:
             refused = http.post("/jobs", json=job("echo"))
             assert refused.status_code == 422
@@ -193,7 +193,7 @@ def test_an_editors_script_gets_nothing_of_the_node(
         pytest.skip(problem)
     env = {"PUNCTUAL_AUTH": "on", "PUNCTUAL_SANDBOX": sandbox, "NODES_SECRET": "hush"}
     other = data / "work" / "run-other"
-    with a_node(data, **env) as node, client(node, tokens["acme"]) as http:
+    with run_node(data, **env) as node, client(node, tokens["acme"]) as http:
         other.mkdir(parents=True)
         (other / "secret").write_text("of another run")
         target = {"node": pid_of(node), "data": str(data), "bus": str(data), "other": str(other)}
@@ -210,7 +210,7 @@ def test_an_editors_script_gets_nothing_of_the_node(
 
 def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) -> None:
     code = "setsid sleep 1000 & echo $PPID $$ $!; sleep 1000"
-    with a_node(data, PUNCTUAL_SANDBOX="none") as node:
+    with run_node(data, PUNCTUAL_SANDBOX="none") as node:
         with client(node) as http:
             job_id = http.post("/jobs", json=job(code)).json()["job_id"]
             run_id = eventually(lambda: http.get(f"/jobs/{job_id}/runs").json()["runs"])[0][
@@ -231,7 +231,7 @@ def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) ->
 
 def test_what_cleared_its_environment_and_killed_its_launcher_dies_with_its_run(data: Path) -> None:
     """No id of a run tells it apart, so the node has to adopt it."""
-    with a_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
+    with run_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
         done = run(http, job(CLEARED, "python"))
         assert done["status"] == "FAILED"
         logs = http.get(f"/jobs/{done['job_id']}/runs/{done['run_id']}/logs").text
@@ -274,10 +274,10 @@ def test_a_node_without_any_sandbox_warns(data: Path, tmp_path: Path) -> None:
         "from punctual.tasks.script import landlock\nlandlock.CREATE_RULESET = 100_000\n"
     )
     env = {"PYTHONPATH": str(site), "PATH": "/nowhere"}
-    with a_node(data, **env) as node, client(node) as http:
+    with run_node(data, **env) as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "none"
     (warning,) = logged(data, "scripts_have_no_sandbox")
     assert warning["level"] == "WARNING"
-    with a_node(data, PUNCTUAL_SANDBOX="none", **env):
+    with run_node(data, PUNCTUAL_SANDBOX="none", **env):
         pass
     assert len(list(logged(data, "scripts_have_no_sandbox"))) == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from tests.support.node.node_calls import call, eventually
 
 
@@ -64,7 +64,7 @@ def test_a_run_that_ends_in_time_is_not_cut_short(tmp_path: Path, number: int) -
     assert made[0] == 202  # it is kept, and starts with the next node
     go.touch()
     assert ended(node, 60) == 0
-    with a_node(tmp_path / "data") as again:
+    with run_node(tmp_path / "data") as again:
         run = latest(again, job)
         assert (run["status"], run["attempt_number"]) == ("SUCCESS", 1)
         late = made[1]["job_id"]
@@ -78,7 +78,7 @@ def test_a_second_signal_stops_at_once_and_the_run_is_repeated(tmp_path: Path) -
     eventually(lambda: '"event":"stopping"' in log_of(node))
     send(node, signal.SIGINT)
     assert ended(node, 30) == 0
-    with a_node(tmp_path / "data") as again:
+    with run_node(tmp_path / "data") as again:
         run = latest(again, job)
         assert run["attempt_number"] == 2
         full = call(again, "GET", f"/jobs/{job}/runs/{run['run_id']}")[1]
@@ -91,7 +91,7 @@ def test_at_most_once_a_run_that_was_stopped_has_failed(tmp_path: Path) -> None:
     job = started(node, "sleep 600", delivery="AT_MOST_ONCE")
     send(node, signal.SIGTERM)
     assert ended(node, 30) == 0
-    with a_node(tmp_path / "data") as again:
+    with run_node(tmp_path / "data") as again:
         run = latest(again, job)
         assert (run["status"], run["reason"]["code"]) == ("FAILED", "LOST")
 

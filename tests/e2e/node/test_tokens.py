@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from punctual.node.sqlite.store import Store
 from tests.support.node.issuer import AUDIENCE, an_issuer
 from tests.support.node.node_calls import refusal
@@ -25,7 +25,10 @@ FIRST_TOKEN = re.compile(r"pnc_[\w-]{56}\n")
 def first_token(node: RunningNode) -> str:
     """Take the admin token from the file that the start has named."""
     path = node.folder / "admin-token"
-    assert node.told == f"The admin token of the tenant local is in {path}: remove the file.\n"
+    assert (
+        node.startup_output
+        == f"The admin token of the tenant local is in {path}: remove the file.\n"
+    )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text()
     assert FIRST_TOKEN.fullmatch(text)
@@ -41,7 +44,7 @@ def client(node: RunningNode, token: str = "") -> httpx.Client:
 
 def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
     files = ("test_tokens.py", "test_problems.py")
-    with a_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
+    with run_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
         url = f"http://127.0.0.1:{node.port}/v1"
         ran = subprocess.run(
@@ -61,27 +64,27 @@ def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
 
 def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+    with run_node(folder, PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
         mode = (folder / "token.key").stat().st_mode
         assert stat.S_IMODE(mode) == 0o600
     stored = b"".join(path.read_bytes() for path in folder.glob("punctual.db*"))
     assert token.encode() not in stored
-    with a_node(folder, PUNCTUAL_AUTH="on") as node:
-        assert node.told == ""
+    with run_node(folder, PUNCTUAL_AUTH="on") as node:
+        assert node.startup_output == ""
         with client(node, token) as http:
             assert http.get("/whoami").json()["tenant"] == "local"
 
 
 def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+    with run_node(folder, PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
         with client(node, token) as http:
             mine = http.get("/whoami").json()["token_id"]
             assert http.delete(f"/tokens/{mine}").status_code == 200
             assert http.get("/whoami").status_code == 401
-    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+    with run_node(folder, PUNCTUAL_AUTH="on") as node:
         other = first_token(node)
         with client(node, other) as http:
             assert http.get("/whoami").json()["token_id"] != mine
@@ -89,8 +92,8 @@ def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) ->
 
 def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with a_node(folder) as node, client(node) as http:
-        assert node.told == ""
+    with run_node(folder) as node, client(node) as http:
+        assert node.startup_output == ""
         assert not (folder / "token.key").exists()
         who = http.get("/whoami").json()
         assert (who["tenant"], who["name"], who["role"]) == ("local", "local", "admin")
@@ -98,8 +101,8 @@ def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: 
         (entry,) = http.get("/audit").json()["entries"]
         assert (entry["caller"], entry["address"]) == ("local", "127.0.0.1")
         assert http.get("/jobs", headers={"authorization": "Bearer wrong"}).status_code == 200
-    with a_node(folder, PUNCTUAL_AUTH="on") as node, client(node, made["token"]) as http:
-        assert node.told == ""
+    with run_node(folder, PUNCTUAL_AUTH="on") as node, client(node, made["token"]) as http:
+        assert node.startup_output == ""
         assert http.get("/whoami").json()["token_id"] == made["token_id"]
 
 
@@ -108,7 +111,7 @@ def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: P
     with an_issuer() as issuer:
         trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
         issuer.down = True
-        with a_node(tmp_path / "data", PUNCTUAL_AUTH="on", **trust) as node:
+        with run_node(tmp_path / "data", PUNCTUAL_AUTH="on", **trust) as node:
             with client(node, issuer.token(now)) as http:
                 answer = http.get("/whoami")
                 assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
@@ -117,7 +120,7 @@ def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: P
             with client(node, ours) as http:
                 assert http.get("/whoami").status_code == 200
         issuer.down = False
-        with a_node(tmp_path / "other", PUNCTUAL_AUTH="on", **trust) as node:
+        with run_node(tmp_path / "other", PUNCTUAL_AUTH="on", **trust) as node:
             with client(node, issuer.token(now, "ES256", role="editor")) as http:
                 who = http.get("/whoami").json()
                 assert (who["tenant"], who["name"], who["role"]) == ("acme", "ada", "editor")
@@ -136,7 +139,7 @@ def test_health_tells_strangers_where_to_log_in(tmp_path: Path) -> None:
     with an_issuer() as issuer:
         trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
         login = {**trust, "PUNCTUAL_OIDC_CLIENT_ID": "pages"}
-        with a_node(tmp_path / "data", PUNCTUAL_AUTH="on", **login) as node, client(node) as http:
+        with run_node(tmp_path / "data", PUNCTUAL_AUTH="on", **login) as node, client(node) as http:
             auth = http.get("/health").json()["auth"]
             assert auth == {"issuer": issuer.address, "client_id": "pages"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bench.running import RunningNode, a_node
+from bench.running import RunningNode, run_node
 from punctual.client import Punctual, verify_webhook
 from tests.support.signatures import is_signed
 
@@ -84,7 +84,7 @@ def failing(node: RunningNode, receiver: Receiver, **fields: Any) -> str:
 def test_a_failure_is_told_once_when_the_retries_are_over_and_a_success_is_not(
     tmp_path: Path, receiver: Receiver
 ) -> None:
-    with a_node(tmp_path / "data") as node, client(node) as api:
+    with run_node(tmp_path / "data") as node, client(node) as api:
         good = api.jobs.create(
             name="good",
             schedule_type="IMMEDIATE",
@@ -118,7 +118,7 @@ def test_who_was_down_is_told_later_by_a_node_that_was_killed_meanwhile(
     time.sleep(0.3)
     node.kill()
     receiver.status = 200
-    with a_node(tmp_path / "data") as node, client(node) as api:
+    with run_node(tmp_path / "data") as node, client(node) as api:
         eventually(lambda: bool(receiver.calls))
         ((headers, body),) = receiver.calls
         told = verify_webhook(api.webhook_secret(), headers, body)
@@ -128,7 +128,7 @@ def test_who_was_down_is_told_later_by_a_node_that_was_killed_meanwhile(
 def test_after_a_rotation_both_secrets_are_good_until_the_next(
     tmp_path: Path, receiver: Receiver
 ) -> None:
-    with a_node(tmp_path / "data") as node, client(node) as api:
+    with run_node(tmp_path / "data") as node, client(node) as api:
         secrets = [api.webhook_secret()]
         for number in range(2):
             subprocess.run(
@@ -159,7 +159,7 @@ def test_where_there_is_no_data_there_is_no_key_to_rotate(tmp_path: Path) -> Non
 
 
 def test_only_admins_see_the_secret(tmp_path: Path) -> None:
-    with a_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
+    with run_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
         admin = (node.folder / "admin-token").read_text().strip()
         url = f"http://127.0.0.1:{node.port}/v1"
 

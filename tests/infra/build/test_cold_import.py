@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from infra.build.packaging import CORE, FUNCTION_FOLDERS, LOCK, NOT_NEEDED
+from infra.build.packaging import CORE_SOURCE, FUNCTIONS_FOLDER, UNUSED_VENDOR_FILES, VENDOR_LOCK
 from punctual.settings import Settings
 
-NAMES = sorted(path.parent.name for path in FUNCTION_FOLDERS.glob("*/handler.py"))
+NAMES = sorted(path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py"))
 FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
 API = {"job_search", "job_service"}
 
@@ -40,7 +40,7 @@ def in_layers() -> set[str]:
     """What the pinned packages are imported by."""
     pinned = {
         canonicalize_name(line.partition("==")[0])
-        for line in LOCK.read_text().splitlines()
+        for line in VENDOR_LOCK.read_text().splitlines()
         if "==" in line and not line.startswith(" ")
     }
     return {
@@ -79,7 +79,16 @@ def environment() -> dict[str, str]:
 def imported(folder: Path) -> subprocess.CompletedProcess[str]:
     absent = packages_distributions().keys() - {*in_layers(), *FROM_LAMBDA, "punctual"}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(folder), str(CORE), " ".join(absent)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            PROGRAM,
+            str(folder),
+            str(CORE_SOURCE),
+            " ".join(absent),
+        ],
         env=environment(),
         cwd=folder,
         capture_output=True,
@@ -89,7 +98,7 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def modules(name: str) -> set[str]:
-    answer = imported(FUNCTION_FOLDERS / name)
+    answer = imported(FUNCTIONS_FOLDER / name)
     assert answer.returncode == 0, answer.stderr
     said: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
     assert said["callable"]
@@ -139,7 +148,11 @@ def test_a_handler_imports_from_its_folder_and_the_layers_alone(name: str) -> No
 def is_left_out(path: str) -> bool:
     """Whether a module, or a package above it, is left out of the layer."""
     above = [path, *map(str, PurePosixPath(path).parents)]
-    return any(fnmatch(one, pattern.removesuffix(".py")) for one in above for pattern in NOT_NEEDED)
+    return any(
+        fnmatch(one, pattern.removesuffix(".py"))
+        for one in above
+        for pattern in UNUSED_VENDOR_FILES
+    )
 
 
 def test_what_is_in_no_layer_is_found(tmp_path: Path) -> None:

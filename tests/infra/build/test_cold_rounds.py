@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from bench.cold_start import AIM, BARE, measured, over, show
+from bench.cold_start import BARE_FUNCTION, MAX_INIT_RATIO, measure_starts, names_over_aim, show
 from bench.cold_start_emulator import Start
 
-QUIET = {BARE: 100.0, "quick": 140.0, "slow": 100.0 * AIM + 1}
+QUIET = {BARE_FUNCTION: 100.0, "quick": 140.0, "slow": 100.0 * MAX_INIT_RATIO + 1}
 
 
 def a_machine(takes: Mapping[str, float], busy: Callable[[int], float]) -> Callable[[str], Start]:
@@ -24,19 +24,19 @@ def a_machine(takes: Mapping[str, float], busy: Callable[[int], float]) -> Calla
 
 
 def test_one_quiet_start_of_each_says_what_it_takes() -> None:
-    rows = measured(a_machine(QUIET, lambda n: 1 if n == 4 else 2 + n), list(QUIET)[1:], 7, 0)
+    rows = measure_starts(a_machine(QUIET, lambda n: 1 if n == 4 else 2 + n), list(QUIET)[1:], 7, 0)
     assert [row.init()[0] for row in rows] == list(QUIET.values())
-    assert over(rows) == ["slow"]
+    assert names_over_aim(rows) == ["slow"]
 
 
 def test_medians_that_were_disturbed_make_nothing_red(capsys: pytest.CaptureFixture[str]) -> None:
     """As once nine of ten starts of one function met other work, which had no more than that."""
     disturbed = iter([240.0, 240.0, 130.0, 240.0, 240.0])
-    rows = measured(
-        lambda name: Start(100.0 if name == BARE else next(disturbed), 1.0), ["one"], 5, 0
+    rows = measure_starts(
+        lambda name: Start(100.0 if name == BARE_FUNCTION else next(disturbed), 1.0), ["one"], 5, 0
     )
     assert rows[1].init() == (130.0, 240.0)
-    assert over(rows) == []
+    assert names_over_aim(rows) == []
     show(rows)
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("one")]
     assert line.split()[1:5] == ["130", "240", "1.30", "2.40"]
@@ -49,15 +49,15 @@ def test_what_is_over_the_aim_has_more_rounds_beside_a_bare_one() -> None:
 
     def begin(name: str) -> Start:
         begun[name] += 1
-        return Start({BARE: 100.0, "quick": 120.0}.get(name) or next(slows), 1.0)
+        return Start({BARE_FUNCTION: 100.0, "quick": 120.0}.get(name) or next(slows), 1.0)
 
-    assert over(measured(begin, ["quick", "slow"], 2, 10)) == []
-    assert begun == {BARE: 4, "quick": 2, "slow": 4}
+    assert names_over_aim(measure_starts(begin, ["quick", "slow"], 2, 10)) == []
+    assert begun == {BARE_FUNCTION: 4, "quick": 2, "slow": 4}
 
 
 def test_what_is_too_slow_stays_red_after_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = measured(a_machine(QUIET, lambda _: 1), ["quick", "slow"], 2, 3)
-    assert over(rows) == ["slow"]
+    rows = measure_starts(a_machine(QUIET, lambda _: 1), ["quick", "slow"], 2, 3)
+    assert names_over_aim(rows) == ["slow"]
     assert [len(row.starts) for row in rows] == [5, 2, 5]
     show(rows)
     found = [one.split()[0] for one in capsys.readouterr().out.splitlines() if "over" in one]

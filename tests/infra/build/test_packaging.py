@@ -12,10 +12,10 @@ from aws_cdk import App, Stack
 
 from infra.build import bytecode, packaging
 from infra.build.bytecode import (
+    BYTECODE_MAGIC,
     LAYER_PYTHON_PATH,
-    MAGIC,
     NoCompiler,
-    check,
+    check_bytecode,
     compile_for_host,
     compile_for_lambda,
 )
@@ -40,7 +40,7 @@ def compiled(folder: Path) -> bytes:
 
 def test_bytecode_for_this_machine_runs_without_looking_at_the_source(folder: Path) -> None:
     compile_for_host(folder)
-    check(folder, HOST_MAGIC)
+    check_bytecode(folder, HOST_MAGIC)
     (folder / "thing/part.py").write_text("def answer():\n    return 43\n")
     sys.path.insert(0, str(folder))
     try:
@@ -65,16 +65,16 @@ def test_pyodide_compiles_for_the_python_of_lambda(
     monkeypatch.setattr(shutil, "which", lambda name: None if "python" in name else find(name))
     compile_for_lambda(folder)
     data = compiled(folder)
-    assert int.from_bytes(data[:2], "little") == MAGIC
+    assert int.from_bytes(data[:2], "little") == BYTECODE_MAGIC
     assert int.from_bytes(data[4:8], "little") == 1  # by hash, and unchecked
 
 
 def test_other_bytecode_and_none_are_refused(folder: Path) -> None:
-    with pytest.raises(NoCompiler, match=rf"thing/__init__\.py has no bytecode {MAGIC}"):
-        check(folder, MAGIC)
+    with pytest.raises(NoCompiler, match=rf"thing/__init__\.py has no bytecode {BYTECODE_MAGIC}"):
+        check_bytecode(folder, BYTECODE_MAGIC)
     compile_for_host(folder)
     with pytest.raises(NoCompiler, match=r"thing/__init__\.py has no bytecode 1"):
-        check(folder, 1)
+        check_bytecode(folder, 1)
 
 
 def test_without_a_compiler_one_line_says_what_to_do(
@@ -122,12 +122,12 @@ def test_a_layer_is_known_by_what_goes_into_it(
 
 def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
-    monkeypatch.setattr(packaging, "CORE", folder / "source")
-    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
+    monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
     shutil.copytree(folder / "thing", folder / "source/thing")
     places = []
     for _ in range(2):
-        packaging.core(Stack(App(), "Some"), host_target())
+        packaging.core_layer(Stack(App(), "Some"), host_target())
         (place,) = (folder / "built").iterdir()
         places.append((place, place.stat().st_mtime_ns))
     assert places[0] == places[1]
@@ -139,17 +139,17 @@ def test_a_layer_that_grows_past_its_ceiling_is_refused(
 ) -> None:
     """The real layers are held to it by every synthesis that builds them or takes them as built."""
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
-    monkeypatch.setattr(packaging, "CORE", folder / "source")
-    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
+    monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
     monkeypatch.setattr(packaging, "compile_for_lambda", lambda _folder: None)
     shutil.copytree(folder / "thing", folder / "source/thing")
     (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MAX_LAYER_BYTES["core"]))
     for _ in range(2):  # nor as it stands there from the time before
         with pytest.raises(NotPackaged, match=r"layer core has 4\.0 MB unpacked, more than the 4 "):
-            packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+            packaging.core_layer(Stack(App(), "Some"), LAMBDA_TARGET)
         assert "layer core for cp3.13-manylinux2014_aarch64: 4.0 MB" in capsys.readouterr().err
     (folder / "source/thing/heavy.bin").write_bytes(b"")
-    packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+    packaging.core_layer(Stack(App(), "Some"), LAMBDA_TARGET)
 
 
 def test_both_layers_may_be_a_sixth_of_what_lambda_takes() -> None:
@@ -162,13 +162,13 @@ def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
 ) -> None:
     """The CDK keeps both under their hash in one folder; destroy builds nothing, deploy does."""
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
-    monkeypatch.setattr(packaging, "CORE", folder / "source")
-    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
+    monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
     shutil.copytree(folder / "thing", folder / "source/thing")
 
     def key(given: dict[str, Any]) -> str:
         stack = Stack(App(context=given), "Some")
-        location = packaging.core(stack, host_target()).bind(stack).s3_location
+        location = packaging.core_layer(stack, host_target()).bind(stack).s3_location
         assert location is not None
         return location.object_key
 
@@ -178,7 +178,7 @@ def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
 
 def test_a_function_without_a_handler_is_named() -> None:
     with pytest.raises(NotPackaged, match=r"functions/teapot/handler\.py is not there"):
-        packaging.function("teapot")
+        packaging.function_code("teapot")
 
 
 def test_all_stacks_have_the_same_two_layers() -> None:

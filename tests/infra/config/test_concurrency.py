@@ -5,37 +5,37 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
+from infra.app import read_context
 from infra.config.concurrency import (
-    CALLS_A_SECOND,
-    PERCENT_LEAST,
-    PERCENT_MOST,
-    STATUS_SHARDS,
+    BUSY_STREAM_SHARDS,
+    MAX_CONCURRENCY_PERCENT,
+    MAX_STARTS_PER_SECOND,
+    MIN_CONCURRENCY_PERCENT,
     Concurrency,
 )
-from infra.config.stage import Stage, WrongStage, described
+from infra.config.stage import Stage, WrongStage, read_stage
 
 API_FUNCTIONS = ("authorizer", "job-service", "job-search")  # all that a request calls
 
 
 def prod(**values: Any) -> Stage:
-    stages = context()["stages"]
-    return described("prod", {"prod": {**stages["prod"], **values}})
+    stages = read_context()["stages"]
+    return read_stage("prod", {"prod": {**stages["prod"], **values}})
 
 
 def reserving(**changes: int) -> Mapping[str, int]:
     named = {name.replace("_", "-"): number for name, number in changes.items()}
-    return {**context()["stages"]["prod"]["reservedConcurrency"], **named}
+    return {**read_context()["stages"]["prod"]["reservedConcurrency"], **named}
 
 
 def test_prod_leaves_a_fifth_of_the_usual_thousand_to_others() -> None:
-    assert prod().concurrency.total <= 800
+    assert prod().concurrency.total_reserved <= 800
 
 
 def test_every_function_that_answers_requests_serves_the_rate_that_is_let_in() -> None:
     stage = prod()
     for name in API_FUNCTIONS:
-        assert stage.reserved[name] * CALLS_A_SECOND >= stage.throttle.rate, name
+        assert stage.reserved[name] * MAX_STARTS_PER_SECOND >= stage.throttle.rate, name
 
 
 @pytest.mark.parametrize("name", API_FUNCTIONS)
@@ -45,12 +45,12 @@ def test_a_function_that_cannot_answer_the_rate_is_named(name: str) -> None:
         prod(reservedConcurrency=few)
 
 
-@pytest.mark.parametrize("percent", range(PERCENT_LEAST, PERCENT_MOST + 1, 13))
+@pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT + 1, 13))
 def test_status_has_thirty_executions_for_each_batch_of_a_shard(percent: int) -> None:
     concurrency = prod(concurrencyPercent=percent).concurrency
     factor = concurrency.status_batches
     assert 1 <= factor <= 4
-    assert concurrency.reserved["status"] >= STATUS_SHARDS * factor
+    assert concurrency.reserved["status"] >= BUSY_STREAM_SHARDS * factor
 
 
 def test_status_with_less_than_a_busy_stream_takes_is_refused() -> None:
@@ -59,20 +59,22 @@ def test_status_with_less_than_a_busy_stream_takes_is_refused() -> None:
 
 
 def test_where_nothing_is_reserved_status_takes_one_batch_of_a_shard_at_a_time() -> None:
-    assert described("dev", context()["stages"]).concurrency.status_batches == 1
+    assert read_stage("dev", read_context()["stages"]).concurrency.status_batches == 1
 
 
 def test_one_number_scales_reservations_lanes_and_the_rate_that_they_serve() -> None:
     whole, half = prod(), prod(concurrencyPercent=50)
-    assert half.concurrency.total == pytest.approx(whole.concurrency.total / 2, abs=5)
+    assert half.concurrency.total_reserved == pytest.approx(
+        whole.concurrency.total_reserved / 2, abs=5
+    )
     assert half.lanes == {"quick": {"high": 40, "normal": 40, "low": 20}, "long": {"all": 70}}
     assert (half.throttle.rate, half.throttle.burst) == (500, 1000)
     assert half.reserved["executor-quick"] == 100
     double = prod(concurrencyPercent=200)
-    assert double.concurrency.total == 2 * whole.concurrency.total
+    assert double.concurrency.total_reserved == 2 * whole.concurrency.total_reserved
 
 
-@pytest.mark.parametrize("percent", range(PERCENT_LEAST, 300, 7))
+@pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, 300, 7))
 def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
     stage = prod(concurrencyPercent=percent)
     for lane, queues in stage.lanes.items():
@@ -80,7 +82,7 @@ def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
         assert min(queues.values()) >= 2
     assert stage.pollers >= 2
     for name in API_FUNCTIONS:
-        assert stage.reserved[name] * CALLS_A_SECOND >= stage.throttle.rate
+        assert stage.reserved[name] * MAX_STARTS_PER_SECOND >= stage.throttle.rate
     assert min(stage.reserved.values()) >= 1
 
 
@@ -93,13 +95,13 @@ def test_a_queue_that_would_be_larger_than_an_event_source_may_be_is_named() -> 
 
 def test_the_largest_scale_that_fits_is_found() -> None:
     concurrency = prod().concurrency
-    fitting = concurrency.fitting(400)
+    fitting = concurrency.largest_fitting(400)
     assert fitting is not None
-    assert fitting.total <= 400
-    larger = Concurrency(fitting.percent + 1, concurrency.places, concurrency.reservations)
-    assert larger.total > 400
-    assert concurrency.fitting(10_000) == concurrency
-    assert concurrency.fitting(50) is None
+    assert fitting.total_reserved <= 400
+    larger = Concurrency(fitting.percent + 1, concurrency.lane_executors, concurrency.reservations)
+    assert larger.total_reserved > 400
+    assert concurrency.largest_fitting(10_000) == concurrency
+    assert concurrency.largest_fitting(50) is None
 
 
 @pytest.mark.parametrize("percent", [9, 401, "50", 50.5, True])

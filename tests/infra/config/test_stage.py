@@ -5,27 +5,33 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from infra.app import context
-from infra.config.stage import FUNCTION_NAMES, POLLER_LEAST, WrongStage, described, stage_of
+from infra.app import read_context
+from infra.config.stage import (
+    FUNCTION_NAMES,
+    MIN_POLLER_MEMORY_MB,
+    WrongStage,
+    read_stage,
+    stage_of,
+)
 from punctual.engine.dispatch.on_demand.throughput import A_CORE, SLOWEST
 from punctual.lambdas import runtime
 from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC
 
 
 def dev(**values: Any) -> dict[str, Any]:
-    return {"dev": {**context()["stages"]["dev"], **values}}
+    return {"dev": {**read_context()["stages"]["dev"], **values}}
 
 
 @pytest.mark.parametrize("name", ["dev", "prod"])
 def test_the_stages_of_cdk_json_are_right(name: str) -> None:
-    stage = stage_of(App(context={**context(), "stage": name}, analytics_reporting=False))
+    stage = stage_of(App(context={**read_context(), "stage": name}, analytics_reporting=False))
     assert (stage.name, stage.protected) == (name, name == "prod")
     assert set(stage.memory) == set(FUNCTION_NAMES)
 
 
 def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:
     """A new account has ten executions. Each event source may start at least two."""
-    stage = described("dev", context()["stages"])
+    stage = read_stage("dev", read_context()["stages"])
     assert {number for queues in stage.lanes.values() for number in queues.values()} == {2}
     assert (stage.pollers, stage.reserved) == (2, {})
 
@@ -35,24 +41,24 @@ def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:
     [("executor-quick", 6), ("executor-long", 2), ("poller", 2)],
 )
 def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
-    assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
+    assert read_stage("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
-        described("dev", dev(reservedConcurrency={name: asked - 1}))
+        read_stage("dev", dev(reservedConcurrency={name: asked - 1}))
 
 
 def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
-    memory = context()["stages"]["dev"]["memory"]
-    assert described("dev", dev(memory={**memory, "poller": POLLER_LEAST})).memory
+    memory = read_context()["stages"]["dev"]["memory"]
+    assert read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB})).memory
     with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
-        described("dev", dev(memory={**memory, "poller": POLLER_LEAST - 1}))
-    assert POLLER_LEAST == runtime.LEAST
-    counted = A_CORE.on(POLLER_LEAST / runtime.A_CORE)
+        read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB - 1}))
+    assert MIN_POLLER_MEMORY_MB == runtime.MIN_FUNCTION_MEMORY_MB
+    counted = A_CORE.on(MIN_POLLER_MEMORY_MB / runtime.MEMORY_MB_PER_CORE)
     assert counted == pytest.approx(SLOWEST, rel=0.01)
 
 
 def test_optional_parts_are_read() -> None:
     address = "on-call@example.com"
-    stage = described("dev", dev(vpc=VPC, domain=DOMAIN, alarms=True, alarmEmail=address))
+    stage = read_stage("dev", dev(vpc=VPC, domain=DOMAIN, alarms=True, alarmEmail=address))
     assert stage.vpc is not None
     assert stage.domain is not None
     assert (stage.vpc.subnets, stage.domain.name) == (("subnet-0a1b2c3d",), "jobs.example.com")
@@ -62,14 +68,18 @@ def test_optional_parts_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "stages", "message"),
     [
-        ("qa", context()["stages"], "no stage 'qa' in cdk.json; there are: dev, prod, rehearsal"),
+        (
+            "qa",
+            read_context()["stages"],
+            "no stage 'qa' in cdk.json; there are: dev, prod, rehearsal",
+        ),
         ("dev", None, "no stage 'dev' in cdk.json; there are: none"),
         ("dev", {"dev": []}, "`` must be an object"),
     ],
 )
 def test_a_stage_that_is_not_there_is_named(name: str, stages: Any, message: str) -> None:
     with pytest.raises(WrongStage) as raised:
-        described(name, stages)
+        read_stage(name, stages)
     assert message in str(raised.value)
 
 
@@ -172,13 +182,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("values", "message"), WRONG)
 def test_a_wrong_field_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(WrongStage) as raised:
-        described("dev", dev(**values))
+        read_stage("dev", dev(**values))
     assert str(raised.value).startswith("stage 'dev': ")
     assert message in str(raised.value)
 
 
 def test_all_wrong_fields_are_named_at_once() -> None:
     with pytest.raises(WrongStage) as raised:
-        described("dev", {"dev": {"shards": 0, "pace": "fast", "colour": "red"}})
+        read_stage("dev", {"dev": {"shards": 0, "pace": "fast", "colour": "red"}})
     for field in ("`protected` is not set", "`shards` must", "`pace` must", "`colour` is unknown"):
         assert field in str(raised.value)

@@ -12,16 +12,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra.app import context
-from infra.config.stage import Stage, described
+from infra.app import read_context
+from infra.config.stage import Stage, read_stage
 from infra.operations import deploy as program
 from infra.operations import webhook_key
-from infra.operations.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
-from infra.operations.admin_token import UNSET, ensure_key
+from infra.operations.account import BOOTSTRAP_PARAMETER, NotReady, account_of, check_bootstrap
+from infra.operations.admin_token import ensure_key
 from infra.operations.deploy import deploy, destroy, main, new_token, new_webhook_key
 from punctual.auth.authenticator import admin_hash
 from punctual.domain.tenants.tokens import is_ours
 from punctual.domain.tenants.webhooks import keys_of
+from punctual.lambdas.ssm_secrets import UNSET_SECRET
 
 REGION = "eu-central-1"
 ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
@@ -96,7 +97,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 
 def stage(name: str = "dev") -> Stage:
-    return described(name, context()["stages"])
+    return read_stage(name, read_context()["stages"])
 
 
 def put(session: Any, name: str, value: str) -> None:
@@ -110,7 +111,7 @@ def read(session: Any, name: str) -> str:
 
 def as_the_template_says(session: Any) -> Callable[[], None]:
     def write() -> None:
-        put(session, HASH, UNSET)
+        put(session, HASH, UNSET_SECRET)
         put(session, DISPATCH, "on")
 
     return write
@@ -119,9 +120,9 @@ def as_the_template_says(session: Any) -> Callable[[], None]:
 def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
     session: Any, tmp_path: Path
 ) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said, cdk = Said(), Cdk(as_the_template_says(session))
-    assert deploy(stage(), session, cdk, said, terminal=True) == 0
+    assert deploy(stage(), session, cdk, said, is_terminal=True) == 0
     (token,) = set(TOKEN.findall(said.text))
     assert said.text.count("shown this once") == 1
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
@@ -138,7 +139,7 @@ def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
 
 
 def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     said = Said()
     assert deploy(stage(), session, Cdk(), said, ["--context=vendorFor=host"]) == 0
@@ -148,7 +149,7 @@ def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
 
 
 def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     put(session, DISPATCH, "off")
     said = Said()
@@ -158,7 +159,7 @@ def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: An
 
 
 def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session), code=1), said) == 1
@@ -169,7 +170,7 @@ def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: An
 def test_the_key_of_tokens_is_made_before_anything_that_reads_it_and_never_again(
     session: Any,
 ) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     seen: list[str] = []
 
     def look() -> None:
@@ -186,7 +187,7 @@ def test_the_key_of_tokens_is_made_before_anything_that_reads_it_and_never_again
 
 
 def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, KEY, "unset")
     cdk = Cdk()
     with pytest.raises(NotReady, match="token-key holds no key"):
@@ -195,7 +196,7 @@ def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
 
 
 def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
     first = read(session, WEBHOOK_KEY)
@@ -210,7 +211,7 @@ def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(sess
 def test_a_new_key_of_webhooks_stands_before_the_former_and_drops_the_one_before(
     session: Any,
 ) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     with pytest.raises(NotReady, match="not deployed here"):
         new_webhook_key(stage(), session, said)
@@ -231,7 +232,7 @@ def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:
     account, region = account_of(session)
     with pytest.raises(NotReady, match=r"not bootstrapped in eu-central-1; run: .*cdk bootstrap"):
         check_bootstrap(session, account, region)
-    put(session, BOOTSTRAP, "5")
+    put(session, BOOTSTRAP_PARAMETER, "5")
     with pytest.raises(NotReady, match=r"old bootstrap \(5\)"):
         check_bootstrap(session, account, region)
     cdk = Cdk()
@@ -268,7 +269,7 @@ def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
     put(session, HASH, MINE)
     first, second = Said(), Said()
     for said in (first, second):
-        assert new_token(stage(), session, said, terminal=True) == 0
+        assert new_token(stage(), session, said, is_terminal=True) == 0
     (one,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
     assert one != other
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
@@ -283,19 +284,19 @@ def test_there_is_no_token_for_a_stage_that_is_not_deployed(session: Any) -> Non
 def test_a_protected_stage_is_not_destroyed(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match=r"stage prod is protected.*`protected` to false"):
-        destroy(stage("prod"), session, cdk, Said(), sure=True)
+        destroy(stage("prod"), session, cdk, Said(), is_confirmed=True)
     assert cdk.calls == []
 
 
 def test_a_protected_stage_that_was_opened_goes_whole(session: Any) -> None:
     """As docs/deploying.md says: `protected` to false, `make deploy`, `make destroy`."""
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     opened = stage()
     protected = replace(opened, protected=True)
     assert deploy(protected, session, Cdk(as_the_template_says(session)), Said()) == 0
     cdk = Cdk()
     with pytest.raises(NotReady, match="stage dev is protected"):
-        destroy(protected, session, cdk, Said(), sure=True)
+        destroy(protected, session, cdk, Said(), is_confirmed=True)
     assert cdk.calls == []
     assert deploy(opened, session, cdk, Said()) == destroy(opened, session, cdk, Said(), True) == 0
     assert [call[0] for call in cdk.calls] == ["deploy", "destroy", "destroy"]
@@ -304,7 +305,7 @@ def test_a_protected_stage_that_was_opened_goes_whole(session: Any) -> None:
 def test_destroy_asks_whether_it_is_meant(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match="make destroy STAGE=dev YES=1"):
-        destroy(stage(), session, cdk, Said(), sure=False)
+        destroy(stage(), session, cdk, Said(), is_confirmed=False)
     assert cdk.calls == []
 
 
@@ -328,7 +329,7 @@ def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any)
     ensure_key(session.client("ssm"), "/punctual/dev/")
     webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
     said, cdk = Said(), Cdk(look)
-    assert destroy(stage(), session, cdk, said, sure=True) == 0
+    assert destroy(stage(), session, cdk, said, is_confirmed=True) == 0
     assert session.client("ssm").describe_parameters()["Parameters"] == []
     assert held == [3, 0]
     assert [call[:2] for call in cdk.calls] == [
@@ -340,20 +341,20 @@ def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any)
 
 def test_the_key_of_a_stage_that_still_stands_is_kept(session: Any) -> None:
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
-    assert destroy(stage(), session, Cdk(code=7), Said(), sure=True) == 7
+    assert destroy(stage(), session, Cdk(code=7), Said(), is_confirmed=True) == 7
     assert ensure_key(session.client("ssm"), "/punctual/dev/") == key
 
 
 def test_destroy_stops_where_the_cdk_fails(session: Any) -> None:
     cdk = Cdk(code=7)
-    assert destroy(stage(), session, cdk, Said(), sure=True) == 7
+    assert destroy(stage(), session, cdk, Said(), is_confirmed=True) == 7
     assert len(cdk.calls) == 1
 
 
 def test_without_a_terminal_the_token_goes_to_a_file_of_its_owner_and_to_no_log(
     session: Any, tmp_path: Path
 ) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
     (path,) = (tmp_path / ".tokens").iterdir()
@@ -390,7 +391,7 @@ def test_a_log_of_ci_is_no_terminal_even_where_it_claims_to_be(
     monkeypatch: pytest.MonkeyPatch, attached: bool, environment: dict[str, str], shown: bool
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: attached, raising=False)
-    assert program.at_terminal(environment) is shown
+    assert program.is_at_terminal(environment) is shown
 
 
 def test_the_program_tells_deploy_and_token_whether_a_person_reads(
@@ -415,7 +416,7 @@ def test_no_new_key_of_webhooks_is_ever_printed(
 
 
 def test_a_stage_that_nobody_is_told_of_is_deployed_with_a_warning(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     assert program.deploy(stage("prod"), session, Cdk(code=1), said) == 1
     assert said.text.count("`alarmEmail` of prod is null") == 1

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.app import context
-from infra.operations.account import BOOTSTRAP
+from infra.app import read_context
+from infra.operations.account import BOOTSTRAP_PARAMETER
 from infra.operations.deploy import deploy
 from tests.infra.operations.test_deploy import Cdk, Said, as_the_template_says, put, session, stage
 
@@ -52,7 +52,7 @@ def test_the_deployment_uses_node_22_which_the_project_allows() -> None:
 
 def test_a_stage_is_deployed_in_the_environment_of_its_name() -> None:
     asked = WORKFLOW[True]["workflow_dispatch"]["inputs"]["stage"]  # YAML reads `on` as true
-    assert set(asked["options"]) <= set(context()["stages"])
+    assert set(asked["options"]) <= set(read_context()["stages"])
     assert JOB["environment"] == "${{ inputs.stage }}"
     (run,) = [one for one in JOB["steps"] if "run" in one]
     assert run["run"] == 'make deploy STAGE="$STAGE"'
@@ -94,7 +94,7 @@ def called(session: Any) -> Iterator[set[str]]:
 
 
 def test_the_role_may_do_what_a_deployment_does_and_no_more(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     with called(session) as found:
         assert deploy(stage(), session, Cdk(as_the_template_says(session)), Said()) == 0
     allowed = {

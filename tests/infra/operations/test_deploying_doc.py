@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
+from infra.app import read_context
 from infra.config import cdk_json, stage
-from infra.stacks.observability.kinds import MEASURED
+from infra.stacks.observability.kinds import KINDS_WITH_OWN_METRICS
 from punctual.web.contract import API_CALLS
 from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
 
@@ -42,7 +42,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module in (cdk_json, stage):
         monkeypatch.setattr(module, "Fields", Noting)
     full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED, "oidcIssuer": ISSUER}
-    stage.described("dev", {"dev": {**context()["stages"]["dev"], **full}})
+    stage.read_stage("dev", {"dev": {**read_context()["stages"]["dev"], **full}})
     return asked
 
 
@@ -59,7 +59,7 @@ def test_every_setting_has_its_line_and_every_line_its_setting(
 
 @pytest.mark.parametrize(("column", "name"), [(1, "dev"), (2, "prod")])
 def test_values_are_those_of_cdk_json(column: int, name: str) -> None:
-    described = context()["stages"][name]
+    described = read_context()["stages"][name]
     said = {one: cells[column] for one, cells in table("Stages").items()}
     shown = {one: json.loads(cell.strip("`")) for one, cell in said.items() if cell[0] == "`"}
     assert shown == {one: described[one] for one in shown}
@@ -74,7 +74,8 @@ def test_values_are_those_of_cdk_json(column: int, name: str) -> None:
 
 def test_what_needs_metrics_is_named() -> None:
     assert (
-        f"`{MEASURED[0]}`, `{MEASURED[1]}` and `{MEASURED[2]}` need" in table("Stages")["alarms"][0]
+        f"`{KINDS_WITH_OWN_METRICS[0]}`, `{KINDS_WITH_OWN_METRICS[1]}` and `{KINDS_WITH_OWN_METRICS[2]}` need"
+        in table("Stages")["alarms"][0]
     )
 
 

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.app import context
-from infra.config.stage import Stage, described
-from infra.operations.account import BOOTSTRAP, NotReady, check_concurrency
+from infra.app import read_context
+from infra.config.stage import Stage, read_stage
+from infra.operations.account import BOOTSTRAP_PARAMETER, NotReady, check_concurrency
 from infra.operations.deploy import deploy
-from infra.operations.first_deployment import LOGS, STACKS, check_logs, log_groups, missing_stacks
-from punctual.lambdas.ssm_secrets import TOKEN_HASH, UNSET
+from infra.operations.first_deployment import (
+    FUNCTIONS_BY_STACK,
+    STACK_SUFFIXES,
+    check_log_groups,
+    log_groups,
+    missing_stacks,
+)
+from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, UNSET_SECRET
 from tests.infra.operations.test_deploy import REGION, Said, put, read, session
 from tests.support.infra.synthesised import assembly, resources, synthesise
 
@@ -24,8 +30,8 @@ EMPTY = json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}})
 
 
 def prod(**values: Any) -> Stage:
-    stages = context()["stages"]
-    return described("prod", {"prod": {**stages["prod"], **values}})
+    stages = read_context()["stages"]
+    return read_stage("prod", {"prod": {**stages["prod"], **values}})
 
 
 def refusal(session: Any, stage: Stage) -> str:
@@ -57,7 +63,7 @@ def test_what_other_functions_reserve_is_not_there_for_a_stage(session: Any) -> 
 def test_an_account_with_ten_executions_is_told_to_reserve_nothing(session: Any) -> None:
     session.limit = 10
     assert "set `reservedConcurrency` to {} and `lanes` as in dev" in refusal(session, prod())
-    dev = described("dev", context()["stages"])
+    dev = read_stage("dev", read_context()["stages"])
     said = check_concurrency(session, dev, ACCOUNT, REGION)
     assert said.startswith("Warning: executors and pollers of dev may take 10 executions")
     session.limit = 11
@@ -93,7 +99,7 @@ def test_limits_that_cannot_be_read_stop_the_deployment(session: Any) -> None:
 
 
 def test_nothing_is_deployed_into_an_account_with_too_low_a_limit(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     session.limit = 100
     cdk = Cdk(session, {})
     with pytest.raises(NotReady, match="reserves 800"):
@@ -113,7 +119,7 @@ class Cdk:
     def __call__(self, arguments: Sequence[str]) -> int:
         self.calls.append(list(arguments))
         client = self._session.client("cloudformation")
-        for stack in STACKS if "--all" in arguments else ():
+        for stack in STACK_SUFFIXES if "--all" in arguments else ():
             name = f"Punctual-prod-{stack}"
             try:
                 client.describe_stacks(StackName=name)
@@ -122,7 +128,7 @@ class Cdk:
             if stack in self._effects:
                 self._effects[stack]()
                 return 1
-        put(self._session, "/punctual/prod/" + TOKEN_HASH, UNSET)
+        put(self._session, "/punctual/prod/" + ADMIN_HASH_PARAMETER, UNSET_SECRET)
         for one in arguments:
             if one.startswith("--outputs-file="):
                 said = {"Punctual-prod-Api": {"Address": "https://a.example.com/v1"}}
@@ -162,13 +168,13 @@ class Stacks:
 
 
 def test_a_first_deployment_is_protected_once_all_of_it_stands(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     cdk, said = Cdk(session, {}), Said()
     assert deploy(prod(), session, cdk, said) == 0
-    assert cdk.option(0) == ",".join(STACKS)
+    assert cdk.option(0) == ",".join(STACK_SUFFIXES)
     assert len(cdk.calls) == 2
     second = cdk.calls[1]
-    assert second[1 : 1 + len(STACKS)] == [f"Punctual-prod-{one}" for one in STACKS]
+    assert second[1 : 1 + len(STACK_SUFFIXES)] == [f"Punctual-prod-{one}" for one in STACK_SUFFIXES]
     assert "--exclusively" in second
     assert cdk.option(1) == ""
     assert deploy(prod(), session, cdk, said) == 0  # an update keeps the protection all the time
@@ -176,7 +182,7 @@ def test_a_first_deployment_is_protected_once_all_of_it_stands(session: Any) -> 
 
 
 def test_after_a_failure_only_what_does_not_stand_is_unprotected(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     client = session.client("cloudformation")
 
@@ -188,7 +194,7 @@ def test_after_a_failure_only_what_does_not_stand_is_unprotected(session: Any) -
     assert deploy(prod(), session, cdk, said) == 1
     assert "docs/runbook.md, *A first deployment that failed*" in said.text
     assert len(cdk.calls) == 1
-    assert read_or_none(session, "/punctual/prod/" + TOKEN_HASH) is None
+    assert read_or_none(session, "/punctual/prod/" + ADMIN_HASH_PARAMETER) is None
     again = Cdk(session, {})
     assert deploy(prod(), session, again, said) == 0
     assert again.option(0) == "Execution,Api,Observability"
@@ -205,7 +211,7 @@ def read_or_none(session: Any, name: str) -> str | None:
 
 
 def test_protection_that_fails_is_told_and_the_stage_is_not_called_done(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
 
     class Refusing(Cdk):
@@ -217,7 +223,7 @@ def test_protection_that_fails_is_told_and_the_stage_is_not_called_done(session:
 
 
 def test_a_stage_without_protection_is_deployed_in_one_go(session: Any) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     cdk = Cdk(session, {})
     assert deploy(replace(prod(), protected=False), session, cdk, Said()) == 0
     assert [len(cdk.calls), cdk.option(0)] == [1, ""]
@@ -237,7 +243,7 @@ def test_a_stack_that_could_not_be_created_loses_its_protection(session: Any, st
 @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
 def test_a_stack_that_stands_keeps_its_protection(session: Any, status: str) -> None:
     standing = {"StackStatus": status, "EnableTerminationProtection": True}
-    stacks = Stacks(session, dict.fromkeys(STACKS, standing))
+    stacks = Stacks(session, dict.fromkeys(STACK_SUFFIXES, standing))
     assert missing_stacks(stacks, prod(), Said()) == ()
     assert stacks.opened == []
 
@@ -252,7 +258,7 @@ def test_a_stack_that_is_still_at_work_is_waited_for(session: Any, status: str) 
 def test_logs_that_a_former_stage_left_are_named_before_anything_is_deployed(
     session: Any,
 ) -> None:
-    put(session, BOOTSTRAP, "21")
+    put(session, BOOTSTRAP_PARAMETER, "21")
     logs = session.client("logs")
     for name in ("/aws/lambda/punctual-prod-planner", "/aws/vendedlogs/punctual-prod-api"):
         logs.create_log_group(logGroupName=name)
@@ -265,17 +271,17 @@ def test_logs_that_a_former_stage_left_are_named_before_anything_is_deployed(
         "/aws/lambda/punctual-prod-planner",
         "/aws/vendedlogs/punctual-prod-api",
     ]
-    check_logs(session, prod(), ("Data", "Execution"))  # those are not theirs
+    check_log_groups(session, prod(), ("Data", "Execution"))  # those are not theirs
 
 
 def test_the_logs_are_those_of_the_templates() -> None:
     made = assembly("prod")
-    for stack in STACKS:
+    for stack in STACK_SUFFIXES:
         names = {
             one.properties["LogGroupName"] for one in resources(made, "AWS::Logs::LogGroup", stack)
         }
         assert set(log_groups(prod(), (stack,))) == names
-    assert set(LOGS) < set(STACKS) == set(made.templates)
+    assert set(FUNCTIONS_BY_STACK) < set(STACK_SUFFIXES) == set(made.templates)
 
 
 def test_only_stacks_that_stand_and_their_tables_refuse_to_be_deleted() -> None:

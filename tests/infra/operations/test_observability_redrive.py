@@ -10,13 +10,13 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from infra.app import context
-from infra.config.stage import described
+from infra.app import read_context
+from infra.config.stage import read_stage
 from infra.operations.redrive import main, redrive
-from punctual.aws.dynamodb.stream_records import place_of
+from punctual.aws.dynamodb.stream_records import sequence_number_of
 
 REGION = "eu-central-1"
-STAGE = described("dev", context()["stages"])
+STAGE = read_stage("dev", read_context()["stages"])
 TABLE = "jobs"
 
 
@@ -136,7 +136,7 @@ def test_changes_look_as_the_stream_hands_them_on(world: World) -> None:
     (record,) = world.status.given
     assert record["eventSourceARN"] == world.stream
     assert record["eventName"] == "INSERT"
-    assert place_of(record) == place
+    assert sequence_number_of(record) == place
     assert record["dynamodb"]["NewImage"]["h"] == {"B": "AP8="}
     assert isinstance(record["dynamodb"]["ApproximateCreationDateTime"], float | int)
 
@@ -158,7 +158,7 @@ def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that waits for its store takes half a minute, and a queue may hold hundreds."""
-    monkeypatch.setattr("infra.operations.redrive.HIDDEN_SECONDS", 0)
+    monkeypatch.setattr("infra.operations.redrive.REDRIVE_VISIBILITY_SECONDS", 0)
     places = world.write("a", "b", "c")
     for place in places:
         world.fail(place, place)

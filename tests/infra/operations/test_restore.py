@@ -11,13 +11,19 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra.app import context
+from infra.app import read_context
 from infra.config.cdk_json import CDK_JSON
 from infra.config.restored_tables import TABLE_NAMES
-from infra.config.stage import described
+from infra.config.stage import read_stage
 from infra.operations import restore as program
 from infra.operations.account import NotReady
-from infra.operations.restore import MAX_RESTORE_POLLS, Restore, main, moment, named
+from infra.operations.restore import (
+    MAX_RESTORE_POLLS,
+    Restore,
+    main,
+    parse_time,
+    set_restored_tables,
+)
 from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
@@ -64,7 +70,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
                 TableName=f"prod-{table.name}", BillingMode="PAY_PER_REQUEST", **table.schema()
             )
             dynamodb.put_item(TableName=f"prod-{table.name}", Item={**row("kept")})
-        dynamodb.put_item(TableName="prod-control", Item={**keys.walk().item()})
+        dynamodb.put_item(TableName="prod-control", Item={**keys.walk_key().item()})
         s3 = made.client("s3")
         place = {"LocationConstraint": REGION}
         s3.create_bucket(Bucket="prod-blobs", CreateBucketConfiguration=place)
@@ -110,7 +116,7 @@ def settings() -> Settings:
 
 
 def restoring(session: Session, said: list[str], pauses: list[float]) -> Restore:
-    stage = described("prod", context()["stages"])
+    stage = read_stage("prod", read_context()["stages"])
     return Restore(session, stage, settings(), said.append, pauses.append)
 
 
@@ -123,14 +129,14 @@ def test_all_tables_are_restored_with_what_a_restore_leaves_out(session: Session
         found = dynamodb.describe_table(TableName=name)["Table"]
         assert found["DeletionProtectionEnabled"] is True
         stream = found.get("StreamSpecification", {}).get("StreamViewType")
-        assert stream == ("NEW_AND_OLD_IMAGES" if table.streamed else None)
+        assert stream == ("NEW_AND_OLD_IMAGES" if table.has_stream else None)
         expiry = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-        assert expiry.get("AttributeName") == (keys.TTL if table.expires else None)
+        assert expiry.get("AttributeName") == (keys.TTL if table.has_ttl else None)
         indexes = [one["IndexName"] for one in found.get("GlobalSecondaryIndexes", [])]
-        assert indexes == ([table.sparse] if table.sparse else [])
+        assert indexes == ([table.sparse_index] if table.sparse_index else [])
         kept = dynamodb.get_item(TableName=name, Key=row("kept"))
         assert "Item" in kept
-    walk = dynamodb.get_item(TableName=targets["control"], Key=keys.walk().item())
+    walk = dynamodb.get_item(TableName=targets["control"], Key=keys.walk_key().item())
     assert "Item" not in walk
 
 
@@ -163,8 +169,8 @@ def test_what_was_deleted_since_is_brought_back_and_what_was_deleted_before_is_n
     s3.put_object(Bucket="prod-blobs", Key="payloads/a", Body=b"1")
     s3.delete_object(Bucket="prod-blobs", Key="payloads/a")
     later = datetime.now(UTC) + timedelta(hours=1)
-    assert restoring(session, [], []).bring_back(later) == 0
-    assert restoring(session, [], []).bring_back(AT) == 1
+    assert restoring(session, [], []).undelete_objects(later) == 0
+    assert restoring(session, [], []).undelete_objects(AT) == 1
     assert s3.get_object(Bucket="prod-blobs", Key="payloads/a")["Body"].read() == b"1"
 
 
@@ -190,12 +196,12 @@ def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
         restore.resume()
     assert len(pauses) == MAX_RESTORE_POLLS
     assert feeds(session) == ["Disabled"]
-    walked = {**keys.walk().item(), "cleared": {"BOOL": True}, "over": {"BOOL": False}}
+    walked = {**keys.walk_key().item(), "cleared": {"BOOL": True}, "over": {"BOOL": False}}
     session.client("dynamodb").put_item(TableName="prod-control", Item=walked)
     restore.resume()
     assert session.started == ["punctual-prod-reconciler"] * 2
     gate = lambdas.get_function_concurrency(FunctionName=GATE)
-    reserved = context()["stages"]["prod"]["reservedConcurrency"]["job-service"]
+    reserved = read_context()["stages"]["prod"]["reservedConcurrency"]["job-service"]
     assert int(gate["ReservedConcurrentExecutions"]) == reserved
     assert ssm.get_parameter(Name="/punctual/prod/dispatch")["Parameter"]["Value"] == "on"
     assert feeds(session) == ["Enabled"]
@@ -209,8 +215,8 @@ def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
     said: list[str] = []
     assert main(["prod", AT.isoformat()], session, said.append, lambda _: None, file) == 0
     value = json.loads(file.read_text())["context"]["stages"]["prod"]["restoredTables"]
-    stage = described("prod", json.loads(file.read_text())["context"]["stages"])
-    assert stage.restored is not None
+    stage = read_stage("prod", json.loads(file.read_text())["context"]["stages"])
+    assert stage.restored_tables is not None
     assert value["jobs"] == f"punctual-prod-jobs-{AT:%Y%m%dT%H%M%SZ}"
     assert value["stream"].startswith("arn:aws:dynamodb:")
     assert "make deploy STAGE=prod, then make resume STAGE=prod" in said[-1]
@@ -219,8 +225,8 @@ def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
 def test_only_the_one_setting_of_the_one_stage_changes() -> None:
     text = CDK_JSON.read_text()
     tables = {name: f"again-{name}" for name in TABLE_NAMES}
-    once = named(text, "prod", tables, "arn:a")
-    again = named(once, "prod", tables, "arn:b")
+    once = set_restored_tables(text, "prod", tables, "arn:a")
+    again = set_restored_tables(once, "prod", tables, "arn:b")
     for changed, stream in ((once, "arn:a"), (again, "arn:b")):
         before, after = text.splitlines(), changed.splitlines()
         differing = [one for one, other in zip(before, after, strict=True) if one != other]
@@ -233,13 +239,13 @@ def test_only_the_one_setting_of_the_one_stage_changes() -> None:
 @pytest.mark.parametrize("wrong", ["yesterday", "2026-11-18T09:59:00"])
 def test_a_moment_is_a_time_with_a_zone(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NotReady, match="AT=2026-11-18T09:59:00Z"):
-        moment(wrong)
+        parse_time(wrong)
     assert main(["prod"]) == 1
     assert "make restore STAGE=… AT=…" in capsys.readouterr().err
 
 
 def test_an_unprotected_stage_restores_unprotected_tables(session: Session) -> None:
-    stage = replace(described("prod", context()["stages"]), protected=False)
+    stage = replace(read_stage("prod", read_context()["stages"]), protected=False)
     targets = Restore(session, stage, settings(), print, lambda _: None).copy(AT)
     found = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]
     assert not found.get("DeletionProtectionEnabled")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
+from infra.app import read_context
 from infra.config.restored_tables import TABLE_NAMES
-from infra.config.stage import WrongStage, described
+from infra.config.stage import WrongStage, read_stage
 from tests.support.infra.observed import observed
 from tests.support.infra.synthesised import Made, assembly, functions, resources, synthesise
 
@@ -61,6 +61,6 @@ def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -
     ],
 )
 def test_half_a_restore_is_refused(value: dict[str, str], message: str) -> None:
-    dev = {**context()["stages"]["dev"], "restoredTables": value}
+    dev = {**read_context()["stages"]["dev"], "restoredTables": value}
     with pytest.raises(WrongStage, match=message):
-        described("dev", {"dev": dev})
+        read_stage("dev", {"dev": dev})

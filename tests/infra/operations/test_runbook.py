@@ -12,15 +12,15 @@ import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
 
-from infra.stacks.observability.alarms import ALARM_PAGE
-from infra.stacks.observability.kinds import ALARMS
+from infra.stacks.observability.alarms import RUNBOOK_PAGE
+from infra.stacks.observability.kinds import ALARM_KINDS
 from punctual.aws.operator_settings import SsmOperatorSettings
 from punctual.web.contract import API_CALLS
 from tests.support.infra.observed import alarms, board, observed, queries
 from tests.support.infra.synthesised import assembly, resources
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / ALARM_PAGE).read_text()
+TEXT = (ROOT / RUNBOOK_PAGE).read_text()
 PARTS = ("**For users:**", "**Look first:**", "**Likely causes:**", "**Do:**", "**Over when:**")
 BY_HAND = [
     "Everything is late",
@@ -83,13 +83,13 @@ def operation(service: str, name: str) -> OperationModel | None:
 
 def test_every_alarm_has_its_section_and_every_section_its_alarm() -> None:
     first, by_hand = TEXT.split("\n# Alarms\n")[1].split("\n# By hand\n")
-    assert re.findall(r"^## (.+)$", first, flags=re.MULTILINE) == list(ALARMS)
+    assert re.findall(r"^## (.+)$", first, flags=re.MULTILINE) == list(ALARM_KINDS)
     assert re.findall(r"^## (.+)$", by_hand, flags=re.MULTILINE) == BY_HAND
     for alarm in alarms(assembly("prod")).values():
-        assert alarm["AlarmDescription"].rsplit(f"{ALARM_PAGE}#", 1)[1] in sections()
+        assert alarm["AlarmDescription"].rsplit(f"{RUNBOOK_PAGE}#", 1)[1] in sections()
 
 
-@pytest.mark.parametrize("kind", ALARMS)
+@pytest.mark.parametrize("kind", ALARM_KINDS)
 def test_a_section_says_what_it_means_and_what_to_do(kind: str) -> None:
     found = [sections()[kind].find(part) for part in PARTS]
     assert -1 not in found

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
-from infra.constructs.gateway import TOLD_HEADERS
+from infra.app import read_context
+from infra.constructs.gateway import CORS_EXPOSED_HEADERS
 from punctual.web.contract import API_CALLS, PREFLIGHT, PUBLIC_PATHS
 from tests.support.infra.synthesised import DOMAIN, STAGES, assembly, full, functions, resources
 
@@ -75,7 +75,7 @@ def test_the_authorizer_is_asked_about_every_call(stage: str) -> None:
 
 def test_the_stage_is_throttled_and_logs_each_request(stage: str) -> None:
     found = one("Stage", assembly(stage))
-    throttle = context()["stages"][stage]["throttle"]
+    throttle = read_context()["stages"][stage]["throttle"]
     assert (found["StageName"], found["AutoDeploy"]) == ("v1", True)
     assert found["DefaultRouteSettings"]["ThrottlingRateLimit"] == throttle["rate"]
     assert found["DefaultRouteSettings"]["ThrottlingBurstLimit"] == throttle["burst"]
@@ -105,7 +105,11 @@ def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) ->
     assert cors["AllowOrigins"] == ["https://app.example.com"]
     assert not cors.get("AllowCredentials")
     assert "authorization" in cors["AllowHeaders"]
-    assert {"etag", "location", "retry-after"} <= set(cors["ExposeHeaders"]) == set(TOLD_HEADERS)
+    assert (
+        {"etag", "location", "retry-after"}
+        <= set(cors["ExposeHeaders"])
+        == set(CORS_EXPOSED_HEADERS)
+    )
 
 
 def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_let_in() -> None:

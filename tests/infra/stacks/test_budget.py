@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
-from infra.config.stage import STAGE_TAG, WrongStage, described
+from infra.app import read_context
+from infra.config.stage import STAGE_TAG, WrongStage, read_stage
 from tests.support.infra.synthesised import STAGES, Made, assembly, full, resources
 
 ON_CALL = "on-call@example.com"
 
 
 def dev(**values: Any) -> Any:
-    return {"dev": {**context()["stages"]["dev"], **values}}
+    return {"dev": {**read_context()["stages"]["dev"], **values}}
 
 
 def budget(made: Made) -> Any:
@@ -56,11 +56,11 @@ def test_a_stage_without_an_address_has_no_budget(stage: str) -> None:
 
 
 def test_an_address_without_alarms_is_of_use_where_there_is_a_budget() -> None:
-    found = described("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
+    found = read_stage("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
     assert (found.alarm_email, found.budget_dollars) == (ON_CALL, 5)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "5", True])
 def test_a_budget_is_a_whole_number_of_dollars(wrong: Any) -> None:
     with pytest.raises(WrongStage, match="`budgetDollars` must be 1 to 10000000 or null"):
-        described("dev", dev(budgetDollars=wrong))
+        read_stage("dev", dev(budgetDollars=wrong))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match, Template
 
-from infra.app import context
-from punctual.aws.dynamodb.keys import BEATING, JOBS, LEFT_BY_RUNS, PK, SK, TTL
+from infra.app import read_context
+from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE, PK, RUN_OBJECT_PREFIXES, SK, TTL
 from tests.support.infra import synthesised
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
@@ -43,7 +43,7 @@ def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
         {"AttributeName": SK, "KeyType": "RANGE"},
     ]
     kinds = {a["AttributeName"]: a["AttributeType"] for a in properties["AttributeDefinitions"]}
-    assert kinds.pop(BEATING, "none") == ("N" if name == "Jobs" else "none")
+    assert kinds.pop(HEARTBEAT_INDEX, "none") == ("N" if name == "Jobs" else "none")
     assert kinds == {PK: "S", SK: "S"}
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
@@ -52,7 +52,7 @@ def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
 @pytest.mark.parametrize("name", TABLES)
 def test_only_heads_have_an_index_of_those_that_live_on(template: Template, name: str) -> None:
     indexes = table(template, name)["Properties"].get("GlobalSecondaryIndexes", [])
-    assert indexes == (JOBS.schema()["GlobalSecondaryIndexes"] if name == "Jobs" else [])
+    assert indexes == (JOBS_TABLE.schema()["GlobalSecondaryIndexes"] if name == "Jobs" else [])
 
 
 @pytest.mark.parametrize(("name", "expires"), TABLES.items())
@@ -120,7 +120,7 @@ def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, sta
     rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
     assert {
         rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule
-    } == dict.fromkeys(LEFT_BY_RUNS, context()["stages"][stage]["retentionDays"])
+    } == dict.fromkeys(RUN_OBJECT_PREFIXES, read_context()["stages"][stage]["retentionDays"])
     assert "LoggingConfiguration" in bucket["Properties"]
 
 

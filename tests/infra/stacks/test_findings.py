@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, aws_sqs
 
-from infra.app import build
+from infra.app import add_stacks
 from infra.iam import Right
-from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wide
+from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wildcards
 from tests.support.infra.synthesised import (
     ACKNOWLEDGED,
     STAGES,
@@ -56,7 +56,7 @@ def test_what_is_let_pass_is_so_in_one_place_and_for_a_reason(made: Made) -> Non
 
 
 def test_a_stack_against_the_rules_of_either_pack_is_refused(tmp_path: Path) -> None:
-    app = build(App(context=changed("dev"), outdir=str(tmp_path), analytics_reporting=False))
+    app = add_stacks(App(context=changed("dev"), outdir=str(tmp_path), analytics_reporting=False))
     aws_sqs.CfnQueue(Stack(app, "Planted"), "Open")
     with pytest.raises(RuntimeError, match="ValidationFailed"):
         app.synth()
@@ -81,6 +81,8 @@ def test_a_wide_right_without_a_reason_is_refused() -> None:
     role = Stack(App(), "Some")
     wide = Right(("s3:GetObject", "s3:PutObject"), ("arn:aws:s3:::outputs/*",))
     with pytest.raises(NoReason, match=r"s3:GetObject, s3:PutObject on arn:aws:s3:::outputs/\*"):
-        acknowledge_wide(role, [wide])
-    acknowledge_wide(role, [wide._replace(why="blobs are named by job")])
-    acknowledge_wide(role, [wide._replace(denied=True), Right(("dynamodb:Query",), (ONE_ROW,))])
+        acknowledge_wildcards(role, [wide])
+    acknowledge_wildcards(role, [wide._replace(wildcard_reason="blobs are named by job")])
+    acknowledge_wildcards(
+        role, [wide._replace(is_denied=True), Right(("dynamodb:Query",), (ONE_ROW,))]
+    )

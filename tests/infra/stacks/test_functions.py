@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
-from infra.build.packaging import FUNCTION_FOLDERS as FOLDER
+from infra.app import read_context
+from infra.build.packaging import FUNCTIONS_FOLDER
 from infra.config.stage import FUNCTION_NAMES
 from infra.constructs.queue import LANE_SHAPES
 from punctual.settings import Settings
@@ -27,7 +27,7 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 
 def values(stage: str) -> dict[str, Any]:
-    found: dict[str, Any] = context()["stages"][stage]
+    found: dict[str, Any] = read_context()["stages"][stage]
     return found
 
 
@@ -38,7 +38,7 @@ def test_there_are_those_that_a_stage_may_size(stage: str) -> None:
 def test_every_folder_is_deployed(stage: str) -> None:
     names = {name.split("-")[0] if "executor" in name else name for name in FUNCTION_NAMES}
     assert {name.replace("-", "_") for name in names} == {
-        one.parent.name for one in FOLDER.glob("*/handler.py")
+        one.parent.name for one in FUNCTIONS_FOLDER.glob("*/handler.py")
     }
 
 
@@ -138,8 +138,8 @@ def test_no_function_outlives_what_waits_for_it(stage: str) -> None:
     seconds = {name: one.properties["Timeout"] for name, one in functions(assembly(stage)).items()}
     assert max(seconds["job-service"], seconds["job-search"], seconds["authorizer"]) < 30
     assert seconds["planner"] < 60
-    assert seconds["executor-quick"] == LANE_SHAPES["quick"].seconds
-    assert seconds["executor-long"] == LANE_SHAPES["long"].seconds
+    assert seconds["executor-quick"] == LANE_SHAPES["quick"].timeout_seconds
+    assert seconds["executor-long"] == LANE_SHAPES["long"].timeout_seconds
 
 
 def test_what_a_clock_starts_is_not_tried_again_for_long(stage: str) -> None:

@@ -9,12 +9,12 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 from aws_cdk.aws_sns import Topic
 
-from infra.app import context
-from infra.config.stage import WrongStage, described
-from infra.stacks.observability.alarms import ALARM_PAGE, Alarms
-from infra.stacks.observability.kinds import ALARMS, MEASURED
-from infra.stacks.observability.metrics import TOLD_BY, Watched
-from punctual.lambdas.telemetry import NAMESPACE, Metric, PowertoolsTelemetry
+from infra.app import read_context
+from infra.config.stage import WrongStage, read_stage
+from infra.stacks.observability.alarms import RUNBOOK_PAGE, Alarms
+from infra.stacks.observability.kinds import ALARM_KINDS, KINDS_WITH_OWN_METRICS
+from infra.stacks.observability.metrics import EMITTING_FUNCTIONS, WatchedResources
+from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric, PowertoolsTelemetry
 from tests.support.infra.observed import (
     ON_CALL,
     SHOWN,
@@ -172,12 +172,12 @@ def test_silence_rings_nowhere_else(made: Made) -> None:
 
 
 def test_that_runs_fail_rings_for_nobody(made: Made) -> None:
-    told = {one.name for one in watched(made) if one.namespace == NAMESPACE}
+    told = {one.name for one in watched(made) if one.namespace == METRIC_NAMESPACE}
     assert not told & {Metric.FAILED, Metric.RETRIED, Metric.MISSED}
 
 
 def test_our_metrics_are_read_as_they_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [one for one in watched(assembly("prod")) if one.namespace == NAMESPACE]
+    found = [one for one in watched(assembly("prod")) if one.namespace == METRIC_NAMESPACE]
     assert {one.name for one in found} == {
         Metric.LATENESS,
         Metric.WATERMARK_LAG,
@@ -186,8 +186,8 @@ def test_our_metrics_are_read_as_they_are_told(capsys: pytest.CaptureFixture[str
     for one in found:
         service = dict(one.of)["service"]
         tell = PowertoolsTelemetry(service, "prod")
-        with tell.told():
-            tell.measure(Metric(one.name))
+        with tell.invocation():
+            tell.metric(Metric(one.name))
         assert told(json.loads(capsys.readouterr().out)) == {one}
 
 
@@ -199,9 +199,9 @@ def told(line: Mapping[str, Any]) -> set[Series]:
 
 
 def test_every_metric_has_functions_that_tell_it() -> None:
-    assert set(TOLD_BY) == set(Metric)
+    assert set(EMITTING_FUNCTIONS) == set(Metric)
     there = set(functions(assembly("prod")))
-    assert {service for services in TOLD_BY.values() for service in services} <= there
+    assert {service for services in EMITTING_FUNCTIONS.values() for service in services} <= there
 
 
 def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
@@ -209,23 +209,23 @@ def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
 ) -> None:
     (topic,) = observed(made, "AWS::SNS::Topic")
     for name, alarm in alarms(made).items():
-        meaning, section = alarm["AlarmDescription"].split(f" What to do: {ALARM_PAGE}#")
+        meaning, section = alarm["AlarmDescription"].split(f" What to do: {RUNBOOK_PAGE}#")
         assert len(meaning) > 30
         assert meaning.endswith(".")
-        assert section in ALARMS
+        assert section in ALARM_KINDS
         assert name == section or name.startswith(f"{section}-")
         assert alarm["AlarmActions"] == alarm["OKActions"] == [f"<Observability.{topic}>"]
 
 
 def test_a_stage_with_metrics_has_every_kind_of_alarm() -> None:
     found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(assembly("prod")).values()}
-    assert found == set(ALARMS)
+    assert found == set(ALARM_KINDS)
 
 
 def test_a_stage_without_metrics_has_those_that_cost_none() -> None:
-    assert not [one for one in watched(all_on("dev")) if one.namespace == NAMESPACE]
+    assert not [one for one in watched(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
     found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(all_on("dev")).values()}
-    assert found == set(ALARMS) - set(MEASURED)
+    assert found == set(ALARM_KINDS) - set(KINDS_WITH_OWN_METRICS)
 
 
 def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
@@ -237,13 +237,15 @@ def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
 
 
 def test_a_stage_may_choose_some() -> None:
-    stages = {"dev": {**context()["stages"]["dev"], "alarms": ["stream-age", "no-tick"]}}
+    stages = {"dev": {**read_context()["stages"]["dev"], "alarms": ["stream-age", "no-tick"]}}
     stack = Stack(App())
     Alarms(
         stack,
         "Alarms",
-        stage=described("dev", stages),
-        watched=Watched(functions=("planner",), lanes={"long": "long"}, tables={}, api="api"),
+        stage=read_stage("dev", stages),
+        watched=WatchedResources(
+            functions=("planner",), lanes={"long": "long"}, tables={}, api="api"
+        ),
         topic=Topic(stack, "Topic"),
     )
     found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
@@ -290,6 +292,6 @@ def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
     ],
 )
 def test_a_choice_that_cannot_be_is_named(values: dict[str, Any], message: str) -> None:
-    stages = context()["stages"]
+    stages = read_context()["stages"]
     with pytest.raises(WrongStage, match=message):
-        described("dev", {"dev": {**stages["dev"], **values}})
+        read_stage("dev", {"dev": {**stages["dev"], **values}})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infra.stacks.observability.dashboard import GRID_WIDTH
-from infra.stacks.observability.metrics import TOLD_BY
-from punctual.lambdas.telemetry import NAMESPACE, Metric
+from infra.stacks.observability.metrics import EMITTING_FUNCTIONS
+from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric
 from tests.support.infra.observed import (
     SHOWN,
     Series,
@@ -137,26 +137,26 @@ def test_every_metric_shown_exists(made: Made) -> None:
     found = set(shown(made))
     assert found
     for one in found | watched(made):
-        if one.namespace == NAMESPACE:
+        if one.namespace == METRIC_NAMESPACE:
             of = dict(one.of)
             assert set(of) == {"service", "stage"}
-            assert of["service"] in TOLD_BY[Metric(one.name)]
+            assert of["service"] in EMITTING_FUNCTIONS[Metric(one.name)]
         else:
             assert one.name in FREE[one.namespace]
             assert set(one.of) <= there
 
 
 def test_every_function_queue_and_table_is_shown(made: Made) -> None:
-    assert {pair for one in shown(made) if one.namespace != NAMESPACE for pair in one.of} == things(
-        made
-    )
+    assert {
+        pair for one in shown(made) if one.namespace != METRIC_NAMESPACE for pair in one.of
+    } == things(made)
 
 
 def test_a_stage_with_metrics_shows_all_of_them_and_one_without_asks_its_logs() -> None:
-    paid = {one.name for one in shown(assembly("prod")) if one.namespace == NAMESPACE}
+    paid = {one.name for one in shown(assembly("prod")) if one.namespace == METRIC_NAMESPACE}
     assert paid == set(Metric) - {Metric.TICKS}  # AWS counts those for nothing
     assert not [one for one in board(assembly("prod")) if one["type"] == "log"]
-    assert not [one for one in shown(all_on("dev")) if one.namespace == NAMESPACE]
+    assert not [one for one in shown(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
     asked = [one["properties"]["query"] for one in board(all_on("dev")) if one["type"] == "log"]
     assert len(asked) == 4
     for query in asked:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.app import context
-from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
+from infra.app import read_context
+from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
 from punctual.domain.durations import LEASE
 from tests.support.infra.synthesised import STAGES, Resource, assembly, functions, resources
 
@@ -112,7 +112,7 @@ def test_a_batch_is_answered_in_part(stage: str) -> None:
 
 
 def test_a_lane_takes_its_batches_and_no_more_than_the_stage_gives_it(stage: str) -> None:
-    given = context()["stages"][stage]["lanes"]
+    given = read_context()["stages"][stage]["lanes"]
     for function, queue, one in mappings(stage):
         if function.startswith("executor"):
             lane, _, priority = queue.removesuffix(".fifo").partition("-")
@@ -137,7 +137,7 @@ def test_the_stream_of_jobs_is_followed_with_an_end_to_every_failure(stage: str)
     assert "JobsTable" in str(one["EventSourceArn"])
     assert one["StartingPosition"] == "TRIM_HORIZON"
     filters = [json.loads(filter_["Pattern"]) for filter_ in one["FilterCriteria"]["Filters"]]
-    assert filters == [dict(wanted) for wanted in HEADS_ONLY]
+    assert filters == [dict(wanted) for wanted in JOB_STATE_STREAM_FILTERS]
     assert one["BisectBatchOnFunctionError"] is True
     assert 0 < one["MaximumRetryAttempts"] <= 100
     assert 3600 <= one["MaximumRecordAgeInSeconds"] < 86_400
@@ -167,7 +167,7 @@ def test_the_knobs_are_what_the_stage_says(stage: str) -> None:
         one.properties["Name"]: one.properties["Value"]
         for one in resources(assembly(stage), "AWS::SSM::Parameter")
     }
-    values = context()["stages"][stage]
+    values = read_context()["stages"][stage]
     assert found == {
         f"/punctual/{stage}/shards": str(values["shards"]),
         f"/punctual/{stage}/pace": str(values["pace"]),

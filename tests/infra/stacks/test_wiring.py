@@ -13,7 +13,7 @@ from aws_cdk import App, Stack
 
 from infra.build import packaging
 from infra.config.stage import FUNCTION_NAMES
-from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
+from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
 from punctual.settings import Settings
 from tests.support.infra.synthesised import Made, Resource, functions
 from tests.support.infra.wired import DAY, HERE, SHOWN, every, ids, shown, stage, values
@@ -76,7 +76,7 @@ def test_a_function_may_be_called_by_its_clock_or_by_the_api_and_by_nobody_else(
 def test_a_function_runs_its_own_folder_in_its_own_role(made: Made, name: str) -> None:
     stack = Stack(App(), "Some")
     folder = name.split("-")[0] if "executor" in name else name.replace("-", "_")
-    location = packaging.function(folder).bind(stack).s3_location
+    location = packaging.function_code(folder).bind(stack).s3_location
     assert location is not None
     function = functions(made)[name].properties
     assert function["Code"]["S3Key"] == location.object_key
@@ -267,7 +267,9 @@ def test_each_source_feeds_its_function_in_batches_as_is_said(made: Made) -> Non
             "BatchSize": 200,
             "MaximumBatchingWindowInSeconds": 1,
             "ParallelizationFactor": 4 if stage(made) == "prod" else 1,
-            "FilterCriteria": {"Filters": [{"Pattern": json.dumps(one)} for one in HEADS_ONLY]},
+            "FilterCriteria": {
+                "Filters": [{"Pattern": json.dumps(one)} for one in JOB_STATE_STREAM_FILTERS]
+            },
             "BisectBatchOnFunctionError": True,
             "MaximumRetryAttempts": 100,
             "MaximumRecordAgeInSeconds": 6 * 3600,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infra.config.stage import FUNCTION_NAMES
-from punctual.aws.dynamodb.keys import LEFT_BY_RUNS
+from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
 from tests.support.infra.synthesised import Made, resources
 from tests.support.infra.wired import SHOWN, every, ids, kept, named, shown, stage, values
 
@@ -45,7 +45,7 @@ def test_outputs_are_kept_by_the_stages_retention_and_what_was_deleted_stays_res
                 "ExpirationInDays": values(made)["retentionDays"],
                 "Status": "Enabled",
             }
-            for prefix in LEFT_BY_RUNS
+            for prefix in RUN_OBJECT_PREFIXES
         ),
         {
             "Id": "deleted-stays-restorable",

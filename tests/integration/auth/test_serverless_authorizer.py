@@ -46,8 +46,8 @@ def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
 
 def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
     event = an_event(Authorization=f"Bearer {TOKEN}")
-    assert entrance.authorizer.answer(event) == IN
-    assert entrance.authorizer.answer({**event, "headers": None}) == OUT
+    assert entrance.authorizer.authorize(event) == IN
+    assert entrance.authorizer.authorize({**event, "headers": None}) == OUT
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None
     """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
         assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
-    cached = entrance.authorizer._door._tokens._invalid  # type: ignore[attr-defined]
+    cached = entrance.authorizer._authenticator._tokens._invalid  # type: ignore[attr-defined]
     assert len(cached) == 1_000
 
 
@@ -227,7 +227,7 @@ def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
 
     monkeypatch.setattr("time.monotonic", lambda: steady[0])
     monkeypatch.setattr("time.sleep", lambda _: None)
-    clients = entrance.store.clients.__class__(entrance.store.clients._given)
+    clients = entrance.store.clients.__class__(entrance.store.clients._boto3_session)
     clients.ssm.meta.events.register("before-send", hang)
     handler = loaded(monkeypatch, clients)
     assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE

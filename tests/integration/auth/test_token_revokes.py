@@ -7,7 +7,7 @@ import pytest
 
 from punctual.aws.dynamodb.audit.audit import DynamoAudit
 from punctual.aws.dynamodb.control.tokens import DynamoTokens
-from punctual.aws.ports import aws_dynamo
+from punctual.aws.ports import build_dynamo_client
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.audit import TOKEN_REVOKE
@@ -35,7 +35,7 @@ class Before:
 class Desk:
     def __init__(self, store: Moto) -> None:
         self.clock = ManualClock(NOON)
-        dynamo = aws_dynamo(store.clients)
+        dynamo = build_dynamo_client(store.clients)
         self.rows = DynamoTokens(dynamo, store.settings.control_table)
         self.audit = DynamoAudit(dynamo, store.settings.audit_table)
         made, _ = self.tokens().create("acme", "ci", Role.EDITOR, None, "me")

@@ -52,7 +52,7 @@ def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
     (row,) = aws.rows("runs")
     print(f"ten ends: {item_size(row)} bytes")
     assert item_size(row) < 1_024
-    assert int(row[keys.TTL]["N"]) == keys.expiry(NOON + DAYS)
+    assert int(row[keys.TTL]["N"]) == keys.to_ttl(NOON + DAYS)
     assert [left(aws, one) for one in rows] == [one.detail for one in rows]
 
 
@@ -90,9 +90,9 @@ def test_a_row_that_nobody_can_read_stops_no_run_from_being_recorded(
     row = an_end(detail=Detail(output=b"lost"))
     aws.ports.history.put_ends([row])
     (stored,) = aws.rows("runs")
-    del stored[keys.ROW]
+    del stored[keys.DATA_ATTR]
     if spoilt is not None:
-        stored[keys.ROW] = to_attribute(spoilt)
+        stored[keys.DATA_ATTR] = to_attribute(spoilt)
     rewrite(aws, stored)
     assert left(aws, row) == UNREADABLE
     other = an_end(1, detail=Detail(output=b"kept"))
@@ -104,7 +104,7 @@ def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
     row = an_end()
     aws.ports.history.put_ends([row])
     (stored,) = aws.rows("runs")
-    stored[keys.FORMAT] = to_attribute(keys.SHARED_ENDS + 1)
+    stored[keys.LAYOUT_ATTR] = to_attribute(keys.BATCH_OUTCOMES_LAYOUT + 1)
     rewrite(aws, stored)
     with pytest.raises(LaterVersion):
         left(aws, row)

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.jobs import states as module
-from punctual.aws.dynamodb.jobs.states import REMEMBERED, DynamoJobStates
-from punctual.aws.dynamodb.keys import RowKey
-from punctual.aws.dynamodb.keys import head as head_key
+from punctual.aws.dynamodb.jobs.states import CROWDED_SLOT_CACHE_TIME, DynamoJobStates
+from punctual.aws.dynamodb.keys import RowKey, state_key
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -36,8 +35,8 @@ def aws(clock: Clock) -> Iterator[Moto]:
 
 
 def stored(aws: Moto, *heads: JobState) -> None:
-    aws.ports.heads.put_bodies([a_body(head.job_id) for head in heads])
-    assert all(aws.ports.heads.swap([Swap(head, head.version - 1) for head in heads]))
+    aws.ports.job_states.put_bodies([a_body(head.job_id) for head in heads])
+    assert all(aws.ports.job_states.swap([Swap(head, head.version - 1) for head in heads]))
 
 
 def held(number: int, by: str = "e") -> Run:
@@ -50,12 +49,12 @@ def claimed(
     """A job whose run is held, and has had a heartbeat, or none yet."""
     run = held(number, by)
     head = a_head(an_id(number), runs=(run,), **fields)
-    aws.ports.heads.put_bodies([a_body(head.job_id)])
+    aws.ports.job_states.put_bodies([a_body(head.job_id)])
     swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
-    assert aws.ports.heads.swap([swap]) == [True]
+    assert aws.ports.job_states.swap([swap]) == [True]
     if beat is not None:
         beaten = LeaseRenewal(swap.key, run.run_id, 1, after(beat + 20))
-        assert aws.ports.heads.beat([beaten]) == [head]
+        assert aws.ports.job_states.beat([beaten]) == [head]
     return head
 
 
@@ -65,7 +64,7 @@ def changed(head: JobState, **fields: Any) -> JobState:
 
 
 def indexed(aws: Moto) -> list[str]:
-    return sorted(key.job_id for key in aws.ports.heads.beating("acme", ALL))
+    return sorted(key.job_id for key in aws.ports.job_states.load_heartbeat_states("acme", ALL))
 
 
 def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
@@ -85,23 +84,25 @@ def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
 def test_a_head_is_in_it_until_nothing_of_it_is_held(aws: Moto) -> None:
     head = claimed(aws, 1)
     cancelling = changed(head)
-    assert aws.ports.heads.swap([Swap(cancelling, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(cancelling, 1)]) == [True]
     assert indexed(aws) == [an_id(1)], "who changes a job knows nothing of its heartbeats"
     two = changed(cancelling, runs=(*cancelling.runs, held(2)))
     one = changed(two, runs=(held(2),))
     none = changed(one, runs=(a_run("next"),))
     for new, there in ((two, True), (one, True), (none, False)):
-        assert aws.ports.heads.swap([Swap(new, new.version - 1)]) == [True]
+        assert aws.ports.job_states.swap([Swap(new, new.version - 1)]) == [True]
         assert indexed(aws) == [an_id(1)] * there
 
 
 def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
     head = claimed(aws, 1)
     over = changed(head, runs=())
-    assert aws.ports.heads.swap([Swap(over, 1, {"r1": None})]) == [True]
-    assert aws.ports.heads.beat([LeaseRenewal(Key("acme", an_id(1)), "r1", 1, after(90))]) == [None]
+    assert aws.ports.job_states.swap([Swap(over, 1, {"r1": None})]) == [True]
+    assert aws.ports.job_states.beat([LeaseRenewal(Key("acme", an_id(1)), "r1", 1, after(90))]) == [
+        None
+    ]
     assert indexed(aws) == []
-    assert aws.ports.heads.load([Key("acme", an_id(1))]) == {
+    assert aws.ports.job_states.load([Key("acme", an_id(1))]) == {
         Key("acme", an_id(1)): StoredState(over, {})
     }
 
@@ -119,13 +120,13 @@ def test_a_head_that_has_expired_and_was_not_removed_yet_is_not_found(aws: Moto)
 @pytest.fixture
 def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
     """A tenant of whom most slots hold more heads than are walked over."""
-    monkeypatch.setattr(module, "ALL", 3)
-    monkeypatch.setattr(module, "WALKED", 2)
+    monkeypatch.setattr(module, "ALL_STATES_PAGE_SIZE", 3)
+    monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 2)
     stored(aws, *[a_head(an_id(n)) for n in range(1, 121)])
     for n in range(201, 221):
         claimed(aws, n)
     stored(aws, *[a_head(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
-    return aws.ports.heads
+    return aws.ports.job_states
 
 
 def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
@@ -138,7 +139,7 @@ def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
     assert 0 < len(found & queued) < 30, "of slots that are no crowd, all"
     assert found <= beating | queued
     crowd._crowded_until.clear()
-    monkeypatch.setattr(module, "WALKED", 100)
+    monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
     assert {head.job_id for head in crowd.busy("acme")} == beating | queued
 
 
@@ -148,14 +149,14 @@ def test_that_a_slot_is_crowded_is_remembered_for_a_while(
     first = aws.spend(lambda: crowd.busy("acme"))
     again = aws.spend(lambda: crowd.busy("acme"))
     assert again["Query"] < first["Query"]
-    clock.now += REMEMBERED
+    clock.now += CROWDED_SLOT_CACHE_TIME
     assert aws.spend(lambda: crowd.busy("acme")) == first
 
 
 def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoJobStates) -> None:
-    assert len(crowd.beating("acme", ALL)) == 20
-    assert 0 < len(crowd.beating("acme", 1)) <= 16
-    spent = aws.spend(lambda: crowd.beating("acme", ALL))
+    assert len(crowd.load_heartbeat_states("acme", ALL)) == 20
+    assert 0 < len(crowd.load_heartbeat_states("acme", 1)) <= 16
+    spent = aws.spend(lambda: crowd.load_heartbeat_states("acme", ALL))
     assert spent == {"Query": 16, "BatchGetItem": 1}
 
 
@@ -166,21 +167,21 @@ def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
     crowd.busy("acme")
     (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
     over = changed(a_head(an_id(number), runs=(held(number),)), runs=())
-    read = crowd._dynamo.indexed
+    read = crowd._dynamo.query_index
 
     def behind(*asked: Any) -> list[RowKey]:
         found = read(*asked)
         if any(at.sk == over.job_id for at in found):
-            assert aws.ports.heads.swap([Swap(over, 1)]) == [True]
+            assert aws.ports.job_states.swap([Swap(over, 1)]) == [True]
         return found
 
-    monkeypatch.setattr(crowd._dynamo, "indexed", behind)
+    monkeypatch.setattr(crowd._dynamo, "query_index", behind)
     (now,) = [head for head in crowd.busy("acme") if head.job_id == over.job_id]
     assert now == over
 
 
 def _is_crowded(crowd: DynamoJobStates, job_id: str) -> bool:
-    return head_key("acme", job_id).pk in crowd._crowded_until
+    return state_key("acme", job_id).pk in crowd._crowded_until
 
 
 def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> None:
@@ -200,7 +201,7 @@ def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> 
 def test_of_two_runs_of_a_job_the_one_without_a_heartbeat_yet_counts_as_well(aws: Moto) -> None:
     head = claimed(aws, 1, "a", beat=8)
     two = changed(head, runs=(*head.runs, held(2, "b")))
-    assert aws.ports.heads.swap([Swap(two, 1, {"r2": Lease(1, after(30))})]) == [True]
+    assert aws.ports.job_states.swap([Swap(two, 1, {"r2": Lease(1, after(30))})]) == [True]
     assert monitor(aws).stats("acme", after(60)).executors == [
         {"executor_id": "a", "last_heartbeat": after(8), "running": 1},
         {"executor_id": "b", "last_heartbeat": after(1), "running": 1},
@@ -208,5 +209,7 @@ def test_of_two_runs_of_a_job_the_one_without_a_heartbeat_yet_counts_as_well(aws
 
 
 def monitor(aws: Moto) -> DeployedMonitor:
-    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
-    return DeployedMonitor(aws.ports.buckets, tallies, aws.ports.heads.beating, ("event",))
+    tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+    return DeployedMonitor(
+        aws.ports.partitions, tallies, aws.ports.job_states.load_heartbeat_states, ("event",)
+    )

@@ -19,7 +19,7 @@ def aws() -> Iterator[Moto]:
 
 
 def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     assert buckets.watermark() is None
     assert not buckets.advance(NOON, after(60))
     assert buckets.advance(None, NOON)
@@ -32,7 +32,7 @@ def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
 
 
 def test_shards_only_grow(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     assert buckets.shards() == 1
     for count, stands in ((4, 4), (2, 4), (64, 64), (64, 64)):
         buckets.grow(count)
@@ -40,7 +40,7 @@ def test_shards_only_grow(aws: Moto) -> None:
 
 
 def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     first = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert first is not None
     assert (first.owner, first.token, first.look, first.until) == ("a", 1, 0, after(60))
@@ -56,7 +56,7 @@ def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
 
 
 def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     assert buckets.nudge(NOON, 0) is None
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
@@ -72,12 +72,12 @@ def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
 
 
 def test_a_lease_that_is_over_cannot_be_nudged(aws: Moto) -> None:
-    aws.ports.buckets.acquire(NOON, 0, "a", after(-60), after(0))
-    assert aws.ports.buckets.nudge(NOON, 0) is None
+    aws.ports.partitions.acquire(NOON, 0, "a", after(-60), after(0))
+    assert aws.ports.partitions.nudge(NOON, 0) is None
 
 
 def test_a_bucket_that_is_done_stays_done_for_some_days(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
     assert buckets.done(lease)
@@ -105,7 +105,7 @@ def test_the_first_receipt_stands_until_it_expires(aws: Moto) -> None:
 
 
 def test_control_rows_make_the_fewest_calls(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
     for work, spent in (

@@ -33,7 +33,7 @@ OTHER = replace(HEAD, version=2, writers=("w1", "another"))
 @pytest.fixture
 def aws() -> Iterator[Moto]:
     with moto(lambda: NOON) as made:
-        made.ports.heads.swap([Swap(HEAD, 0)])
+        made.ports.job_states.swap([Swap(HEAD, 0)])
         yield made
 
 
@@ -41,19 +41,19 @@ def aws() -> Iterator[Moto]:
 def test_a_swap_whose_answer_was_lost_has_won(aws: Moto, times: int) -> None:
     """Four are all the tries: then the row itself is asked."""
     with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
-        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [True]
-    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(NEXT, {})}
+        assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [True]
+    assert aws.ports.job_states.load([KEY]) == {KEY: StoredState(NEXT, {})}
 
 
 def test_a_creation_whose_answer_was_lost_has_won(aws: Moto) -> None:
     new = a_job(job_id="new", writers=("me",))
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
-        assert aws.ports.heads.swap([Swap(new, 0)]) == [True]
+        assert aws.ports.job_states.swap([Swap(new, 0)]) == [True]
 
 
 def test_a_swap_that_botocore_repeats_by_itself_has_won(aws: Moto) -> None:
     with sent_twice(aws.clients.dynamodb, "UpdateItem"):
-        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [True]
+        assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [True]
     assert aws.slept == []
 
 
@@ -62,8 +62,8 @@ def test_a_swap_that_another_won_meanwhile_is_lost(aws: Moto) -> None:
         aws.clients.dynamodb.meta.events.register_last(
             "before-call.dynamodb.UpdateItem", _once(lambda: _write_as_another(aws))
         )
-        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [False]
-    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(OTHER, {})}
+        assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [False]
+    assert aws.ports.job_states.load([KEY]) == {KEY: StoredState(OTHER, {})}
 
 
 def _once(work: Callable[[], None]) -> Callable[..., None]:
@@ -77,7 +77,7 @@ def _once(work: Callable[[], None]) -> Callable[..., None]:
 
 
 def _write_as_another(aws: Moto) -> None:
-    assert aws.ports.heads.swap([Swap(OTHER, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(OTHER, 1)]) == [True]
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_a_swap_that_never_takes_effect_is_unavailable_and_not_lost(
         refused(aws.clients.dynamodb, "UpdateItem", 99, code, status),
         pytest.raises(Unavailable, match="did not answer while writing jobs"),
     ):
-        aws.ports.heads.swap([Swap(NEXT, 1)])
+        aws.ports.job_states.swap([Swap(NEXT, 1)])
     assert len(aws.slept) == 3
-    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(HEAD, {})}
+    assert aws.ports.job_states.load([KEY]) == {KEY: StoredState(HEAD, {})}
 
 
 def test_a_swap_without_an_answer_is_lost_where_the_row_has_gone_on(aws: Moto) -> None:
-    aws.ports.heads.swap([Swap(OTHER, 1)])
+    aws.ports.job_states.swap([Swap(OTHER, 1)])
     with unreached(aws.clients.dynamodb, "UpdateItem", 99):
-        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [False]
+        assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [False]
 
 
 def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> None:
@@ -108,17 +108,17 @@ def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> Non
         refused(aws.clients.dynamodb, "PutItem", 1, "AccessDeniedException"),
         pytest.raises(Unavailable, match="AccessDeniedException while writing jobs"),
     ):
-        aws.ports.heads.swap([Swap(head, 0) for head in new])
-    assert set(aws.ports.heads.load([Key("t", head.job_id) for head in new])) == {
+        aws.ports.job_states.swap([Swap(head, 0) for head in new])
+    assert set(aws.ports.job_states.load([Key("t", head.job_id) for head in new])) == {
         Key("t", "j1"),
         Key("t", "j2"),
     }
 
 
 def test_a_beat_whose_answer_was_lost_renews(aws: Moto) -> None:
-    aws.ports.heads.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
+    aws.ports.job_states.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 2):
-        assert aws.ports.heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
+        assert aws.ports.job_states.beat([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
 
 
 TIMERS = [Timer(NOON, 0, after(n), "t", f"j{n}", 1) for n in range(30)]
@@ -146,9 +146,9 @@ def test_a_delete_done_in_part_deletes_all(aws: Moto) -> None:
 
 def test_a_read_done_in_part_asks_only_for_the_rest(aws: Moto) -> None:
     new = [a_job(job_id=f"j{n}", writers=("w",)) for n in range(12)]
-    aws.ports.heads.swap([Swap(head, 0) for head in new])
+    aws.ports.job_states.swap([Swap(head, 0) for head in new])
     with in_part(aws.clients.dynamodb, "BatchGetItem", 2, done=5) as asked:
-        found = aws.ports.heads.load([Key("t", head.job_id) for head in new])
+        found = aws.ports.job_states.load([Key("t", head.job_id) for head in new])
     assert asked == [12, 7, 2]
     assert len(found) == 12
 
@@ -183,15 +183,15 @@ def test_a_read_that_is_refused_is_unavailable(aws: Moto) -> None:
 
 def test_a_watermark_whose_answer_was_lost_has_advanced(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
-        assert aws.ports.buckets.advance(None, NOON)
-    assert not aws.ports.buckets.advance(None, NOON)
+        assert aws.ports.partitions.advance(None, NOON)
+    assert not aws.ports.partitions.advance(None, NOON)
     with sent_twice(aws.clients.dynamodb, "PutItem"):
-        assert aws.ports.buckets.advance(NOON, after(60))
-    assert aws.ports.buckets.watermark() == after(60)
+        assert aws.ports.partitions.advance(NOON, after(60))
+    assert aws.ports.partitions.watermark() == after(60)
 
 
 def test_giving_back_a_bucket_and_finishing_it_may_be_said_twice(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
     assert lease is not None
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
@@ -216,25 +216,25 @@ MESSAGES = [Message("t", "j", f"r{n}", NOON, Priority.NORMAL, Lane.QUICK, 1) for
 
 def test_messages_that_failed_are_sent_once_more(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {0, 3}) as sent:
-        assert aws.ports.messages.send(MESSAGES) == [True] * 12
+        assert aws.ports.run_queue.send(MESSAGES) == [True] * 12
     assert sent == [10, 2, 2]
 
 
 def test_a_message_that_fails_again_is_left_to_a_later_look(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}) as sent:
-        assert aws.ports.messages.send(MESSAGES[:3]) == [False, True, True]
+        assert aws.ports.run_queue.send(MESSAGES[:3]) == [False, True, True]
     assert sent == [3, 1]
 
 
 def test_a_message_that_is_wrong_in_itself_is_not_sent_again(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {1}, sender_fault=True) as sent:
-        assert aws.ports.messages.send(MESSAGES[:3]) == [True, False, True]
+        assert aws.ports.run_queue.send(MESSAGES[:3]) == [True, False, True]
     assert sent == [3]
 
 
 def test_a_call_that_fails_leaves_the_other_messages_sent(aws: Moto) -> None:
     with refused(aws.clients.sqs, "SendMessageBatch", 1, "RequestThrottled"):
-        assert aws.ports.messages.send(MESSAGES) == [False] * 10 + [True] * 2
+        assert aws.ports.run_queue.send(MESSAGES) == [False] * 10 + [True] * 2
 
 
 def test_a_queue_that_answers_nothing_is_unavailable(aws: Moto) -> None:
@@ -242,7 +242,7 @@ def test_a_queue_that_answers_nothing_is_unavailable(aws: Moto) -> None:
         refused(aws.clients.sqs, "SendMessageBatch", 99, "InternalError", 500),
         pytest.raises(Unavailable, match="while sending messages"),
     ):
-        aws.ports.messages.send(MESSAGES)
+        aws.ports.run_queue.send(MESSAGES)
 
 
 def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
@@ -250,7 +250,7 @@ def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
         failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}),
         pytest.raises(Unavailable),
     ):
-        aws.ports.wake.nudge(TIMERS[:1])
+        aws.ports.wakeups.nudge(TIMERS[:1])
 
 
 EVENTS = [{"source": "punctual", "detail-type": "x", "detail": {"n": n}} for n in range(3)]

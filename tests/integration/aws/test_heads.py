@@ -46,7 +46,7 @@ def aws(clock: Clock) -> Iterator[Moto]:
 
 def created(aws: Moto, **fields: Any) -> JobState:
     head = a_job(**{"writers": ("w1",), **fields})
-    assert aws.ports.heads.swap([Swap(head, 0)]) == [True]
+    assert aws.ports.job_states.swap([Swap(head, 0)]) == [True]
     return head
 
 
@@ -56,37 +56,37 @@ def changed(head: JobState, writer: str, **fields: Any) -> JobState:
 
 
 def loaded(aws: Moto, key: Key = KEY) -> StoredState | None:
-    return aws.ports.heads.load([key]).get(key)
+    return aws.ports.job_states.load([key]).get(key)
 
 
 def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
     waiting = WaitingRun("r", 1, NOON, NOON, NOON)
     head = created(aws, line=(waiting,), latest="r")
     new = changed(head, "w2", line=(), latest="", next_at=None, state=JobStatus.PAUSED)
-    assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     assert loaded(aws) == StoredState(new, {})
 
 
 def test_of_two_swaps_of_one_version_one_wins(aws: Moto) -> None:
     head = created(aws)
     one, other = changed(head, "one"), changed(head, "other", started=9)
-    assert aws.ports.heads.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
+    assert aws.ports.job_states.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
     assert loaded(aws) == StoredState(one, {})
 
 
 def test_a_head_is_created_once(aws: Moto) -> None:
     created(aws)
-    assert aws.ports.heads.swap([Swap(a_job(writers=("x",), started=5), 0)]) == [False]
-    assert aws.ports.heads.swap([Swap(a_job(job_id="other", version=4), 3)]) == [False]
+    assert aws.ports.job_states.swap([Swap(a_job(writers=("x",), started=5), 0)]) == [False]
+    assert aws.ports.job_states.swap([Swap(a_job(job_id="other", version=4), 3)]) == [False]
 
 
 def test_a_swap_that_meets_its_own_effect_has_won(aws: Moto) -> None:
     new = changed(created(aws), "me")
-    assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
-    assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     later = changed(new, "another")
-    assert aws.ports.heads.swap([Swap(later, 2)]) == [True]
-    assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(later, 2)]) == [True]
+    assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     assert loaded(aws) == StoredState(later, {})
 
 
@@ -94,60 +94,60 @@ def test_leases_live_beside_the_head(aws: Moto) -> None:
     head = created(aws)
     lease = Lease(2, after(30))
     claimed = changed(head, "w2")
-    assert aws.ports.heads.swap([Swap(claimed, 1, {RUN: lease})]) == [True]
+    assert aws.ports.job_states.swap([Swap(claimed, 1, {RUN: lease})]) == [True]
     assert loaded(aws) == StoredState(claimed, {RUN: lease})
     other = changed(claimed, "w3")
-    assert aws.ports.heads.swap([Swap(other, 2)]) == [True]
+    assert aws.ports.job_states.swap([Swap(other, 2)]) == [True]
     assert loaded(aws) == StoredState(other, {RUN: lease})
     ended = changed(other, "w4")
-    assert aws.ports.heads.swap([Swap(ended, 3, {RUN: None})]) == [True]
+    assert aws.ports.job_states.swap([Swap(ended, 3, {RUN: None})]) == [True]
     assert loaded(aws) == StoredState(ended, {})
 
 
 def test_a_beat_renews_and_raises_no_version(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
-    aws.ports.heads.swap([Swap(claimed, 1, {RUN: Lease(2, after(30))})])
+    aws.ports.job_states.swap([Swap(claimed, 1, {RUN: Lease(2, after(30))})])
     beats = [
         LeaseRenewal(KEY, RUN, 2, after(60)),
         LeaseRenewal(KEY, RUN, 3, after(90)),
         LeaseRenewal(KEY, "x", 2, NOON),
     ]
-    assert aws.ports.heads.beat(beats) == [claimed, None, None]
+    assert aws.ports.job_states.beat(beats) == [claimed, None, None]
     assert loaded(aws) == StoredState(claimed, {RUN: Lease(2, after(60), beaten=True)})
 
 
 def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     read = Lease(2, after(30))
-    aws.ports.heads.swap([Swap(claimed, 1, {RUN: read})])
-    aws.ports.heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))])
+    aws.ports.job_states.swap([Swap(claimed, 1, {RUN: read})])
+    aws.ports.job_states.beat([LeaseRenewal(KEY, RUN, 2, after(60))])
     lost = Swap(changed(claimed, "w3"), 2, {RUN: None}, {RUN: read})
-    assert aws.ports.heads.swap([lost]) == [False]
+    assert aws.ports.job_states.swap([lost]) == [False]
     present = replace(lost, required={RUN: Lease(2, after(60), beaten=True)})
-    assert aws.ports.heads.swap([present]) == [True]
+    assert aws.ports.job_states.swap([present]) == [True]
     assert loaded(aws) == StoredState(lost.head, {})
 
 
 def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clock) -> None:
     over = a_job(state=JobStatus.COMPLETED, ended_at=NOON, writers=("old",))
-    aws.ports.heads.swap([Swap(over, 0, {RUN: Lease(1, NOON)})])
+    aws.ports.job_states.swap([Swap(over, 0, {RUN: Lease(1, NOON)})])
     assert loaded(aws) is not None
     clock.now = NOON + timedelta(days=30)
     assert loaded(aws) is None
-    assert aws.ports.heads.page("t", None, 10).items == []
-    assert aws.ports.heads.walk(None, 10).heads == []
-    assert aws.ports.heads.swap([Swap(changed(over, "w"), 1)]) == [False]
+    assert aws.ports.job_states.page("t", None, 10).items == []
+    assert aws.ports.job_states.walk(None, 10).heads == []
+    assert aws.ports.job_states.swap([Swap(changed(over, "w"), 1)]) == [False]
     new = a_job(writers=("new",))
-    assert aws.ports.heads.swap([Swap(new, 0)]) == [True]
+    assert aws.ports.job_states.swap([Swap(new, 0)]) == [True]
     assert loaded(aws) == StoredState(new, {})
 
 
 def test_a_blank_head_is_read_and_not_listed(aws: Moto, clock: Clock) -> None:
     blank = created(aws, blank=True, ended_at=NOON, state=JobStatus.COMPLETED, rules={})
     assert loaded(aws) == StoredState(blank, {})
-    assert aws.ports.heads.page("t", None, 10).items == []
+    assert aws.ports.job_states.page("t", None, 10).items == []
     taken = a_job(version=2, writers=("w2",))
-    assert aws.ports.heads.swap([Swap(taken, 1)]) == [True]
+    assert aws.ports.job_states.swap([Swap(taken, 1)]) == [True]
     clock.now = NOON + timedelta(days=60)
     assert loaded(aws) == StoredState(taken, {})
 
@@ -161,16 +161,16 @@ def job_ids(count: int) -> list[str]:
 
 
 def with_jobs(aws: Moto, ids: list[str]) -> None:
-    aws.ports.heads.put_bodies([a_body(one) for one in ids])
+    aws.ports.job_states.put_bodies([a_body(one) for one in ids])
     heads = [a_job(job_id=one, writers=("w",)) for one in ids]
-    assert all(aws.ports.heads.swap([Swap(head, 0) for head in heads]))
+    assert all(aws.ports.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def pages(aws: Moto, limit: int, between: Any = None) -> list[list[str]]:
     found: list[list[str]] = []
     before = None
     while True:
-        page = aws.ports.heads.page("t", before, limit)
+        page = aws.ports.job_states.page("t", before, limit)
         found.append([head.job_id for head, _ in page.items])
         assert all(body == a_body(head.job_id) for head, body in page.items)
         before = page.before
@@ -206,7 +206,7 @@ def test_a_list_holds_one_tenant_only(aws: Moto) -> None:
     created(aws, tenant="t#", job_id="j1")
     created(aws, tenant="", job_id="j2")
     assert len(listed(pages(aws, 10))) == 2
-    assert aws.ports.heads.page("x", None, 10).items == []
+    assert aws.ports.job_states.page("x", None, 10).items == []
 
 
 def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
@@ -214,7 +214,7 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
     created(aws, tenant="a b#c", job_id="j")
     met, cursor = [], None
     while True:
-        walked = aws.ports.heads.walk(cursor, 4)
+        walked = aws.ports.job_states.walk(cursor, 4)
         met += [head.job_id for head in walked.heads]
         cursor = walked.cursor
         if cursor is None:
@@ -225,7 +225,7 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
 def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> None:
     with_jobs(aws, job_ids(5))
     waiting = created(aws, job_id="j1", line=(WaitingRun("r", 1, NOON, NOON, NOON),))
-    assert aws.ports.heads.busy("t") == [waiting]
+    assert aws.ports.job_states.busy("t") == [waiting]
 
 
 def noise(size: int) -> str:
@@ -238,24 +238,24 @@ def noise(size: int) -> str:
 def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
     body = a_body("j", "2", payload={"a": [1, 2.5, None, noise(size)], "": {"\U0001f600": {}}})
     small = a_body("j", "1", tags={"é": "#"})
-    aws.ports.heads.put_bodies([body, small])
+    aws.ports.job_states.put_bodies([body, small])
     key = Key("t", "j")
     wanted = [(key, "2"), (key, "1"), (key, "none")]
-    assert aws.ports.heads.bodies(wanted) == {(key, "2"): body, (key, "1"): small}
+    assert aws.ports.job_states.bodies(wanted) == {(key, "2"): body, (key, "1"): small}
 
 
 def test_a_definition_that_lacks_a_part_is_an_error(aws: Moto) -> None:
-    aws.ports.heads.put_bodies([a_body("j", payload=noise(900_000))])
-    place = keys.body("t", "j", "1", 1)
+    aws.ports.job_states.put_bodies([a_body("j", payload=noise(900_000))])
+    place = keys.definition_key("t", "j", "1", 1)
     aws.clients.dynamodb.delete_item(TableName="jobs", Key=place.item())
     with pytest.raises(Unavailable, match="part of a job's definition"):
-        aws.ports.heads.bodies([(Key("t", "j"), "1")])
+        aws.ports.job_states.bodies([(Key("t", "j"), "1")])
 
 
 def test_a_row_of_a_later_layout_stops_the_reader(aws: Moto) -> None:
     created(aws)
     (row,) = aws.rows("jobs")
-    row[keys.FORMAT] = to_attribute(keys.LAYOUT + 1)
+    row[keys.LAYOUT_ATTR] = to_attribute(keys.ROW_LAYOUT + 1)
     aws.clients.dynamodb.put_item(
         TableName="jobs", Item=row, ConditionExpression="attribute_exists(pk)"
     )
@@ -268,12 +268,12 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     with_jobs(aws, ids)
     wanted = [Key("t", one) for one in (*ids, *ids)]
     found: dict[Key, StoredState] = {}
-    assert aws.spend(lambda: found.update(aws.ports.heads.load(wanted))) == {"BatchGetItem": 2}
+    assert aws.spend(lambda: found.update(aws.ports.job_states.load(wanted))) == {"BatchGetItem": 2}
     assert len(found) == 101
 
 
 def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
-    heads = aws.ports.heads
+    heads = aws.ports.job_states
     head = created(aws)
     new = changed(head, "w2")
     swap = Swap(new, 1, {RUN: Lease(2, after(30))})

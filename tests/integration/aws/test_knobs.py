@@ -7,7 +7,7 @@ import pytest
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
-from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.aws.operator_settings import (
     DispatchSwitch,
     OperatorSettings,
@@ -89,52 +89,52 @@ def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) ->
 
 def test_the_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
     planner, other = a_gate(aws, clock), a_gate(aws, clock)
-    assert other.open()
+    assert other.is_on()
     planner.set(False)
-    assert aws.spend(other.open) == {}
-    assert other.open(), "what was read half a minute ago"
+    assert aws.spend(other.is_on) == {}
+    assert other.is_on(), "what was read half a minute ago"
     clock.advance(timedelta(seconds=30))
-    assert aws.spend(other.open) == {"BatchGetItem": 1}
-    assert not other.open()
+    assert aws.spend(other.is_on) == {"BatchGetItem": 1}
+    assert not other.is_on()
     assert aws.spend(lambda: planner.set(False)) == {"BatchGetItem": 1}, "nothing to say"
     planner.set(True)
-    assert a_gate(aws, clock).open()
+    assert a_gate(aws, clock).is_on()
 
 
 def test_who_knows_it_off_sees_at_once_that_it_is_on(aws: Moto, clock: ManualClock) -> None:
     """A wake-up that comes before that would be taken for nothing, and its sender calls no more."""
     planner, other = a_gate(aws, clock), a_gate(aws, clock)
     planner.set(False)
-    assert not other.open()
+    assert not other.is_on()
     planner.set(True)
-    assert other.open()
+    assert other.is_on()
 
 
 def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualClock) -> None:
     a_gate(aws, clock).set(False)
     gate = a_gate(aws, clock)
     with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
-        assert gate.open()
-    assert not gate.open()
+        assert gate.is_on()
+    assert not gate.is_on()
     clock.advance(timedelta(seconds=31))
     with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
-        assert not gate.open()
+        assert not gate.is_on()
 
 
 def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
     aws: Moto, clock: ManualClock
 ) -> None:
     a_gate(aws, clock).set(False)
-    assert aws.ports.buckets.shards() == 1
-    aws.ports.buckets.grow(8)
-    assert aws.ports.buckets.shards() == 8
-    assert not a_gate(aws, clock).open()
+    assert aws.ports.partitions.shards() == 1
+    aws.ports.partitions.grow(8)
+    assert aws.ports.partitions.shards() == 8
+    assert not a_gate(aws, clock).is_on()
     assert len(aws.rows("control")) == 1
 
 
 def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) -> None:
     gate = a_gate(aws, clock)
-    messages = SwitchedMessages(aws.ports.messages, gate)
+    messages = SwitchedMessages(aws.ports.run_queue, gate)
     assert messages.send([a_message(1)]) == [True]
     gate.set(False)
     assert messages.send([a_message(2), a_message(3)]) == [False, False]
@@ -145,7 +145,7 @@ def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
     dynamo = DynamoClient(
         lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test")
     )
-    buckets = DynamoBuckets(dynamo, aws.settings.control_table, clock)
+    buckets = DynamoPartitions(dynamo, aws.settings.control_table, clock)
     mine = buckets.acquire(NOON, 0, "a", NOON, after(60))
     over = buckets.acquire(NOON, 1, "b", NOON, after(1))
     given = buckets.acquire(NOON, 2, "c", NOON, after(60))
@@ -164,6 +164,6 @@ def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
 
 
 def test_the_row_of_a_lease_expires_a_week_after_its_end(aws: Moto) -> None:
-    aws.ports.buckets.acquire(NOON, 0, "a", NOON, after(60))
+    aws.ports.partitions.acquire(NOON, 0, "a", NOON, after(60))
     (row,) = aws.rows("control")
     assert int(row[keys.TTL]["N"]) == (after(60) + timedelta(days=7)).timestamp()

@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import EndpointConnectionError
 
-from punctual.aws.clients import CREW
+from punctual.aws.clients import MAX_AWS_CONNECTIONS
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.s3 import S3Blobs
 from punctual.aws.thread_pool import ThreadPool
@@ -16,7 +16,7 @@ from punctual.engine.commands.definitions_store import SMALL
 from punctual.engine.ports.blobs import Blob
 from tests.integration.aws.test_limits_aws import limited
 from tests.support.aws.moto_adapter import Moto
-from tests.support.aws.serverless_api import Hand, deployed
+from tests.support.deployed.api import an_api
 
 LARGE = {
     "name": "large",
@@ -60,19 +60,22 @@ def blobs_of(client: CannedS3, crew: ThreadPool) -> S3Blobs:
     )
 
 
-MANY = [Blob(f"payloads/{n}", b"{}", "application/json") for n in range(CREW * 5)]
+MANY = [Blob(f"payloads/{n}", b"{}", "application/json") for n in range(MAX_AWS_CONNECTIONS * 5)]
 
 
 def test_as_many_are_stored_at_a_time_as_the_crew_has_hands() -> None:
-    client, crew = CannedS3(CREW), ThreadPool(CREW)
+    client, crew = CannedS3(MAX_AWS_CONNECTIONS), ThreadPool(MAX_AWS_CONNECTIONS)
     blobs_of(client, crew).put_many(MANY)
     crew.close()
-    assert client.most == CREW
+    assert client.most == MAX_AWS_CONNECTIONS
     assert client.kept == {blob.name for blob in MANY}
 
 
 def test_one_that_is_not_stored_is_told_when_nothing_is_under_way_any_more() -> None:
-    client, crew = CannedS3(CREW, frozenset({"payloads/3"})), ThreadPool(CREW)
+    client, crew = (
+        CannedS3(MAX_AWS_CONNECTIONS, frozenset({"payloads/3"})),
+        ThreadPool(MAX_AWS_CONNECTIONS),
+    )
     failures = blobs_of(client, crew).put_many(MANY)
     assert [number for number, failure in enumerate(failures) if failure is not None] == [3]
     assert isinstance(failures[3], Unavailable)
@@ -100,7 +103,7 @@ def refusing_the(number: int, store: Moto) -> Iterator[None]:
 
 
 def test_a_batch_of_large_payloads_is_stored_whole_and_nothing_is_read_again() -> None:
-    with deployed(Hand()) as api:
+    with an_api() as api:
         body = {"jobs": [{**LARGE, "payload": f"{n}{LARGE['payload']}"} for n in range(25)]}
         answers: list[Any] = []
         spent = api.store.spend(lambda: answers.append(api("POST", "/jobs/batch", body)))
@@ -114,7 +117,7 @@ def test_a_batch_of_large_payloads_is_stored_whole_and_nothing_is_read_again() -
 
 
 def test_where_one_payload_is_not_stored_no_job_is() -> None:
-    with deployed(Hand()) as api:
+    with an_api() as api:
         with refusing_the(13, api.store):
             answer = api("POST", "/jobs/batch", {"jobs": [LARGE] * 25})
         assert answer.status == 503

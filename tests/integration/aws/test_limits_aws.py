@@ -15,30 +15,33 @@ from botocore.exceptions import EndpointConnectionError
 from infra.operations import limits as tool
 from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.limits import DynamoLimits, DynamoQuotaRows, limits_row
+from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import ConditionFailed
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.run import RunStatus
 from punctual.domain.tenants.limits import WrongLimits
 from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.lambdas.telemetry import Metric
+from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.aws.serverless_api import Deployed, Hand
 from tests.support.builders import NOON
+from tests.support.deployed.api import Api, an_api
 from tests.support.deployed.executors import Executors, executors
 
 DAILY = {"name": "daily", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
 @contextmanager
-def limited(text: str | None) -> Iterator[tuple[Deployed, Hand]]:
-    clock = Hand()
-    with moto(clock) as store:
-        store.settings = replace(store.settings, limits=text)
-        yield Deployed(store, clock, lambda: (clock() - NOON).total_seconds()), clock
+def limited(text: str | None) -> Iterator[tuple[Api, ManualClock]]:
+    with an_api("dev" if text is None else "rehearsal") as made:
+        made.store.settings = replace(made.store.settings, limits=text)
+        clock = made.clock
+        yield Api(made.direct, lambda: (clock() - NOON).total_seconds()), clock
 
 
 @contextmanager
 def executing(text: str) -> Iterator[Executors]:
-    with executors() as world:
+    with executors("rehearsal") as world:
         world.aws.settings = replace(world.aws.settings, limits=text)
         world.runtime = world.new_runtime()
         yield world
@@ -70,7 +73,7 @@ def control_away(store: Moto) -> Iterator[None]:
 
 
 def test_quota_row_is_written_only_at_the_version_that_was_read() -> None:
-    with moto(Hand()) as store:
+    with moto(ManualClock(NOON)) as store:
         rows = DynamoQuotaRows(tool_dynamo(store), store.settings.control_table, lambda: NOON)
         assert rows.read("acme", "calls") is None
         assert rows.swap("acme", "calls", 0, "[1]") is None
@@ -82,7 +85,7 @@ def test_quota_row_is_written_only_at_the_version_that_was_read() -> None:
 
 
 def test_quota_row_counts_as_written_if_only_the_answer_was_lost() -> None:
-    with moto(Hand()) as store:
+    with moto(ManualClock(NOON)) as store:
         dynamo = tool_dynamo(store)
         put_if = dynamo.put_if
 
@@ -100,17 +103,17 @@ def test_quota_row_counts_as_written_if_only_the_answer_was_lost() -> None:
 
 
 def tool_dynamo(store: Moto) -> Any:
-    return Deployed(store, lambda: NOON).runtimes["job_search"].dynamo
+    return build_dynamo_client(store.clients, ThreadPool(1), store.patience)
 
 
 def test_operator_limits_are_read_and_an_invalid_row_is_an_error() -> None:
-    with moto(Hand()) as store:
+    with moto(ManualClock(NOON)) as store:
         overrides = DynamoLimits(tool_dynamo(store), store.settings.control_table)
         assert overrides("acme") is None
         write(store, "acme", jobs=5, burst=None)
         assert overrides("acme") == {"jobs": 5, "burst": None}
         for wrong in ("{", "[]"):
-            put(store, {**limits_row("acme", {}), limit_keys.LIMITS: {"S": wrong}})
+            put(store, {**limits_row("acme", {}), limit_keys.LIMITS_ATTR: {"S": wrong}})
             with pytest.raises(WrongLimits):
                 overrides("acme")
 
@@ -126,7 +129,7 @@ def test_calls_over_the_rate_are_refused_with_a_true_retry_after() -> None:
         assert api("GET", "/openapi.json").status == 200
         posted = [api("POST", "/jobs", DAILY).status for _ in range(6)]
         assert posted.count(202) <= 4  # both functions share the tokens
-        clock.move(1)
+        clock.advance(timedelta(seconds=1))
         assert api("GET", "/jobs").status == 200
         other = {"lambda": {"tenant": "other", "caller": "ada", "role": "viewer"}}
         assert api("GET", "/jobs", authorizer=other).status == 200
@@ -138,7 +141,7 @@ def test_many_calls_share_a_write_and_limits_are_read_once_a_minute() -> None:
         spent = api.store.spend(lambda: [api("GET", "/whoami") for _ in range(100)])
         assert spent.get("PutItem", 0) <= 4
         assert spent.get("BatchGetItem", 0) <= 4
-        clock.move(60)
+        clock.advance(timedelta(seconds=60))
         spent = api.store.spend(lambda: api("GET", "/whoami"))
         assert spent["BatchGetItem"] <= 2  # the limits, and the row where a lease has ended
 
@@ -163,7 +166,7 @@ def test_tenant_limits_override_those_of_the_stage() -> None:
         long = api("POST", "/jobs", {**DAILY, "payload": "x" * 100})
         assert long.status == 422
         assert long.json["errors"][0]["field"] == "payload"
-        clock.move(61)
+        clock.advance(timedelta(seconds=61))
         write(api.store, "default", payload_bytes=1_000)
         assert api("POST", "/jobs", {**DAILY, "payload": "x" * 100}).status in (202, 429)
 
@@ -202,7 +205,7 @@ def test_change_that_runs_a_job_at_once_is_an_order() -> None:
 def test_calls_without_the_control_table_go_on_within_bounds_and_are_logged() -> None:
     with limited("calls_per_second=5 jobs=100 runs_per_minute=100") as (api, clock):
         assert api("GET", "/whoami").status == 200
-        clock.move(61)  # what was known has to be read again, too
+        clock.advance(timedelta(seconds=61))  # what was known has to be read again, too
         with control_away(api.store):
             answers = [api("GET", "/whoami") for _ in range(8)]
             statuses = [answer.status for answer in answers]
@@ -210,16 +213,11 @@ def test_calls_without_the_control_table_go_on_within_bounds_and_are_logged() ->
             assert 1 <= statuses.count(200) <= 5  # the lease, and then a little
             assert answers[-1].status == 429
             assert answers[-1].headers["retry-after"] == "1"
-            clock.move(1)
+            clock.advance(timedelta(seconds=1))
             assert api("POST", "/jobs", DAILY).status in (202, 503)
-        told = [
-            line
-            for telemetry in api.told.values()
-            for line in telemetry.lines
-            if line.get("problem")
-        ]
-        assert {"limits_unread", "limits_unavailable"} <= {line["event"] for line in told}
-        clock.move(10)
+        wrong = {event for told in api.told.values() for event in told.wrong}
+        assert {"limits_unread", "limits_unavailable"} <= wrong
+        clock.advance(timedelta(seconds=10))
         assert api("POST", "/jobs", DAILY).status == 202
 
 
@@ -341,14 +339,14 @@ def test_operator_tool_does_not_overwrite_a_concurrent_change(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with limited("jobs=7") as (api, _):
-        read = tool.own
+        read = tool.read_own_limits
 
         def slow(*asked: Any) -> Any:
             found = read(*asked)
             write(api.store, "default", jobs=3)
             return found
 
-        monkeypatch.setattr(tool, "own", slow)
+        monkeypatch.setattr(tool, "read_own_limits", slow)
         assert tool.main(["dev", "default", "jobs=5"], session_of(api.store)) == 1
         assert "at the same time" in capsys.readouterr().err
         assert read(session_of(api.store), api.store.settings, "default") == {"jobs": 3}

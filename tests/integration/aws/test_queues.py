@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.aws.event_bus import MOST_BYTES
+from punctual.aws.event_bus import MAX_EVENT_BYTES_PER_PUT
 from punctual.aws.sqs.run_queue import parse_message, to_body
-from punctual.aws.sqs.sender import Queue
-from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.aws.sqs.sender import SqsBatchSender
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY
@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def aws() -> Iterator[Moto]:
     with moto(lambda: NOON) as made:
-        made.ports.messages.send([])  # the kill switch is read once in thirty seconds
+        made.ports.run_queue.send([])  # the kill switch is read once in thirty seconds
         yield made
 
 
@@ -40,7 +40,7 @@ def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
 
     def note(params: dict[str, Any], **_: object) -> None:
         found.extend(
-            (parse_wake(one["MessageBody"]), one["DelaySeconds"]) for one in params["Entries"]
+            (parse_wake_up(one["MessageBody"]), one["DelaySeconds"]) for one in params["Entries"]
         )
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
@@ -54,7 +54,7 @@ def a_message(run: int = 1, **fields: object) -> Message:
 
 def test_a_message_comes_back_as_it_was_sent(aws: Moto) -> None:
     message = a_message()
-    assert aws.ports.messages.send([message]) == [True]
+    assert aws.ports.run_queue.send([message]) == [True]
     (received,) = aws.messages(aws.settings.queues["quick-normal"])
     assert parse_message(received["Body"]) == message
     assert received["Body"].isascii()
@@ -68,7 +68,7 @@ def test_message_ignores_unknown_fields() -> None:
 
 def test_no_message_waits_for_another(aws: Moto) -> None:
     """Not runs of one job, and not the same run sent again while its first message is hidden."""
-    aws.ports.messages.send([a_message(1), a_message(2), a_message(1, version=8)])
+    aws.ports.run_queue.send([a_message(1), a_message(2), a_message(1, version=8)])
     received = aws.messages(aws.settings.queues["quick-normal"])
     groups = [one["Attributes"]["MessageGroupId"] for one in received]
     assert sorted(groups) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8", f"{JOB}/{RUN % 2}/7"]
@@ -77,7 +77,7 @@ def test_no_message_waits_for_another(aws: Moto) -> None:
 
 def test_a_run_sent_by_a_later_swap_is_another_message(aws: Moto) -> None:
     messages = [a_message(), a_message(), a_message(version=8)]
-    assert aws.ports.messages.send(messages) == [True, True, True]
+    assert aws.ports.run_queue.send(messages) == [True, True, True]
     received = aws.messages(aws.settings.queues["quick-normal"])
     marks = [one["Attributes"]["MessageDeduplicationId"] for one in received]
     assert sorted(marks) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8"]
@@ -93,7 +93,7 @@ def test_each_lane_and_priority_has_its_queue_where_it_is_deployed(aws: Moto) ->
     messages = [
         a_message(n, lane=lane, priority=priority) for n, (lane, priority) in enumerate(wanted)
     ]
-    assert aws.spend(lambda: aws.ports.messages.send(messages)) == {"SendMessageBatch": 3}
+    assert aws.spend(lambda: aws.ports.run_queue.send(messages)) == {"SendMessageBatch": 3}
     for name in ("quick-high", "quick-low", "long"):
         received = aws.messages(aws.settings.queues[name])
         found = {parse_message(one["Body"]) for one in received}
@@ -103,10 +103,10 @@ def test_each_lane_and_priority_has_its_queue_where_it_is_deployed(aws: Moto) ->
 def test_messages_go_ten_at_a_time_and_are_answered_in_order(aws: Moto) -> None:
     messages = [a_message(n, priority=Priority(n % 2)) for n in range(26)]
     taken: list[bool] = []
-    spent = aws.spend(lambda: taken.extend(aws.ports.messages.send(messages)))
+    spent = aws.spend(lambda: taken.extend(aws.ports.run_queue.send(messages)))
     assert spent == {"SendMessageBatch": 4}
     assert taken == [True] * 26
-    assert aws.spend(lambda: aws.ports.messages.send([])) == {}
+    assert aws.spend(lambda: aws.ports.run_queue.send([])) == {}
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", "null", '{"f":2}', '"x"', "{"])
@@ -114,7 +114,7 @@ def test_a_body_that_is_no_message_is_refused(body: str) -> None:
     with pytest.raises(Invalid, match="not a message"):
         parse_message(body)
     with pytest.raises(Invalid, match="not a wake-up"):
-        parse_wake(body)
+        parse_wake_up(body)
 
 
 def test_a_message_of_a_later_version_is_refused() -> None:
@@ -131,7 +131,7 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
-    assert aws.spend(lambda: aws.ports.wake.nudge(timers)) == {"SendMessageBatch": 1}
+    assert aws.spend(lambda: aws.ports.wakeups.nudge(timers)) == {"SendMessageBatch": 1}
     assert called == [
         ([TimerPartition(NOON, 0), TimerPartition(NOON, 1)], 0),
         (
@@ -144,7 +144,7 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
 def test_while_a_wake_up_is_under_way_later_timers_need_none(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
-    nudge = aws.ports.wake.nudge
+    nudge = aws.ports.wakeups.nudge
     nudge([a_timer(1)])
     assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
     later = a_timer(1, job_id="l")
@@ -159,9 +159,9 @@ def test_while_a_wake_up_is_under_way_later_timers_need_none(
 def test_many_timers_call_a_poller_once_more_and_a_minute_before(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
-    aws.ports.wake.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
-    aws.ports.wake.nudge([a_timer(2)])
-    aws.ports.wake.nudge([a_timer(2, job_id="one more")])
+    aws.ports.wakeups.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
+    aws.ports.wakeups.nudge([a_timer(2)])
+    aws.ports.wakeups.nudge([a_timer(2, job_id="one more")])
     assert [seconds for _, seconds in called] == [116, 60]
 
 
@@ -173,10 +173,10 @@ def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before
 
     class Taken:
         def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
-            sent.extend(parse_wake(one["MessageBody"]) for one in entries)
+            sent.extend(parse_wake_up(one["MessageBody"]) for one in entries)
             return [True] * len(entries)
 
-    wake = SqsWakeUps(cast(Queue, Taken()), "", lambda: now[0])
+    wake = SqsWakeUps(cast(SqsBatchSender, Taken()), "", lambda: now[0])
     late = Timer(NOON, 1, after(50), "t", "j", 1)
     if before.startswith("another"):
         wake.nudge([Timer(NOON, 0, after(20), "t", "j", 1), late])
@@ -188,8 +188,8 @@ def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:
-    assert aws.spend(lambda: aws.ports.wake.nudge([a_timer(4), a_timer(600)])) == {}
-    assert aws.spend(lambda: aws.ports.wake.nudge([])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.nudge([a_timer(4), a_timer(600)])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.nudge([])) == {}
 
 
 @pytest.mark.parametrize(("seconds", "delay"), [(30.9, 30), (-5, 0), (3_600, 900)])
@@ -200,12 +200,12 @@ def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, dela
         sent.extend(entry["DelaySeconds"] for entry in params["Entries"])
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
-    aws.ports.wake.call([TimerPartition(NOON, 0)], after(seconds))
+    aws.ports.wakeups.send_wake_up([TimerPartition(NOON, 0)], after(seconds))
     assert sent == [delay]
 
 
 def test_a_kill_costs_nothing_for_the_beat_carries_it(aws: Moto) -> None:
-    assert aws.spend(lambda: aws.ports.wake.kill(Key("t", "j"), ["r"])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.kill(Key("t", "j"), ["r"])) == {}
 
 
 def an_event(size: int = 1) -> dict[str, object]:
@@ -226,8 +226,8 @@ def test_large_events_go_in_calls_of_their_own(aws: Moto) -> None:
 
 
 def test_an_event_that_the_bus_would_refuse_is_refused_with_its_size(aws: Moto) -> None:
-    with pytest.raises(Invalid, match=f"over the bus's {MOST_BYTES}"):
-        aws.ports.feed.publish([an_event(MOST_BYTES)])
+    with pytest.raises(Invalid, match=f"over the bus's {MAX_EVENT_BYTES_PER_PUT}"):
+        aws.ports.feed.publish([an_event(MAX_EVENT_BYTES_PER_PUT)])
 
 
 def test_an_event_names_its_bus(aws: Moto) -> None:

@@ -9,10 +9,10 @@ from bench.sizes import item_bytes
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.aws.dynamodb.timers import timers
-from punctual.aws.dynamodb.timers.row_cache import KnownTimers
-from punctual.aws.dynamodb.timers.rows import MEMBERS, TimerRow
+from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
+from punctual.aws.dynamodb.timers.rows import MEMBERS_ATTR, TimerRow
 from punctual.engine.ports.timers import Timer
-from punctual.lambdas.poller.handler import PAGES_KNOWN
+from punctual.lambdas.poller.handler import CACHED_TIMER_PAGES
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.timer_hands import FOREVER, another, due
 from tests.support.builders import NOON, a_timer, after, an_id
@@ -28,20 +28,20 @@ def aws() -> Iterator[Moto]:
 
 
 def rows(aws: Moto) -> list[dict[str, Any]]:
-    return aws.rows(keys.TIMERS.name)
+    return aws.rows(keys.TIMERS_TABLE.name)
 
 
 def written(aws: Moto, work: Callable[[], object]) -> int:
-    before = aws.written[keys.TIMERS.name]
+    before = aws.written[keys.TIMERS_TABLE.name]
     work()
-    return aws.written[keys.TIMERS.name] - before
+    return aws.written[keys.TIMERS_TABLE.name] - before
 
 
 def test_ten_that_are_put_together_are_one_row_and_go_as_one(aws: Moto) -> None:
     mine = aws.ports.timers
     assert written(aws, lambda: mine.put(TEN)) == 1
     (row,) = rows(aws)
-    assert row[MEMBERS] == {"SS": [f"acme#{one.job_id}#1" for one in TEN]}
+    assert row[MEMBERS_ATTR] == {"SS": [f"acme#{one.job_id}#1" for one in TEN]}
     assert item_bytes(row) < 1_000
     assert aws.spend(lambda: due(mine)) == {"Query": 1}
     assert aws.spend(lambda: mine.delete(TEN)) == {"BatchWriteItem": 1}
@@ -62,7 +62,7 @@ def test_one_alone_keeps_its_own_key_and_what_was_put_before_shared_rows_is_read
 ) -> None:
     aws.ports.timers.put(TEN[:1])
     (row,) = rows(aws)
-    assert row == timer_keys.timer(*TEN[0]).item()
+    assert row == timer_keys.timer_key(*TEN[0]).item()
     reader = another(aws)
     assert due(reader) == TEN[:1]
     assert aws.spend(lambda: reader.delete(TEN[:1])) == {"BatchWriteItem": 1}
@@ -78,7 +78,7 @@ def test_different_moments_minutes_and_shards_share_nothing(aws: Moto) -> None:
     ]
     aws.ports.timers.put(some)
     assert len(rows(aws)) == 4
-    assert not any(MEMBERS in row for row in rows(aws))
+    assert not any(MEMBERS_ATTR in row for row in rows(aws))
 
 
 def test_a_part_that_is_handled_leaves_the_rest_where_it_is(aws: Moto) -> None:
@@ -141,8 +141,8 @@ def test_what_stands_in_several_rows_comes_once_and_leaves_all_of_them(aws: Moto
     assert len(rows(aws)) == 2
 
 
-@pytest.mark.parametrize("known", [KnownTimers(), KnownTimers(1)])
-def test_what_is_not_known_any_more_is_read_again(aws: Moto, known: KnownTimers) -> None:
+@pytest.mark.parametrize("known", [TimerRowCache(), TimerRowCache(1)])
+def test_what_is_not_known_any_more_is_read_again(aws: Moto, known: TimerRowCache) -> None:
     """A process that was started anew, or has known too many since."""
     aws.ports.timers.put(TEN)
     aws.ports.timers.put([a_timer(after(1), an_id(77))])
@@ -160,19 +160,19 @@ def test_more_than_memory_holds_are_looked_for_and_deleted_a_part_at_a_time(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a sweeper may that finds hours of what nobody looked at."""
-    monkeypatch.setattr(timers, "AT_ONCE", 20)
+    monkeypatch.setattr(timers, "MAX_TIMERS_PER_DELETE", 20)
     aws.ports.timers.put(MANY[:200])
-    another(aws, KnownTimers(60)).delete(MANY[:200])
+    another(aws, TimerRowCache(60)).delete(MANY[:200])
     assert rows(aws) == []
 
 
 def test_memory_keeps_two_generations_and_no_more() -> None:
-    known = KnownTimers(3)
+    known = TimerRowCache(3)
     marks = [keys.RowKey("p", f"{n}#a#b#c") for n in range(9)]
     for number, key in enumerate(marks):
-        known.note([TimerRow(key, TEN[number : number + 1])])
-    assert known.leaving(TEN[:3]).unknown == TEN[:3]
-    assert known.leaving(TEN[3:9]).whole == marks[3:]
+        known.add([TimerRow(key, TEN[number : number + 1])])
+    assert known.plan_delete(TEN[:3]).unknown == TEN[:3]
+    assert known.plan_delete(TEN[3:9]).whole_rows == marks[3:]
 
 
 def test_whether_a_jobs_timer_stands_costs_a_query_that_reads_one_unit(aws: Moto) -> None:
@@ -205,8 +205,8 @@ def test_what_is_not_found_near_its_place_is_looked_for_in_its_moment_once(aws: 
 def test_of_a_large_moment_more_is_read_for_each_before_all_of_it_is(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timers, "NEAR", 1)
-    monkeypatch.setattr(timers, "FAR", 2)
+    monkeypatch.setattr(timers, "NEAR_READ_ROWS", 1)
+    monkeypatch.setattr(timers, "FAR_READ_ROWS", 2)
     asked = scattered(aws)
     spent = aws.spend(lambda: another(aws).standing(asked))
     assert another(aws).standing(asked) == frozenset(asked[:4])
@@ -220,7 +220,7 @@ def test_who_reads_two_pages_and_puts_as_many_need_not_look_for_them(aws: Moto) 
     page = 20
     first = [a_timer(after(1 + n / 1_000), an_id(n)) for n in range(2 * page)]
     aws.ports.timers.put(first)
-    poller = another(aws).knowing(PAGES_KNOWN * page)
+    poller = another(aws).with_cache_size(CACHED_TIMER_PAGES * page)
     read, cursor, _ = poller.due(NOON, 0, FOREVER, None, page)
     assert [*read, *poller.due(NOON, 0, FOREVER, cursor, page).timers] == first
     poller.put([one._replace(at=after(30 + n / 1_000)) for n, one in enumerate(first)])

@@ -165,7 +165,7 @@ def test_a_batch_of_ended_runs_is_packed_into_one_row(aws: Moto) -> None:
     rows = [a_row(0.01 * n, run_id=run_id(0.01 * n, n)) for n in range(100)]
     assert aws.spend(lambda: aws.lists.append("t", rows)) == {"BatchWriteItem": 1}
     (row,) = aws.rows("control")
-    assert len(row[keys.ROW]["B"]) < 6_000
+    assert len(row[keys.DATA_ATTR]["B"]) < 6_000
     assert int(row[keys.TTL]["N"]) == LATER.timestamp()
     assert len(aws.lists.page("t", None, 200, NOON)) == 100
 
@@ -213,7 +213,9 @@ def test_stores_make_the_fewest_calls(aws: Moto) -> None:
     assert aws.spend(lambda: history.present(wanted)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: history.page(Key("t", "j"), None, None, 30, NOON)) == {"Query": 1}
     assert aws.spend(lambda: history.attempts(wanted[0], NOON)) == {"Query": 1}
-    assert aws.spend(lambda: history.page_all("t", None, 10, NOON)) == {"Query": keys.RUN_LISTS}
+    assert aws.spend(lambda: history.page_all("t", None, 10, NOON)) == {
+        "Query": keys.RUN_INDEX_PARTITIONS
+    }
     nothing: list[Callable[[list[Any]], object]] = [
         timers.put,
         timers.delete,

@@ -13,15 +13,20 @@ from zlib import crc32
 
 import pytest
 
-from punctual.aws.dynamodb.client import DynamoClient, Range
-from punctual.aws.dynamodb.control.counter_keys import PARTS, totals
-from punctual.aws.dynamodb.control.counters import MOST_NAMED, Change, Counters, mark_of
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange
+from punctual.aws.dynamodb.control.counter_keys import COUNTER_PARTITIONS, totals_key
+from punctual.aws.dynamodb.control.counters import (
+    MAX_CHANGES_PER_COUNTED_ROW,
+    CountChange,
+    Counters,
+    change_id_of,
+)
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
-from punctual.lambdas.status.counters import standing
+from punctual.lambdas.status.counters import live_counts
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, after
 from tests.support.item_size import item_size
@@ -133,9 +138,9 @@ def tallies(aws: Moto, dynamo: Dying) -> Counters:
     return Counters(dynamo, aws.settings.control_table)
 
 
-def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> Change:
-    mark = mark_of(str(place), f"job {place}")
-    return Change(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
+def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> CountChange:
+    mark = change_id_of(str(place), f"job {place}")
+    return CountChange(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
 
 
 def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Counters) -> None:
@@ -143,13 +148,13 @@ def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Co
         tallies.count("acme", [a_change(place) for place in places])
     assert tallies.totals("acme") == {"job_SCHEDULED": 6}
     (minute,) = tallies.minutes("acme", NOON, NOON)
-    assert (minute.at, minute.counts) == (NOON, {"started": 6})
+    assert (minute.minute_at, minute.counts) == (NOON, {"started": 6})
 
 
 def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Counters) -> None:
     chance = random.Random(1)
-    made = [Change(mark_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
-    gone = [Change(mark_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
+    made = [CountChange(change_id_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
+    gone = [CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
     readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
     while any(readers):
         reader = chance.choice([one for one in readers if one])
@@ -167,7 +172,10 @@ def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Counters
 
 
 def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Counters) -> None:
-    none = [Change(b"1" * 8, NOON, {}), Change(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}})]
+    none = [
+        CountChange(b"1" * 8, NOON, {}),
+        CountChange(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}}),
+    ]
     assert aws.spend(lambda: tallies.count("none", none)) == {}
 
 
@@ -184,7 +192,9 @@ def test_one_that_meets_others_adds_to_another_row(
     dynamo.fates = ["others"]
     tallies.count("met", [a_change(1)])
     table = aws.settings.control_table
-    assert [part for part in range(PARTS) if dynamo.read(table, [totals("met", part)])] == [1]
+    assert [
+        part for part in range(COUNTER_PARTITIONS) if dynamo.read(table, [totals_key("met", part)])
+    ] == [1]
     tallies.count("met", [a_change(2)])
     assert tallies.totals("met") == {"job_SCHEDULED": 2}
 
@@ -194,7 +204,7 @@ def test_readers_that_share_some_changes_at_the_same_moment_count_each_once(
     dynamo: Dying, tallies: Counters, mine: str, theirs: str
 ) -> None:
     """One reader counts its changes after the other one has read, and before that one writes."""
-    changes = {name: Change(name.encode() * 8, NOON, MORE) for name in "abc"}
+    changes = {name: CountChange(name.encode() * 8, NOON, MORE) for name in "abc"}
     tenant = f"shared {mine} {theirs}"
     dynamo.meanwhile = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
     tallies.count(tenant, [changes[name] for name in mine])
@@ -229,7 +239,7 @@ def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto,
     rows = DynamoClient(
         lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, seed="t")
     )
-    named = list(rows.query(table, Range(f"eight$20{seed}#counted"), 100))
+    named = list(rows.query(table, KeyRange(f"eight$20{seed}#counted"), 100))
     assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
 
 
@@ -246,8 +256,11 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
     counts = {f"job_{one}": 10**6 for one in JobStatus} | {f"run_{one}": 10**9 for one in RunStatus}
-    moved = dict.fromkeys(standing(counts), 4)
-    changes = [a_change(n, counts)._replace(moved=moved) for n in range(MOST_NAMED + 1)]
+    moved = dict.fromkeys(live_counts(counts), 4)
+    changes = [
+        a_change(n, counts)._replace(moved_counts=moved)
+        for n in range(MAX_CHANGES_PER_COUNTED_ROW + 1)
+    ]
     tallies.count("whole", changes)
     rows = aws.rows(aws.settings.control_table)
     names = [item_size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
@@ -260,12 +273,12 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
 def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
     minutes = [NOON - timedelta(minutes=n) for n in range(70)]
     changes = [
-        Change(mark_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
+        CountChange(change_id_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
         for n in range(2)
         for at in minutes
     ]
-    whole = Change(mark_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
-    changes = [one._replace(mark=mark_of(str(n), "k")) for n, one in enumerate(changes)]
+    whole = CountChange(change_id_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
+    changes = [one._replace(change_id=change_id_of(str(n), "k")) for n, one in enumerate(changes)]
     tallies.count("wide", [whole, *changes])
     found = tallies.minutes("wide", NOON - timedelta(hours=3), NOON)
     assert sum(minute.counts["queued"] for minute in found) == 210
@@ -295,26 +308,26 @@ def test_counts_are_the_sum_of_what_happened(tallies: Counters, dynamo: Dying, s
     assert tallies.totals(tenant) == {name: n for name, n in truth.items() if n}
 
 
-def _happened(chance: random.Random) -> list[tuple[str, Change]]:
+def _happened(chance: random.Random) -> list[tuple[str, CountChange]]:
     found = []
     for place in range(60):
         job, counts = (
             f"job {chance.randrange(9)}",
             {chance.choice("abc"): chance.choice([-1, 1, 1])},
         )
-        found.append((job, Change(mark_of(str(place), job), after(place / 3), counts)))
+        found.append((job, CountChange(change_id_of(str(place), job), after(place / 3), counts)))
     return found
 
 
-def _readers(shard: Sequence[tuple[str, Change]], number: int) -> list[list[Change]]:
+def _readers(shard: Sequence[tuple[str, CountChange]], number: int) -> list[list[CountChange]]:
     """Lambda keeps the order of each item, and no other."""
-    found: list[list[Change]] = [[] for _ in range(number)]
+    found: list[list[CountChange]] = [[] for _ in range(number)]
     for job, change in shard:
         found[crc32(job.encode()) % number].append(change)
     return found
 
 
-def _tried(tallies: Counters, tenant: str, changes: Sequence[Change]) -> bool:
+def _tried(tallies: Counters, tenant: str, changes: Sequence[CountChange]) -> bool:
     try:
         tallies.count(tenant, changes)
     except Died:

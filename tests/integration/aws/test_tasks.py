@@ -13,11 +13,11 @@ from moto import mock_aws
 
 from punctual.aws.clients import Clients
 from punctual.aws.lambda_target import LambdaInvoker
-from punctual.aws.secrets import KEPT, AwsSecrets
-from punctual.aws.sqs.task_target import SqsSender
+from punctual.aws.secrets import SECRET_CACHE_SECONDS, AwsSecrets
+from punctual.aws.sqs.task_target import SqsTaskSender
 from punctual.domain.durations import BEAT, LEASE
 from punctual.domain.errors import Unavailable
-from punctual.lambdas.executor.attempt import GRACE
+from punctual.lambdas.executor.attempt import TASK_STOP_GRACE_SECONDS
 from punctual.tasks.contract import BadTask
 from punctual.tasks.lambda_function import Invoked
 from tests.support.aws.moto_faults import refused
@@ -125,11 +125,11 @@ def test_a_function_is_waited_for_little_longer_than_its_attempt_may_take(
     clients: Clients, allowed: float, waited: int
 ) -> None:
     """A call that hangs keeps a thread and a socket, of which an environment has a thousand."""
-    config = clients.invoking(allowed).meta.config
+    config = clients.lambda_client(allowed).meta.config
     assert config.read_timeout == waited
-    assert config.read_timeout > allowed + GRACE
+    assert config.read_timeout > allowed + TASK_STOP_GRACE_SECONDS
     assert config.retries["total_max_attempts"] == 1
-    assert clients.invoking(allowed) is clients.invoking(allowed)
+    assert clients.lambda_client(allowed) is clients.lambda_client(allowed)
 
 
 def test_the_invoker_asks_for_a_client_by_its_attempts_time() -> None:
@@ -162,7 +162,7 @@ def received(clients: Clients, url: str) -> list[dict[str, Any]]:
 
 def test_a_message_carries_its_run_and_its_tenant(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders")["QueueUrl"]
-    message_id = SqsSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", "acme", False)
+    message_id = SqsTaskSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", "acme", False)
     (message,) = received(clients, url)
     assert (message["MessageId"], message["Body"]) == (message_id, '{"n":1}')
     said = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
@@ -173,7 +173,7 @@ def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients)
     url = clients.sqs.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})[
         "QueueUrl"
     ]
-    SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", True)
+    SqsTaskSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", True)
     (message,) = received(clients, url)
     assert message["Attributes"]["MessageGroupId"] == "run-1"
     assert message["Attributes"]["MessageDeduplicationId"] == "run-1"
@@ -182,7 +182,7 @@ def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients)
 def test_a_queue_that_is_not_there_is_not_tried_again(clients: Clients) -> None:
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/nothing"
     with pytest.raises(BadTask, match="no such queue"):
-        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
+        SqsTaskSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
 def test_a_queue_that_is_throttled_may_be_tried_again(clients: Clients) -> None:
@@ -191,7 +191,7 @@ def test_a_queue_that_is_throttled_may_be_tried_again(clients: Clients) -> None:
         refused(clients.sqs, "SendMessage", 99, "RequestThrottled"),
         pytest.raises(Unavailable, match="sending a job's message"),
     ):
-        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
+        SqsTaskSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
 class Minute:
@@ -250,7 +250,7 @@ def test_a_secret_is_kept_for_a_minute(
     clients.secretsmanager.put_secret_value(
         SecretId="punctual/dev/acme/api-key", SecretString="changed"
     )
-    steady.now += KEPT - 1
+    steady.now += SECRET_CACHE_SECONDS - 1
     assert secrets.get("acme", "api-key") == "from the manager"
     steady.now += 1
     assert secrets.get("acme", "api-key") == "changed"

@@ -9,9 +9,9 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_attribute
 from punctual.aws.dynamodb.client import chunked
-from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.sort_keys import time_key
 from punctual.aws.dynamodb.timers import keys as timer_keys
-from punctual.aws.dynamodb.timers.rows import MEMBERS
+from punctual.aws.dynamodb.timers.rows import MEMBERS_ATTR
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from tests.support.aws.moto_adapter import Moto, moto
@@ -31,7 +31,7 @@ def aws() -> Iterator[Moto]:
 
 
 def rows(aws: Moto) -> list[dict[str, Any]]:
-    return aws.rows(keys.TIMERS.name)
+    return aws.rows(keys.TIMERS_TABLE.name)
 
 
 def test_a_put_whose_answer_was_lost_makes_the_same_row_again(aws: Moto) -> None:
@@ -100,11 +100,11 @@ def emptied(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     (row,) = rows(aws)
     aws.clients.dynamodb.update_item(
-        TableName=keys.TIMERS.name,
+        TableName=keys.TIMERS_TABLE.name,
         Key={name: row[name] for name in (keys.PK, keys.SK)},
         UpdateExpression="REMOVE #members",
         ConditionExpression="attribute_exists(#members)",
-        ExpressionAttributeNames={"#members": MEMBERS},
+        ExpressionAttributeNames={"#members": MEMBERS_ATTR},
     )
 
 
@@ -120,7 +120,7 @@ def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
 
 
 def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
-    buckets = aws.ports.buckets
+    buckets = aws.ports.partitions
     buckets.advance(None, NOON)
     buckets.grow(1)
     emptied(aws)
@@ -148,12 +148,14 @@ def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> 
 def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:
     """Whatever they are: of such a row nothing is read but its number."""
     later = [
-        {**timer_keys.timer(*one).item(), "sk": to_attribute(f"{moment(one.at)}#{n:03}?")}
+        {**timer_keys.timer_key(*one).item(), "sk": to_attribute(f"{time_key(one.at)}#{n:03}?")}
         for n, one in enumerate([TEN[0]] * 60)
     ]
     for some in chunked(later, 25):
-        puts = [{"PutRequest": {"Item": {**row, keys.FORMAT: to_attribute(99)}}} for row in some]
-        aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS.name: puts})
+        puts = [
+            {"PutRequest": {"Item": {**row, keys.LAYOUT_ATTR: to_attribute(99)}}} for row in some
+        ]
+        aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS_TABLE.name: puts})
     behind = [one._replace(at=one.at + timedelta(seconds=1)) for one in TEN]
     aws.ports.timers.put(behind)
     poller = another(aws)
@@ -173,9 +175,9 @@ def test_a_row_that_a_later_version_has_laid_out_meanwhile_is_not_changed(aws: M
 
 def outdated(aws: Moto) -> dict[str, Any]:
     (row,) = rows(aws)
-    later = {**row, keys.FORMAT: to_attribute(keys.SHARED_TIMERS + 1)}
+    later = {**row, keys.LAYOUT_ATTR: to_attribute(keys.SHARED_TIMERS_LAYOUT + 1)}
     aws.clients.dynamodb.batch_write_item(
-        RequestItems={keys.TIMERS.name: [{"PutRequest": {"Item": later}}]}
+        RequestItems={keys.TIMERS_TABLE.name: [{"PutRequest": {"Item": later}}]}
     )
     return later
 
@@ -197,7 +199,7 @@ def test_a_row_that_is_put_late_by_a_repeated_call_is_a_look_too_many(aws: Moto)
     assert due(poller) == TEN
     poller.delete(TEN[:5])
     aws.clients.dynamodb.batch_write_item(
-        RequestItems={keys.TIMERS.name: [{"PutRequest": {"Item": before}}]}
+        RequestItems={keys.TIMERS_TABLE.name: [{"PutRequest": {"Item": before}}]}
     )
     assert due(another(aws)) == TEN
     poller.delete(TEN[5:])
@@ -205,7 +207,7 @@ def test_a_row_that_is_put_late_by_a_repeated_call_is_a_look_too_many(aws: Moto)
 
 
 def test_the_place_of_one_key_holds_any_that_a_row_may_begin_with() -> None:
-    first = timer_keys.shared(timer_keys.timer(*TEN[0]), "ff")
-    low, high = timer_keys.before_job(TEN[0].at, TEN[0].tenant, TEN[0].job_id)
+    first = timer_keys.shared_row_key(timer_keys.timer_key(*TEN[0]), "ff")
+    low, high = timer_keys.job_bounds(TEN[0].at, TEN[0].tenant, TEN[0].job_id)
     assert low < first.sk < high
-    assert timer_keys.behind(timer_keys.timer(*TEN[0]).sk) <= first.sk
+    assert timer_keys.next_sort_key(timer_keys.timer_key(*TEN[0]).sk) <= first.sk

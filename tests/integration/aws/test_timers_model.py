@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.timers import Timer, Timers
 from tests.support.aws.timer_hands import FOREVER
@@ -126,7 +126,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(process=who, most=st.sampled_from([1, 4, 1_000]))
     def restart(self, process: int, most: int) -> None:
-        self.processes[process] = self.table.process(KnownTimers(most))
+        self.processes[process] = self.table.process(TimerRowCache(most))
         self.ample[process] = most >= len(TIMERS)
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws.dynamodb.control.tokens import DoorTokens, DynamoTokens
-from punctual.aws.ports import aws_dynamo
+from punctual.aws.dynamodb.control.tokens import AuthorizerTokens, DynamoTokens
+from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.tenants.roles import Role
@@ -34,8 +34,8 @@ def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
         with moto(ManualClock(NOON)) as made:
             patience = RetryPolicy(lambda _: None, seed="test", tries=1)
             table = made.settings.control_table
-            door = DoorTokens(lambda: made.clients.dynamodb, table, patience)
-            yield Rows(DynamoTokens(aws_dynamo(made.clients), table), door)
+            door = AuthorizerTokens(lambda: made.clients.dynamodb, table, patience)
+            yield Rows(DynamoTokens(build_dynamo_client(made.clients), table), door)
     elif request.param == "embedded":
         store = Store.open(tmp_path / "data", ManualClock(NOON))
         yield Rows(store.tokens, store.tokens)
@@ -128,7 +128,7 @@ def test_the_first_wish_stands(rows: Rows) -> None:
 
 def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
         assert tokens.wished("acme", an_id(1), "first") == "first"
         assert tokens.wished("acme", an_id(1), "mine", "first") == "mine"
@@ -138,7 +138,7 @@ def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
 
 def test_a_wish_about_what_is_not_there_is_none() -> None:
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(), "a")
         assert tokens.wished("acme", an_id(2), "mine") is None
         assert tokens.wished("globex", an_id(1), "mine") is None
@@ -187,7 +187,7 @@ def test_the_node_removes_what_is_forgotten(store: Store) -> None:
 
 def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
     def undone() -> None:
-        with store.work():
+        with store.transaction():
             store.tokens.put(a_token(), "h")
             raise RuntimeError
 
@@ -199,7 +199,7 @@ def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
 def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
     """A crash between the two writes of a new token leaves this state."""
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
         tokens.put(a_token(2), "b")
         key = {"pk": {"S": "#token#b"}, "sk": {"S": "-"}}
@@ -214,7 +214,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
     monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 4)
     with moto(ManualClock(NOON)) as made:
         control = made.settings.control_table
-        tokens = DynamoTokens(aws_dynamo(made.clients), control)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), control)
         old, young = a_token(2), a_token(3, token_id=sortable_id(NOON + KEPT, bytes(10)))
         for token in (a_token(1), old, young, a_token(4)):
             tokens.put(token, token.token_id)
@@ -222,7 +222,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
             key = {"pk": {"S": f"#token#{token.token_id}"}, "sk": {"S": "-"}}
             made.clients.dynamodb.delete_item(TableName=control, Key=key)
         with pytest.MonkeyPatch.context() as failing:
-            failing.setattr(tokens, "_end_list_row", lambda _: None)
+            failing.setattr(tokens, "_expire_list_row", lambda _: None)
             tokens.revoke("acme", an_id(4), NOON + KEPT)
         now = NOON + KEPT + timedelta(minutes=30)
         assert tokens.count("acme", now) == (1, 2)
@@ -241,7 +241,7 @@ def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
 ) -> None:
     monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 2)
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
         assert made.spend(lambda: tokens.count("acme", NOON)) == {"Query": 1}
         tokens.put(a_token(2), "b")
@@ -254,7 +254,7 @@ def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
 
 def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(), "a")
         assert all("expires" not in row for row in made.rows("control"))
         tokens.revoke("acme", an_id(1), NOON)
@@ -264,7 +264,7 @@ def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
 
 def test_making_and_taking_back_are_few_calls() -> None:
     with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         assert made.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}
         assert made.spend(lambda: tokens.revoke("acme", an_id(1), NOON)) == {
             "BatchGetItem": 2,

@@ -44,8 +44,8 @@ class Deployment:
         self.clock = clock
         self.search = job_queries(ports, clock, cast(Any, None))
         self.jobs = job_commands(ports, steps, self.search, clock, new_id)
-        self.planner = Planner(ports.buckets, "planner")
-        self.poller = Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
+        self.planner = Planner(ports.partitions, "planner")
+        self.poller = Poller(ports.timers, ports.partitions, Evaluator(steps, new_id))
         self.executor = an_executor(ports, steps, new_id, "executor-1")
 
     def submit(self, **document: Any) -> JobView:
@@ -110,7 +110,7 @@ def test_a_recurring_run_costs_six_writes(aws: Deployment) -> None:
         assert aws.execute() == [RunStatus.SUCCESS]
         spent.append(dict(aws.aws.written - before))
     for one in spent:
-        one.pop(keys.CONTROL.name)  # leases and lists, which many runs share
+        one.pop(keys.CONTROL_TABLE.name)  # leases and lists, which many runs share
     # Fired, claimed, finished; the next timer put and this one deleted; the line of history.
     assert spent == [{"jobs": 3, "timers": 2, "runs": 1}] * 3
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.running import a_node
+from bench.running import run_node
 from punctual.client import (
     Conflict,
     Invalid,
@@ -31,7 +31,7 @@ HANGS = script("import time; time.sleep(60)")
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with a_node(tmp_path_factory.mktemp("client") / "data") as node:
+    with run_node(tmp_path_factory.mktemp("client") / "data") as node:
         yield f"http://127.0.0.1:{node.port}/v1"
 
 

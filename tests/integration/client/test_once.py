@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bench.running import a_node
+from bench.running import run_node
 from punctual.client import PreconditionFailed, Punctual, PunctualError, RateLimited, Unavailable
 from tests.support.client_faults import Fault, Faulty
 from tests.support.client_ways import AT_ONCE, Way, both_ways
@@ -37,7 +37,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with a_node(tmp_path_factory.mktemp("once") / "data") as node:
+    with run_node(tmp_path_factory.mktemp("once") / "data") as node:
         world = World(f"http://127.0.0.1:{node.port}/v1")
         yield world
         world.close()

@@ -12,7 +12,7 @@ UNTIL = after(60.000001)
 
 
 def taken(ports: Ports, owner: str = "p1", shard: int = 0) -> BucketLease:
-    lease = ports.buckets.acquire(NOON, shard, owner, NOON, UNTIL)
+    lease = ports.partitions.acquire(NOON, shard, owner, NOON, UNTIL)
     assert lease is not None
     return lease
 
@@ -25,59 +25,59 @@ def test_a_lease_tells_what_it_is_of(ports: Ports) -> None:
 def test_while_one_holds_it_another_gets_none(ports: Ports) -> None:
     taken(ports)
     last = UNTIL - timedelta(microseconds=1)
-    assert ports.buckets.acquire(NOON, 0, "p2", last, after(99)) is None
+    assert ports.partitions.acquire(NOON, 0, "p2", last, after(99)) is None
 
 
 def test_each_place_is_its_own(ports: Ports) -> None:
     taken(ports)
-    assert ports.buckets.acquire(NOON, 1, "p2", NOON, UNTIL) is not None
-    assert ports.buckets.acquire(NOON + MINUTE, 0, "p2", NOON, UNTIL) is not None
+    assert ports.partitions.acquire(NOON, 1, "p2", NOON, UNTIL) is not None
+    assert ports.partitions.acquire(NOON + MINUTE, 0, "p2", NOON, UNTIL) is not None
 
 
 def test_a_lease_that_ended_is_handed_out_with_a_higher_token(ports: Ports) -> None:
     old = taken(ports)
-    new = ports.buckets.acquire(NOON, 0, "p2", UNTIL, after(120))
+    new = ports.partitions.acquire(NOON, 0, "p2", UNTIL, after(120))
     assert new is not None
     assert new.token > old.token
 
 
 def test_the_old_token_can_do_nothing_more(ports: Ports) -> None:
     old = taken(ports)
-    new = ports.buckets.acquire(NOON, 0, "p2", UNTIL, after(120))
+    new = ports.partitions.acquire(NOON, 0, "p2", UNTIL, after(120))
     assert new is not None
-    assert ports.buckets.renew(old, after(200)) is None
-    assert ports.buckets.give_back(old) is False
-    assert ports.buckets.done(old) is False
-    assert ports.buckets.renew(new, after(200)) is not None
+    assert ports.partitions.renew(old, after(200)) is None
+    assert ports.partitions.give_back(old) is False
+    assert ports.partitions.done(old) is False
+    assert ports.partitions.renew(new, after(200)) is not None
 
 
 def test_a_holder_that_asks_again_gets_it_again(ports: Ports) -> None:
     """That is how it learns of a nudge, and how a lost answer is mended."""
     first = taken(ports)
-    again = ports.buckets.acquire(NOON, 0, "p1", after(1), after(90))
+    again = ports.partitions.acquire(NOON, 0, "p1", after(1), after(90))
     assert again is not None
     assert again.token >= first.token
     assert again.until == after(90)
 
 
 def test_renewing_holds_it_longer(ports: Ports) -> None:
-    renewed = ports.buckets.renew(taken(ports), after(120))
+    renewed = ports.partitions.renew(taken(ports), after(120))
     assert renewed is not None
     assert renewed.until == after(120)
-    assert ports.buckets.acquire(NOON, 0, "p2", after(119), after(180)) is None
+    assert ports.partitions.acquire(NOON, 0, "p2", after(119), after(180)) is None
 
 
 def test_what_was_given_back_is_free(ports: Ports) -> None:
     old = taken(ports)
-    assert ports.buckets.give_back(old) is True
-    new = ports.buckets.acquire(NOON, 0, "p2", after(1), UNTIL)
+    assert ports.partitions.give_back(old) is True
+    new = ports.partitions.acquire(NOON, 0, "p2", after(1), UNTIL)
     assert new is not None
     assert new.token > old.token
-    assert ports.buckets.renew(old, after(200)) is None
+    assert ports.partitions.renew(old, after(200)) is None
 
 
 def test_a_nudge_makes_the_holder_look_again(world: World) -> None:
-    buckets = world.ports.buckets
+    buckets = world.ports.partitions
     lease = taken(world.ports)
     nudged = buckets.nudge(NOON, 0)
     assert nudged is not None
@@ -93,7 +93,7 @@ def test_a_nudge_makes_the_holder_look_again(world: World) -> None:
 
 
 def test_every_nudge_counts(world: World) -> None:
-    buckets = world.ports.buckets
+    buckets = world.ports.partitions
     taken(world.ports)
     first, second = buckets.nudge(NOON, 0), buckets.nudge(NOON, 0)
     assert first is not None
@@ -103,7 +103,7 @@ def test_every_nudge_counts(world: World) -> None:
 
 
 def test_a_nudge_where_nobody_holds_it_finds_nobody(world: World) -> None:
-    buckets = world.ports.buckets
+    buckets = world.ports.partitions
     assert buckets.nudge(NOON, 0) is None
     lease = taken(world.ports)
     assert buckets.nudge(NOON, 1) is None
@@ -114,30 +114,30 @@ def test_a_nudge_where_nobody_holds_it_finds_nobody(world: World) -> None:
 def test_a_nudge_of_a_lease_that_ended_finds_nobody(world: World) -> None:
     taken(world.ports)
     world.clock.set(UNTIL)
-    assert world.ports.buckets.nudge(NOON, 0) is None
+    assert world.ports.partitions.nudge(NOON, 0) is None
 
 
 def test_a_minute_that_is_done_is_never_handed_out_again(ports: Ports) -> None:
     lease = taken(ports)
-    assert ports.buckets.is_done(NOON, 0) is False
-    assert ports.buckets.done(lease) is True
-    assert ports.buckets.is_done(NOON, 0) is True
-    assert ports.buckets.is_done(NOON, 1) is False
-    assert ports.buckets.is_done(NOON + MINUTE, 0) is False
-    assert ports.buckets.acquire(NOON, 0, "p1", after(999), after(1_060)) is None
-    assert ports.buckets.nudge(NOON, 0) is None
+    assert ports.partitions.is_done(NOON, 0) is False
+    assert ports.partitions.done(lease) is True
+    assert ports.partitions.is_done(NOON, 0) is True
+    assert ports.partitions.is_done(NOON, 1) is False
+    assert ports.partitions.is_done(NOON + MINUTE, 0) is False
+    assert ports.partitions.acquire(NOON, 0, "p1", after(999), after(1_060)) is None
+    assert ports.partitions.nudge(NOON, 0) is None
 
 
 def test_what_is_done_cannot_be_given_back_or_renewed(ports: Ports) -> None:
     lease = taken(ports)
-    ports.buckets.done(lease)
-    assert ports.buckets.renew(lease, after(120)) is None
-    ports.buckets.give_back(lease)
-    assert ports.buckets.is_done(NOON, 0) is True
+    ports.partitions.done(lease)
+    assert ports.partitions.renew(lease, after(120)) is None
+    ports.partitions.give_back(lease)
+    assert ports.partitions.is_done(NOON, 0) is True
 
 
 def test_the_watermark_moves_by_who_read_it_last(ports: Ports) -> None:
-    buckets = ports.buckets
+    buckets = ports.partitions
     assert buckets.watermark() is None
     assert buckets.advance(NOON, NOON + MINUTE) is False
     assert buckets.advance(None, NOON) is True
@@ -149,22 +149,22 @@ def test_the_watermark_moves_by_who_read_it_last(ports: Ports) -> None:
 
 
 def test_the_shard_count_only_grows(ports: Ports) -> None:
-    assert max(1, ports.buckets.shards()) == 1
-    ports.buckets.grow(8)
-    ports.buckets.grow(4)
-    assert ports.buckets.shards() == 8
-    ports.buckets.grow(64)
-    assert ports.buckets.shards() == 64
+    assert max(1, ports.partitions.shards()) == 1
+    ports.partitions.grow(8)
+    ports.partitions.grow(4)
+    assert ports.partitions.shards() == 8
+    ports.partitions.grow(64)
+    assert ports.partitions.shards() == 64
 
 
 def closed(ports: Ports, bucket: datetime) -> None:
-    lease = ports.buckets.acquire(bucket, 0, "p1", bucket, bucket + MINUTE)
+    lease = ports.partitions.acquire(bucket, 0, "p1", bucket, bucket + MINUTE)
     assert lease is not None
-    assert ports.buckets.done(lease)
+    assert ports.partitions.done(lease)
 
 
 def test_minutes_that_a_clock_ahead_has_closed_are_opened_again(ports: Ports) -> None:
-    buckets = ports.buckets
+    buckets = ports.partitions
     buckets.advance(None, NOON)
     for number in range(4):
         closed(ports, NOON + number * MINUTE)
@@ -178,7 +178,7 @@ def test_minutes_that_a_clock_ahead_has_closed_are_opened_again(ports: Ports) ->
 
 
 def test_minutes_that_are_over_stay_closed(ports: Ports) -> None:
-    buckets = ports.buckets
+    buckets = ports.partitions
     buckets.advance(None, NOON)
     assert buckets.reopen(NOON, NOON - MINUTE) is False
     closed(ports, NOON)
@@ -189,7 +189,7 @@ def test_minutes_that_are_over_stay_closed(ports: Ports) -> None:
 
 
 def test_what_was_opened_again_is_closed_again(ports: Ports) -> None:
-    buckets = ports.buckets
+    buckets = ports.partitions
     buckets.advance(None, NOON)
     closed(ports, NOON)
     buckets.advance(NOON, NOON + MINUTE)

@@ -39,21 +39,21 @@ def each(number: int, seconds: int, **fields: Any) -> JobState:
 
 
 def a_forecast(world: World, **sizes: int) -> UpcomingRuns:
-    heads = world.ports.heads
+    heads = world.ports.job_states
     return UpcomingRuns(heads, JobList(heads, world.clock, untold), **sizes)
 
 
 def accept(world: World, *heads: JobState) -> None:
     bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
-    world.ports.heads.put_bodies(bodies)
-    assert all(world.ports.heads.swap([Swap(head, 0) for head in heads]))
+    world.ports.job_states.put_bodies(bodies)
+    assert all(world.ports.job_states.swap([Swap(head, 0) for head in heads]))
     world.settle()
 
 
 def coming(
     ports: Ports, place: tuple[datetime, str], limit: int = ENOUGH, most: int = ENOUGH
 ) -> Coming:
-    found = ports.heads.coming("acme", place, NOON + DAY, limit, most)
+    found = ports.job_states.coming("acme", place, NOON + DAY, limit, most)
     assert found is not None
     return found
 
@@ -113,7 +113,7 @@ def test_those_before_the_place_are_told_only_if_they_come_again(world: World) -
 
 def test_more_than_can_be_put_in_order_is_a_value(world: World) -> None:
     accept(world, *(each(n, 10) for n in range(200)))
-    assert world.ports.heads.coming("acme", (after(20), ""), NOON + DAY, 5, 16) is None
+    assert world.ports.job_states.coming("acme", (after(20), ""), NOON + DAY, 5, 16) is None
     assert len(coming(world.ports, (after(20), ""), limit=5, most=200).heads) == 200
 
 
@@ -121,12 +121,12 @@ def test_only_jobs_of_the_tenant_that_wait_for_a_time_come(world: World) -> None
     at = after(10)
     accept(world, once(1, at), once(2, at, tenant="acme#"), once(3, at, state=JobStatus.PAUSED))
     accept(world, once(4, at, next_at=None), once(5, at, state=JobStatus.COMPLETED, ended_at=NOON))
-    world.ports.heads.swap([Swap(blank_head(Key("acme", an_id(6)), 1, "w", NOON), 0)])
+    world.ports.job_states.swap([Swap(blank_head(Key("acme", an_id(6)), 1, "w", NOON), 0)])
     assert [head.job_id for head in coming(world.ports, START).heads] == [an_id(1)]
 
 
 def test_a_change_moves_a_job_and_an_end_removes_it(world: World) -> None:
-    heads = world.ports.heads
+    heads = world.ports.job_states
     head = once(1, after(10))
     accept(world, head, once(2, after(20)))
     moved = replace(head, version=2, next_at=after(30), schedule=Once(after(30)))
@@ -148,7 +148,7 @@ def test_what_is_fired_ahead_comes_until_it_begins(world: World) -> None:
     ]
     assert coming(world.ports, START, limit=2).until == (after(5), an_id(2))
     begun = replace(run, status=RunStatus.RUNNING, started_at=after(5))
-    world.ports.heads.swap([Swap(replace(head, version=2, runs=(begun,)), 1)])
+    world.ports.job_states.swap([Swap(replace(head, version=2, runs=(begun,)), 1)])
     assert coming(world.ports, START, limit=2).until == (after(10), an_id(1))
 
 
@@ -200,7 +200,7 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
         if number == 1:
             accept(world, each(100, 30_000))
             on = [replace(head, version=2, next_at=after(40_000 + 2 * n)) for n, head in moving]
-            assert all(world.ports.heads.swap([Swap(head, 1) for head in on]))
+            assert all(world.ports.job_states.swap([Swap(head, 1) for head in on]))
     assert len(found) == len(set(found))
     assert {one for one in found if one[1] != an_id(100)} == wanted
 

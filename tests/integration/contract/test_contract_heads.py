@@ -46,12 +46,12 @@ TENANTS = (
 
 
 def load(ports: Ports, head: JobState) -> JobState | None:
-    stored = ports.heads.load([key_of(head)]).get(key_of(head))
+    stored = ports.job_states.load([key_of(head)]).get(key_of(head))
     return None if stored is None else stored.head
 
 
 def written(ports: Ports, head: JobState, expect: int = 0) -> JobState:
-    assert list(ports.heads.swap([Swap(head, expect)])) == [True]
+    assert list(ports.job_states.swap([Swap(head, expect)])) == [True]
     return head
 
 
@@ -100,18 +100,18 @@ def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | 
 def test_what_is_not_there_is_left_out(ports: Ports) -> None:
     head = written(ports, a_head())
     missing = Key("acme", an_id(2))
-    assert set(ports.heads.load([key_of(head), missing])) == {key_of(head)}
+    assert set(ports.job_states.load([key_of(head), missing])) == {key_of(head)}
 
 
 def test_empty_batches_do_nothing(ports: Ports) -> None:
-    assert dict(ports.heads.load([])) == {}
-    assert list(ports.heads.swap([])) == []
-    assert list(ports.heads.beat([])) == []
+    assert dict(ports.job_states.load([])) == {}
+    assert list(ports.job_states.swap([])) == []
+    assert list(ports.job_states.beat([])) == []
 
 
 def test_a_key_asked_for_twice_is_one_answer(ports: Ports) -> None:
     head = written(ports, a_head())
-    assert set(ports.heads.load([key_of(head)] * 3)) == {key_of(head)}
+    assert set(ports.job_states.load([key_of(head)] * 3)) == {key_of(head)}
 
 
 def test_a_swap_raises_the_version_it_read(ports: Ports) -> None:
@@ -123,7 +123,7 @@ def test_a_swap_raises_the_version_it_read(ports: Ports) -> None:
 @pytest.mark.parametrize("expect", [1, 7])
 def test_a_swap_of_what_is_not_there_is_lost(ports: Ports, expect: int) -> None:
     head = a_head(version=expect + 1)
-    assert list(ports.heads.swap([Swap(head, expect)])) == [False]
+    assert list(ports.job_states.swap([Swap(head, expect)])) == [False]
     assert load(ports, head) is None
 
 
@@ -132,13 +132,13 @@ def test_a_swap_of_another_version_is_lost_and_changes_nothing(ports: Ports, exp
     first = written(ports, a_head())
     second = written(ports, step(first, "v"), expect=1)
     late = replace(second, version=expect + 1, writers=("late",), state=JobStatus.CANCELLED)
-    assert list(ports.heads.swap([Swap(late, expect)])) == [False]
+    assert list(ports.job_states.swap([Swap(late, expect)])) == [False]
     assert load(ports, first) == second
 
 
 def test_of_many_who_read_the_same_one_wins(ports: Ports) -> None:
     first = written(ports, a_head())
-    won = [list(ports.heads.swap([Swap(step(first, f"w{n}"), 1)])) for n in range(10)]
+    won = [list(ports.job_states.swap([Swap(step(first, f"w{n}"), 1)])) for n in range(10)]
     assert won == [[True]] + [[False]] * 9
     stored = load(ports, first)
     assert stored is not None
@@ -150,16 +150,16 @@ def test_a_version_may_leap(ports: Ports) -> None:
     first = written(ports, a_head())
     leapt = written(ports, step(first, "v", by=5), expect=1)
     assert load(ports, first) == leapt
-    assert list(ports.heads.swap([Swap(step(first, "slow"), 1)])) == [False]
+    assert list(ports.job_states.swap([Swap(step(first, "slow"), 1)])) == [False]
 
 
 def test_each_of_a_large_batch_is_judged_alone(ports: Ports) -> None:
     heads = [a_head(an_id(n)) for n in range(250)]
-    ports.heads.swap([Swap(head, 0) for head in heads[::5]])
+    ports.job_states.swap([Swap(head, 0) for head in heads[::5]])
     again = [replace(head, writers=("second",)) for head in heads]
-    answers = list(ports.heads.swap([Swap(head, 0) for head in again]))
+    answers = list(ports.job_states.swap([Swap(head, 0) for head in again]))
     assert answers == [index % 5 != 0 for index in range(250)]
-    found = ports.heads.load([key_of(head) for head in heads])
+    found = ports.job_states.load([key_of(head) for head in heads])
     assert [found[key_of(head)].head.writers[-1] for head in heads] == [
         "second" if won else "w" for won in answers
     ]
@@ -168,15 +168,15 @@ def test_each_of_a_large_batch_is_judged_alone(ports: Ports) -> None:
 def test_a_swap_that_meets_its_own_effect_has_won(ports: Ports) -> None:
     first = written(ports, a_head())
     mine = Swap(step(first, "mine"), 1)
-    assert list(ports.heads.swap([mine])) == [True]
-    assert list(ports.heads.swap([mine])) == [True]
+    assert list(ports.job_states.swap([mine])) == [True]
+    assert list(ports.job_states.swap([mine])) == [True]
     assert load(ports, first) == mine.head
 
 
 def test_a_creation_that_meets_its_own_effect_has_won(ports: Ports) -> None:
     mine = Swap(a_head(writer="mine"), 0)
-    assert list(ports.heads.swap([mine])) == [True]
-    assert list(ports.heads.swap([mine])) == [True]
+    assert list(ports.job_states.swap([mine])) == [True]
+    assert list(ports.job_states.swap([mine])) == [True]
 
 
 def test_it_has_won_also_when_others_wrote_on_top_of_it(ports: Ports) -> None:
@@ -185,14 +185,14 @@ def test_it_has_won_also_when_others_wrote_on_top_of_it(ports: Ports) -> None:
     second = written(ports, mine.head, 1)
     third = written(ports, step(second, "x"), 2)
     fourth = written(ports, step(third, "y"), 3)
-    assert list(ports.heads.swap([mine])) == [True]
+    assert list(ports.job_states.swap([mine])) == [True]
     assert load(ports, first) == fourth
 
 
 def test_it_has_lost_when_only_others_wrote(ports: Ports) -> None:
     first = written(ports, a_head())
     written(ports, step(first, "other"), 1)
-    assert list(ports.heads.swap([Swap(step(first, "mine"), 1)])) == [False]
+    assert list(ports.job_states.swap([Swap(step(first, "mine"), 1)])) == [False]
 
 
 def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -> None:
@@ -200,19 +200,19 @@ def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -
     mine = written(ports, step(first, "mine"), 1)
     other = written(ports, step(mine, "other"), 2)
     again = replace(step(mine, "mine"), state=JobStatus.CANCELLED)
-    assert list(ports.heads.swap([Swap(again, 2)])) == [False]
+    assert list(ports.job_states.swap([Swap(again, 2)])) == [False]
     assert load(ports, first) == other
 
 
 def test_a_swap_without_a_mark_is_nobodys_own(ports: Ports) -> None:
     written(ports, a_head(writer=""))
-    assert list(ports.heads.swap([Swap(a_head(writer=""), 0)])) == [False]
+    assert list(ports.job_states.swap([Swap(a_head(writer=""), 0)])) == [False]
 
 
 def test_a_blank_head_holds_a_place(ports: Ports) -> None:
     blank = written(ports, blank_head(Key("acme", JOB), 3, "look", NOON))
     assert load(ports, blank) == blank
-    assert list(ports.heads.swap([Swap(a_head(), 0)])) == [False]
+    assert list(ports.job_states.swap([Swap(a_head(), 0)])) == [False]
     made = written(ports, a_head(version=4), expect=3)
     assert load(ports, blank) == made
 
@@ -230,8 +230,8 @@ def test_an_expired_head_is_gone_and_its_place_is_free(world: World) -> None:
 
 def test_tenants_never_meet(ports: Ports) -> None:
     heads = [a_head(tenant=tenant, latest=tenant) for tenant in TENANTS]
-    assert all(ports.heads.swap([Swap(head, 0) for head in heads]))
-    found = ports.heads.load([key_of(head) for head in heads])
+    assert all(ports.job_states.swap([Swap(head, 0) for head in heads]))
+    found = ports.job_states.load([key_of(head) for head in heads])
     assert [found[key_of(head)].head for head in heads] == heads
 
 

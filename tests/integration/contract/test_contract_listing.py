@@ -32,7 +32,7 @@ class Told:
 
 def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, Told]:
     told = Told()
-    ports = with_ports(world.ports, heads=heads or world.ports.heads)
+    ports = with_ports(world.ports, job_states=heads or world.ports.job_states)
     return job_queries(ports, world.clock, cast(Any, None), told), told
 
 
@@ -40,8 +40,8 @@ def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, 
 def kept(world: World) -> World:
     """Three jobs to come, of which one lacks the definition that its head names."""
     heads = [a_head(job_id, schedule=Once(after(60)), next_at=after(60)) for job_id in JOBS]
-    world.ports.heads.put_bodies([a_body(job_id) for job_id in JOBS if job_id != BARE])
-    assert world.ports.heads.swap([Swap(head, 0) for head in heads]) == [True] * 3
+    world.ports.job_states.put_bodies([a_body(job_id) for job_id in JOBS if job_id != BARE])
+    assert world.ports.job_states.swap([Swap(head, 0) for head in heads]) == [True] * 3
     world.settle()
     return world
 
@@ -62,7 +62,7 @@ def test_a_definition_that_is_missing_is_told_and_refused(
     with pytest.raises(Unavailable):
         ask(search)
     assert told.lines == [("definition_missing", {"tenant": "acme", "job_id": BARE})]
-    kept.ports.heads.put_bodies([a_body(BARE)])
+    kept.ports.job_states.put_bodies([a_body(BARE)])
     ask(search)
     assert len(told.lines) == 1
 
@@ -93,7 +93,7 @@ class Expiring:
 
 
 def test_listing_leaves_out_job_that_expires_between_reads(kept: World) -> None:
-    search, told = a_search(kept, cast(JobStates, Expiring(kept.ports.heads)))
+    search, told = a_search(kept, cast(JobStates, Expiring(kept.ports.job_states)))
     found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):

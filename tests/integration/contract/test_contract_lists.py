@@ -18,8 +18,8 @@ from tests.support.ports import Ports
 
 def accept(ports: Ports, *heads: JobState) -> None:
     bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
-    ports.heads.put_bodies(bodies)
-    assert all(ports.heads.swap([Swap(head, 0) for head in heads]))
+    ports.job_states.put_bodies(bodies)
+    assert all(ports.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def read_all(world: World, tenant: str, limit: int) -> list[str]:
@@ -28,7 +28,7 @@ def read_all(world: World, tenant: str, limit: int) -> list[str]:
     found: list[str] = []
     before = None
     for _ in range(1_000):
-        page = world.ports.heads.page(tenant, before, limit)
+        page = world.ports.job_states.page(tenant, before, limit)
         assert len(page.items) <= limit
         found += [head.job_id for head, _ in page.items]
         before = page.before
@@ -51,43 +51,43 @@ def read_all(world: World, tenant: str, limit: int) -> list[str]:
 )
 def test_a_body_comes_back_as_it_was_written(ports: Ports, payload: Any) -> None:
     body = a_body(payload=payload, tags={"team": "Dàtà 🎉"}, name="Ночь ☾", created_by="ada")
-    ports.heads.put_bodies([body])
+    ports.job_states.put_bodies([body])
     wanted = (Key("acme", JOB), body.ref)
-    assert dict(ports.heads.bodies([wanted])) == {wanted: body}
+    assert dict(ports.job_states.bodies([wanted])) == {wanted: body}
 
 
 def test_each_version_of_a_definition_stands(ports: Ports) -> None:
     bodies = [a_body(ref=f"{n}-x", edition=n, previous=f"{n - 1}-x") for n in range(1, 4)]
-    ports.heads.put_bodies(bodies)
+    ports.job_states.put_bodies(bodies)
     wanted = [(Key("acme", JOB), body.ref) for body in bodies]
-    assert list(ports.heads.bodies(wanted).values()) == bodies
+    assert list(ports.job_states.bodies(wanted).values()) == bodies
 
 
 def test_a_body_put_twice_is_one(ports: Ports) -> None:
     body = a_body()
-    ports.heads.put_bodies([body, body])
-    ports.heads.put_bodies([body])
+    ports.job_states.put_bodies([body, body])
+    ports.job_states.put_bodies([body])
     wanted = (Key("acme", JOB), body.ref)
-    assert ports.heads.bodies([wanted])[wanted] == body
+    assert ports.job_states.bodies([wanted])[wanted] == body
 
 
 def test_bodies_that_are_not_there_are_left_out(ports: Ports) -> None:
-    ports.heads.put_bodies([a_body()])
+    ports.job_states.put_bodies([a_body()])
     others = [
         (Key("acme", JOB), "2-body"),
         (Key("acme", an_id(2)), "1-body"),
         (Key("acme#", JOB), "1-body"),
     ]
-    assert dict(ports.heads.bodies(others)) == {}
-    assert dict(ports.heads.bodies([])) == {}
+    assert dict(ports.job_states.bodies(others)) == {}
+    assert dict(ports.job_states.bodies([])) == {}
 
 
 def test_many_bodies_at_once(ports: Ports) -> None:
-    ports.heads.put_bodies([])
+    ports.job_states.put_bodies([])
     bodies = [a_body(an_id(n), name=f"job {n}") for n in range(230)]
-    ports.heads.put_bodies(bodies)
+    ports.job_states.put_bodies(bodies)
     wanted = [(Key("acme", body.job_id), body.ref) for body in bodies]
-    found = ports.heads.bodies(wanted)
+    found = ports.job_states.bodies(wanted)
     assert [found[one] for one in wanted] == bodies
 
 
@@ -109,19 +109,19 @@ def test_what_is_added_between_pages_neither_doubles_nor_hides(world: World) -> 
     ids = [an_id(n) for n in range(20)]
     accept(ports, *(a_head(job_id) for job_id in ids))
     world.settle()
-    first = ports.heads.page("acme", None, 8)
+    first = ports.job_states.page("acme", None, 8)
     accept(ports, *(a_head(an_id(n)) for n in range(100, 110)))
     found = [head.job_id for head, _ in first.items]
     before = first.before
     while before is not None:
-        page = ports.heads.page("acme", before, 8)
+        page = ports.job_states.page("acme", before, 8)
         found += [head.job_id for head, _ in page.items]
         before = page.before
     assert found == ids[::-1]
 
 
 def test_an_empty_list_is_one_empty_page(ports: Ports) -> None:
-    page = ports.heads.page("nobody", None, 10)
+    page = ports.job_states.page("nobody", None, 10)
     assert (list(page.items), page.before) == ([], None)
 
 
@@ -130,12 +130,12 @@ def test_a_list_has_each_head_as_it_is_with_its_present_body(world: World) -> No
     head = a_head()
     accept(ports, head)
     body = a_body(ref="2-body", edition=2, name="renamed", payload={"big": "x" * 2_000})
-    ports.heads.put_bodies([body])
+    ports.job_states.put_bodies([body])
     rules = {1: head.rules[1], 2: Rules(body="2-body", since_at=NOON)}
     newer = replace(head, version=2, edition=2, definition=2, rules=rules)
-    ports.heads.swap([Swap(newer, 1)])
+    ports.job_states.swap([Swap(newer, 1)])
     world.settle()
-    ((listed, shown),) = ports.heads.page("acme", None, 10).items
+    ((listed, shown),) = ports.job_states.page("acme", None, 10).items
     assert listed == newer
     assert (shown.name, shown.edition) == (body.name, body.edition)
 
@@ -144,7 +144,7 @@ def test_a_list_holds_one_tenant_without_blank_and_expired_heads(world: World) -
     ports = world.ports
     accept(ports, a_head(an_id(1)), a_head(an_id(2), tenant="acme#"), a_head(an_id(3), tenant="ac"))
     accept(ports, a_head(an_id(4), state=JobStatus.COMPLETED, ended_at=NOON))
-    ports.heads.swap([Swap(blank_head(Key("acme", an_id(5)), 1, "w", NOON), 0)])
+    ports.job_states.swap([Swap(blank_head(Key("acme", an_id(5)), 1, "w", NOON), 0)])
     assert read_all(world, "acme", 10) == [an_id(4), an_id(1)]
     world.clock.set(NOON + RETENTION)
     assert read_all(world, "acme", 10) == [an_id(1)]
@@ -159,11 +159,11 @@ def test_busy_heads_are_those_with_runs_alive_in_line_or_unrecorded(world: World
     other = a_head(an_id(5), tenant="other", runs=(a_run(),))
     accept(ports, alive, in_line, ended, idle, other)
     world.settle()
-    found = sorted(ports.heads.busy("acme"), key=lambda head: head.job_id)
+    found = sorted(ports.job_states.busy("acme"), key=lambda head: head.job_id)
     assert found == [alive, in_line, ended]
-    ports.heads.swap([Swap(replace(alive, version=2, runs=()), 1)])
+    ports.job_states.swap([Swap(replace(alive, version=2, runs=()), 1)])
     world.settle()
-    assert an_id(1) not in {head.job_id for head in ports.heads.busy("acme")}
+    assert an_id(1) not in {head.job_id for head in ports.job_states.busy("acme")}
 
 
 @pytest.mark.parametrize("limit", [1, 10, 500])
@@ -175,7 +175,7 @@ def test_a_walk_meets_every_head_of_every_tenant_once(world: World, limit: int) 
     met: list[Key] = []
     cursor = None
     for _ in range(1_000):
-        page = ports.heads.walk(cursor, limit)
+        page = ports.job_states.walk(cursor, limit)
         met += [key_of(head) for head in page.heads]
         cursor = page.cursor
         if cursor is None:
@@ -184,5 +184,5 @@ def test_a_walk_meets_every_head_of_every_tenant_once(world: World, limit: int) 
 
 
 def test_a_walk_over_nothing_ends_at_once(ports: Ports) -> None:
-    page = ports.heads.walk(None, 10)
+    page = ports.job_states.walk(None, 10)
     assert list(page.heads) == []

@@ -75,8 +75,8 @@ def kept(ports: Ports) -> list[RunRow]:
         for run in a_ledger(job_id, dice)
     ]
     for job_id in (JOB, OTHER):
-        ports.heads.put_bodies([a_body(job_id)])
-        assert ports.heads.swap([Swap(a_head(job_id), 0)]) == [True]
+        ports.job_states.put_bodies([a_body(job_id)])
+        assert ports.job_states.swap([Swap(a_head(job_id), 0)]) == [True]
     ports.history.put(rows)
     return rows
 
@@ -189,8 +189,8 @@ def test_the_time_of_a_start_reads_large_pages_and_no_more_than_some(world: Worl
 
 def many(ports: Ports, count: int) -> None:
     """A run each hour, all of them good."""
-    ports.heads.put_bodies([a_body()])
-    assert ports.heads.swap([Swap(a_head(), 0)]) == [True]
+    ports.job_states.put_bodies([a_body()])
+    assert ports.job_states.swap([Swap(a_head(), 0)]) == [True]
     moments = [NOON - n * HOUR for n in range(count)]
     ports.history.put(
         [

@@ -74,13 +74,13 @@ def send(world: World, *messages: Message) -> list[bool]:
     """Send messages of runs that stand queued, as the swap before a message leaves them."""
     for message in messages:
         key = Key(message.tenant, message.job_id)
-        standing = world.ports.heads.load([key]).get(key)
+        standing = world.ports.job_states.load([key]).get(key)
         version = 0 if standing is None else standing.head.version
         rules = {1: Rules("1-body", NOON, "script", message.lane, message.priority)}
         run = a_run(message.run_id, due_at=message.due_at)
         head = a_head(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))
-        assert list(world.ports.heads.swap([Swap(head, version)])) == [True]
-    return list(world.ports.messages.send(messages))
+        assert list(world.ports.job_states.swap([Swap(head, version)])) == [True]
+    return list(world.ports.run_queue.send(messages))
 
 
 def delivered(world: World) -> list[tuple[str, str]]:
@@ -111,7 +111,7 @@ def test_a_message_of_a_newer_version_is_another(world: World) -> None:
 
 
 def test_no_messages_are_no_answer(ports: Ports) -> None:
-    assert list(ports.messages.send([])) == []
+    assert list(ports.run_queue.send([])) == []
 
 
 def test_each_event_gets_an_id_of_its_own(ports: Ports) -> None:

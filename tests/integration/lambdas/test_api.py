@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,11 @@ from botocore.exceptions import EndpointConnectionError
 
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.identifiers import bucket_of
+from punctual.node.clock import ManualClock
 from punctual.tasks.reach import Reach, text_of
 from punctual.web.contract import API_CALLS, PREFLIGHT, READER, WRITER
 from tests.support.aws.moto_adapter import Moto
-from tests.support.aws.serverless_api import Answer, Deployed, Hand, an_event, deployed, route_of
+from tests.support.deployed.api import Answer, Api, an_api, an_event, route_of
 
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"
@@ -26,14 +28,14 @@ DAILY = {"name": "ä", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def api() -> Iterator[Api]:
+    with an_api() as made:
+        yield made
 
 
 @pytest.fixture
-def api(clock: Hand) -> Iterator[Deployed]:
-    with deployed(clock) as made:
-        yield made
+def clock(api: Api) -> ManualClock:
+    return api.clock
 
 
 def a_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def a_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
-def test_a_job_that_one_function_takes_the_other_shows(api: Deployed) -> None:
+def test_a_job_that_one_function_takes_the_other_shows(api: Api) -> None:
     taken = api("POST", "/jobs", DAILY)
     job = taken.json
     assert (taken.status, taken.headers["location"]) == (202, f"/v1/jobs/{job['job_id']}")
@@ -55,7 +57,7 @@ def test_a_job_that_one_function_takes_the_other_shows(api: Deployed) -> None:
     assert listed.json == {"jobs": [job], "next_token": None}
 
 
-def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Deployed) -> None:
+def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     run = api("POST", f"/jobs/{job_id}/runNow").json
     since = "from=2026-01-01T00:00:00Z"
@@ -67,7 +69,7 @@ def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Deployed) -> Non
     assert listed["run_id"] == run["run_id"]
 
 
-def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
+def test_every_call_reaches_the_function_that_serves_it(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     for route in API_CALLS:
         path = route.path.replace("{job_id}", job_id).replace("{run_id}", job_id)
@@ -79,10 +81,10 @@ def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
             assert answer.headers["content-type"] == "application/problem+json", route
 
 
-def test_a_job_may_name_only_what_its_tenant_reaches(api: Deployed, clock: Hand) -> None:
+def test_a_job_may_name_only_what_its_tenant_reaches(api: Api) -> None:
     reach = Reach({"default": ["orders"], "*": ["task-*"]}, {})
     api.store.settings = replace(api.store.settings, reach=text_of(reach))
-    limited = Deployed(api.store, clock)
+    limited = Api(api.direct)
 
     def sent(function: str) -> Answer:
         return limited("POST", "/jobs", {**DAILY, "task": {"type": "lambda", "function": function}})
@@ -92,7 +94,7 @@ def test_a_job_may_name_only_what_its_tenant_reaches(api: Deployed, clock: Hand)
     assert [error["field"] for error in problem["errors"]] == ["task.function"]
 
 
-def test_a_whole_life_of_calls(api: Deployed) -> None:
+def test_a_whole_life_of_calls(api: Api) -> None:
     job = f"/jobs/{api('POST', '/jobs', DAILY).json['job_id']}"
     assert api("PATCH", job, {"name": "b"}, headers={"if-match": '"1"'}).json["name"] == "b"
     stale = api("PUT", job, {"name": "c"}, headers={"if-match": '"1"'})
@@ -111,7 +113,7 @@ def test_a_whole_life_of_calls(api: Deployed) -> None:
 
 
 @pytest.mark.parametrize("authorizer", [None, {}, {"lambda": None}, {"lambda": {}}, {"jwt": {}}])
-def test_without_a_tenant_nothing_goes_on(api: Deployed, authorizer: Any) -> None:
+def test_without_a_tenant_nothing_goes_on(api: Api, authorizer: Any) -> None:
     before = api.store.rows(api.store.settings.jobs_table)
     for route in API_CALLS:
         path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
@@ -137,17 +139,17 @@ NOBODYS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("said", NOBODYS)
-def test_half_a_caller_is_none(api: Deployed, said: dict[str, Any]) -> None:
+def test_half_a_caller_is_none(api: Api, said: dict[str, Any]) -> None:
     a_problem(api("GET", "/jobs", authorizer={"lambda": said}), 401, "UNAUTHENTICATED")
 
 
-def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Deployed) -> None:
+def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Api) -> None:
     answer = api("GET", "/jobs", authorizer={"lambda": {"unsure": "yes"}})
     a_problem(answer, 503, "UNAVAILABLE")
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_tenant_sees_only_its_own(api: Deployed) -> None:
+def test_a_tenant_sees_only_its_own(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     other = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
     a_problem(api("GET", f"/jobs/{job_id}", authorizer=other), 404, "NOT_FOUND")
@@ -168,7 +170,7 @@ def test_a_tenant_sees_only_its_own(api: Deployed) -> None:
     ],
 )
 def test_what_no_route_names_is_answered_all_the_same(
-    api: Deployed, method: str, path: str, status: int
+    api: Api, method: str, path: str, status: int
 ) -> None:
     answer = api(method, path)
     assert answer.status == status
@@ -181,7 +183,7 @@ def test_what_no_route_names_is_answered_all_the_same(
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/jobs/x/pause", "/nothing", "/"])
-def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Deployed, path: str) -> None:
+def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Api, path: str) -> None:
     event = an_event("OPTIONS", path, headers={"Origin": "https://a.example"}, authorizer=None)
     assert api.ask(event, READER).status == 401, "but by the route that is open to all"
     answer = api.ask({**event, "routeKey": PREFLIGHT}, READER)
@@ -189,14 +191,14 @@ def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Deployed, pa
     assert "allow" not in answer.headers
 
 
-def test_a_slash_too_many_is_sent_to_who_serves_it(api: Deployed) -> None:
+def test_a_slash_too_many_is_sent_to_who_serves_it(api: Api) -> None:
     answer = api("POST", "/jobs/?x=1", DAILY)
     assert (answer.status, answer.headers["location"]) == (308, "/v1/jobs?x=1")
     strange = api.ask(an_event("POST", "/jobs", body="{}"), READER)
     a_problem(strange, 421, "MISROUTED")
 
 
-def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Deployed) -> None:
+def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Api) -> None:
     answer = api("POST", "/jobs", DAILY, rooted=True)
     location = answer.headers["location"]
     assert (answer.status, location) == (202, f"/jobs/{answer.json['job_id']}")
@@ -205,13 +207,13 @@ def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Deployed) -> None:
     assert api("GET", location).status == 200
 
 
-def test_a_body_may_come_as_base64(api: Deployed) -> None:
+def test_a_body_may_come_as_base64(api: Api) -> None:
     answer = api.ask(an_event("POST", "/jobs", body=json.dumps(DAILY).encode()))
     assert (answer.status, answer.json["name"]) == (202, "ä")
     a_problem(api.ask(an_event("POST", "/jobs", body=b"\xff\x00")), 400, "BAD_REQUEST")
 
 
-def test_bodies_are_bounded(api: Deployed) -> None:
+def test_bodies_are_bounded(api: Api) -> None:
     long = json.dumps(DAILY) + " " * 524_288
     a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
     many = {"jobs": [DAILY] * 3}
@@ -221,7 +223,7 @@ def test_bodies_are_bounded(api: Deployed) -> None:
     a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-def test_only_what_this_deployment_runs_is_taken(api: Deployed) -> None:
+def test_only_what_this_deployment_runs_is_taken(api: Api) -> None:
     for task, field in (
         ({"type": "script", "runtime": "bash", "code": "ls"}, "task.type"),
         ({"type": "container", "image": "x"}, "task.type"),
@@ -235,7 +237,7 @@ def test_only_what_this_deployment_runs_is_taken(api: Deployed) -> None:
         assert api("POST", "/jobs", {**DAILY, "task": task}).status == 202
 
 
-def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Deployed) -> None:
+def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Api) -> None:
     payload = "x" * 250_000
     made = [api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)]
     first = api("GET", "/jobs?limit=200")
@@ -246,38 +248,34 @@ def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Deployed) -> None:
     assert (found, rest.json["next_token"]) == (made[::-1], None)
 
 
-def test_health_needs_no_token_and_says_when_nobody_plans(api: Deployed, clock: Hand) -> None:
+def test_health_needs_no_token_and_says_when_nobody_plans(api: Api, clock: ManualClock) -> None:
     silent = api("GET", "/health", authorizer=None)
     assert (silent.status, silent.json["status"]) == (503, "down")
-    buckets = api.store.ports.buckets
+    buckets = api.store.ports.partitions
     assert buckets.advance(None, bucket_of(clock.now))
     well = api("GET", "/health", authorizer=None)
     assert (well.status, well.json["status"]) == (200, "ok")
     assert well.json["task_types"] == ["event", "http", "lambda", "sqs"]
     assert well.json["version"] != "unknown"
-    clock.move(7 * 60)
+    clock.advance(timedelta(seconds=7 * 60))
     assert api("GET", "/health").status == 200
     assert api("GET", "/health/ready", authorizer=None).status == 200
-    clock.move(2 * 60)
+    clock.advance(timedelta(seconds=2 * 60))
     assert api("GET", "/health", authorizer=None).json["status"] == "down"
     assert api("GET", "/health/ready", authorizer=None).status == 503
     assert api("GET", "/health/live", authorizer=None).status == 200
 
 
 @pytest.mark.parametrize("client_id", [None, "pages"])
-def test_health_names_the_issuer_that_the_stage_trusts(
-    api: Deployed, clock: Hand, client_id: str | None
-) -> None:
+def test_health_names_the_issuer_that_the_stage_trusts(api: Api, client_id: str | None) -> None:
     assert api("GET", "/health", authorizer=None).json["auth"] is None
     trust = IssuerConfig("https://id.example.com", "punctual", client_id=client_id)
-    trusting = Deployed(api.store, clock, first_id=1_000, trust=trust)
+    trusting = Api(api.direct, first_id=1_000, trust=trust)
     told = trusting("GET", "/health", authorizer=None).json["auth"]
     assert told == {"issuer": "https://id.example.com", "client_id": client_id}
 
 
-def test_health_answers_when_the_store_does_not(
-    api: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_answers_when_the_store_does_not(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
@@ -289,7 +287,7 @@ def test_health_answers_when_the_store_does_not(
     a_problem(api("GET", "/jobs"), 503, "UNAVAILABLE")
 
 
-def test_a_stats_of_nothing_is_whole(api: Deployed) -> None:
+def test_a_stats_of_nothing_is_whole(api: Api) -> None:
     assert api("GET", "/stats").json == {
         "jobs": {},
         "runs": {},
@@ -300,12 +298,11 @@ def test_a_stats_of_nothing_is_whole(api: Deployed) -> None:
     }
 
 
-def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Deployed) -> None:
+def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Api) -> None:
     api("POST", "/jobs", {**DAILY, "payload": "secret"}, headers={"authorization": "Bearer hush"})
     api("GET", "/jobs?name_prefix=hidden", authorizer=None)
     (written,) = api.told[WRITER].named("answered")
     assert written == {
-        "event": "answered",
         "request_id": "request-1",
         "method": "POST",
         "route": "POST /jobs",
@@ -314,11 +311,11 @@ def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Deployed)
     }
     (refused,) = api.told[READER].named("answered")
     assert (refused["status"], refused["tenant"], refused["route"]) == (401, "", "GET /jobs")
-    lines = json.dumps(api.told[WRITER].lines + api.told[READER].lines)
+    lines = json.dumps(api.told[WRITER].events + api.told[READER].events)
     assert not {word for word in ("secret", "hush", "hidden") if word in lines}
 
 
-def test_what_calls_cost(api: Deployed) -> None:
+def test_what_calls_cost(api: Api) -> None:
     """Calls of AWS by kind, in an environment that is warm; a rise is to be noticed."""
     api("POST", "/jobs", DAILY)
     spent: list[dict[str, int]] = []
@@ -368,7 +365,7 @@ def test_each_half_imports_only_what_it_needs() -> None:
 
 @pytest.mark.parametrize("name", [READER, WRITER])
 def test_a_handler_is_built_from_its_environment(
-    api: Deployed, name: str, monkeypatch: pytest.MonkeyPatch
+    api: Api, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = load(api.store, name, monkeypatch)
     context = SimpleNamespace(aws_request_id="r1")
@@ -380,7 +377,7 @@ def test_a_handler_is_built_from_its_environment(
 def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     for variable, value in store.settings.to_env().items():
         monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     path = ROOT / "functions" / name / "handler.py"
     spec = importlib.util.spec_from_file_location(f"{name}_handler", path)
     assert spec is not None

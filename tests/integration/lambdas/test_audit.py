@@ -3,6 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,13 +12,13 @@ from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.audit_log import AuditFilters
 from punctual.engine.ports.rows import Key
-from punctual.lambdas.ssm_secrets import TOKEN_KEY
-from punctual.lambdas.status.handler import StatusHandler, following
+from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER
+from punctual.lambdas.status.handler import StatusHandler, build_handler
 from punctual.web.contract import READER
 from tests.integration.lambdas.test_api import DAILY
 from tests.support.aws.moto_faults import lost_answers, refused, unreached
-from tests.support.aws.serverless_api import ADMIN, Deployed, Hand, deployed
 from tests.support.aws.stream_records import Stream
+from tests.support.deployed.api import ADMIN, Api, an_api
 
 SOON = {"name": "n", "schedule_type": "FUTURE", "schedule_time": "2026-03-02T13:00:00Z"}
 OTHER = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
@@ -27,14 +28,15 @@ Fault = Callable[..., Any]
 
 
 class World:
-    def __init__(self, api: Deployed, clock: Hand) -> None:
-        self.api, self.clock = api, clock
+    def __init__(self, api: Api) -> None:
+        self.api, self.clock = api, api.clock
         self.stream = Stream(api.store)
-        self.status: StatusHandler = following(api.runtimes[READER])
+        self.status: StatusHandler = build_handler(api.runtimes[READER])
         api.store.clients.ssm.put_parameter(
-            Name=f"{api.store.settings.knobs}{TOKEN_KEY}",
+            Name=f"{api.store.settings.knobs}{TOKEN_KEY_PARAMETER}",
             Value=b64encode(bytes(range(32))).decode(),
             Type="SecureString",
+            Overwrite=True,
         )
 
     def follow(self) -> None:
@@ -46,7 +48,7 @@ class World:
 
     def attempt(self, records: list[Any]) -> str:
         try:
-            return next(iter(self.status.follow(records)), "")
+            return next(iter(self.status.handle(records)), "")
         except Unavailable:
             return place(records[0])
 
@@ -78,9 +80,8 @@ def place(record: Any) -> str:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    clock = Hand()
-    with deployed(clock) as api:
-        yield World(api, clock)
+    with an_api() as api:
+        yield World(api)
 
 
 def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
@@ -94,7 +95,7 @@ def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
     ]
     for method, target, value in steps:
         world.follow()
-        world.clock.move(1)
+        world.clock.advance(timedelta(seconds=1))
         assert world.api(method, f"/jobs/{job}{target}", value).status in (200, 202)
     assert len(world.entries()) == len(steps), "what the stream has not brought is still to come"
     world.follow()
@@ -120,11 +121,11 @@ def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
 def test_the_note_stands_in_the_head_until_its_next_swap(world: World) -> None:
     made = world.api("POST", "/jobs", SOON).json["job_id"]
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
-    assert json.loads(head[keys.BY]["S"])[1] == "job.create"
-    world.clock.move(3_600)
-    world.api.runtimes[READER].looker.look_at([Key("default", made)])
+    assert json.loads(head[keys.AUDIT_NOTE_ATTR]["S"])[1] == "job.create"
+    world.clock.advance(timedelta(seconds=3_600))
+    world.api.runtimes[READER].evaluator.look_at([Key("default", made)])
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
-    assert keys.BY not in head
+    assert keys.AUDIT_NOTE_ATTR not in head
     world.follow()
     assert len(world.entries()) <= 1, "only the last image of a row is caught here"
 
@@ -144,26 +145,26 @@ def test_another_tenant_reads_none_of_it_and_nobody_below_an_admin(world: World)
 def test_records_that_come_again_are_shown_once_and_change_no_row(world: World) -> None:
     for _ in range(3):
         world.api("POST", "/jobs", DAILY)
-        world.clock.move(0.3)
+        world.clock.advance(timedelta(seconds=0.3))
     records = world.stream.catch()
-    assert world.status.follow(records) == []
+    assert world.status.handle(records) == []
     rows = world.rows()
-    assert world.status.follow(records) == []
+    assert world.status.handle(records) == []
     assert world.rows() == rows, "the same again lies in the same place"
     for one in records:
-        assert world.status.follow([one]) == []
+        assert world.status.handle([one]) == []
     assert len(world.entries()) == 3
 
 
 def test_a_row_that_stands_is_never_written_over(world: World) -> None:
     world.api("POST", "/jobs", DAILY)
     records = world.stream.catch()
-    world.status.follow(records)
+    world.status.handle(records)
     (row,) = world.rows()
-    forged = {**row, keys.ROW: {"B": b"forged"}}
+    forged = {**row, keys.DATA_ATTR: {"B": b"forged"}}
     table, client = world.api.store.settings.audit_table, world.api.store.clients.dynamodb
     client.put_item(TableName=table, Item=forged, ConditionExpression="attribute_exists(pk)")
-    world.status.follow(records)
+    world.status.handle(records)
     assert world.rows() == [forged], "our own put is refused where a row stands"
 
 
@@ -197,7 +198,7 @@ def changed(world: World) -> None:
             ("DELETE", "", None),
         ):
             world.follow()
-            world.clock.move(1)
+            world.clock.advance(timedelta(seconds=1))
             world.api(method, f"/jobs/{job}{target}", value)
     world.follow()
 
@@ -227,7 +228,7 @@ def test_a_token_is_noted_before_it_is_there(world: World, fault: Fault, times: 
         for n in range(2):
             answer = world.api("POST", "/tokens", {"name": f"ci-{n}", "role": "viewer"})
             assert answer.status in (201, 503)
-            world.clock.move(1)
+            world.clock.advance(timedelta(seconds=1))
     there = {one["token_id"] for one in world.api("GET", "/tokens").json["tokens"]}
     noted = [one["subject_token_id"] for one in world.entries("&action=token.create")]
     assert there <= set(noted)
@@ -238,7 +239,7 @@ def test_a_token_is_noted_before_it_is_there(world: World, fault: Fault, times: 
 def test_tokens_are_noted_with_who_and_what_and_never_their_secret(world: World) -> None:
     made = world.api("POST", "/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
     mine = world.api("POST", "/tokens", {"name": "me", "role": "admin"}).json
-    world.clock.move(1)
+    world.clock.advance(timedelta(seconds=1))
     for _ in range(2):
         assert world.api("DELETE", f"/tokens/{mine['token_id']}").status == 200
     found = world.entries()
@@ -263,7 +264,7 @@ def test_a_record_that_cannot_be_published_is_noted_all_the_same(
     world.api("POST", "/jobs", DAILY)
     records = world.stream.catch()
     with pytest.raises(ValueError, match="this one never"):
-        world.status.follow(records)
+        world.status.handle(records)
     assert len(world.entries()) == 1
 
 
@@ -273,7 +274,7 @@ def test_a_page_reads_a_bounded_number_of_rows_and_goes_on(world: World) -> None
     job = world.api("POST", "/jobs", DAILY).json["job_id"]
     world.follow()
     for _ in range(230):
-        world.clock.move(5)
+        world.clock.advance(timedelta(seconds=5))
         world.api("POST", "/tokens", {"name": "x", "role": "viewer"})
     wanted = AuditFilters(job_id=job)
     page = audit.page("default", wanted, 50, None, world.clock())

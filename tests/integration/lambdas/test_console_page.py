@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.stacks.observability.queries import QUERIES
-from punctual.aws.dynamodb.keys import BY
+from infra.stacks.observability.queries import SAVED_QUERIES
+from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR
 from punctual.web.contract import READER, WRITER
-from tests.support.aws.serverless_api import Answer, Deployed, Hand, deployed
 from tests.support.builders import NOON
+from tests.support.deployed.api import Answer, Api, an_api
 from tests.support.infra.synthesised import assembly, functions
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/use-from-the-aws-console.md").read_text()
@@ -22,33 +22,33 @@ HOURLY = {"name": "hourly", "schedule_type": "CRON", "cron_expression": "0 * * *
 
 
 @pytest.fixture
-def api() -> Iterator[Deployed]:
-    with deployed(Hand(NOON - timedelta(minutes=1))) as made:
+def api() -> Iterator[Api]:
+    with an_api(now=NOON - timedelta(minutes=1)) as made:
         yield made
 
 
-def sent(api: Deployed, job_id: str, ending: str, function: str) -> Answer:
+def sent(api: Api, job_id: str, ending: str, function: str) -> Answer:
     """Send the event of the page whose path ends so, exactly as it stands there."""
     (text,) = [one for one in EVENTS if json.loads(one)["rawPath"].endswith(ending)]
     return api.ask(json.loads(text.replace("JOB_ID", job_id)), function)
 
 
 @pytest.fixture
-def job_id(api: Deployed) -> str:
+def job_id(api: Api) -> str:
     found: str = api("POST", "/jobs", HOURLY).json["job_id"]
     return found
 
 
-def status(api: Deployed, job_id: str) -> Any:
+def status(api: Api, job_id: str) -> Any:
     return api("GET", f"/jobs/{job_id}").json["status"]
 
 
-def test_event_stops_a_job(api: Deployed, job_id: str) -> None:
+def test_event_stops_a_job(api: Api, job_id: str) -> None:
     assert sent(api, job_id, "/pause", WRITER).status == 200
     assert status(api, job_id) == "PAUSED"
 
 
-def test_event_lets_a_job_go_on(api: Deployed, job_id: str) -> None:
+def test_event_lets_a_job_go_on(api: Api, job_id: str) -> None:
     sent(api, job_id, "/pause", WRITER)
     (text,) = [one for one in EVENTS if "/pause" in one]
     event = json.loads(text.replace("JOB_ID", job_id).replace("/pause", "/resume"))
@@ -56,25 +56,27 @@ def test_event_lets_a_job_go_on(api: Deployed, job_id: str) -> None:
     assert status(api, job_id) == "SCHEDULED"
 
 
-def test_event_cancels_a_job(api: Deployed, job_id: str) -> None:
+def test_event_cancels_a_job(api: Api, job_id: str) -> None:
     assert sent(api, job_id, "/JOB_ID", WRITER).status == 200
     assert status(api, job_id) == "CANCELLED"
 
 
-def test_event_runs_a_job_once(api: Deployed, job_id: str) -> None:
+def test_event_runs_a_job_once(api: Api, job_id: str) -> None:
     answer = sent(api, job_id, "/runNow", WRITER)
     assert answer.status == 202
     (run,) = api("GET", f"/jobs/{job_id}/runs").json["runs"]
     assert run["run_id"] == answer.json["run_id"]
 
 
-def test_change_by_an_event_carries_its_caller_for_the_audit(api: Deployed, job_id: str) -> None:
+def test_change_by_an_event_carries_its_caller_for_the_audit(api: Api, job_id: str) -> None:
     sent(api, job_id, "/pause", WRITER)
-    (row,) = [row for row in api.store.rows(api.store.settings.jobs_table) if BY in row]
-    assert json.loads(row[BY]["S"])[0][0] == "console"
+    (row,) = [
+        row for row in api.store.rows(api.store.settings.jobs_table) if AUDIT_NOTE_ATTR in row
+    ]
+    assert json.loads(row[AUDIT_NOTE_ATTR]["S"])[0][0] == "console"
 
 
-def test_event_explains_a_time(api: Deployed, job_id: str) -> None:
+def test_event_explains_a_time(api: Api, job_id: str) -> None:
     answer = sent(api, job_id, "/explain", READER)
     assert (answer.status, answer.json["outcome"]) == (200, "PLANNED")
 
@@ -87,7 +89,7 @@ def test_events_of_the_page_are_all_tried() -> None:
 def test_queries_and_outputs_of_the_page_exist() -> None:
     made = assembly("dev")
     assert {"failed runs", "failed runs by error", "run by id", "latest pick-ups"} <= {
-        query.name for query in QUERIES
+        query.name for query in SAVED_QUERIES
     }
     listed = re.findall(r"^\| `Punctual-dev-(\w+)` \| `(\w+)` \|", PAGE, re.MULTILINE)
     assert len(listed) == 3

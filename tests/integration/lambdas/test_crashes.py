@@ -103,7 +103,7 @@ def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> N
             view = world.run(key)
             assert view.run.status is RunStatus.SUCCESS
             assert world.output_of(key) == document["payload"]["out"].encode()
-            assert not world.runtime.ports.heads.load([key])[key].leases
+            assert not world.runtime.ports.job_states.load([key])[key].leases
         assert len(world.aws.rows("timers")) == 0
         assert len(world.doing.ran) <= 2 * len(keys)
 

@@ -1,6 +1,6 @@
 """Dead letters: runs whose message came back too often end, and nothing fails in silence."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,57 +10,47 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Reason, RunStatus
-from punctual.lambdas.dead_letters.handler import SPARE, DeadLetterHandler
+from punctual.lambdas.dead_letters.handler import DEAD_LETTER_RESERVE_SECONDS
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused
 from tests.support.builders import after
 from tests.support.deployed.executors import Executors, executors
+from tests.support.deployed.sqs import Queue
 
 TAKES = 240.0
 
 
 class Behind:
-    """The dead-letter queue of a lane, and whoever empties it."""
+    """The dead-letter queue of a lane, and the function that empties it."""
 
-    def __init__(self, world: Executors, name: str = "quick-dead.fifo") -> None:
+    def __init__(self, world: Executors, name: str = "quick-normal-dead.fifo") -> None:
         self._world = world
-        self._sqs = world.aws.clients.sqs
-        fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
-        self.url: str = self._sqs.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"]
-        self._received: list[str] = []
-        self._sqs.meta.events.register("after-call.sqs.ReceiveMessage", self._note)
-
-    def _note(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        self._received += [one["ReceiptHandle"] for one in parsed.get("Messages", [])]
+        self.queue = world.world.queue(name)
 
     def put(self, *bodies: str) -> None:
-        for number, body in enumerate(bodies):
-            self._sqs.send_message(
-                QueueUrl=self.url, MessageBody=body, MessageGroupId=f"{self.left}-{number}"
-            )
+        for body in bodies:
+            mark = self._world.world.new_id()
+            fifo = {"MessageGroupId": mark, "MessageDeduplicationId": mark}
+            self._world.world.sqs.send(self.queue, {"MessageBody": body, **fifo})
 
     def all_die(self) -> None:
-        """What stands in the lanes came back too often."""
-        self.put(*(record["body"] for record in self._world.records()))
+        """Move the messages of the lanes here, as after too many receives."""
+        records = self._world.records()
+        self._world.acknowledge(records)
+        self.put(*(record["body"] for record in records))
 
-    def bury(self, left: float = TAKES, urls: tuple[str, ...] = ()) -> None:
-        clock = self._world.clock
-        until = clock.monotonic() + left
-        burying = DeadLetterHandler(self._world.new_runtime(), urls or (self.url,))
-        burying.bury(lambda: until - clock.monotonic())
+    def bury(self, left: float = TAKES, queues: tuple[Queue, ...] = ()) -> None:
+        self._world.bury(left, *(queues or (self.queue,)))
 
     @property
     def left(self) -> int:
-        """Seen and hidden."""
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
-        return sum(int(number) for number in found["Attributes"].values())
+        """Return the number of messages, visible or hidden."""
+        return len(self.queue.letters)
 
     def come_back(self) -> None:
-        """The time for which the queue hides them is over."""
-        self._sqs.change_message_visibility(
-            QueueUrl=self.url, ReceiptHandle=self._received[-1], VisibilityTimeout=0
-        )
+        """End the time for which the queue hides its messages."""
+        for letter in self.queue.letters:
+            letter.visible_at = self._world.clock()
 
 
 @pytest.fixture
@@ -95,7 +85,7 @@ def test_all_that_is_there_goes_in_one_round_however_many_queues(
     behind.all_die()
     long = Behind(world, "long-dead.fifo")
     long.put("no message")
-    behind.bury(urls=(behind.url, long.url))
+    behind.bury(queues=(behind.queue, long.queue))
     assert (behind.left, long.left) == (0, 0)
     assert {world.status(key) for key in keys} == {RunStatus.FAILED}
     assert world.told.count(Metric.DEAD_LETTERS) == 26
@@ -103,7 +93,7 @@ def test_all_that_is_there_goes_in_one_round_however_many_queues(
 
 def test_a_round_with_nothing_to_do_asks_each_queue_once(world: Executors, behind: Behind) -> None:
     asked = world.aws.calls["ReceiveMessage"]
-    behind.bury(urls=(behind.url, behind.url))
+    behind.bury(queues=(behind.queue, behind.queue))
     assert world.aws.calls["ReceiveMessage"] - asked == 2
     assert world.aws.calls["DeleteMessageBatch"] == 0
 
@@ -116,7 +106,7 @@ def test_who_has_little_time_left_leaves_the_rest_to_the_next_round(
     behind.all_die()
 
     def slow(**_: Any) -> None:
-        world.clock.advance(timedelta(seconds=TAKES - SPARE))
+        world.clock.advance(timedelta(seconds=TAKES - DEAD_LETTER_RESERVE_SECONDS))
 
     events = world.aws.clients.sqs.meta.events
     events.register("after-call.sqs.ReceiveMessage", slow)
@@ -204,8 +194,10 @@ def test_a_queue_that_does_not_answer_fails_the_round_and_keeps_no_other(
 ) -> None:
     key = world.submit()
     behind.all_die()
+    gone = world.world.queue("quick-high-dead.fifo")
+    del world.world.sqs.by_url[gone.url]
     with pytest.raises(Unavailable, match="while receiving dead letters"):
-        behind.bury(urls=(behind.url.replace("quick", "gone"), behind.url))
+        behind.bury(queues=(gone, behind.queue))
     assert behind.left == 0
     assert world.status(key) is RunStatus.FAILED
 
@@ -233,7 +225,7 @@ def test_a_letter_of_a_job_that_is_gone_is_done_with(world: Executors, behind: B
     behind.all_die()
     for row in world.aws.rows("jobs"):
         key = {name: row[name] for name in ("pk", "sk")}
-        world.aws.clients.dynamodb.delete_item(TableName="jobs", Key=key)
+        world.aws.clients.dynamodb.delete_item(TableName=world.aws.settings.jobs_table, Key=key)
     behind.bury()
     assert behind.left == 0
     assert world.told.lines[0][1]["verdict"] == "GONE"
@@ -259,14 +251,14 @@ def test_a_letter_of_a_later_versions_head_goes_back_into_its_lane(
     records = world.records()
     world.acknowledge(records)
     messages = [parse_message(record["body"]) for record in records]
-    # The queue, whose clock is the real one, would know the ids of these for five minutes.
+    # The queue knows the ids of the messages that were sent for five minutes.
     behind.put(*(to_body(one._replace(version=one.version + 1)) for one in messages))
     world.outdate(theirs)
     behind.bury()
     assert behind.left == 0
     told = {name: said["job_id"] for name, said in world.told.problems}
     assert told["dead_letter_of_later_version"] == theirs.job_id
-    world.outdate(theirs, keys.LAYOUT)
+    world.outdate(theirs, keys.ROW_LAYOUT)
     assert (world.status(theirs), world.status(other)) == (RunStatus.QUEUED, RunStatus.FAILED)
     assert world.invoke(world.records()) == []
     assert world.status(theirs) is RunStatus.SUCCESS

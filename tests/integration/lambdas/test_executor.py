@@ -115,8 +115,8 @@ def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executo
 
 def test_the_head_knows_better_than_a_message_that_it_is_early(world: Executors) -> None:
     key = world.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat())
-    world.runtime.looker.look_at([key])
-    ahead = world.runtime.ports.heads.load([key])[key].head
+    world.runtime.evaluator.look_at([key])
+    ahead = world.runtime.ports.job_states.load([key])[key].head
     assert not ahead.runs
     world.clock.set(after(30))
     world.look()
@@ -454,7 +454,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
         assert world.hidden[-1][1] == seconds
     assert {(n, f["job_id"]) for n, f in world.told.problems} == {("look_failed", theirs.job_id)}
-    world.outdate(theirs, row_keys.LAYOUT)
+    world.outdate(theirs, row_keys.ROW_LAYOUT)
     assert world.invoke([back]) == []
     assert world.status(theirs) is RunStatus.SUCCESS
 
@@ -472,7 +472,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     assert world.run(ours).run.past == ""
     assert elapsed(world) < lasts + 15
     assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
-    world.outdate(theirs, row_keys.LAYOUT)
+    world.outdate(theirs, row_keys.ROW_LAYOUT)
     world.clock.set(after(120))
     world.look()
     world.clock.set(after(600))
@@ -627,7 +627,7 @@ def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: Executors)
 def test_logs_are_read_at_any_offset(world: Executors) -> None:
     key = world.submit(payload={"out": "o" * 100, "log": "line one\nline two\n"})
     world.submit(payload={"out": "p" * 100, "log": "another's"})
-    world.invoke(world.records())
+    world.invoke(world.records(), role="test")  # no task of the deployed stages writes a log
     run_id = world.run(key).run.run_id
     assert world.run(key).detail.log_blob == f"logs/acme/{key.job_id}/{run_id}/1"
     assert world.search.logs(*key, run_id, 0).data == b"line one\nline two\n"
@@ -683,7 +683,7 @@ def test_a_runs_line_and_its_row_are_short(
     noted = world.submit(payload={"out": "e" * 36})
     world.clock.set(NOON + timedelta(microseconds=123_456))
     # A name of its own: a logger keeps the stream it was first made with.
-    world.runtime.tell = PowertoolsTelemetry("executor-lines", "prod")
+    world.runtime.log = PowertoolsTelemetry("executor-lines", "prod")
     world.invoke(world.records())
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10

@@ -17,6 +17,7 @@ from punctual.tasks.reach import Reach, text_of
 from tests.support.deployed.executors import Executors, Left, executors
 
 ROOT = Path(__file__).parents[3]
+OTHERS = "https://sqs.us-east-1.amazonaws.com/123456789012"
 
 
 @pytest.fixture
@@ -46,20 +47,19 @@ def execute(world: Executors) -> dict[str, Any]:
 
 
 def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
-    sqs = world.aws.clients.sqs
-    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
+    inbox = world.world.add_queue(f"{OTHERS}/orders")
     event = world.submit(payload={"n": 1})
-    queue = world.submit(task={"type": "sqs", "queue_url": url}, payload={"n": 2})
+    queue = world.submit(task={"type": "sqs", "queue_url": inbox.url}, payload={"n": 2})
     http = world.submit(task={"type": "http", "url": "http://169.254.169.254/latest/"})
     own = world.submit(task={"type": "lambda", "function": "punctual-dev-planner"})
     secret = world.submit(task={"type": "sqs", "queue_url": "{{secret:none}}"})
     assert execute(world) == {"batchItemFailures": []}
     assert world.status(event) is RunStatus.SUCCESS
     assert len(world.search.output(*event, world.run(event).run.run_id).data) == 36
-    (sent,) = sqs.receive_message(QueueUrl=url)["Messages"]
-    assert sent["Body"] == '{"n":2}'
+    (sent,) = inbox.letters
+    assert sent.body == '{"n":2}'
     output = world.search.output(*queue, world.run(queue).run.run_id)
-    assert output.data == sent["MessageId"].encode()
+    assert output.data == sent.id.encode()
     failed = {key: world.run(key) for key in (http, own, secret)}
     assert {view.run.status for view in failed.values()} == {RunStatus.FAILED}
     assert "may not be called" in failed[http].detail.error
@@ -70,16 +70,16 @@ def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
 def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: Executors) -> None:
     """A job that was taken before the stage was changed fails when it runs."""
     world.aws.settings = replace(world.aws.settings, reach=text_of(Reach({}, {"*": ["task-*"]})))
-    sqs = world.aws.clients.sqs
-    urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("task-a", "orders")]
-    allowed, refused = (world.submit(task={"type": "sqs", "queue_url": url}) for url in urls)
+    queues = [world.world.add_queue(f"{OTHERS}/{name}") for name in ("task-a", "orders")]
+    tasks = [{"type": "sqs", "queue_url": queue.url} for queue in queues]
+    allowed, refused = (world.submit(task=task) for task in tasks)
     invoked = world.submit(task={"type": "lambda", "function": "orders"})
     assert execute(world) == {"batchItemFailures": []}
     assert world.status(allowed) is RunStatus.SUCCESS
     for key in (refused, invoked):
         assert world.status(key) is RunStatus.FAILED
         assert "(tasksMayReach)" in world.run(key).detail.error
-    assert "Messages" not in sqs.receive_message(QueueUrl=urls[1])
+    assert [len(queue.letters) for queue in queues] == [1, 0]
 
 
 def test_a_warm_function_takes_one_batch_after_another(world: Executors) -> None:
@@ -96,8 +96,9 @@ def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: Executors) -> N
     world.aws.clients.secretsmanager.create_secret(
         Name="punctual/dev/acme/queue", SecretString="hidden-orders"
     )
-    url = world.aws.clients.sqs.create_queue(QueueName="hidden-orders")["QueueUrl"]
-    template = url.replace("hidden-orders", "{{secret:queue}}")
+    template = world.world.add_queue(f"{OTHERS}/hidden-orders").url.replace(
+        "hidden-orders", "{{secret:queue}}"
+    )
     good = world.submit(task={"type": "sqs", "queue_url": template})
     bad = world.submit(task={"type": "lambda", "function": "{{secret:queue}} {{secret:queue}}"})
     assert execute(world) == {"batchItemFailures": []}

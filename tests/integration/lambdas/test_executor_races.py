@@ -44,7 +44,7 @@ def test_claim_keeps_change_made_after_message_was_sent(world: Executors) -> Non
     world.jobs.change(*key, lambda old: {**old, "name": "another"})
     spent = world.aws.spend(lambda: world.invoke([record]))
     assert (spent[READS], spent[SWAPS]) == (3, 2), "the states twice, the definition; no swap lost"
-    (stored,) = world.runtime.ports.heads.load([key]).values()
+    (stored,) = world.runtime.ports.job_states.load([key]).values()
     assert (stored.head.edition, stored.head.runs) == (2, ())
     assert world.status(key) is RunStatus.SUCCESS
 
@@ -93,7 +93,7 @@ def test_claim_ignores_job_state_in_message(world: Executors) -> None:
     state = {"version": values["v"], "writers": ["guessed"], "next_at": "2026-04-01T00:00:00Z"}
     before = set(world.aws.timers())
     world.invoke([{**record, "body": json.dumps({**values, "h": [2, state]})}])
-    (stored,) = world.runtime.ports.heads.load([key]).values()
+    (stored,) = world.runtime.ports.job_states.load([key]).values()
     assert stored.head.next_at == datetime(2026, 3, 3, tzinfo=UTC)
     assert set(world.aws.timers()) <= before
     assert world.status(key) is RunStatus.SUCCESS, "the run itself exists, and runs"
@@ -106,7 +106,7 @@ def test_claim_of_unknown_job_writes_nothing(world: Executors, version: int) -> 
     named = {"t": victim.tenant, "j": victim.job_id, "v": version}
     before = set(world.aws.timers())
     world.invoke([{**record, "body": json.dumps({**json.loads(record["body"]), **named})}])
-    assert world.runtime.ports.heads.load([victim]) == {}
+    assert world.runtime.ports.job_states.load([victim]) == {}
     assert set(world.aws.timers()) <= before
 
 
@@ -137,7 +137,7 @@ def test_finish_keeps_run_ordered_meanwhile(world: Executors) -> None:
     assert world.search.run(*key, first.run.run_id).run.status is RunStatus.SUCCESS
     (record,) = world.records()
     world.invoke([record])
-    (stored,) = world.runtime.ports.heads.load([key]).values()
+    (stored,) = world.runtime.ports.job_states.load([key]).values()
     assert stored.head.runs == ()
 
 
@@ -145,7 +145,7 @@ def test_finish_without_claim_changes_nothing(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1})
 
     def given_back() -> None:
-        (stored,) = world.runtime.ports.heads.load([key]).values()
+        (stored,) = world.runtime.ports.job_states.load([key]).values()
         (run,) = stored.head.runs
         world.runtime.executor.release(key, run.run_id, run.token, begun=True)
 

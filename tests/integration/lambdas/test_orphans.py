@@ -9,15 +9,14 @@ import pytest
 from punctual.aws import s3
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
-from punctual.aws.dynamodb.jobs.orphans import OLD
+from punctual.aws.dynamodb.jobs.orphans import MIN_ORPHANED_PAYLOAD_AGE
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOADS, payload_name
 from punctual.engine.dispatch import late_timers
 from punctual.engine.ports.rows import Key
-from punctual.lambdas.reconciler.handler import walk
 from tests.support.aws.moto_faults import unreached
-from tests.support.aws.serverless_world import Functions, functions
 from tests.support.builders import NOON, a_body, an_id
+from tests.support.deployed.dispatch import Dispatch, dispatch
 
 LARGE = {"text": "x" * 10_000}
 DAILY = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -25,138 +24,140 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
     monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=1))
-    with functions() as made:
+    with dispatch() as made:
         made.planner.tick()
         yield made
 
 
-def orphan(deployed: Functions, number: int) -> Key:
+def orphan(deployed: Dispatch, number: int) -> Key:
     """What a submission leaves that dies before it writes the head."""
     key = Key("acme", an_id(number))
     deployed.aws.ports.blobs.put(payload_name(key, "1-w"), b"{}", "application/json")
-    deployed.aws.ports.heads.put_bodies([a_body(key.job_id, ref="1-w")])
+    deployed.aws.ports.job_states.put_bodies([a_body(key.job_id, ref="1-w")])
     return key
 
 
-def payloads(deployed: Functions) -> list[str]:
+def payloads(deployed: Dispatch) -> list[str]:
     found = deployed.aws.clients.s3.list_objects_v2(
         Bucket=deployed.aws.settings.bucket, Prefix=PAYLOADS
     )
     return [one["Key"].removeprefix(PAYLOADS) for one in found.get("Contents", [])]
 
 
-def body_rows(deployed: Functions) -> list[dict[str, Any]]:
-    return [row for row in deployed.aws.rows(keys.JOBS.name) if keys.STATE not in row]
+def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
+    return [row for row in deployed.aws.rows(keys.JOBS_TABLE.name) if keys.STATUS_ATTR not in row]
 
 
-def clear(deployed: Functions, seconds: float = 900) -> Progress:
+def clear(deployed: Dispatch, seconds: float = 900) -> Progress:
     """Go on with the walk, at its last part where it is new."""
-    kept = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name)
+    kept = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table)
     last = kept.read()
-    if last is None or last.over:
+    if last is None or last.is_complete:
         step = 0 if last is None else last.step
-        assert kept.keep(Progress(deployed.clock.now, walked=True, swept=True, step=step))
-    walk(deployed.runtime(), seconds)
+        assert kept.save(
+            Progress(deployed.clock.now, states_done=True, timers_done=True, step=step)
+        )
+    deployed.walk(seconds)
     found = kept.read()
     assert found is not None
     return found
 
 
-def removed(deployed: Functions) -> int:
+def removed(deployed: Dispatch) -> int:
     return sum(one["number"] for name, one in deployed.told.events if name == "orphans_removed")
 
 
-def test_what_a_lost_submission_leaves_goes_after_two_days(deployed: Functions) -> None:
+def test_what_a_lost_submission_leaves_goes_after_two_days(deployed: Dispatch) -> None:
     key = orphan(deployed, 1)
-    deployed.clock.set(NOON + OLD)
-    assert clear(deployed).over
+    deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE)
+    assert clear(deployed).is_complete
     assert payloads(deployed) == [f"acme/{key.job_id}/1-w"]
     assert len(body_rows(deployed)) == 1
     deployed.clock.advance(SECOND)
     orphan(deployed, 2)
-    assert clear(deployed).over
+    assert clear(deployed).is_complete
     assert payloads(deployed) == [f"acme/{an_id(2)}/1-w"]
     assert len(body_rows(deployed)) == 1
     assert dict(deployed.told.events)["orphans_removed"] == {
         "number": 1,
         "jobs": [f"acme/{key.job_id}"],
     }
-    assert deployed.told.problems == []
+    assert deployed.told.wrong == []
 
 
-def test_a_whole_walk_ends_with_it(deployed: Functions) -> None:
+def test_a_whole_walk_ends_with_it(deployed: Dispatch) -> None:
     orphan(deployed, 1)
-    deployed.clock.set(NOON + OLD + SECOND)
-    walk(deployed.runtime(), 900)
+    deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
+    deployed.walk(900)
     assert payloads(deployed) == []
     assert deployed.told.events[-1] == ("walked", {"over": True, "finds": 0})
 
 
-def test_all_that_a_job_has_stays_while_its_head_stands(deployed: Functions) -> None:
+def test_all_that_a_job_has_stays_while_its_head_stands(deployed: Dispatch) -> None:
     kept = deployed.submit(payload=LARGE, **DAILY)
     unreadable = deployed.submit(payload=LARGE, **DAILY)
     deployed.jobs.run_now("acme", kept.job_id, LARGE)
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
-        Key=keys.head(*unreadable).item(),
+        Key=keys.state_key(*unreadable).item(),
         UpdateExpression="SET #name = :value",
         ConditionExpression="attribute_exists(#name)",
-        ExpressionAttributeNames={"#name": keys.STATE},
+        ExpressionAttributeNames={"#name": keys.STATUS_ATTR},
         ExpressionAttributeValues={":value": {"S": "UNHEARD_OF"}},
     )
     before = payloads(deployed), body_rows(deployed)
     assert len(before[0]) == 3
-    deployed.clock.set(NOON + 10 * OLD)
-    assert clear(deployed).over
+    deployed.clock.set(NOON + 10 * MIN_ORPHANED_PAYLOAD_AGE)
+    assert clear(deployed).is_complete
     assert (payloads(deployed), body_rows(deployed)) == before
     assert removed(deployed) == 0
 
 
 def test_a_walk_that_fails_in_the_middle_goes_on_there(
-    deployed: Functions, monkeypatch: pytest.MonkeyPatch
+    deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "LISTED", 2)
+    monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
     live = deployed.submit(payload=LARGE, **DAILY)
     for number in range(1, 6):
         orphan(deployed, number)
-    deployed.clock.set(NOON + OLD + SECOND)
+    deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     with unreached(deployed.aws.clients.s3, "DeleteObjects", 9), pytest.raises(Unavailable):
         clear(deployed)
     assert len(payloads(deployed)) == 6, "rows go first: the blobs still name their jobs"
     assert len(body_rows(deployed)) == 5
     found = clear(deployed)
-    assert found.over
+    assert found.is_complete
     assert [one.split("/")[1] for one in payloads(deployed)] == [live.job_id]
     assert len(body_rows(deployed)) == 1
     assert removed(deployed) == 5
 
 
 def test_each_invocation_goes_on_where_the_time_of_the_last_was_over(
-    deployed: Functions, monkeypatch: pytest.MonkeyPatch
+    deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "LISTED", 2)
+    monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
     for number in range(7):
         orphan(deployed, number)
-    deployed.clock.set(NOON + OLD + SECOND)
-    real = s3.S3Blobs.listed
+    deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
+    real = s3.S3Blobs.list_page
 
-    def slow(self: s3.S3Blobs, prefix: str, after: str | None) -> s3.Page:
+    def slow(self: s3.S3Blobs, prefix: str, after: str | None) -> s3.BlobPage:
         deployed.clock.advance(timedelta(seconds=40))
         return real(self, prefix, after)
 
-    monkeypatch.setattr(s3.S3Blobs, "listed", slow)
-    assert not clear(deployed, 90).over
+    monkeypatch.setattr(s3.S3Blobs, "list_page", slow)
+    assert not clear(deployed, 90).is_complete
     assert len(payloads(deployed)) == 5
-    assert not clear(deployed, 120).over
+    assert not clear(deployed, 120).is_complete
     assert len(payloads(deployed)) == 1
-    assert clear(deployed, 90).over
+    assert clear(deployed, 90).is_complete
     assert payloads(deployed) == []
 
 
-def test_what_is_not_named_as_a_payload_is_left_alone(deployed: Functions) -> None:
+def test_what_is_not_named_as_a_payload_is_left_alone(deployed: Dispatch) -> None:
     deployed.aws.ports.blobs.put(f"{PAYLOADS}by-hand", b"{}", "application/json")
-    deployed.clock.set(NOON + 2 * OLD)
-    assert clear(deployed).over
+    deployed.clock.set(NOON + 2 * MIN_ORPHANED_PAYLOAD_AGE)
+    assert clear(deployed).is_complete
     assert payloads(deployed) == ["by-hand"]

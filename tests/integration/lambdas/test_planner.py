@@ -11,16 +11,19 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import shard_of
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.timers import Timer
-from punctual.lambdas.planner.handler import planning
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused, unreached
-from tests.support.aws.serverless_world import MINUTE, READS, WRITES, Functions, functions
 from tests.support.builders import NOON, after
+from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.world import MINUTE
+
+READS = ("BatchGetItem", "GetItem", "Query", "Scan")
+WRITES = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem", "TransactWriteItems")
 
 
 @pytest.fixture
-def deployed() -> Iterator[Functions]:
-    with functions() as made:
+def deployed() -> Iterator[Dispatch]:
+    with dispatch() as made:
         yield made
 
 
@@ -32,7 +35,7 @@ def reads_and_writes(spent: dict[str, int]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_an_empty_minute_costs_two_queries_a_shard_and_writes_nothing(
-    deployed: Functions, shards: int
+    deployed: Dispatch, shards: int
 ) -> None:
     deployed.turn(shards=str(shards))
     for minute in range(3):
@@ -47,34 +50,34 @@ def test_an_empty_minute_costs_two_queries_a_shard_and_writes_nothing(
     assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
 
 
-def test_the_watermark_is_kept_every_five_minutes_while_nothing_is_due(deployed: Functions) -> None:
+def test_the_watermark_is_kept_every_five_minutes_while_nothing_is_due(deployed: Dispatch) -> None:
     writes = []
     for minute in range(16):
         deployed.clock.set(NOON + minute * MINUTE)
         _, written = reads_and_writes(deployed.spend(deployed.planner.tick))
         writes.append(written)
     assert [minute for minute, written in enumerate(writes) if written] == [0, 5, 10, 15]
-    assert deployed.aws.ports.buckets.watermark() == NOON + 14 * MINUTE
-    assert deployed.runtime().ports.buckets.heartbeat() == NOON + 15 * MINUTE
+    assert deployed.aws.ports.partitions.watermark() == NOON + 14 * MINUTE
+    assert deployed.new_runtime().ports.partitions.heartbeat() == NOON + 15 * MINUTE
 
 
 def test_a_second_planner_starts_from_the_stored_watermark_and_finds_the_same(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     for minute in range(4):
         deployed.clock.set(NOON + minute * MINUTE)
         deployed.planner.tick()
-    stored = deployed.aws.ports.buckets.watermark()
+    stored = deployed.aws.ports.partitions.watermark()
     deployed.clock.set(NOON + 4 * MINUTE)
     deployed.new_planner().tick()
     deployed.planner.tick()
     assert stored is not None
-    assert stored < deployed.aws.ports.buckets.watermark()  # type: ignore[operator]
+    assert stored < deployed.aws.ports.partitions.watermark()  # type: ignore[operator]
     assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
 
 
 def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     for minute in range(9):
@@ -86,7 +89,7 @@ def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
 
 
 def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their_own(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     deployed.turn(shards="4")
     deployed.planner.tick()
@@ -104,7 +107,7 @@ def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their
     ]
 
 
-def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Functions) -> None:
+def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     other = deployed.new_planner()
     deployed.clock.set(after(510))
@@ -114,7 +117,7 @@ def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Functions
     assert deployed.runs_sent() == [(600, key.job_id)]
 
 
-def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Functions) -> None:
+def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Dispatch) -> None:
     deployed.turn(pace="5")
     deployed.planner.tick()
     for minute in range(10, 25):
@@ -134,12 +137,12 @@ def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Function
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
-def test_more_shards_in_the_middle_lose_nothing(deployed: Functions) -> None:
+def test_more_shards_in_the_middle_lose_nothing(deployed: Dispatch) -> None:
     deployed.planner.tick()
     first = deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
     deployed.turn(shards="8")
     deployed.run(after(100))
-    assert deployed.aws.ports.buckets.shards() == 8
+    assert deployed.aws.ports.partitions.shards() == 8
     deployed.restart()
     deployed.turn(shards="2")  # a wish for fewer changes nothing
     later = [
@@ -149,10 +152,10 @@ def test_more_shards_in_the_middle_lose_nothing(deployed: Functions) -> None:
     deployed.run(after(400))
     wanted = sorted(key.job_id for key in (first, *later))
     assert sorted(job for _, job in deployed.runs_sent()) == wanted
-    assert deployed.aws.ports.buckets.shards() == 8
+    assert deployed.aws.ports.partitions.shards() == 8
 
 
-def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Functions) -> None:
+def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     deployed.clock.set(after(540))
     deployed.planner.tick()
@@ -163,7 +166,7 @@ def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Functions) -> None:
     assert at < after(631)
 
 
-def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: Functions) -> None:
+def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     deployed.clock.set(after(510))
     with (
@@ -178,27 +181,27 @@ def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: 
 
 
 def test_a_shard_that_cannot_be_read_keeps_the_watermark_and_no_other_shard(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     deployed.planner.tick()
-    stood = deployed.aws.ports.buckets.watermark()
+    stood = deployed.aws.ports.partitions.watermark()
     deployed.clock.set(after(600))
     with refused(
         deployed.aws.clients.dynamodb, "Query", 100, "ProvisionedThroughputExceededException"
     ):
         deployed.planner.tick()
-    assert deployed.told.problems == ["places_unread"]
-    assert deployed.aws.ports.buckets.watermark() == stood
+    assert deployed.told.wrong == ["places_unread"]
+    assert deployed.aws.ports.partitions.watermark() == stood
     deployed.planner.tick()
     assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
 
 
-def test_with_dispatch_off_nothing_is_handed_out_and_then_all_of_it(deployed: Functions) -> None:
+def test_with_dispatch_off_nothing_is_handed_out_and_then_all_of_it(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
     deployed.turn(dispatch="off")
     deployed.run(after(400))
     assert deployed.runs_sent() == []
-    assert deployed.runtime().gate.open() is False
+    assert deployed.new_runtime().dispatch_switch.is_on() is False
     now = deployed.submit(schedule_type="IMMEDIATE")
     deployed.collect()
     assert deployed.runs_sent() == [], "nothing is sent, the run stands and its timer too"
@@ -207,43 +210,43 @@ def test_with_dispatch_off_nothing_is_handed_out_and_then_all_of_it(deployed: Fu
     assert {job for _, job in deployed.runs_sent()} == {key.job_id, now.job_id}
 
 
-def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Functions) -> None:
+def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Dispatch) -> None:
     deployed.turn(shards="many", pace="0", dispatch="maybe")
     deployed.planner.tick()
-    assert deployed.told.problems == ["knobs_wrong"]
+    assert deployed.told.wrong == ["knobs_wrong"]
     with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
         deployed.planner.tick()
-    assert deployed.told.problems == ["knobs_wrong", "knobs_unread"]
+    assert deployed.told.wrong == ["knobs_wrong", "knobs_unread"]
     assert deployed.told.metrics[Metric.TICKS] == 2
 
 
 @pytest.mark.parametrize("value", ["of", "false", "stop"])
 def test_a_switch_that_says_neither_stays_as_it_was_and_is_told(
-    deployed: Functions, value: str
+    deployed: Dispatch, value: str
 ) -> None:
     for turned in ("OFF", "on"):
         deployed.turn(dispatch=turned)
         deployed.planner.tick()
         deployed.turn(dispatch=value)
         deployed.planner.tick()
-        planning(deployed.runtime()).tick()
-        assert deployed.runtime().gate.open() is (turned == "on")
-    assert deployed.told.problems == ["knobs_wrong"] * 4
+        deployed.new_planner().tick()
+        assert deployed.new_runtime().dispatch_switch.is_on() is (turned == "on")
+    assert deployed.told.wrong == ["knobs_wrong"] * 4
 
 
 def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     deployed.turn(dispatch="off")
     deployed.planner.tick()
-    anew = planning(deployed.runtime())
+    anew = deployed.new_planner()
     with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
         anew.tick()
-    assert not deployed.runtime().gate.open(), "nobody turned it on again"
+    assert not deployed.new_runtime().dispatch_switch.is_on(), "nobody turned it on again"
 
 
 def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     """A function that is cut off at its end has called nobody, and the next would see no more."""
     deployed.turn(shards="40")
@@ -271,7 +274,7 @@ def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
     assert due <= called
 
 
-def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Functions) -> None:
+def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Dispatch) -> None:
     spent: dict[str, Any] = {}
     deployed.planner.tick()
     deployed.clock.advance(timedelta(minutes=1))

@@ -13,40 +13,40 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries.views import JobView
-from punctual.lambdas.poller.handler import GAP, PollerHandler
+from punctual.lambdas.poller.handler import MAX_POLLER_SLEEP, PollerHandler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused, unreached
-from tests.support.aws.serverless_world import Functions, functions
 from tests.support.builders import NOON, after
+from tests.support.deployed.dispatch import Dispatch, dispatch
 from tests.support.deployed.sqs import record
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
 @pytest.fixture
-def deployed() -> Iterator[Functions]:
-    with functions() as made:
+def deployed() -> Iterator[Dispatch]:
+    with dispatch() as made:
         made.planner.tick()
         yield made
 
 
-def lateness(deployed: Functions) -> list[float]:
+def lateness(deployed: Dispatch) -> list[float]:
     """Seconds from each run's time to its message; early ones are negative."""
     return [(sent - message.due_at).total_seconds() for sent, message in deployed.sent]
 
 
-def future(deployed: Functions, seconds: float, **fields: Any) -> str:
+def future(deployed: Dispatch, seconds: float, **fields: Any) -> str:
     when = after(seconds).isoformat()
     return deployed.submit(schedule_type="FUTURE", schedule_time=when, **fields).job_id
 
 
-def leases(deployed: Functions) -> list[dict[str, Any]]:
-    rows = deployed.aws.rows(keys.CONTROL.name)
-    return [row for row in rows if "#lease" in row[keys.PK]["S"] and keys.OWNER in row]
+def leases(deployed: Dispatch) -> list[dict[str, Any]]:
+    rows = deployed.aws.rows(keys.CONTROL_TABLE.name)
+    return [row for row in rows if "#lease" in row[keys.PK]["S"] and keys.OWNER_ATTR in row]
 
 
 def test_a_run_is_sent_up_to_a_second_before_its_time_and_the_place_given_back(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     future(deployed, 300)
     deployed.run(after(400))
@@ -54,10 +54,10 @@ def test_a_run_is_sent_up_to_a_second_before_its_time_and_the_place_given_back(
     assert -1 <= late <= 0
     assert leases(deployed) == []
     assert deployed.slept < timedelta(seconds=3)
-    assert deployed.aws.rows(keys.TIMERS.name) == []
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == []
 
 
-def test_a_recurring_run_costs_six_writes(deployed: Functions) -> None:
+def test_a_recurring_run_costs_six_writes(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="INTERVAL", interval_seconds=600)
     deployed.run(after(580))
     before, calls = Counter(deployed.aws.written), Counter(deployed.aws.calls)
@@ -72,7 +72,7 @@ def test_a_recurring_run_costs_six_writes(deployed: Functions) -> None:
     assert deployed.head(key).latest == deployed.sent[0][1].run_id
 
 
-def test_a_job_of_each_minute_wakes_one_poller_a_minute(deployed: Functions) -> None:
+def test_a_job_of_each_minute_wakes_one_poller_a_minute(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="CRON", cron_expression="* * * * *")
     deployed.run(after(130))
     invocations, slept = deployed.invocations, deployed.slept
@@ -86,7 +86,7 @@ def test_a_job_of_each_minute_wakes_one_poller_a_minute(deployed: Functions) -> 
     assert all(-1 <= late <= 0 for late in lateness(deployed))
 
 
-def test_in_a_long_gap_it_goes_and_is_called_again(deployed: Functions) -> None:
+def test_in_a_long_gap_it_goes_and_is_called_again(deployed: Dispatch) -> None:
     for second in (302, 312, 330, 331, 333):
         future(deployed, second)
     deployed.run(after(400))
@@ -97,44 +97,44 @@ def test_in_a_long_gap_it_goes_and_is_called_again(deployed: Functions) -> None:
     assert leases(deployed) == []
 
 
-def test_a_void_wake_up_costs_one_query_and_no_write(deployed: Functions) -> None:
+def test_a_void_wake_up_costs_one_query_and_no_write(deployed: Dispatch) -> None:
     place = TimerPartition(after(60), 0)
-    deployed.aws.ports.wake.call([place], NOON)
+    deployed.aws.ports.wakeups.send_wake_up([place], NOON)
     letters = deployed.sqs.receive(deployed.wake, 10)
     event = deployed.event(letters)
-    deployed.polling.answer(event, 60)
+    deployed.polling.handle(event, 60)
     before = Counter(deployed.aws.calls)
-    assert deployed.polling.answer(event, 60) == {"batchItemFailures": []}
+    assert deployed.polling.handle(event, 60) == {"batchItemFailures": []}
     assert dict(deployed.aws.calls - before) == {"Query": 1}
 
 
-def test_what_is_far_is_called_for_later_without_taking_it(deployed: Functions) -> None:
+def test_what_is_far_is_called_for_later_without_taking_it(deployed: Dispatch) -> None:
     future(deployed, 170)
     deployed.wake.letters.clear()
     place = TimerPartition(after(120), 0)
-    deployed.aws.ports.wake.call([place], NOON)
+    deployed.aws.ports.wakeups.send_wake_up([place], NOON)
     before = Counter(deployed.aws.written)
     deployed.deliver()
     assert deployed.called() == [(after(169), [place])]
     assert not deployed.aws.written - before
 
 
-def test_a_wake_up_for_a_place_another_holds_is_a_nudge(deployed: Functions) -> None:
+def test_a_wake_up_for_a_place_another_holds_is_a_nudge(deployed: Dispatch) -> None:
     future(deployed, 100)
-    lease = deployed.aws.ports.buckets.acquire(after(60), 0, "another", after(98), after(150))
+    lease = deployed.aws.ports.partitions.acquire(after(60), 0, "another", after(98), after(150))
     assert lease is not None
     deployed.clock.set(after(98))
     assert deployed.deliver() == {"batchItemFailures": []}
-    nudged = deployed.aws.ports.buckets.held([TimerPartition(after(60), 0)])
+    nudged = deployed.aws.ports.partitions.held([TimerPartition(after(60), 0)])
     assert [one.look for one in nudged.values()] == [lease.look + 1]
-    assert deployed.aws.ports.buckets.give_back(lease) is False
+    assert deployed.aws.ports.partitions.give_back(lease) is False
 
 
-def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Functions) -> None:
+def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Dispatch) -> None:
     """It learns of it within a second, from the nudge of the poller that came for it."""
     for second in range(300, 312, 3):
         future(deployed, second)
-    other = PollerHandler(deployed.runtime())
+    other = PollerHandler(deployed.new_runtime())
 
     deployed.meanwhile.append((after(301.5), lambda: future(deployed, 305)))
     deployed.meanwhile.append((after(303.6), lambda: deployed.deliver(other)))
@@ -144,13 +144,13 @@ def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Func
 
 
 def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     """What it had forgotten it would look for, moment by moment, before each delete."""
-    runtime = deployed.runtime()
-    runtime.share = 1.0
-    real, made = runtime.ports.timers.knowing, []
-    runtime.ports.timers.knowing = lambda most: made.append(most) or real(most)  # type: ignore
+    runtime = deployed.new_runtime()
+    runtime.cpu_share = 1.0
+    real, made = runtime.ports.timers.with_cache_size, []
+    runtime.ports.timers.with_cache_size = lambda most: made.append(most) or real(most)  # type: ignore
     for second in (300, 400):
         future(deployed, second)
     polling = PollerHandler(runtime)
@@ -161,10 +161,10 @@ def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits
     assert made[0] >= 4 * 833 * 60, "two pages that are read, and as many timers put"
 
 
-def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Functions) -> None:
+def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Dispatch) -> None:
     future(deployed, 300)
-    other = PollerHandler(deployed.runtime())
-    real = deployed.polling._runtime.ports.buckets.give_back
+    other = PollerHandler(deployed.new_runtime())
+    real = deployed.polling._runtime.ports.partitions.give_back
     told: list[bool] = []
 
     def slow(lease: Any) -> bool:
@@ -174,13 +174,13 @@ def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Functions) 
         told.append(real(lease))
         return told[-1]
 
-    deployed.polling._runtime.ports.buckets.give_back = slow  # type: ignore[method-assign]
+    deployed.polling._runtime.ports.partitions.give_back = slow  # type: ignore[method-assign]
     deployed.run(after(330))
     assert told == [False, True]
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 301]
 
 
-def test_before_its_time_is_over_it_hands_over(deployed: Functions) -> None:
+def test_before_its_time_is_over_it_hands_over(deployed: Dispatch) -> None:
     deployed.timeout = 30.0
     for second in range(300, 330, 2):
         future(deployed, second)
@@ -193,7 +193,7 @@ def test_before_its_time_is_over_it_hands_over(deployed: Functions) -> None:
 
 
 def test_a_body_that_is_no_wake_up_comes_again_and_the_others_are_seen_to(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     job = future(deployed, 2)
     deployed.clock.set(after(2))
@@ -201,28 +201,28 @@ def test_a_body_that_is_no_wake_up_comes_again_and_the_others_are_seen_to(
     event = deployed.event(letters)
     strange = record(deployed.wake, letters[0], "eu-central-1")
     event["Records"].append({**strange, "messageId": "strange", "body": "{}"})
-    assert deployed.polling.answer(event, 60) == {
+    assert deployed.polling.handle(event, 60) == {
         "batchItemFailures": [{"itemIdentifier": "strange"}]
     }
     deployed.collect()
     assert deployed.runs_sent() == [(2, job)]
-    assert deployed.told.problems == ["wake_up_refused"]
+    assert deployed.told.wrong == ["wake_up_refused"]
 
 
-def test_a_throttled_table_loses_nothing(deployed: Functions) -> None:
+def test_a_throttled_table_loses_nothing(deployed: Dispatch) -> None:
     future(deployed, 300)
     deployed.clock.set(after(297))
     deployed.planner.tick()
     dynamodb = deployed.aws.clients.dynamodb
     with refused(dynamodb, "BatchWriteItem", 30, THROTTLED):
         deployed.run(after(310), ticks=False)
-    assert "look_failed" in deployed.told.problems
+    assert "look_failed" in deployed.told.wrong
     deployed.run(after(420))
     assert len({message.run_id for _, message in deployed.sent}) == 1
-    assert deployed.aws.rows(keys.TIMERS.name) == []
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == []
 
 
-def test_a_visit_that_fails_is_asked_for_again_and_leaves_no_lease(deployed: Functions) -> None:
+def test_a_visit_that_fails_is_asked_for_again_and_leaves_no_lease(deployed: Dispatch) -> None:
     future(deployed, 300)
     deployed.clock.set(after(299))
     deployed.planner.tick()
@@ -235,11 +235,11 @@ def test_a_visit_that_fails_is_asked_for_again_and_leaves_no_lease(deployed: Fun
     assert len(deployed.sent) == 1, "the wake-up came again"
 
 
-def test_a_poller_that_died_is_replaced_when_its_lease_is_over(deployed: Functions) -> None:
+def test_a_poller_that_died_is_replaced_when_its_lease_is_over(deployed: Dispatch) -> None:
     future(deployed, 300)
     deployed.clock.set(after(297))
     deployed.planner.tick()
-    deployed.aws.ports.buckets.acquire(after(300), 0, "dead", after(297), after(357))
+    deployed.aws.ports.partitions.acquire(after(300), 0, "dead", after(297), after(357))
     deployed.wake.letters.clear()
     deployed.run(after(480), at_second=30)
     ((at, _),) = deployed.sent
@@ -247,7 +247,7 @@ def test_a_poller_that_died_is_replaced_when_its_lease_is_over(deployed: Functio
 
 
 def test_a_head_that_nobody_can_read_keeps_no_other_of_its_minute_from_running(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     at = after(100).isoformat()
     broken, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
@@ -256,44 +256,46 @@ def test_a_head_that_nobody_can_read_keeps_no_other_of_its_minute_from_running(
     assert {job for _, job in deployed.runs_sent()} == {other.job_id}
     told = [fields.get("job_id") for name, fields in deployed.told.events if name == "look_failed"]
     assert set(told) == {broken.job_id}
-    assert set(deployed.told.problems) == {"look_failed"}, "a person should look at it"
+    assert set(deployed.told.wrong) == {"look_failed"}, "a person should look at it"
     deployed.run(after(3 * 3600))
-    assert deployed.aws.rows(keys.TIMERS.name) == [], "it is set aside, and the watermark goes on"
-    assert set(deployed.told.problems) == {"look_failed", "look_set_aside"}
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == [], (
+        "it is set aside, and the watermark goes on"
+    )
+    assert set(deployed.told.wrong) == {"look_failed", "look_set_aside"}
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
 def test_a_head_of_a_later_version_is_waited_for_and_keeps_no_other_of_its_minute(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     at = after(100).isoformat()
     theirs, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
-    outdate(deployed, theirs, keys.LAYOUT + 1)
+    outdate(deployed, theirs, keys.ROW_LAYOUT + 1)
     deployed.run(after(3 * 3600))
     assert {job for _, job in deployed.runs_sent()} == {other.job_id}
-    assert set(deployed.told.problems) == {"look_failed"}, "and it is never set aside"
-    assert len(deployed.aws.rows(keys.TIMERS.name)) == 1
-    outdate(deployed, theirs, keys.LAYOUT)
+    assert set(deployed.told.wrong) == {"look_failed"}, "and it is never set aside"
+    assert len(deployed.aws.rows(keys.TIMERS_TABLE.name)) == 1
+    outdate(deployed, theirs, keys.ROW_LAYOUT)
     deployed.run(after(3 * 3600 + 600))
     assert {job for _, job in deployed.runs_sent()} == {theirs.job_id, other.job_id}
 
 
 def test_timers_in_rows_of_a_later_layout_wait_and_keep_no_other_of_their_minute(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     """As after a roll back over it: what this version can read is fired, and it is told."""
     at = after(100)
     theirs = together(deployed, at, 3)
-    (shared,) = deployed.aws.rows(keys.TIMERS.name)
-    relaid = {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}}
+    (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
+    relaid = {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}}
     put_row(deployed, relaid)
     other = deployed.submit(schedule_type="FUTURE", schedule_time=at.isoformat())
     behind = deployed.submit(schedule_type="FUTURE", schedule_time=after(3600).isoformat())
     deployed.run(after(3 * 3600))
     assert deployed.runs_sent() == [(100, other.job_id), (3600, behind.job_id)]
-    assert deployed.aws.rows(keys.TIMERS.name) == [relaid]
-    assert set(deployed.told.problems) == {"timers_of_a_later_version"}
-    assert deployed.aws.ports.buckets.watermark() == bucket_of(at), "it is not done"
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == [relaid]
+    assert set(deployed.told.wrong) == {"timers_of_a_later_version"}
+    assert deployed.aws.ports.partitions.watermark() == bucket_of(at), "it is not done"
     assert deployed.told.latest[Metric.WATERMARK_LAG] > 10_000
     put_row(deployed, shared)
     deployed.restart()
@@ -302,57 +304,57 @@ def test_timers_in_rows_of_a_later_layout_wait_and_keep_no_other_of_their_minute
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
-def test_what_somebody_saw_to_is_done_without_a_new_planner(deployed: Functions) -> None:
+def test_what_somebody_saw_to_is_done_without_a_new_planner(deployed: Dispatch) -> None:
     together(deployed, after(100), 2)
-    (shared,) = deployed.aws.rows(keys.TIMERS.name)
-    put_row(deployed, {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}})
+    (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
+    put_row(deployed, {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}})
     deployed.run(after(1_800))
     assert deployed.runs_sent() == []
     put_row(deployed, shared)
     deployed.run(after(2_400))
     assert len(deployed.runs_sent()) == 2
-    assert deployed.aws.rows(keys.TIMERS.name) == []
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == []
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
-def together(deployed: Functions, at: datetime, many: int) -> list[Key]:
+def together(deployed: Dispatch, at: datetime, many: int) -> list[Key]:
     """Jobs of one batch, whose timers share a row."""
     document = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at.isoformat()}
     views = deployed.jobs.submit("acme", "ada", [Submission(document)] * many)
     return [Key("acme", view.head.job_id) for view in views if isinstance(view, JobView)]
 
 
-def put_row(deployed: Functions, row: dict[str, Any]) -> None:
+def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
     deployed.aws.clients.dynamodb.batch_write_item(
         RequestItems={deployed.aws.settings.timers_table: [{"PutRequest": {"Item": row}}]}
     )
 
 
-def outdate(deployed: Functions, key: Key, layout: int) -> None:
+def outdate(deployed: Dispatch, key: Key, layout: int) -> None:
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
-        Key=keys.head(*key).item(),
+        Key=keys.state_key(*key).item(),
         UpdateExpression="SET #f = :f",
         ConditionExpression="attribute_exists(#f)",
-        ExpressionAttributeNames={"#f": keys.FORMAT},
+        ExpressionAttributeNames={"#f": keys.LAYOUT_ATTR},
         ExpressionAttributeValues={":f": {"N": str(layout)}},
     )
 
 
-def spoil(deployed: Functions, key: Key) -> None:
+def spoil(deployed: Dispatch, key: Key) -> None:
     """As an edit by hand would, or a version that knows more and was rolled back."""
-    row = keys.head(*key)
+    row = keys.state_key(*key)
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
         Key=row.item(),
         UpdateExpression="SET #state = :state",
         ConditionExpression="attribute_exists(#state)",
-        ExpressionAttributeNames={"#state": keys.STATE},
+        ExpressionAttributeNames={"#state": keys.STATUS_ATTR},
         ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}},
     )
 
 
-def test_dispatch_off_stops_a_poller_that_is_there(deployed: Functions) -> None:
+def test_dispatch_off_stops_a_poller_that_is_there(deployed: Dispatch) -> None:
     for second in range(300, 360, 3):
         future(deployed, second)
     deployed.run(after(280))
@@ -371,4 +373,4 @@ def test_the_gap_is_where_sleeping_gets_dearer_than_a_second_call(gigabytes: flo
     asleep = gigabytes * 1.33334e-5
     again = 2 * 0.625e-6 + 3 * 0.4e-6 + 0.2e-6 + 0.3 * asleep
     early = 1.5  # seconds that it comes before its time, by whole ones of SQS
-    assert abs(again / asleep + early - GAP.total_seconds()) < 0.75
+    assert abs(again / asleep + early - MAX_POLLER_SLEEP.total_seconds()) < 0.75

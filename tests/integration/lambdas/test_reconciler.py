@@ -12,26 +12,25 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
-from punctual.lambdas.reconciler.handler import walk
-from punctual.lambdas.status.handler import following
+from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import lost_answers
-from tests.support.aws.serverless_world import Functions, functions
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, after
+from tests.support.deployed.dispatch import Dispatch, dispatch
 
 DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
     monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
-    with functions() as made:
+    with dispatch() as made:
         made.planner.tick()
         yield made
 
 
-def forgotten(deployed: Functions, seconds: float = 7_200) -> Key:
+def forgotten(deployed: Dispatch, seconds: float = 7_200) -> Key:
     """A job whose timer is gone."""
     before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
@@ -39,38 +38,38 @@ def forgotten(deployed: Functions, seconds: float = 7_200) -> Key:
     return key
 
 
-def timers(deployed: Functions) -> list[Timer]:
+def timers(deployed: Dispatch) -> list[Timer]:
     return deployed.aws.timers()
 
 
-def walked(deployed: Functions, seconds: float = 900) -> None:
-    walk(deployed.runtime(), seconds)
+def walked(deployed: Dispatch, seconds: float = 900) -> None:
+    deployed.walk(seconds)
 
 
-def followed(deployed: Functions) -> None:
+def followed(deployed: Dispatch) -> None:
     """Let the status function count all jobs, so that the walk finds the counts right."""
-    assert following(deployed.runtime()).follow(Stream(deployed.aws).catch()) == []
+    assert build_handler(deployed.new_runtime()).handle(Stream(deployed.aws).catch()) == []
 
 
-def kept(deployed: Functions) -> Progress:
-    found = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name).read()
+def kept(deployed: Dispatch) -> Progress:
+    found = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table).read()
     assert found is not None
     return found
 
 
-def test_a_walk_that_finds_nothing_says_so(deployed: Functions) -> None:
+def test_a_walk_that_finds_nothing_says_so(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     followed(deployed)
     walked(deployed)
-    assert kept(deployed).over
-    assert deployed.told.problems == []
+    assert kept(deployed).is_complete
+    assert deployed.told.wrong == []
     assert deployed.told.latest[Metric.RECONCILER_FINDS] == 0
 
 
-def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Functions) -> None:
+def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Dispatch) -> None:
     key = forgotten(deployed)
     walked(deployed)
-    assert deployed.told.problems == ["reconciler_mended"]
+    assert deployed.told.wrong == ["reconciler_mended"]
     assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
     ((_, fields),) = [one for one in deployed.told.events if one[0] == "reconciler_mended"]
     assert fields == {"number": 1, "jobs": [f"acme/{key.job_id}"]}
@@ -83,26 +82,26 @@ def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Functions) -> None
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        (keys.STATE, {"S": "UNHEARD_OF"}, "ValidationError"),
-        (keys.FORMAT, {"N": str(keys.LAYOUT + 1)}, "LaterVersion"),
+        (keys.STATUS_ATTR, {"S": "UNHEARD_OF"}, "ValidationError"),
+        (keys.LAYOUT_ATTR, {"N": str(keys.ROW_LAYOUT + 1)}, "LaterVersion"),
         (keys.TTL, {"S": "soon"}, "KeyError"),
     ],
 )
 def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
-    deployed: Functions, name: str, value: dict[str, str], why: str
+    deployed: Dispatch, name: str, value: dict[str, str], why: str
 ) -> None:
     broken = deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     other = forgotten(deployed)
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
-        Key=keys.head(*broken).item(),
+        Key=keys.state_key(*broken).item(),
         UpdateExpression="SET #name = :value",
         ConditionExpression="attribute_exists(#state)",
-        ExpressionAttributeNames={"#name": name, "#state": keys.STATE},
+        ExpressionAttributeNames={"#name": name, "#state": keys.STATUS_ATTR},
         ExpressionAttributeValues={":value": value},
     )
     walked(deployed)
-    assert kept(deployed).over
+    assert kept(deployed).is_complete
     told = dict(deployed.told.events)
     assert told["head_unreadable"] == {"tenant": "acme", "job_id": broken.job_id, "error": why}
     assert told["reconciler_mended"]["jobs"] == [f"acme/{other.job_id}"]
@@ -110,7 +109,7 @@ def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
 
 
 def test_jobs_whose_timers_a_later_version_has_laid_out_get_one_that_this_one_can_read(
-    deployed: Functions,
+    deployed: Dispatch,
 ) -> None:
     """So they run on time without it; when it is back, what it finds is a look too many."""
     document = {
@@ -119,26 +118,26 @@ def test_jobs_whose_timers_a_later_version_has_laid_out_get_one_that_this_one_ca
         "schedule_time": after(7_200).isoformat(),
     }
     deployed.jobs.submit("acme", "ada", [Submission(document)] * 2)
-    (shared,) = deployed.aws.rows(keys.TIMERS.name)
-    put_row(deployed, {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}})
+    (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
+    put_row(deployed, {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}})
     walked(deployed)
-    assert deployed.told.problems == ["reconciler_mended"]
+    assert deployed.told.wrong == ["reconciler_mended"]
     deployed.run(after(7_300))
     assert len(deployed.runs_sent()) == 2
     put_row(deployed, shared)
     deployed.restart()
     deployed.run(after(7_900))
     assert len(deployed.runs_sent()) == 2
-    assert deployed.aws.rows(keys.TIMERS.name) == []
+    assert deployed.aws.rows(keys.TIMERS_TABLE.name) == []
 
 
-def put_row(deployed: Functions, row: dict[str, Any]) -> None:
+def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
     deployed.aws.clients.dynamodb.batch_write_item(
         RequestItems={deployed.aws.settings.timers_table: [{"PutRequest": {"Item": row}}]}
     )
 
 
-def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> None:
+def test_what_stands_behind_the_watermark_is_looked_at(deployed: Dispatch) -> None:
     job = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
     standing = timers(deployed)
     deployed.aws.ports.timers.delete(standing)
@@ -147,27 +146,27 @@ def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> N
         deployed.planner.tick()
     deployed.aws.ports.timers.put(standing)
     walked(deployed)
-    assert "timers_behind_watermark" in deployed.told.problems
+    assert "timers_behind_watermark" in deployed.told.wrong
     deployed.collect()
     assert {found for _, found in deployed.runs_sent()} == {job.job_id}
 
 
 def test_it_goes_on_where_its_time_was_over(
-    deployed: Functions, monkeypatch: pytest.MonkeyPatch
+    deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "PAGE", 2)
     for _ in range(5):
         forgotten(deployed)
     followed(deployed)
     pieces = 0
-    real = deployed.runtime().ports.heads.__class__.walk
+    real = deployed.new_runtime().ports.job_states.__class__.walk
 
     def slow(self: object, cursor: str | None, limit: int) -> object:
         deployed.clock.advance(timedelta(seconds=40))
         return real(self, cursor, limit)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(deployed.runtime().ports.heads.__class__, "walk", slow)
-    while pieces == 0 or not kept(deployed).over:
+    monkeypatch.setattr(deployed.new_runtime().ports.job_states.__class__, "walk", slow)
+    while pieces == 0 or not kept(deployed).is_complete:
         walked(deployed, 90)
         pieces += 1
         assert pieces < 20
@@ -175,7 +174,7 @@ def test_it_goes_on_where_its_time_was_over(
     assert deployed.told.metrics[Metric.RECONCILER_FINDS] == 5
 
 
-def test_once_a_day_and_no_more(deployed: Functions) -> None:
+def test_once_a_day_and_no_more(deployed: Dispatch) -> None:
     walked(deployed)
     first = kept(deployed)
     forgotten(deployed, 200_000)
@@ -187,15 +186,15 @@ def test_once_a_day_and_no_more(deployed: Functions) -> None:
     deployed.clock.set(NOON + timedelta(hours=24))
     walked(deployed)
     assert kept(deployed).started_at == NOON + DAY
-    assert deployed.told.problems == ["reconciler_mended"]
+    assert deployed.told.wrong == ["reconciler_mended"]
 
 
-def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Functions) -> None:
-    rows = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name)
-    assert rows.keep(Progress(started_at=NOON, heads="here"))
-    assert not rows.keep(Progress(started_at=NOON, heads="there"))
+def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Dispatch) -> None:
+    rows = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table)
+    assert rows.save(Progress(started_at=NOON, state_cursor="here"))
+    assert not rows.save(Progress(started_at=NOON, state_cursor="there"))
     standing = rows.read()
     assert standing is not None
-    assert standing.heads == "here"
+    assert standing.state_cursor == "here"
     with lost_answers(deployed.aws.clients.dynamodb, "PutItem", 1):
-        assert rows.keep(standing), "its own write, the answer to which was lost"
+        assert rows.save(standing), "its own write, the answer to which was lost"

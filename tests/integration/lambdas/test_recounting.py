@@ -9,24 +9,28 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
+from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
 from punctual.lambdas.reconciler import recount as recounting
-from punctual.lambdas.reconciler.handler import walk
-from punctual.lambdas.reconciler.recount import LAG, MARGIN, MOST_TENANTS, Recount
+from punctual.lambdas.reconciler.recount import (
+    COUNT_LAG,
+    MAX_RECOUNT_TENANTS,
+    WALK_TIME_MARGIN,
+    Recount,
+)
 from punctual.lambdas.status import counters
-from punctual.lambdas.status.changes import between
-from punctual.lambdas.status.handler import following
+from punctual.lambdas.status.changes import compare_states
+from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.aws.serverless_world import MINUTE, Functions, functions
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, a_head, a_run, after, an_id
+from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.world import MINUTE
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
 HOUR = timedelta(hours=1)
@@ -40,10 +44,10 @@ class Died(BaseException):
 class Deployed:
     """The reconciler and the status function; a test says when each of them is called."""
 
-    def __init__(self, made: Functions) -> None:
+    def __init__(self, made: Dispatch) -> None:
         self.made, self.clock, self.told = made, made.clock, made.told
-        self.tallies = Counters(made.runtime().dynamo, keys.CONTROL.name)
-        self._status, self._stream = following(made.runtime()), Stream(made.aws)
+        self.tallies = Counters(made.new_runtime().dynamo, made.aws.settings.control_table)
+        self._status, self._stream = build_handler(made.new_runtime()), Stream(made.aws)
         self._drifts = count()
 
     def submit(self, jobs: int = 1, tenant: str = "acme", **document: str) -> None:
@@ -55,19 +59,21 @@ class Deployed:
         for record in records:
             at = made_at or self.clock.now
             record["dynamodb"]["ApproximateCreationDateTime"] = int(at.timestamp())
-        assert self._status.follow(records) == []
+        assert self._status.handle(records) == []
 
     def drift(self, counts: Mapping[str, int], tenant: str = "acme") -> None:
         """Make the counts wrong by so much."""
-        mark = mark_of(str(next(self._drifts)), tenant)
-        self.tallies.count(tenant, [Change(mark, NOON - 5 * HOUR, counts)])
+        mark = change_id_of(str(next(self._drifts)), tenant)
+        self.tallies.count(tenant, [CountChange(mark, NOON - 5 * HOUR, counts)])
 
     def walk(self, seconds: float = 900) -> bool:
         """Call the reconciler; return whether the day's walk is over."""
-        walk(self.made.runtime(), seconds)
-        found = WalkProgress(self.made.runtime().dynamo, keys.CONTROL.name).read()
+        self.made.walk(seconds)
+        found = WalkProgress(
+            self.made.new_runtime().dynamo, self.made.aws.settings.control_table
+        ).read()
         assert found is not None
-        return found.over
+        return found.is_complete
 
     def totals(self, tenant: str = "acme") -> Mapping[str, int]:
         return self.tallies.totals(tenant)
@@ -76,7 +82,7 @@ class Deployed:
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
-    with functions() as made:
+    with dispatch() as made:
         made.planner.tick()
         yield Deployed(made)
 
@@ -100,10 +106,10 @@ def test_counts_of_a_tenant_at_rest_become_exact(
     deployed.drift({**drift, "run_SUCCESS": 7})
     deployed.clock.set(after(1_800))
     assert not deployed.walk()
-    assert deployed.told.problems == []
+    assert deployed.told.wrong == []
     deployed.clock.advance(HOUR)
     assert deployed.walk()
-    assert deployed.told.problems == ["counts_corrected"]
+    assert deployed.told.wrong == ["counts_corrected"]
     assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
     assert deployed.totals() == {**right, "run_SUCCESS": 7}
 
@@ -112,7 +118,7 @@ def test_right_counts_need_no_second_invocation(deployed: Deployed) -> None:
     deployed.submit(3)
     deployed.follow()
     assert deployed.walk()
-    assert (deployed.told.problems, deployed.totals()) == ([], {"job_SCHEDULED": 3})
+    assert (deployed.told.wrong, deployed.totals()) == ([], {"job_SCHEDULED": 3})
 
 
 def test_changes_that_status_has_not_counted_yet_are_not_counted_twice(deployed: Deployed) -> None:
@@ -124,14 +130,14 @@ def test_changes_that_status_has_not_counted_yet_are_not_counted_twice(deployed:
     deployed.follow()
     deployed.clock.advance(HOUR)
     assert deployed.walk()
-    assert (deployed.told.problems, deployed.totals()) == ([], {"job_SCHEDULED": 5})
+    assert (deployed.told.wrong, deployed.totals()) == ([], {"job_SCHEDULED": 5})
 
 
 def test_a_busy_tenant_is_corrected_by_what_its_changes_do_not_explain(deployed: Deployed) -> None:
     deployed.submit(3)
     deployed.follow()
     deployed.drift({"job_SCHEDULED": 10})
-    deployed.clock.set(after(7_200) - LAG / 2)
+    deployed.clock.set(after(7_200) - COUNT_LAG / 2)
     deployed.submit(2)
     deployed.follow()
     deployed.clock.set(after(7_200))
@@ -143,7 +149,7 @@ def test_a_busy_tenant_is_corrected_by_what_its_changes_do_not_explain(deployed:
     deployed.submit()
     deployed.follow()
     assert deployed.walk()
-    assert deployed.told.problems == ["counts_corrected"]
+    assert deployed.told.wrong == ["counts_corrected"]
     slack = 3  # the jobs made shortly before the walk, and in the minute in which it read heads
     assert deployed.totals() == {"job_SCHEDULED": 7 + slack}
 
@@ -154,7 +160,7 @@ def test_a_correction_waits_until_status_has_counted_what_the_walk_saw(deployed:
     deployed.drift({"job_SCHEDULED": 1})
     deployed.clock.set(after(7_200))
     assert not deployed.walk()
-    deployed.clock.advance(LAG - MINUTE)
+    deployed.clock.advance(COUNT_LAG - MINUTE)
     assert not deployed.walk()
     assert deployed.totals() == {"job_SCHEDULED": 2}
     deployed.clock.advance(MINUTE)
@@ -166,7 +172,7 @@ def test_a_walk_of_several_invocations_goes_on_with_its_counts(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "PAGE", 2)
-    heads = deployed.made.runtime().ports.heads.__class__
+    heads = deployed.made.new_runtime().ports.job_states.__class__
     real = heads.walk
     pages: Counter[str] = Counter()
 
@@ -186,7 +192,7 @@ def test_a_walk_of_several_invocations_goes_on_with_its_counts(
         invocations += 1
         assert invocations < 20
     assert pages["read"] >= 3, "a page for each invocation"
-    assert (deployed.told.problems, deployed.totals()) == (
+    assert (deployed.told.wrong, deployed.totals()) == (
         ["counts_corrected"],
         {"job_SCHEDULED": 5},
     )
@@ -206,7 +212,7 @@ def test_an_invocation_that_dies_after_a_correction_does_not_repeat_it(
         raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(WalkProgress, "keep", die)
+        patched.setattr(WalkProgress, "save", die)
         with pytest.raises(Died):
             deployed.walk()
     assert deployed.totals() == {"job_SCHEDULED": 1}
@@ -217,7 +223,7 @@ def test_an_invocation_that_dies_after_a_correction_does_not_repeat_it(
 def test_each_day_draws_the_tenants_that_are_counted_where_these_are_too_many(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recounting, "MOST_TENANTS", 2)
+    monkeypatch.setattr(recounting, "MAX_RECOUNT_TENANTS", 2)
     tenants = ["a", "b", "c", "d"]
     for tenant in tenants:
         deployed.submit(tenant=tenant)
@@ -265,31 +271,31 @@ def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
         return {name: chance.randrange(10**6) for name in names}
 
     monkeypatch.setattr(Counters, "totals", totals)
-    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
+    tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
     recount = Recount(tallies, NOON, b"")
-    for number in range(MOST_TENANTS + 10):
+    for number in range(MAX_RECOUNT_TENANTS + 10):
         runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
         name = chance.randbytes(32).hex()
         recount.add([a_head(an_id(number), tenant=name, runs=runs)], [], NOON)
-    assert len(recount.tenants) == MOST_TENANTS
-    assert recount.some_left_out
+    assert len(recount.tenants) == MAX_RECOUNT_TENANTS
+    assert recount.has_left_out_tenants
     assert len(recount.packed) < 300 * 1024, "DynamoDB takes 400"
-    kept = WalkProgress(aws.ports.heads._dynamo, aws.settings.control_table)
-    assert kept.keep(Progress(NOON, counts=recount.packed))
+    kept = WalkProgress(aws.ports.job_states._dynamo, aws.settings.control_table)
+    assert kept.save(Progress(NOON, packed_counts=recount.packed))
     found = kept.read()
     assert found is not None
-    assert Recount(tallies, NOON, found.counts).tenants == recount.tenants
+    assert Recount(tallies, NOON, found.packed_counts).tenants == recount.tenants
 
 
 class Busy:
     """Jobs that change while they are walked over, and a status function that is behind."""
 
     def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
-        self.tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
+        self.tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
         self.tenant, self.chance, self.now = tenant, chance, NOON
         self.heads: dict[str, JobState] = {}
-        self.waiting: list[tuple[datetime, Change]] = []  # until when each is counted
-        self.made: list[Change] = []
+        self.waiting: list[tuple[datetime, CountChange]] = []  # until when each is counted
+        self.made: list[CountChange] = []
 
     def change(self) -> None:
         job = an_id(self.chance.randrange(12))
@@ -302,11 +308,11 @@ class Busy:
             state = self.chance.choice(list(JobStatus))
             made = a_head(job, tenant=self.tenant) if old is None else old
             self.heads[job] = replace(made, state=state, runs=runs)
-        totals = counters.totals(between(old, self.heads.get(job)))
-        mark = mark_of(str(len(self.made)), self.tenant)
-        change = Change(mark, self.now, totals, {}, counters.moved(totals))
+        totals = counters.status_count_changes(compare_states(old, self.heads.get(job)))
+        mark = change_id_of(str(len(self.made)), self.tenant)
+        change = CountChange(mark, self.now, totals, {}, counters.moved_counts(totals))
         self.made.append(change)
-        self.waiting.append((self.now + self.chance.random() ** 3 * LAG, change))
+        self.waiting.append((self.now + self.chance.random() ** 3 * COUNT_LAG, change))
 
     def live(self, minutes: float, changes: int) -> None:
         for _ in range(changes):
@@ -324,12 +330,12 @@ class Busy:
     def right(self) -> dict[str, int]:
         found: Counter[str] = Counter()
         for head in self.heads.values():
-            found.update(counters.totals(between(None, head)))
-        return counters.standing(found)
+            found.update(counters.status_count_changes(compare_states(None, head)))
+        return counters.live_counts(found)
 
     def off(self) -> dict[str, int]:
         """How much the counts are too high, once nothing is on its way."""
-        found = Counter(counters.standing(self.tallies.totals(self.tenant)))
+        found = Counter(counters.live_counts(self.tallies.totals(self.tenant)))
         found.subtract(self.right())
         return {name: number for name, number in found.items() if number}
 
@@ -342,7 +348,7 @@ def test_a_correction_takes_no_count_further_from_what_is_right(aws: Moto, seed:
     names = ("job_SCHEDULED", "job_PAUSED", "run_QUEUED", "run_RUNNING")
     drift = {name: chance.choice((0, 0, 1, -2, 40, -40)) for name in names} if seed % 3 else {}
     drift = {name: number for name, number in drift.items() if number}
-    busy.tallies.count(busy.tenant, [Change(b"drift" + bytes(3), NOON, drift)])
+    busy.tallies.count(busy.tenant, [CountChange(b"drift" + bytes(3), NOON, drift)])
     began, packed = busy.now, b""
     per_page = chance.choice((0, 0, 3))
     for first in range(0, 12, 3):
@@ -354,19 +360,19 @@ def test_a_correction_takes_no_count_further_from_what_is_right(aws: Moto, seed:
         packed, last = recount.packed, before
         busy.live(0.5, per_page) if per_page else busy.follow()
     recount.keep_differing()
-    busy.live(LAG / MINUTE, chance.choice((1, 5)))
+    busy.live(COUNT_LAG / MINUTE, chance.choice((1, 5)))
     if chance.random() < 0.5:
-        busy.now += LAG
+        busy.now += COUNT_LAG
         busy.follow()
     assert recount.is_due(busy.now)
     for tenant in recount.tenants:
         recount.correct(tenant)
-    busy.now += LAG
+    busy.now += COUNT_LAG
     busy.follow()
     slack = Counter[str]()
     for change in busy.made:
-        if began - LAG - MINUTE <= change.made_at <= last + MARGIN + MINUTE:
-            slack.update(change.moved)
+        if began - COUNT_LAG - MINUTE <= change.changed_at <= last + WALK_TIME_MARGIN + MINUTE:
+            slack.update(change.moved_counts)
     off = busy.off()
     assert off.keys() <= drift.keys()
     for name, number in drift.items():

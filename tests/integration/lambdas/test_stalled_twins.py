@@ -42,7 +42,7 @@ def live_on(aws: Deployment, job: Key) -> None:
         pass
     aws.jobs.pause(*job)
     aws.jobs.resume(*job)
-    head = aws.aws.ports.heads.load([job])[job].head
+    head = aws.aws.ports.job_states.load([job])[job].head
     assert (head.runs, head.line, head.ended) == ((), (), ())
 
 

@@ -3,12 +3,13 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
@@ -18,13 +19,14 @@ from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.run_views import of_row
 from punctual.engine.queries.slices import finish
 from punctual.lambdas.job_search.monitor import DeployedMonitor
-from punctual.lambdas.status.handler import StatusHandler, following
+from punctual.lambdas.status.handler import StatusHandler, build_handler
 from punctual.web.contract import READER
 from punctual.web.views.run import listed_run_json
 from tests.integration.lambdas.test_api import DAILY, load
-from tests.support.aws.serverless_api import Deployed, Hand, Told, deployed
 from tests.support.aws.stream_records import BY_TTL, Stream
 from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
+from tests.support.deployed.api import Api, an_api
+from tests.support.deployed.told import Told
 from tests.support.ports import job_queries
 
 ENDED = a_run(
@@ -65,19 +67,19 @@ class Bus:
 
 
 class World:
-    def __init__(self, api: Deployed, clock: Hand, run_events: str = "all") -> None:
-        self.api, self.clock = api, clock
+    def __init__(self, api: Api, run_events: str = "all") -> None:
+        self.api, self.clock = api, api.clock
         self.store = api.store
         self.bus = Bus()
         self.stream = Stream(api.store)
         runtime = api.runtimes[READER]
         self.told: Told = api.told[READER]
-        self.status: StatusHandler = following(runtime)
+        self.status: StatusHandler = build_handler(runtime)
         self.status._run_events = run_events
         self.status._feed = self.bus
 
     def follow(self, *records: Any) -> list[str]:
-        return self.status.follow(list(records))
+        return self.status.handle(list(records))
 
     def listed(self) -> list[tuple[str, RunStatus]]:
         rows = self.store.lists.page("acme", None, 50, self.clock.now)
@@ -88,16 +90,15 @@ class World:
 
     def monitor(self) -> DeployedMonitor:
         runtime = self.api.runtimes[READER]
-        planned = DynamoBuckets(runtime.dynamo, self.store.settings.control_table, self.clock)
-        beating = self.store.ports.heads.beating
-        return DeployedMonitor(planned, self.status._tallies, beating, ("event",), ("acme",))
+        planned = DynamoPartitions(runtime.dynamo, self.store.settings.control_table, self.clock)
+        beating = self.store.ports.job_states.load_heartbeat_states
+        return DeployedMonitor(planned, self.status._counters, beating, ("event",), ("acme",))
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    clock = Hand(after(30))
-    with deployed(clock) as api:
-        yield World(api, clock)
+    with an_api(now=after(30)) as api:
+        yield World(api)
 
 
 def place(record: Any) -> str:
@@ -187,9 +188,8 @@ def test_what_became_of_a_job_has_a_reason(
 
 @pytest.mark.parametrize(("run_events", "told"), [("all", 4), ("ended", 2), ("none", 1)])
 def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> None:
-    clock = Hand()
-    with deployed(clock) as api:
-        world = World(api, clock, run_events)
+    with an_api() as api:
+        world = World(api, run_events)
         heads = [
             None,
             a_head(version=2, runs=(QUEUED,)),
@@ -254,12 +254,12 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
 
     once = [(ENDED.run_id, RunStatus.SUCCESS)]
     running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,))
-    ports.heads.swap([Swap(ended, 0)])
+    ports.job_states.swap([Swap(ended, 0)])
     ports.history.put([a_row(ENDED.run_id, run=ENDED)])
     assert (world.listed(), listed()) == ([], once)
     world.follow(world.stream.of(running, ended))
     assert (world.listed(), listed()) == (once, once)
-    ports.heads.swap([Swap(a_head(version=5), 4)])
+    ports.job_states.swap([Swap(a_head(version=5), 4)])
     assert listed() == once
 
 
@@ -315,7 +315,7 @@ def test_the_same_records_again_change_nothing(world: World) -> None:
 
 def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
     record = world.stream.of(a_head(version=1), a_head(version=2, ended=(ENDED,)))
-    world.clock.move(40 * 86_400)
+    world.clock.advance(timedelta(seconds=40 * 86_400))
     world.follow(record)
     assert world.listed() == []
     assert world.stats().last_hour == []
@@ -423,7 +423,7 @@ def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str,
     world.follow(*world.stream.catch())
     assert len(blobs(world)) == 4
     remove_head(world, job_id)
-    clock.move(60)
+    clock.advance(timedelta(seconds=60))
     (record, *_) = world.stream.catch(**identity)
     assert world.follow(record) == []
     assert [name.split("/")[2] for name in blobs(world)] == [kept]
@@ -434,7 +434,7 @@ def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str,
 
 
 def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
-    heads = world.store.ports.heads
+    heads = world.store.ports.job_states
     heads.put_bodies([a_body()])
     assert heads.swap([Swap(a_head(version=2), 0)]) == [True]
     world.follow(world.stream.of(a_head(version=1, blank=True), None))
@@ -442,7 +442,7 @@ def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
 
 
 def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
-    world.store.ports.heads.put_bodies([a_body()])
+    world.store.ports.job_states.put_bodies([a_body()])
     record = world.stream.of(a_head(state=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
     assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
@@ -471,14 +471,14 @@ def test_a_batch_costs_few_calls(world: World) -> None:
 
 
 def test_health_is_late_when_runs_are(world: World) -> None:
-    assert world.store.ports.buckets.advance(None, NOON)
+    assert world.store.ports.partitions.advance(None, NOON)
     assert world.monitor().health(world.clock.now).status == "ok"
     late = replace(RUNNING, started_at=after(20), attempt_at=after(20))
     world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(late,))))
     health = world.monitor().health(world.clock.now)
     assert health.status == "late"
     assert health.lateness_ms_p99 == pytest.approx(20_000, rel=0.05)
-    world.clock.move(360)
+    world.clock.advance(timedelta(seconds=360))
     assert world.monitor().health(world.clock.now).status == "ok"
 
 
@@ -489,7 +489,7 @@ def test_health_is_late_when_runs_are(world: World) -> None:
 def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
     world: World, let_in: int, sends: int, status: str
 ) -> None:
-    assert world.store.ports.buckets.advance(None, NOON)
+    assert world.store.ports.partitions.advance(None, NOON)
     queued = replace(QUEUED, let_in_at=after(let_in), changed_at=after(let_in), sends=sends)
     claimed = replace(queued, status=RunStatus.RUNNING, sends=0, token=9)
     claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
@@ -501,7 +501,7 @@ def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
 
 def test_what_was_fired_late_is_late(world: World) -> None:
     """It was queued when it was fired: it stood in no line."""
-    assert world.store.ports.buckets.advance(None, NOON)
+    assert world.store.ports.partitions.advance(None, NOON)
     queued = replace(QUEUED, created_at=after(20), sent_at=after(20), sends=1)
     claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, sends=0, token=9)
     claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
@@ -530,5 +530,5 @@ def remove_head(world: World, job_id: str) -> None:
     for row in world.store.rows("jobs"):
         if row["sk"]["S"] == job_id:
             world.store.clients.dynamodb.delete_item(
-                TableName="jobs", Key={"pk": row["pk"], "sk": row["sk"]}
+                TableName=world.store.settings.jobs_table, Key={"pk": row["pk"], "sk": row["sk"]}
             )

@@ -13,8 +13,8 @@ from punctual.domain.identifiers import slot_of
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.monitor import Stats
 from tests.integration.lambdas.test_status import World
-from tests.support.aws.serverless_api import Hand, deployed
 from tests.support.builders import a_head, a_run, after, an_id
+from tests.support.deployed.api import an_api
 
 JOBS = [an_id(number) for number in range(1, 4)]
 QUEUED = a_run()
@@ -29,7 +29,7 @@ class Dying(DynamoClient):
     """Dies at some of its transactions, counted from 0: before, or when it is written."""
 
     def __init__(self, world: World) -> None:
-        self.__dict__.update(world.status._tallies._dynamo.__dict__)
+        self.__dict__.update(world.status._counters._dynamo.__dict__)
         self.calls = 0
         self.deaths: frozenset[tuple[int, bool]] = frozenset()
 
@@ -50,7 +50,7 @@ class Counting:
         self.world = world
         self.dying = Dying(world)
         self.table = world.store.settings.control_table
-        world.status._tallies._dynamo = self.dying
+        world.status._counters._dynamo = self.dying
         self._trials = 0
 
     def records(self) -> tuple[str, list[Any]]:
@@ -102,9 +102,8 @@ def ended(run: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    clock = Hand(after(30))
-    with deployed(clock) as api:
-        yield World(api, clock, "none")
+    with an_api(now=after(30)) as api:
+        yield World(api, "none")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from punctual.aws.sqs.notifications import to_body
 from punctual.domain.run import RunStatus
 from punctual.domain.tenants.webhooks import TRIES, keys_text, shown_secret, tenant_secret
 from punctual.engine.ports.rows import Key, RunKey
-from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.telemetry import Metric
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from tests.integration.contract.test_contract_notices import a_notice
@@ -246,14 +245,14 @@ def test_another_address_is_told_from_then_on(world: Executors) -> None:
 def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     records = world.records()
-    world.runtime.gate.set(False)
+    world.runtime.dispatch_switch.set(False)
     failed = world.invoke(records)
     assert failed == [records[0]["messageId"]], "what brought it stays"
     assert world.records() == []
     run = world.run(key).run
     place = RunKey(*key, run.run_id)
     assert world.runtime.ports.history.present([place]) == frozenset(), "not on record yet"
-    world.runtime.gate.set(True)
+    world.runtime.dispatch_switch.set(True)
     world.clock.set(after(120))
     assert world.invoke([again(records[0], 2)]) == []
     (record,) = world.records()
@@ -285,21 +284,18 @@ def test_whoever_dies_where_ever_somebody_is_told(world: Executors, call: int, t
 
 def test_a_notice_that_came_back_too_often_ends_no_run(world: Executors) -> None:
     key = ended(world, "FAILED", payload={})
-    sqs = world.aws.clients.sqs
-    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
-    url = sqs.create_queue(QueueName="quick-dead.fifo", Attributes=fifo)["QueueUrl"]
+    dead = world.world.queue("quick-normal-dead.fifo")
     run = world.run(key).run
     body = to_body(a_notice(run.run_id)._replace(job_id=key.job_id))
-    sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId="g")
-    DeadLetterHandler(world.new_runtime(), (url,)).bury(lambda: 240.0)
+    fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    world.world.sqs.send(dead, {"MessageBody": body, **fifo})
+    world.bury(240, dead)
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
     assert world.told.count(Metric.DEAD_LETTERS) == 1
     assert world.status(key) is RunStatus.SUCCESS
     assert world.told.problems == []
-    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    assert set(left.values()) == {"0"}
+    assert dead.letters == []
 
 
 def test_a_notice_of_a_later_version_waits_for_it(world: Executors) -> None:

@@ -18,7 +18,7 @@ from punctual.engine.queries.views import JobView
 from punctual.engine.quotas.limits import KnownLimits
 from punctual.node.clock import ManualClock
 from punctual.node.limits import NodeQuotas
-from punctual.node.limits_config import FILE, LimitsFile, NodeLimitsError, defaults_from
+from punctual.node.limits_config import LIMITS_FILE, LimitsFile, NodeLimitsError, defaults_from
 from tests.support.node.node_world import NOON, T, World
 from tests.support.web_client import Client
 
@@ -31,7 +31,7 @@ class Forgets:
     def add(self, *_: Any) -> None:
         """Not kept."""
 
-    def since(self, *_: Any) -> list[datetime]:
+    def times_since(self, *_: Any) -> list[datetime]:
         return []
 
 
@@ -273,7 +273,7 @@ def test_no_more_run_together_than_may_and_the_next_starts_with_an_end(tmp_path:
             done = [view for view in world.runs(None) if view.run.status is RunStatus.SUCCESS]
             if len(done) == 5:
                 break
-            if len(world.node.holding):
+            if len(world.node.running_tasks):
                 world.settle()
             world.node.step()
         assert len(done) == 5
@@ -285,7 +285,7 @@ def test_a_start_that_was_undone_counts_not(tmp_path: Path) -> None:
             submitted(world, 1, task=SCRIPT)
 
         def claim_and_fail() -> None:
-            with world.node._unit():
+            with world.node._transaction():
                 world.node._start_runs(world.clock())
                 raise RuntimeError("the disk is gone")
 
@@ -302,8 +302,8 @@ class FullDisk:
         self._starts = world.store.starts
         self.left = after
 
-    def since(self, *asked: Any) -> Any:
-        return self._starts.since(*asked)
+    def times_since(self, *asked: Any) -> Any:
+        return self._starts.times_since(*asked)
 
     def add(self, *added: Any) -> None:
         self.left -= 1
@@ -325,7 +325,7 @@ def test_where_a_start_cannot_be_written_none_has_begun_and_none_is_forgotten(
         for tenant in tenants:
             submitted(world, 1, tenant, task=SCRIPT)
         world.node.step()
-        while len(world.node.holding):
+        while len(world.node.running_tasks):
             world.settle()
         world.gate.open.clear()
         for _ in tenants:
@@ -333,18 +333,18 @@ def test_where_a_start_cannot_be_written_none_has_begun_and_none_is_forgotten(
         clock.advance(timedelta(seconds=10))
         for tenant in tenants:
             submitted(world, 1, tenant, task=SCRIPT)
-        world.node._admission._starts._kept = disk = FullDisk(world, written)
+        world.node._admission._starts._starts = disk = FullDisk(world, written)
         with pytest.raises(Unavailable):
             world.node.step()
-        assert len(world.node.holding) == 0
+        assert len(world.node.running_tasks) == 0
         disk.left = 1_000
         clock.advance(timedelta(seconds=1))
         for _ in range(9):
             world.node.step()
         for _ in range(3):
             assert world.gate.begun.acquire(timeout=10)
-        assert len(world.node.holding) == 3
-        begun = [len(world.node._admission._starts.of(one, clock())) for one in tenants]
+        assert len(world.node.running_tasks) == 3
+        begun = [len(world.node._admission._starts.window_of(one, clock())) for one in tenants]
     finally:
         world.gate.open.set()
         for workers in world.workers.values():
@@ -359,7 +359,7 @@ def test_an_order_that_was_undone_counts_not(tmp_path: Path) -> None:
         job = world.submit(schedule_type="INTERVAL", interval_seconds=3600)
 
         def fail() -> None:
-            with world.store.work():
+            with world.store.transaction():
                 raise Unavailable("The disk is full.")
 
         with pytest.raises(Unavailable):
@@ -383,7 +383,7 @@ def test_a_hundred_low_wait_and_one_high_starts_next(tmp_path: Path) -> None:
         world.gate.open.set()
         for _ in range(200):
             world.clock.advance(timedelta(seconds=0.001))
-            if len(world.node.holding):
+            if len(world.node.running_tasks):
                 world.settle()
             else:
                 world.node.step()
@@ -403,7 +403,7 @@ def test_a_hundred_low_wait_and_one_high_starts_next(tmp_path: Path) -> None:
 
 def test_limits_of_one_tenant_are_read_again_after_a_minute(tmp_path: Path) -> None:
     clock, told = ManualClock(NOON), list[str]()
-    path = tmp_path / FILE
+    path = tmp_path / LIMITS_FILE
     path.write_text(json.dumps({"acme": {"jobs": 5, "burst": None}}))
     known = KnownLimits(
         Limits(jobs=1, burst=2), LimitsFile(path), clock, lambda event, **_: told.append(event)
@@ -422,7 +422,7 @@ def test_limits_of_one_tenant_are_read_again_after_a_minute(tmp_path: Path) -> N
 
 
 def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / LIMITS_FILE
     LimitsFile(path).check()
     for text in ("{", "[]", '{"acme": 3}', '{"acme": {"jobs": -1}}', '{"acme": {"job": 1}}'):
         path.write_text(text)

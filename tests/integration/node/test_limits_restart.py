@@ -10,7 +10,7 @@ import pytest
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.tenants.limits import Limits
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.recent_starts import START, SqliteStarts
+from punctual.node.sqlite.recent_starts import START_KIND, SqliteStarts
 from punctual.node.sqlite.store import Store
 from tests.support.node.node_world import NOON, T, World
 
@@ -72,15 +72,15 @@ def test_orders_count_over_a_restart(tmp_path: Path) -> None:
 def test_who_is_not_limited_writes_nothing_and_what_is_old_goes(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with started(tmp_path, clock) as world:
-        world.do(lambda: world.store.starts.add(START, "old", NOON, 3, NOON))
+        world.do(lambda: world.store.starts.add(START_KIND, "old", NOON, 3, NOON))
         later = NOON + timedelta(seconds=61)
-        world.do(lambda: world.store.starts.add(START, "old", later, 2, NOON + SECOND))
-        assert world.store.starts.since(START, "old", NOON - SECOND) == [later] * 2
+        world.do(lambda: world.store.starts.add(START_KIND, "old", later, 2, NOON + SECOND))
+        assert world.store.starts.times_since(START_KIND, "old", NOON - SECOND) == [later] * 2
     store = Store.open(tmp_path, clock)
     try:
         assert isinstance(store.starts, SqliteStarts)
-        assert store.starts.since(START, "old", NOON) == [later] * 2
-        assert store.starts.since(START, "other", NOON - timedelta(days=1)) == []
+        assert store.starts.times_since(START_KIND, "old", NOON) == [later] * 2
+        assert store.starts.times_since(START_KIND, "other", NOON - timedelta(days=1)) == []
     finally:
         store.close()
 
@@ -89,13 +89,17 @@ def test_what_a_tenant_started_that_starts_no_more_is_removed(tmp_path: Path) ->
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
         for tenant in ("a", "b", "c"):
-            store.starts.add(START, tenant, NOON, 3, NOON - timedelta(minutes=1))
-        store.starts.add(START, "late", NOON + SECOND, 1, NOON)
+            store.starts.add(START_KIND, tenant, NOON, 3, NOON - timedelta(minutes=1))
+        store.starts.add(START_KIND, "late", NOON + SECOND, 1, NOON)
         while store.purge(NOON + timedelta(minutes=1), 2):
             pass
-        left = [tenant for tenant in "abc" if store.starts.since(START, tenant, NOON - SECOND)]
+        left = [
+            tenant
+            for tenant in "abc"
+            if store.starts.times_since(START_KIND, tenant, NOON - SECOND)
+        ]
         assert left == []
-        assert len(store.starts.since(START, "late", NOON)) == 1
+        assert len(store.starts.times_since(START_KIND, "late", NOON)) == 1
     finally:
         store.close()
 

@@ -263,7 +263,7 @@ def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) 
         assert world.gate.begun.acquire(timeout=10)
         world.node.close()
         world.settle()
-        assert world.node.idle
+        assert world.node.is_idle
         (view,) = world.runs(job)
         assert (view.run.status, view.run.past) == (RunStatus.QUEUED, "L")
 

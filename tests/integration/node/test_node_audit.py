@@ -15,9 +15,9 @@ from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
 from punctual.node.clock import ManualClock
-from punctual.node.http.application import TOGETHER
-from punctual.node.sqlite.audit import PACK
-from punctual.node.sqlite.codec import micros
+from punctual.node.http.application import MAX_JOBS_PER_WRITE
+from punctual.node.sqlite.audit import MAX_SUBJECTS_PER_ROW
+from punctual.node.sqlite.codec import to_micros
 from punctual.node.sqlite.store import Store
 from punctual.web.contract import API_CALLS, WRITER
 from tests.integration.web.test_http_engine import CRON, NOON, NodeClient
@@ -188,7 +188,7 @@ def test_each_job_of_a_batch_is_a_line_and_those_refused_are_none(node: NodeClie
     assert len(found) == 499
     assert len({one["request_id"] for one in found}) == 1
     (rows,) = node.store._db.execute("SELECT count(*) FROM audit").fetchone()
-    assert rows <= 499 // TOGETHER + 1  # a row for all that one transaction holds
+    assert rows <= 499 // MAX_JOBS_PER_WRITE + 1  # a row for all that one transaction holds
     (one,) = entries(node, f"&job_id={accepted[7]}")
     assert one["after"]["name"] == "n7"
 
@@ -202,7 +202,7 @@ def test_a_change_that_is_undone_leaves_no_line(node: NodeClient) -> None:
         pass
 
     def dies() -> None:
-        with node.store.work():
+        with node.store.transaction():
             submitted(node)
             assert len(noted(node.store, node.clock())) == 1
             raise Died
@@ -217,7 +217,7 @@ def test_a_change_that_is_undone_leaves_no_line(node: NodeClient) -> None:
 def test_a_write_that_fails_takes_the_change_and_its_line_with_it(
     node: NodeClient, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    unit = node.store.work()
+    unit = node.store.transaction()
     monkeypatch.setattr(unit, "db", Failing(unit.db, at))
     with pytest.raises(Unavailable):
         node.node.perform([lambda: submitted(node)])
@@ -270,11 +270,11 @@ def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None
     store = Store.open(tmp_path, ManualClock(NOON))
     ahead = NOON + timedelta(days=3_650)
     for at in (*[ahead] * 5, NOON, NOON + timedelta(days=10), NOON + timedelta(days=1)):
-        with store.work():  # a row each
+        with store.transaction():  # a row each
             store.audit.note("local", Note(ADA, "token.create", at, "", at.isoformat()))
     while store.purge(NOON + RETENTION + timedelta(days=1), 2):
         pass
-    kept = [micros(ahead)] * 5 + [micros(NOON + timedelta(days=10))]
+    kept = [to_micros(ahead)] * 5 + [to_micros(NOON + timedelta(days=10))]
     assert store._db.execute("SELECT latest FROM audit ORDER BY id").fetchall() == [
         (at,) for at in kept
     ]
@@ -282,11 +282,11 @@ def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None
 
 
 def test_many_of_one_commit_stand_in_rows_of_bounded_size(node: NodeClient) -> None:
-    wanted = [Submission(JOB)] * (PACK + 1)
+    wanted = [Submission(JOB)] * (MAX_SUBJECTS_PER_ROW + 1)
     node.node.perform([lambda: node.node.jobs.submit("local", "ada", wanted, ADA)])
     (rows,) = node.store._db.execute("SELECT count(*) FROM audit").fetchone()
     assert rows == 2
-    assert len(noted(node.store, node.clock())) == PACK + 1
+    assert len(noted(node.store, node.clock())) == MAX_SUBJECTS_PER_ROW + 1
 
 
 def test_every_call_that_writes_has_an_action(node: NodeClient) -> None:

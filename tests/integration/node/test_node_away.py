@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.web_client import Answer
 
@@ -71,7 +71,7 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 @pytest.fixture
 def failing(client: NodeClient) -> Failing:
-    unit = client.store._unit
+    unit = client.store._transaction
     made = Failing(unit.db)
     unit.db = made  # type: ignore[assignment]
     return made
@@ -128,7 +128,7 @@ def seen(client: NodeClient) -> Json:
 
 
 def timers(store: Store) -> set[str]:
-    return {row[0] for row in store._unit.db.execute("SELECT job_id FROM timers")}
+    return {row[0] for row in store._transaction.db.execute("SELECT job_id FROM timers")}
 
 
 @pytest.mark.parametrize("code", [FULL, BUSY, IO], ids=["full", "locked", "I/O error"])
@@ -188,7 +188,7 @@ def test_a_read_that_fails_is_refused_and_never_short(client: NodeClient, failin
 
 def test_a_disk_that_is_really_full_refuses_writes_and_answers_reads(client: NodeClient) -> None:
     job = a_job(client)
-    db = client.store._unit.db
+    db = client.store._transaction.db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages}")
     answers = [client.post("/v1/jobs", {**DAILY, "payload": "x" * 8_000}) for _ in range(20)]
@@ -206,8 +206,8 @@ def test_a_store_that_another_program_has_locked_refuses_writes_and_answers_read
     client: NodeClient, tmp_path: Path
 ) -> None:
     job = a_job(client)
-    client.store._unit.db.execute("PRAGMA busy_timeout = 0")
-    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    client.store._transaction.db.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
         assert is_refused(client.post("/v1/jobs", DAILY))

@@ -36,7 +36,7 @@ def was_ahead(world: World) -> None:
     """The clock is two hours ahead for a while, in which minutes are closed, and is corrected."""
     world.clock.jump(AHEAD)
     pass_time(world, 30)
-    mark = world.store.buckets.watermark()
+    mark = world.store.partitions.watermark()
     assert mark is not None
     assert mark > NOON + HOUR, "minutes that are still to come were closed"
     world.clock.jump(-AHEAD)
@@ -59,7 +59,7 @@ def test_a_job_accepted_before_the_next_step_runs_at_its_time(world: World) -> N
     was_ahead(world)
     job = soon(world)
     (timer,) = standing(world, job)
-    assert not world.store.buckets.is_done(timer.bucket, 0)
+    assert not world.store.partitions.is_done(timer.bucket, 0)
 
 
 def test_a_recurring_job_accepted_after_the_clock_ran_ahead_runs_each_minute(world: World) -> None:
@@ -89,7 +89,7 @@ def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
 ) -> None:
     """They are then closed one by one, and the watermark says nothing of it."""
     key = Key(T, soon(world, 5))
-    real = world.store.heads.load
+    real = world.store.job_states.load
 
     def load(keys: Sequence[Key]) -> object:
         if key in keys:
@@ -97,10 +97,10 @@ def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
         return real(keys)
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.store.heads, "load", load)
+        patched.setattr(world.store.job_states, "load", load)
         pass_time(world, 250)
-    assert world.store.buckets.watermark() == NOON, "its timer still stands"
-    assert world.store.buckets.is_done(NOON + timedelta(minutes=2), 0)
+    assert world.store.partitions.watermark() == NOON, "its timer still stands"
+    assert world.store.partitions.is_done(NOON + timedelta(minutes=2), 0)
     world.clock.jump(-timedelta(seconds=125))
     job = soon(world, 10)
     pass_time(world, 60)
@@ -124,8 +124,8 @@ def standing(world: World, job: str) -> list[Timer]:
 
 
 def lose_timers(world: World) -> None:
-    with world.store.work():
-        world.store._unit.begin()
+    with world.store.transaction():
+        world.store._transaction.begin()
         world.store._db.execute("DELETE FROM timers")
 
 
@@ -145,19 +145,19 @@ def test_a_start_puts_the_timers_that_are_missing(tmp_path: Path) -> None:
 def test_the_walk_of_a_start_goes_on_in_small_slices_beside_what_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "WALKED", 2)
+    monkeypatch.setattr(maintenance, "WALK_PAGE_SIZE", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for _ in range(9):
             soon(world, 3_000)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         taken: list[tuple[float, int]] = []
-        real = world.store.heads.walk
+        real = world.store.job_states.walk
 
         def walk(cursor: str | None, limit: int) -> object:
             taken.append((world.clock.monotonic(), limit))
             return real(cursor, limit)
 
-        monkeypatch.setattr(world.store.heads, "walk", walk)
+        monkeypatch.setattr(world.store.job_states, "walk", walk)
         due = soon(world, 0.25)
         pass_time(world, 10)
         (view,) = world.runs(due)
@@ -165,7 +165,7 @@ def test_the_walk_of_a_start_goes_on_in_small_slices_beside_what_is_due(
     moments = [at for at, _ in taken]
     assert len(taken) == 6, "ten jobs, two at a time, and that there are no more"
     assert {limit for _, limit in taken} == {2}
-    assert all(b - a >= maintenance.SLICE * 0.99 for a, b in pairwise(moments))
+    assert all(b - a >= maintenance.WALK_PAUSE_SECONDS * 0.99 for a, b in pairwise(moments))
 
 
 def test_the_walk_comes_again_each_day(world: World) -> None:
@@ -184,8 +184,8 @@ def test_a_head_that_cannot_be_read_is_told_and_keeps_no_other_from_the_walk(
     with a_world(tmp_path, ManualClock(NOON)) as world:
         jobs = sorted(soon(world, 600) for _ in range(3))
         lose_timers(world)
-        with world.store.work():
-            world.store._unit.begin()
+        with world.store.transaction():
+            world.store._transaction.begin()
             world.store._db.execute(
                 "UPDATE heads SET head = x'00ff00' WHERE job_id = ?", (jobs[0],)
             )
@@ -239,7 +239,7 @@ def test_beats_go_on_by_the_steady_clock(world: World) -> None:
     world.node.step()
     begin = world.clock.now
     pass_time(world, 30)
-    lease = world.store.heads.load([Key(T, job)])[Key(T, job)].leases.values()
+    lease = world.store.job_states.load([Key(T, job)])[Key(T, job)].leases.values()
     assert [one.until > begin + timedelta(seconds=30) for one in lease] == [True]
 
 
@@ -250,9 +250,9 @@ def test_what_is_due_after_a_jump_forward_starts_in_the_next_step(world: World) 
     job = soon(world, 600)
     pass_time(world, 1)
     world.clock.jump(HOUR)
-    assert world.node.clock_was_set
+    assert world.node.has_clock_change
     world.node.step()
-    assert not world.node.clock_was_set
+    assert not world.node.has_clock_change
     pass_time(world, 1)
     assert world.statuses(job) == ["SUCCESS"]
 
@@ -292,7 +292,7 @@ def test_a_clock_that_only_drifts_is_not_taken_for_set(world: World) -> None:
     for _ in range(1_000):
         world.clock.advance(timedelta(seconds=1))
         world.clock.jump(timedelta(milliseconds=2))
-        assert not world.node.clock_was_set
+        assert not world.node.has_clock_change
         world.node.step()
     assert "clock_was_set" not in world.events
 

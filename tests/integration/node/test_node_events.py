@@ -30,7 +30,7 @@ def fired_ahead(world: World, **fields: object) -> str:
 
 
 def standing(world: World, job: str) -> tuple[int, int, str]:
-    head = world.store.heads.load([Key(T, job)])[Key(T, job)].head
+    head = world.store.job_states.load([Key(T, job)])[Key(T, job)].head
     return head.version, len(head.runs), head.state.value
 
 
@@ -128,7 +128,7 @@ def test_recurring_ones_put_their_next_timer_with_each_end(world: World) -> None
 
 def test_many_are_each_done_once_whatever_the_memory_forgets(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        world.store.heads._memory._cached = 10
+        world.store.job_states._cache._max_cached = 10
         document = {
             "name": "one of many",
             "schedule_type": "FUTURE",

@@ -11,7 +11,7 @@ from punctual.domain.tenants.tokens import is_ours
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.clock import ManualClock
-from punctual.node.files.token_key import FILE, TokenKey
+from punctual.node.files.token_key import TOKEN_KEY_FILE, TokenKey
 from punctual.node.main import FIRST_TOKEN_FILE, show_first_token
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON
@@ -26,7 +26,7 @@ def started(folder: Path, monkeypatch: pytest.MonkeyPatch, printed_to: StringIO)
     """Return what a start prints, or nothing."""
     clock, store, key = ManualClock(NOON), Store.open(folder), TokenKey(folder)
     try:
-        was_there = key.is_there
+        was_there = key.exists
         made = new_id(clock)
         tokens = Tokens(store.tokens, key.read, clock, made, os.urandom, "local", store.audit)
         with monkeypatch.context() as patched:
@@ -51,7 +51,7 @@ def test_token_is_printed_once_on_a_terminal(
     assert token_in(tmp_path, printed)
     assert not (tmp_path / FIRST_TOKEN_FILE).exists()
     assert not started(tmp_path, monkeypatch, OnTerminal())
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / TOKEN_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_token_goes_to_a_file_where_the_output_may_be_a_log(
@@ -71,7 +71,7 @@ def test_a_key_that_was_lost_locks_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = token_in(tmp_path, started(tmp_path, monkeypatch, OnTerminal()))
-    (tmp_path / FILE).unlink()
+    (tmp_path / TOKEN_KEY_FILE).unlink()
     again = token_in(tmp_path, started(tmp_path, monkeypatch, OnTerminal()))
     assert again != first
     assert not started(tmp_path, monkeypatch, OnTerminal())

@@ -72,7 +72,7 @@ def test_the_last_hour_outlives_a_restart(tmp_path: Path) -> None:
         assert after.last_hour == before.last_hour
         assert after.lateness_ms == before.lateness_ms
     with a_world(tmp_path, ManualClock(NOON + timedelta(hours=3))) as world:
-        assert world.store.minutes.since(NOON) != {}
+        assert world.store.minutes.load_since(NOON) != {}
         assert [one["minute"] for one in stats(world).last_hour if one["minute"] < NOON] == []
 
 
@@ -80,7 +80,7 @@ def test_minutes_before_the_last_hour_are_not_kept(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
         world.until(2 * 3_600)
-        kept = world.store.minutes.since(NOON)
+        kept = world.store.minutes.load_since(NOON)
     assert 60 <= len(kept) <= 63
 
 
@@ -88,8 +88,8 @@ def test_minutes_that_cannot_be_read_stop_no_start(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
         world.until(200)
-        with world.store.work():
-            world.store._unit.begin()
+        with world.store.transaction():
+            world.store._transaction.begin()
             world.store._db.execute("UPDATE minutes SET counted = x'00ff00'")
     with a_world(tmp_path, ManualClock(NOON + timedelta(seconds=210))) as world:
         assert stats(world).last_hour == []

@@ -12,7 +12,7 @@ from punctual.domain.tenants.webhooks import TRIES
 from punctual.engine.ports.notifications import Notification
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
-from punctual.node.webhooks import AT_A_TIME, Webhooks
+from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS, Webhooks
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from punctual.tasks.registry import Registry
 from tests.integration.contract.test_contract_notices import a_notice
@@ -54,14 +54,14 @@ def world(tmp_path: Path, receiver: Receiver) -> Iterator[World]:
 def receiving(world: World, receiver: Receiver) -> World:
     node = world.node
     node.webhooks = Webhooks(
-        unit=world.store.work(),
-        heads=world.store.heads,
+        unit=world.store.transaction(),
+        heads=world.store.job_states,
         history=world.store.history,
-        notices=world.store.notices,
+        notices=world.store.notifications,
         registry=Registry({"http": receiver}),
         secrets=lambda _: [b"secret"],
         log=lambda event, **_: world.events.append(event),
-        woken=world.woken.set,
+        wake=world.woken.set,
     )
     return world
 
@@ -107,13 +107,13 @@ def test_a_receiver_that_is_down_is_asked_each_time_later_and_given_up(
     for tries in range(1, TRIES + 1):
         world.settle()
         assert len(receiver.calls) == tries
-        at = world.store.notices.next_at(())
+        at = world.store.notifications.next_at(())
         if at is not None:
             world.clock.set(at)
             world.node.step()
     assert (world.clock() - NOON).total_seconds() > 5 * 3_600
     assert told(world) == ["webhook_given_up"]
-    assert world.store.notices.due(world.clock() + timedelta(days=9), 9, ()) == []
+    assert world.store.notifications.due(world.clock() + timedelta(days=9), 9, ()) == []
 
 
 def test_what_was_not_told_yet_is_told_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
@@ -140,10 +140,10 @@ def test_a_stop_breaks_off_what_is_being_told_and_counts_it_for_nothing(
     receiver.open.clear()
     fails(world)
     world.node.step()
-    assert not world.node.idle
+    assert not world.node.is_idle
     world.node.close()
     world.settle()
-    assert world.node.idle
+    assert world.node.is_idle
     assert told(world) == []
     (left,) = world.store.notices.due(world.clock(), 9, ())
     assert left.tries == 0
@@ -151,41 +151,41 @@ def test_a_stop_breaks_off_what_is_being_told_and_counts_it_for_nothing(
 
 def test_only_a_few_are_told_at_a_time(world: World, receiver: Receiver) -> None:
     receiver.open.clear()
-    for _ in range(AT_A_TIME + 3):
+    for _ in range(MAX_CONCURRENT_WEBHOOKS + 3):
         fails(world)
     world.node.step()
     for _ in range(200):
-        if len(receiver.calls) == AT_A_TIME:
+        if len(receiver.calls) == MAX_CONCURRENT_WEBHOOKS:
             break
         threading.Event().wait(0.01)
     world.node.step()
-    assert len(receiver.calls) == AT_A_TIME
+    assert len(receiver.calls) == MAX_CONCURRENT_WEBHOOKS
     at = world.node.next_at()
     assert at > world.clock.monotonic(), "nobody waits for them in a circle"
     receiver.open.set()
-    for _ in range(AT_A_TIME + 3):
-        if len(told(world)) < AT_A_TIME + 3:
+    for _ in range(MAX_CONCURRENT_WEBHOOKS + 3):
+        if len(told(world)) < MAX_CONCURRENT_WEBHOOKS + 3:
             world.settle()
-    assert told(world) == ["webhook_delivered"] * (AT_A_TIME + 3)
+    assert told(world) == ["webhook_delivered"] * (MAX_CONCURRENT_WEBHOOKS + 3)
 
 
 def test_a_notice_goes_with_the_transaction_that_made_it(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "data", ManualClock(NOON))
     notice: Notification = a_notice()
-    assert store.notices.next_at(()) is None
+    assert store.notifications.next_at(()) is None
 
     def undone() -> None:
-        with store.work():
-            store.notices.put([notice])
-            assert store.notices.next_at(()) == NOON
+        with store.transaction():
+            store.notifications.put([notice])
+            assert store.notifications.next_at(()) == NOON
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         undone()
-    assert store.notices.next_at(()) is None
-    assert store.notices.due(NOON, 9, ()) == []
-    store.notices.put([notice])
-    assert [one.notice for one in store.notices.due(NOON, 9, ())] == [notice]
+    assert store.notifications.next_at(()) is None
+    assert store.notifications.due(NOON, 9, ()) == []
+    store.notifications.put([notice])
+    assert [one.notification for one in store.notifications.due(NOON, 9, ())] == [notice]
     store.close()
 
 
@@ -196,5 +196,5 @@ def test_without_a_key_the_end_of_a_run_is_kept_to_be_told(tmp_path: Path) -> No
         assert told(world) == ["webhook_not_begun"], "and nothing else is held up"
         world.until(61)
         assert told(world) == ["webhook_not_begun"] * 2
-        (left,) = world.store.notices.due(NOON + timedelta(seconds=122), 9, ())
+        (left,) = world.store.notifications.due(NOON + timedelta(seconds=122), 9, ())
         assert left.tries == 0

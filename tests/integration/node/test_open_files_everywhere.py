@@ -53,7 +53,7 @@ def a_node(folder: Path, writable: Path) -> Iterator[World]:
             folder / "work", sandbox, monotonic=time.monotonic, groups=groups, cgroups=cgroups
         )
         http = HttpTask(monotonic=time.monotonic, opened=LOOPBACK)
-        world.node.holding._registry = Registry({"http": http, "script": script})
+        world.node.running_tasks._registry = Registry({"http": http, "script": script})
         yield world
         http.close()
 

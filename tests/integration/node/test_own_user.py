@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from punctual.client.transport import token_of_node_here
+from punctual.client.transport import read_local_token
 from punctual.node.errors import StoreError
-from punctual.node.http.own_user import FILE, OwnUser, local_token
-from punctual.node.http.peers import Address, Peers, owner_in_table
+from punctual.node.http.own_user import LOCAL_TOKEN_FILE, OwnUser, load_local_token
+from punctual.node.http.peers import Address, Peers, find_owner_in_table
 from punctual.web.http.problems import RequestRejected
 
 TOKEN = "t" * 43
@@ -31,14 +31,14 @@ def is_admitted(
 ) -> bool:
     headers = [(b"host", b"localhost"), *((b"authorization", token) for token in tokens)]
     try:
-        caller = own_user.caller(path, headers, "127.0.0.1", uid)
+        caller = own_user.authenticate(path, headers, "127.0.0.1", uid)
     except RequestRejected as error:
         rejected = error
     else:
         assert (caller.tenant, caller.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
         return True
     assert rejected.http_code == "UNAUTHENTICATED"
-    assert FILE in rejected.message
+    assert LOCAL_TOKEN_FILE in rejected.message
     return False
 
 
@@ -64,23 +64,23 @@ def test_every_other_user_needs_the_token(own_user: OwnUser, uid: int | None) ->
 
 
 def test_the_token_is_made_once_and_for_the_owners_eyes(tmp_path: Path) -> None:
-    token = local_token(tmp_path)
+    token = load_local_token(tmp_path)
     assert len(token) >= 32
-    assert local_token(tmp_path) == token
-    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
-    (tmp_path / FILE).write_text("")
+    assert load_local_token(tmp_path) == token
+    assert stat.S_IMODE((tmp_path / LOCAL_TOKEN_FILE).stat().st_mode) == 0o600
+    (tmp_path / LOCAL_TOKEN_FILE).write_text("")
     with pytest.raises(StoreError, match="too short"):
-        local_token(tmp_path)
+        load_local_token(tmp_path)
 
 
 def test_the_client_sends_the_token_where_the_system_names_no_users(tmp_path: Path) -> None:
     env = {"PUNCTUAL_DATA": str(tmp_path)}
     here, away = "http://127.0.0.1:8080/v1", "https://punctual.example/v1"
-    assert token_of_node_here(here, env, "darwin") is None
-    token = local_token(tmp_path)
-    assert token_of_node_here(here, env, "darwin") == token
-    assert token_of_node_here(away, env, "darwin") is None
-    assert token_of_node_here(here, env, "linux") is None
+    assert read_local_token(here, env, "darwin") is None
+    token = load_local_token(tmp_path)
+    assert read_local_token(here, env, "darwin") == token
+    assert read_local_token(away, env, "darwin") is None
+    assert read_local_token(here, env, "linux") is None
 
 
 @contextmanager
@@ -101,12 +101,12 @@ def test_the_system_names_the_user_of_a_socket() -> None:
     try:
         with connected() as (client, _, server):
             address: Address = client.getsockname()
-            assert peers.owner(address, server) == os.geteuid()
-            assert peers.owner(("127.0.0.1", 1), server) is None
+            assert peers.find_owner(address, server) == os.geteuid()
+            assert peers.find_owner(("127.0.0.1", 1), server) is None
             table = Path("/proc/net/tcp").read_text()
-            assert owner_in_table(table, address, server) == os.geteuid()
+            assert find_owner_in_table(table, address, server) == os.geteuid()
             peers.close()  # from here on the table is read
-            assert peers.owner(address, server) == os.geteuid()
+            assert peers.find_owner(address, server) == os.geteuid()
     finally:
         peers.close()
 
@@ -122,6 +122,6 @@ def test_a_socket_that_was_closed_is_nobodys_and_not_roots(by_table: bool) -> No
             address: Address = client.getsockname()
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
             client.close()
-            assert peers.owner(address, server) is None
+            assert peers.find_owner(address, server) is None
     finally:
         peers.close()

@@ -89,7 +89,7 @@ def test_a_payload_that_is_young_is_left_to_its_request(tmp_path: Path) -> None:
 def test_the_walk_goes_on_in_small_steps_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "AT_ONCE", 2)
+    monkeypatch.setattr(orphans, "PAYLOAD_PAGE_SIZE", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         put(world, *((Key(T, an_id(n)), "1-abc") for n in range(600)))
     make_old(payload_files(tmp_path), 2 * HOUR)

@@ -19,7 +19,7 @@ from punctual.engine.ports.rows import Key, Receipt, RunKey
 from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import FILE
+from punctual.node.sqlite.store import DATABASE_FILE
 from tests.integration.contract.test_contract_notices import a_notice
 from tests.support.builders import an_id
 from tests.support.node.node_world import NOON, T, World, a_world
@@ -31,7 +31,7 @@ BROKEN = ("", "text", b"", b"\x00\xff\x00", b"{}", b"\xc1", 7)
 
 def change(folder: Path, statement: str, *values: Any) -> None:
     """As a damaged disk, or a person with SQLite's own shell, changes the file."""
-    db = sqlite3.connect(folder / FILE)
+    db = sqlite3.connect(folder / DATABASE_FILE)
     with db:
         assert db.execute(statement, values).rowcount > 0
     db.close()
@@ -59,7 +59,7 @@ def count(world: World, event: str) -> int:
 
 def closed(world: World) -> datetime:
     """All minutes before this one are done."""
-    mark = world.store.buckets.watermark()
+    mark = world.store.partitions.watermark()
     assert mark is not None
     return mark
 
@@ -164,7 +164,7 @@ def test_a_queued_run_of_a_damaged_head_keeps_no_other_from_its_slot(tmp_path: P
 def read_again(world: World, job_id: str) -> None:
     """Damage a head under a node that runs, and let the node forget what it remembers of it."""
     damage_head(world.folder, job_id)
-    world.store.heads._memory._cache.clear()
+    world.store.job_states._cache._cache.clear()
 
 
 def test_a_run_that_is_queued_in_memory_when_its_head_is_damaged(tmp_path: Path) -> None:
@@ -368,13 +368,13 @@ def test_a_receipt_that_cannot_be_read_refuses_its_own_request_only(tmp_path: Pa
 
 def test_a_notice_that_cannot_be_read_is_looked_at_seldom(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        world.store.notices.put([a_notice()])
+        world.store.notifications.put([a_notice()])
     change(tmp_path, "UPDATE notices SET notice = x'00ff'")
     with restarted(tmp_path) as world:
         good = world.submit(**EACH_SECOND)
         world.until(20)
         assert len(world.statuses(good)) == 20
-        assert world.store.notices.next_at(()) == NOON + timedelta(hours=1)
+        assert world.store.notifications.next_at(()) == NOON + timedelta(hours=1)
 
 
 def test_events_around_a_row_that_cannot_be_read_are_read(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_start_that_cannot_be_counted_counts_for_nothing(tmp_path: Path) -> No
         world.store.starts.add("start", T, later, 1, NOON - timedelta(minutes=1))
     change(tmp_path, "UPDATE starts SET n = 'x' WHERE n = 2")
     with restarted(tmp_path) as world:
-        since = world.store.starts.since("start", T, NOON - timedelta(seconds=1))
+        since = world.store.starts.times_since("start", T, NOON - timedelta(seconds=1))
         assert since == [NOON + timedelta(seconds=1)]
 
 
@@ -424,14 +424,14 @@ def test_rows_that_cannot_be_read_go_when_their_time_is_over(tmp_path: Path) -> 
             assert (table, left) == (table, 0)
         assert world.store.count_jobs(T) == {}
         assert world.store.history.present([RunKey(T, job_id, run_id)]) == frozenset()
-        assert Key(T, job_id) not in world.store.heads.load([Key(T, job_id)])
+        assert Key(T, job_id) not in world.store.job_states.load([Key(T, job_id)])
 
 
 def test_the_reconciler_walks_past_a_head_that_cannot_be_read(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
     damage_head(tmp_path, bad)
     with restarted(tmp_path) as world:
-        walk = world.store.heads.walk(None, 1)
+        walk = world.store.job_states.walk(None, 1)
         assert (walk.heads, [key for key, _ in walk.unread]) == ([], [Key(T, bad)])
-        following = world.store.heads.walk(walk.cursor, 10)
+        following = world.store.job_states.walk(walk.cursor, 10)
         assert [head.job_id for head in following.heads] == [good]

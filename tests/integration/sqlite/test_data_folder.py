@@ -17,7 +17,7 @@ from punctual.node.files.data_folder import disk_warning
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from punctual.tasks.script.process_group import group_of
 from tests.support.builders import NOON, a_timer
 
@@ -67,18 +67,18 @@ def test_a_database_that_was_lost_beside_what_its_node_left_is_refused(
 ) -> None:
     Store.open(tmp_path, CLOCK).close()
     leave(tmp_path)
-    lose(tmp_path / FILE)
+    lose(tmp_path / DATABASE_FILE)
     for _ in range(2):  # a refusal changes nothing
         with pytest.raises(StoreError, match="restore the database from a backup") as refused:
             Store.open(tmp_path, CLOCK)
-        assert str(tmp_path / FILE) in refused.value.message
+        assert str(tmp_path / DATABASE_FILE) in refused.value.message
         assert "\n" not in refused.value.message
 
 
 def test_a_database_that_was_emptied_beside_its_log_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
-    (tmp_path / FILE).unlink()
-    (tmp_path / f"{FILE}-wal").write_bytes(b"left")
+    (tmp_path / DATABASE_FILE).unlink()
+    (tmp_path / f"{DATABASE_FILE}-wal").write_bytes(b"left")
     with pytest.raises(StoreError, match=r"punctual\.db-wal"):
         Store.open(tmp_path, CLOCK)
 
@@ -86,7 +86,7 @@ def test_a_database_that_was_emptied_beside_its_log_is_refused(tmp_path: Path) -
 def test_a_first_start_that_was_cut_short_begins_again(tmp_path: Path) -> None:
     """The lock, the empty folder of blobs and an empty database are all that it can leave."""
     Store.open(tmp_path, CLOCK).close()
-    (tmp_path / FILE).write_bytes(b"")
+    (tmp_path / DATABASE_FILE).write_bytes(b"")
     assert timers(tmp_path) == [a_timer()]
 
 
@@ -100,11 +100,11 @@ def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
         "schema.connect(Path(sys.argv[1]), schema.STATEMENTS)"
     )
     (tmp_path / "blobs").mkdir()
-    path = tmp_path / FILE
+    path = tmp_path / DATABASE_FILE
     ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
     assert ended.returncode == 9
     assert path.stat().st_size > 0
-    (tmp_path / f"{FILE}-wal").write_bytes(b"half of a frame")
+    (tmp_path / f"{DATABASE_FILE}-wal").write_bytes(b"half of a frame")
     assert timers(tmp_path) == [a_timer()]
 
 
@@ -126,19 +126,19 @@ def test_a_database_without_its_folder_of_blobs_is_refused(tmp_path: Path) -> No
 
 def test_a_database_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
-    whole = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
+    whole = (tmp_path / DATABASE_FILE).read_bytes()
+    (tmp_path / DATABASE_FILE).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreError, match="cut short"):
         Store.open(tmp_path, CLOCK)
-    (tmp_path / FILE).write_bytes(whole)
+    (tmp_path / DATABASE_FILE).write_bytes(whole)
     Store.open(tmp_path, CLOCK).close()
 
 
 def test_a_database_without_tables_beside_a_key_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
     key(tmp_path)
-    (tmp_path / FILE).unlink()
-    db = sqlite3.connect(tmp_path / FILE)
+    (tmp_path / DATABASE_FILE).unlink()
+    db = sqlite3.connect(tmp_path / DATABASE_FILE)
     db.execute("CREATE TABLE t (a)")
     db.execute("DROP TABLE t")
     db.close()
@@ -153,10 +153,10 @@ def test_a_group_file_that_cannot_be_read_is_moved_aside_and_the_others_are_seen
     files.on_started("b", group_of(2**22 + 1))
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "c").write_bytes(b"\xff{")
-    assert GroupFiles(tmp_path).end_all().unreadable == ["a", "c"]
+    assert GroupFiles(tmp_path).end_all().unreadable_run_ids == ["a", "c"]
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.unreadable", "c.unreadable"]
-    assert GroupFiles(tmp_path).end_all().unreadable == []
+    assert GroupFiles(tmp_path).end_all().unreadable_run_ids == []
 
 
 GIB = 1024**3

@@ -11,7 +11,7 @@ from punctual.node.clock import ManualClock
 from punctual.node.errors import StoreLost
 from punctual.node.files.damage import Damage
 from punctual.node.files.database_check import DatabaseCheck
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import NOON
 
 CLOCK = ManualClock(NOON)
@@ -28,17 +28,17 @@ class Events:
 
 def overwrite_table(folder: Path, table: str) -> None:
     """Overwrite the first page of a table, as a damaged disk does."""
-    db = sqlite3.connect(folder / FILE)
+    db = sqlite3.connect(folder / DATABASE_FILE)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     db.close()
-    with (folder / FILE).open("r+b") as file:
+    with (folder / DATABASE_FILE).open("r+b") as file:
         file.seek((page - 1) * PAGE)
         file.write(b"\xff" * PAGE)
 
 
 def checked(folder: Path, damage: Damage, log: Events) -> None:
-    check = DatabaseCheck(folder / FILE, damage, log)
+    check = DatabaseCheck(folder / DATABASE_FILE, damage, log)
     check.start()
     check._thread.join(30)
     assert not check._thread.is_alive()
@@ -68,13 +68,13 @@ def test_damage_that_no_row_has_shown_is_found_after_a_start(tmp_path: Path) -> 
 def test_a_check_that_is_stopped_ends_and_tells_nothing(tmp_path: Path) -> None:
     store = Store.open(tmp_path, CLOCK)
     log = Events()
-    check = DatabaseCheck(tmp_path / FILE, store.damage, log)
+    check = DatabaseCheck(tmp_path / DATABASE_FILE, store.damage, log)
     check.start()
     check.stop()
     assert not check._thread.is_alive()
     assert log.seen == []
     store.close()
-    assert not (tmp_path / f"{FILE}-wal").exists(), "nothing holds the log any more"
+    assert not (tmp_path / f"{DATABASE_FILE}-wal").exists(), "nothing holds the log any more"
 
 
 def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
     overwrite_table(tmp_path, "receipts")
     store = Store.open(tmp_path, CLOCK)
     lost: list[StoreLost] = []
-    store.database.when_lost = lost.append
+    store.database.on_lost = lost.append
     with pytest.raises(StoreLost, match=r"is damaged .*Restore it from a backup"):
         store.receipts.find("local", ["name"], NOON)
     assert [type(error) for error in lost] == [StoreLost]
@@ -102,7 +102,7 @@ def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
 def test_a_commit_that_meets_damage_ends_the_node(tmp_path: Path, code: int, ends: bool) -> None:
     store = Store.open(tmp_path, CLOCK)
     lost: list[StoreLost] = []
-    store.database.when_lost = lost.append
+    store.database.on_lost = lost.append
 
     def failing() -> None:
         error = sqlite3.DatabaseError("as SQLite says it")
@@ -110,7 +110,7 @@ def test_a_commit_that_meets_damage_ends_the_node(tmp_path: Path, code: int, end
         raise error
 
     store.timers.flush = failing  # type: ignore[method-assign]
-    with pytest.raises(Unavailable), store.work():
-        store.timers._unit.begin()
+    with pytest.raises(Unavailable), store.transaction():
+        store.timers._transaction.begin()
     assert len(lost) == ends
     store.close()

@@ -16,8 +16,8 @@ from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.run_queue import Message
 from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
-from punctual.node.run_queue.queue import ROWS_READ_TOGETHER, RunQueue
-from punctual.node.run_queue.slots import INLINE, SLOTS
+from punctual.node.run_queue.queue import QUEUE_PAGE_SIZE, RunQueue
+from punctual.node.run_queue.slots import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, RUN, a_head, a_run, after, an_id
 
@@ -38,7 +38,7 @@ class Scene:
             self.store.starts,
             {Lane.QUICK: 8, Lane.LONG: 4},
         )
-        self.queue = RunQueue(self.store.work(), self.store.heads, self.admission)
+        self.queue = RunQueue(self.store.transaction(), self.store.job_states, self.admission)
         self.heads: dict[tuple[str, str], JobState] = {}
         self.made = 0
 
@@ -52,13 +52,13 @@ class Scene:
             self.made += 1
             self.heads[head.tenant, head.job_id] = new
             swaps.append(Swap(new, version))
-        assert all(self.store.heads.swap(swaps))
+        assert all(self.store.job_states.swap(swaps))
 
     def queue_runs(self, count: int, tenant: str = "acme", **fields: Any) -> None:
         self.put(*(a_job(tenant, self.made + number, **fields) for number in range(count)))
 
     def take(self, limit: int = 1_000, slot: str = QUICK) -> list[Message]:
-        return self.queue.take(slot, self.clock(), limit)
+        return self.queue.find_due(slot, self.clock(), limit)
 
     def start(self, limit: int = 1_000, slot: str = QUICK) -> list[Message]:
         """Take and claim, as the node does."""
@@ -69,11 +69,11 @@ class Scene:
             runs = [replace(one, **began) if one.run_id == run.run_id else one for one in head.runs]
             self.put(replace(head, runs=tuple(runs)))
             begun = next(one for one in runs if one.run_id == run.run_id)
-            self.admission.begin([(run.tenant, begun)], slot)
+            self.admission.add_started([(run.tenant, begun)], slot)
         return taken
 
     def steps(self) -> int:
-        """Return how many instructions one `take` costs the store's machine."""
+        """Return how many instructions one `find_due` costs the store's machine."""
         taken = 0
 
         def step() -> int:
@@ -135,7 +135,7 @@ def test_a_taken_run_stays_in_the_queue_until_it_is_claimed(scene: Scene) -> Non
 def test_an_urgent_run_is_not_taken_before_its_time(scene: Scene) -> None:
     scene.put(a_job("acme", 1, after(1), Priority.HIGH), a_job("acme", 2))
     assert jobs(scene.start()) == [2]
-    scene.queue.look_ahead([QUICK], scene.clock())
+    scene.queue.update_next_at([QUICK], scene.clock())
     assert scene.queue.next_at() == after(1)
     scene.clock.advance(timedelta(seconds=1))
     assert jobs(scene.start()) == [1]
@@ -153,7 +153,7 @@ def test_runs_of_one_slot_hold_up_no_run_of_another(scene: Scene) -> None:
     scene.queue_runs(3)
     scene.queue_runs(2, task_type="event", lane=Lane.LONG)
     assert len(scene.take(2)) == 2
-    assert len(scene.take(slot=INLINE)) == 2
+    assert len(scene.take(slot=INLINE_SLOT)) == 2
     assert len(scene.take(slot=Lane.LONG)) == 300
     assert {run.lane for run in scene.take(slot=Lane.LONG)} == {Lane.LONG}
 
@@ -165,7 +165,7 @@ def test_runs_of_one_job_are_each_in_their_own_place(scene: Scene, other: dict[s
     scene.put(a_head(rules=rules, runs=runs))
     assert [run.run_id for run in scene.take()] == ["a"]
     scene.clock.advance(timedelta(seconds=60))
-    found = [run.run_id for slot in SLOTS for run in scene.take(slot=slot)]
+    found = [run.run_id for slot in SLOT_NUMBERS for run in scene.take(slot=slot)]
     assert sorted(found) == ["a", "b"]
 
 
@@ -174,10 +174,10 @@ def test_only_what_stands_queued_is_in_the_queue(scene: Scene) -> None:
     waiting = a_head(an_id(2), line=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
     both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
     scene.put(running, waiting, both, a_head(an_id(4)))
-    assert [run.run_id for run in scene.take(slot=INLINE)] == ["b", "c"]
+    assert [run.run_id for run in scene.take(slot=INLINE_SLOT)] == ["b", "c"]
     assert scene.store.count_queued("acme") == 2
     scene.put(replace(both, runs=both.runs[:1]))
-    assert scene.take(slot=INLINE) == []
+    assert scene.take(slot=INLINE_SLOT) == []
     assert scene.store.count_queued("acme") == 0
 
 
@@ -186,7 +186,7 @@ def test_a_write_that_is_undone_leaves_the_queue_as_it_was(scene: Scene) -> None
     before = scene.take()
 
     def fail() -> None:
-        with scene.store.work():
+        with scene.store.transaction():
             scene.start()
             assert scene.take() == []
             raise ZeroDivisionError
@@ -219,7 +219,7 @@ def test_a_clock_that_is_set_back_ends_what_was_postponed(scene: Scene) -> None:
     scene.queue_runs(1)
     scene.queue.postpone(QUICK, scene.take(), after(3_600))
     assert scene.take() == []
-    scene.queue.clock_was_set()
+    scene.queue.on_clock_set()
     assert len(scene.take()) == 1
 
 
@@ -244,11 +244,11 @@ def test_many_runs_at_their_limit_cost_no_more_reads_than_few(scene: Scene) -> N
 
 
 def test_a_take_reads_little_of_a_long_queue(scene: Scene) -> None:
-    scene.queue_runs(2 * ROWS_READ_TOGETHER)
+    scene.queue_runs(2 * QUEUE_PAGE_SIZE)
     few = scene.steps()
     scene.queue_runs(3_000)
     assert scene.steps() <= 1.2 * few
-    assert len(scene.take(5_000)) == 3_000 + 2 * ROWS_READ_TOGETHER
+    assert len(scene.take(5_000)) == 3_000 + 2 * QUEUE_PAGE_SIZE
 
 
 def test_each_of_many_tenants_has_its_own_room(scene: Scene) -> None:
@@ -265,7 +265,7 @@ def test_all_that_wait_start_in_their_minutes(scene: Scene) -> None:
     scene.queue_runs(40, "greedy")
     for _ in range(8):
         assert len(scene.start()) == 5
-        scene.queue.look_ahead([QUICK], scene.clock())
+        scene.queue.update_next_at([QUICK], scene.clock())
         assert scene.queue.next_at() in (None, scene.clock() + timedelta(minutes=1))
         scene.clock.advance(timedelta(minutes=1))
     assert scene.start() == []
@@ -281,9 +281,9 @@ def test_a_tenant_whose_limits_change_is_held_and_let_go_at_once(scene: Scene) -
 
 def test_a_slot_without_room_asks_for_no_step(scene: Scene) -> None:
     scene.queue_runs(1, lane=Lane.LONG)
-    scene.queue.look_ahead([INLINE, Lane.QUICK], scene.clock())
+    scene.queue.update_next_at([INLINE_SLOT, Lane.QUICK], scene.clock())
     assert scene.queue.next_at() is None
-    scene.queue.look_ahead(list(SLOTS), scene.clock())
+    scene.queue.update_next_at(list(SLOT_NUMBERS), scene.clock())
     assert scene.queue.next_at() == NOON
 
 
@@ -304,7 +304,7 @@ def test_each_take_is_what_a_list_of_all_runs_would_give(scene: Scene, seed: int
         queued = [head for head in scene.heads.values() if head.runs]
         if queued and chance.random() < 0.3:
             scene.put(replace(chance.choice(queued), runs=()))
-        slot, limit = chance.choice(list(SLOTS)), chance.choice((1, 3, 50))
+        slot, limit = chance.choice(list(SLOT_NUMBERS)), chance.choice((1, 3, 50))
         expected = by_sorting(scene, slot, limit)
         assert [run.run_id for run in scene.start(limit, slot)] == expected
         scene.clock.advance(timedelta(seconds=chance.choice((0, 0.5, 2))))
@@ -317,7 +317,7 @@ def by_sorting(scene: Scene, slot: str, limit: int) -> list[str]:
         for head in scene.heads.values()
         for run in head.runs
         if run.status is RunStatus.QUEUED and run.due_at <= now
-        if slot == (INLINE if head.current.task_type == "event" else head.current.lane)
+        if slot == (INLINE_SLOT if head.current.task_type == "event" else head.current.lane)
     )
     rooms = {tenant: scene.admission.room(tenant, now, limit, slot) for tenant in "abc"}
     taken: list[str] = []

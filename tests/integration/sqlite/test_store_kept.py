@@ -18,7 +18,7 @@ from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, Key, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.feed import PACKED
+from punctual.node.sqlite.feed import MAX_EVENT_ROW_BYTES
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     JOB,
@@ -53,7 +53,7 @@ def queued(
 
 
 def swap(store: Store, *heads: JobState) -> None:
-    assert all(store.heads.swap([Swap(head, 0) for head in heads]))
+    assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def purge_all(store: Store, now: datetime, limit: int) -> int:
@@ -75,12 +75,14 @@ def test_at_a_start_every_lease_is_over_and_its_jobs_are_named(store: Store) -> 
     lease = Lease(token=2, until=after(30), beaten=True)
     heads = [a_head(an_id(n), version=2) for n in range(3)]
     runs = {RUN: lease, an_id(9): lease}
-    store.heads.swap([Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)])
+    store.job_states.swap(
+        [Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)]
+    )
     keys = [Key("acme", head.job_id) for head in heads]
     assert sorted(store.end_all_leases()) == keys[:2]
     over = replace(lease, until=EPOCH)
-    assert dict(store.heads.load(keys)[keys[0]].leases) == dict.fromkeys(runs, over)
-    won = store.heads.swap([Swap(replace(heads[1], version=3), 2, {RUN: None}, {RUN: over})])
+    assert dict(store.job_states.load(keys)[keys[0]].leases) == dict.fromkeys(runs, over)
+    won = store.job_states.swap([Swap(replace(heads[1], version=3), 2, {RUN: None}, {RUN: over})])
     assert list(won) == [True]
 
 
@@ -94,8 +96,8 @@ def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
     blank = blank_head(Key("acme", an_id(3)), 1, "w", NOON)
     swap(store, blank)
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "PAUSED": 1}
-    store.heads.swap([Swap(a_head(an_id(3), version=2), 1)])
-    store.heads.swap([Swap(a_head(an_id(2), version=2), 1)])
+    store.job_states.swap([Swap(a_head(an_id(3), version=2), 1)])
+    store.job_states.swap([Swap(a_head(an_id(2), version=2), 1)])
     assert store.count_jobs("acme") == {"SCHEDULED": 3}
     assert store.count_jobs("nobody") == {}
 
@@ -104,7 +106,7 @@ def test_a_job_counts_when_it_takes_a_blank_heads_place(store: Store) -> None:
     blank = blank_head(Key("acme", JOB), 1, "w", NOON)
     swap(store, blank)
     made = a_head(version=2, state=blank.state)
-    assert list(store.heads.swap([Swap(made, 1)])) == [True]
+    assert list(store.job_states.swap([Swap(made, 1)])) == [True]
     assert store.count_jobs("acme") == {blank.state.value: 1}
 
 
@@ -119,10 +121,10 @@ def test_runs_are_counted_alive_and_ended(store: Store) -> None:
 def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> None:
     """Otherwise each job that ever ran would be read to find the few that run."""
     ended = a_head(ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
-    with store.work():
+    with store.transaction():
         swap(store, ended)
         store.history.put([a_row()])
-    assert list(store.heads.busy("acme")) == []
+    assert list(store.job_states.busy("acme")) == []
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
@@ -134,11 +136,16 @@ def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) ->
     for head in (*gone, kept):
         name = f"payload/{head.job_id}"
         store.blobs.put(name, b"large", "application/json")
-        store.heads.put_bodies([a_body(head.job_id, payload_blob=name), a_body(head.job_id, "2")])
+        store.job_states.put_bodies(
+            [a_body(head.job_id, payload_blob=name), a_body(head.job_id, "2")]
+        )
     purge_all(store, NOON + MONTH, limit)
-    assert [head.job_id for head in store.heads.walk(None, 99).heads] == [kept.job_id, late.job_id]
+    assert [head.job_id for head in store.job_states.walk(None, 99).heads] == [
+        kept.job_id,
+        late.job_id,
+    ]
     wanted = [(Key("acme", head.job_id), "2") for head in (*gone, kept)]
-    assert list(store.heads.bodies(wanted)) == wanted[-1:]
+    assert list(store.job_states.bodies(wanted)) == wanted[-1:]
     assert store.blobs.get(f"payload/{gone[0].job_id}") is None
     assert store.blobs.get(f"payload/{kept.job_id}") == b"large"
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
@@ -207,18 +214,18 @@ def test_purging_goes_on_with_what_expires_later(store: Store) -> None:
 def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
     for n in range(5):
         store.receipts.claim("acme", [(f"k{n}", a_receipt())], NOON)
-        lease = store.buckets.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
+        lease = store.partitions.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
         assert lease is not None
-        store.buckets.done(lease)
+        store.partitions.done(lease)
     for n in range(5):
-        with store.work():  # a row each
+        with store.transaction():  # a row each
             store.feed.publish([{"n": n}])
-    store.buckets.advance(None, NOON + timedelta(minutes=3))
+    store.partitions.advance(None, NOON + timedelta(minutes=3))
     purge_all(store, NOON + timedelta(hours=25), 2)
     tables = ("receipts", "buckets", "feed")
     counts = [store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
     assert counts == [0, 2, 1]
-    assert store.buckets.is_done(NOON, 0)
+    assert store.partitions.is_done(NOON, 0)
 
 
 @pytest.mark.parametrize("filler", ["", "x" * 5_000, "x" * 70_000])
@@ -231,7 +238,7 @@ def test_events_published_together_are_packed_and_read_from_any_number(
     assert numbers == [str(n) for n in range(1, 152)]
     rows = store._db.execute("SELECT seq, length(event) FROM feed ORDER BY seq").fetchall()
     assert len(rows) == {0: 4, 5_000: 13, 70_000: 151}[len(filler)]
-    assert all(size < PACKED + 70_000 * (len(filler) > 5_000) for _, size in rows)
+    assert all(size < MAX_EVENT_ROW_BYTES + 70_000 * (len(filler) > 5_000) for _, size in rows)
     for behind in (0, 1, 63, 64, 65, 149, 150, 151):
         for limit in (1, 2, 70, 500):
             found = store.feed.read(behind, limit)
@@ -253,15 +260,15 @@ def test_purging_nothing_is_one_step(store: Store) -> None:
 
 def test_leases_ended_in_a_unit_that_fails_are_not_remembered_as_ended(store: Store) -> None:
     head, lease = a_head(version=2), Lease(token=2, until=after(30))
-    store.heads.swap([Swap(head, 0, {RUN: lease})])
+    store.job_states.swap([Swap(head, 0, {RUN: lease})])
     key = Key("acme", JOB)
 
     def fail_after_reading() -> None:
-        with store.work():
+        with store.transaction():
             store.end_all_leases()
-            assert store.heads.load([key])[key].leases[RUN].until == EPOCH
+            assert store.job_states.load([key])[key].leases[RUN].until == EPOCH
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_after_reading()
-    assert store.heads.load([key])[key].leases[RUN] == lease
+    assert store.job_states.load([key])[key].leases[RUN] == lease

@@ -10,7 +10,7 @@ import pytest
 
 from punctual.engine.ports.rows import Key, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import NOON, RUN, an_id
 from tests.support.node.store_writer import JOBS_A_UNIT
 
@@ -39,7 +39,7 @@ def versions(store: Store, units: range) -> list[int]:
     found = []
     for number in range(units.start * JOBS_A_UNIT, units.stop * JOBS_A_UNIT):
         key = Key("acme", an_id(number))
-        stored = store.heads.load([key]).get(key)
+        stored = store.job_states.load([key]).get(key)
         found.append(0 if stored is None else stored.head.version)
     return found
 
@@ -66,7 +66,7 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
     write_until_killed(tmp_path, 30)
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
-        heads = store.heads.walk(None, 100_000).heads
+        heads = store.job_states.walk(None, 100_000).heads
         by_version = {
             version: {head.job_id for head in heads if head.version == version}
             for version in (1, 2, 3)
@@ -88,9 +88,9 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
 
 def test_the_write_ahead_log_of_a_killed_node_is_taken_over(tmp_path: Path) -> None:
     last = write_until_killed(tmp_path, 3)
-    assert (tmp_path / f"{FILE}-wal").stat().st_size > 0
+    assert (tmp_path / f"{DATABASE_FILE}-wal").stat().st_size > 0
     Store.open(tmp_path, ManualClock(NOON)).close()
-    assert not (tmp_path / f"{FILE}-wal").exists()
+    assert not (tmp_path / f"{DATABASE_FILE}-wal").exists()
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
         assert 0 not in versions(store, range(last + 1))

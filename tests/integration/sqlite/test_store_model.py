@@ -45,7 +45,7 @@ class Model(RuleBasedStateMachine):
 
     def open_store(self) -> None:
         self.store = Store.open(self.folder, self.clock)
-        self.store.heads._memory._cached = 2
+        self.store.job_states._cache._max_cached = 2
         self.store._db.execute("PRAGMA synchronous = OFF")
 
     def teardown(self) -> None:
@@ -57,20 +57,20 @@ class Model(RuleBasedStateMachine):
     def begin_unit(self) -> None:
         if not self.in_unit:
             self.saved = (dict(self.stored), set(self.timers), set(self.history))
-            self.store.work().__enter__()
+            self.store.transaction().__enter__()
             self.in_unit = True
 
     @rule()
     def end_unit(self) -> None:
         if self.in_unit:
-            self.store.work().__exit__(None, None, None)
+            self.store.transaction().__exit__(None, None, None)
             self.in_unit = False
 
     @rule()
     def fail_unit(self) -> None:
         if self.in_unit:
             error = ValueError()
-            self.store.work().__exit__(ValueError, error, None)
+            self.store.transaction().__exit__(ValueError, error, None)
             self.in_unit = False
             self.stored, self.timers, self.history = self.saved
 
@@ -119,7 +119,9 @@ class Model(RuleBasedStateMachine):
         }
         before = dict(old.leases) if old else {}
         asked = before if required else {}
-        won = self.store.heads.swap([Swap(head, version + (1 if stale else 0), changes, asked)])
+        won = self.store.job_states.swap(
+            [Swap(head, version + (1 if stale else 0), changes, asked)]
+        )
         assert list(won) == [not stale]
         if not stale:
             before.update({k: v for k, v in changes.items() if v is not None})
@@ -132,7 +134,7 @@ class Model(RuleBasedStateMachine):
         old = self.stored.get(job)
         lease = old.leases.get(run_id) if old else None
         token = (lease.token if lease else 0) + (0 if right else 1)
-        (answer,) = self.store.heads.beat(
+        (answer,) = self.store.job_states.beat(
             [LeaseRenewal(Key("acme", job), run_id, token, after(self.marks))]
         )
         if old is None or lease is None or not right:
@@ -156,13 +158,13 @@ class Model(RuleBasedStateMachine):
     @rule()
     def read_lists(self) -> None:
         """Also writes rows in the middle of a unit."""
-        heads = self.store.heads.walk(None, 100).heads
+        heads = self.store.job_states.walk(None, 100).heads
         assert heads == [self.stored[job].head for job in sorted(self.stored)]
         due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
         assert list(due) == sorted(self.timers, key=lambda timer: timer.order)
         rows = self.store.history.page_all("acme", None, 100, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
-        busy = {head.job_id for head in self.store.heads.busy("acme")}
+        busy = {head.job_id for head in self.store.job_states.busy("acme")}
         assert busy == {job for job, (head, _) in self.stored.items() if head.runs or head.line}
 
     @rule()
@@ -187,7 +189,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def heads_are_as_they_should_be(self) -> None:
-        found = self.store.heads.load(KEYS)
+        found = self.store.job_states.load(KEYS)
         assert {key.job_id: stored for key, stored in found.items()} == self.stored
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from punctual.node.clock import ManualClock
 from punctual.node.errors import StoreError
-from punctual.node.sqlite.history import ATTEMPT, ROW
+from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC
 from punctual.node.sqlite.schema import SCHEMA_VERSION, connect
-from punctual.node.sqlite.state_rows import HEAD
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.state_rows import STATE_CODEC
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import NOON, a_head, a_row, a_timer, an_attempt
 
 CLOCK = ManualClock(NOON)
@@ -94,9 +94,9 @@ def test_a_folder_whose_blobs_cannot_be_made_is_named_and_let_go(tmp_path: Path)
 
 
 def test_what_is_no_database_is_refused(folder: Path) -> None:
-    (folder / FILE).write_text("these are my notes, keep out\n" * 100)
+    (folder / DATABASE_FILE).write_text("these are my notes, keep out\n" * 100)
     assert "not a database" in refused(folder)
-    assert (folder / FILE).read_text().startswith("these are my notes")
+    assert (folder / DATABASE_FILE).read_text().startswith("these are my notes")
 
 
 @pytest.mark.parametrize(("version", "writer"), [(1, "a newer"), (-1, "an unreleased")])
@@ -104,20 +104,20 @@ def test_file_of_another_schema_is_refused_and_left_alone(
     tmp_path: Path, version: int, writer: str
 ) -> None:
     Store.open(tmp_path, CLOCK).close()
-    other = sqlite3.connect(tmp_path / FILE)
+    other = sqlite3.connect(tmp_path / DATABASE_FILE)
     other.execute(f"PRAGMA user_version = {SCHEMA_VERSION + version}")
     other.close()
     message = refused(tmp_path)
     assert f"{writer} Punctual (schema {SCHEMA_VERSION + version}" in message
-    left = sqlite3.connect(tmp_path / FILE)
+    left = sqlite3.connect(tmp_path / DATABASE_FILE)
     assert left.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + version,)
     left.close()
 
 
 def test_tables_are_created_together_or_not_at_all(folder: Path) -> None:
     with pytest.raises(StoreError, match="cannot be used"):
-        connect(folder / FILE, ["CREATE TABLE half (a)", "CREATE TABLE oops ("])
-    left = sqlite3.connect(folder / FILE)
+        connect(folder / DATABASE_FILE, ["CREATE TABLE half (a)", "CREATE TABLE oops ("])
+    left = sqlite3.connect(folder / DATABASE_FILE)
     assert left.execute("SELECT name FROM sqlite_schema").fetchall() == []
     assert left.execute("PRAGMA user_version").fetchone() == (0,)
     left.close()
@@ -125,7 +125,11 @@ def test_tables_are_created_together_or_not_at_all(folder: Path) -> None:
 
 
 def test_packed_rows_are_shorter_than_json(folder: Path) -> None:
-    for codec, value in ((HEAD, a_head()), (ROW, a_row()), (ATTEMPT, an_attempt())):
+    for codec, value in (
+        (STATE_CODEC, a_head()),
+        (RUN_CODEC, a_row()),
+        (ATTEMPT_CODEC, an_attempt()),
+    ):
         assert len(codec.encode(value)) < len(msgspec.json.encode(value))
         assert codec.decode(codec.encode(value)) == value
 

@@ -16,7 +16,7 @@ from punctual.engine.changes.change import Change
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
 from punctual.engine.ports.rows import Key, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import (
     JOB,
     NOON,
@@ -49,7 +49,7 @@ def store(folder: Path) -> Iterator[Store]:
 
 def on_disk(folder: Path, query: str) -> list[Any]:
     """What another connection sees: only what is committed."""
-    other = sqlite3.connect(folder / FILE)
+    other = sqlite3.connect(folder / DATABASE_FILE)
     try:
         return other.execute(query).fetchall()
     finally:
@@ -74,11 +74,11 @@ TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "atte
 
 
 def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path) -> None:
-    with store.work():
+    with store.transaction():
         store.timers.put([a_timer()])
-        store.heads.put_bodies([a_body()])
-        store.heads.swap([Swap(a_head(), 0)])
-        assert store.heads.load([HERE])[HERE].head == a_head()
+        store.job_states.put_bodies([a_body()])
+        store.job_states.swap([Swap(a_head(), 0)])
+        assert store.job_states.load([HERE])[HERE].head == a_head()
         assert on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers") == []
     assert len(on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers")) == 2
 
@@ -93,11 +93,11 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
         attempt_at=NOON,
         ended_at=after(1),
     )
-    store.heads.put_bodies([a_body()])
-    store.heads.swap([Swap(a_head(ended=(ended,)), 0)])
+    store.job_states.put_bodies([a_body()])
+    store.job_states.swap([Swap(a_head(ended=(ended,)), 0)])
     ports = store_ports(store, cast(Any, None), cast(Any, None))
     steps = a_change_applier(
-        ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work()
+        ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.transaction()
     )
 
     def look() -> None:
@@ -107,9 +107,9 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
         patch.setattr(store.history, "put", _deaf)
         with pytest.raises(Unavailable):
             look()
-    assert [run.run_id for run in store.heads.load([HERE])[HERE].head.ended] == [RUN]
+    assert [run.run_id for run in store.job_states.load([HERE])[HERE].head.ended] == [RUN]
     look()
-    assert store.heads.load([HERE])[HERE].head.ended == ()
+    assert store.job_states.load([HERE])[HERE].head.ended == ()
     (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
     assert row.run.status is RunStatus.SUCCESS
 
@@ -125,22 +125,22 @@ def test_a_call_outside_a_unit_is_a_unit(store: Store, folder: Path) -> None:
 
 def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
     kept = a_head()
-    store.heads.swap([Swap(kept, 0, {RUN: LEASE})])
+    store.job_states.swap([Swap(kept, 0, {RUN: LEASE})])
 
     def fail_after_much() -> None:
-        with store.work():
+        with store.transaction():
             store.timers.put([a_timer()])
-            store.heads.put_bodies([a_body()])
-            store.heads.swap([Swap(replace(kept, version=2), 1, {RUN: None})])
-            store.heads.swap([Swap(a_head(an_id(2)), 0)])
+            store.job_states.put_bodies([a_body()])
+            store.job_states.swap([Swap(replace(kept, version=2), 1, {RUN: None})])
+            store.job_states.swap([Swap(a_head(an_id(2)), 0)])
             store.history.put([a_row()])
             store.feed.publish([{"n": 1}])
-            store.heads.page("acme", None, 10)  # writes rows before the commit
+            store.job_states.page("acme", None, 10)  # writes rows before the commit
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_after_much()
-    assert store.heads.load([HERE, Key("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
+    assert store.job_states.load([HERE, Key("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
     assert store.timers.due(NOON, 0, after(99), None, 9)[:2] == ([], None)
     assert store.history.present([RunKey("acme", JOB, RUN)]) == frozenset()
     assert store.count_jobs("acme") == {"SCHEDULED": 1}
@@ -155,7 +155,7 @@ def test_an_error_that_was_caught_inside_a_unit_still_undoes_it(
     store._db.execute("ALTER TABLE runs RENAME TO elsewhere")
 
     def go_on() -> None:
-        with store.work():
+        with store.transaction():
             store.timers.put([a_timer()])
             with pytest.raises(Unavailable, match="no such table"):
                 store.history.page(HERE, None, None, 10, NOON)
@@ -172,16 +172,16 @@ def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
     read = "SELECT 1 FROM timers UNION ALL SELECT 1 FROM heads"
 
     def write_half() -> None:
-        with store.work():
+        with store.transaction():
             store.timers.put([a_timer()])
-            with pytest.raises(ZeroDivisionError), store.work():
+            with pytest.raises(ZeroDivisionError), store.transaction():
                 raise ZeroDivisionError
-            with store.work():
-                store.heads.swap([Swap(a_head(), 0)])
+            with store.transaction():
+                store.job_states.swap([Swap(a_head(), 0)])
 
     with pytest.raises(Unavailable, match="nothing of its transaction"):
         write_half()
-    assert store.heads.load([HERE]) == {}
+    assert store.job_states.load([HERE]) == {}
     assert store.timers.due(NOON, 0, NOON, None, 1)[:2] == ([], None)
     assert on_disk(folder, read) == []
     store.timers.put([a_timer()])
@@ -189,26 +189,26 @@ def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
 
 
 def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
-    with store.work():
+    with store.transaction():
         with pytest.raises(UnicodeEncodeError):
-            store.heads.put_bodies([a_body(name="\ud800")])
-        store.heads.put_bodies([a_body(an_id(2))])
+            store.job_states.put_bodies([a_body(name="\ud800")])
+        store.job_states.put_bodies([a_body(an_id(2))])
     wanted = (Key("acme", an_id(2)), "1-body")
-    assert list(store.heads.bodies([wanted, (HERE, "1-body")])) == [wanted]
+    assert list(store.job_states.bodies([wanted, (HERE, "1-body")])) == [wanted]
 
 
 def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) -> None:
-    store.heads.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_head(), 0)])
     store.timers.put([a_timer()])
     queued = a_head(version=2, runs=(a_run(),))
     running = a_head(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
     ended = a_head(version=4, ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     seen = writes(store)
-    with store.work():
-        store.heads.swap([Swap(queued, 1)])
+    with store.transaction():
+        store.job_states.swap([Swap(queued, 1)])
         store.timers.delete([a_timer()])
-        store.heads.swap([Swap(running, 2, {RUN: LEASE})])
-        store.heads.swap([Swap(ended, 3, {RUN: None})])
+        store.job_states.swap([Swap(running, 2, {RUN: LEASE})])
+        store.job_states.swap([Swap(ended, 3, {RUN: None})])
         store.history.put([a_row()])
     store._db.set_trace_callback(None)
     assert sorted(seen) == [
@@ -221,25 +221,25 @@ def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) ->
 
 
 def test_a_unit_that_only_reads_writes_nothing(store: Store) -> None:
-    store.heads.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_head(), 0)])
     seen = writes(store)
-    with store.work():
-        store.heads.load([HERE])
-        store.heads.page("acme", None, 10)
+    with store.transaction():
+        store.job_states.load([HERE])
+        store.job_states.page("acme", None, 10)
         store.timers.due(NOON, 0, NOON, None, 10)
     assert seen == []
 
 
 def test_a_beat_writes_the_lease_and_not_the_head(store: Store) -> None:
-    store.heads.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
+    store.job_states.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
     seen = writes(store)
-    store.heads.beat([LeaseRenewal(HERE, RUN, 2, after(50))])
+    store.job_states.beat([LeaseRenewal(HERE, RUN, 2, after(50))])
     assert seen == ["INSERT leases", "COMMIT"]
 
 
 def test_units_nest_and_the_outermost_commits(store: Store, folder: Path) -> None:
-    with store.work():
-        with store.work():
+    with store.transaction():
+        with store.transaction():
             store.timers.put([a_timer()])
         assert on_disk(folder, "SELECT 1 FROM timers") == []
     assert len(on_disk(folder, "SELECT 1 FROM timers")) == 1
@@ -251,7 +251,7 @@ def test_a_timer_that_stood_before_is_gone_after_put_and_delete(
 ) -> None:
     if outside:
         store.timers.put([a_timer()])
-    with store.work():
+    with store.transaction():
         store.timers.put([a_timer()])
         store.timers.delete([a_timer()])
     assert store.timers.due(NOON, 0, NOON, None, 9)[:2] == ([], None)
@@ -259,27 +259,27 @@ def test_a_timer_that_stood_before_is_gone_after_put_and_delete(
 
 def test_a_full_disk_is_told_and_leaves_everything_as_it_was(store: Store) -> None:
     kept = a_head()
-    store.heads.swap([Swap(kept, 0)])
+    store.job_states.swap([Swap(kept, 0)])
     fill_disk(store)
 
     def write_much() -> None:
-        with store.work():
-            store.heads.swap([Swap(replace(kept, version=2), 1)])
-            store.heads.put_bodies([a_body(an_id(n), payload="x" * 9_000) for n in range(50)])
+        with store.transaction():
+            store.job_states.swap([Swap(replace(kept, version=2), 1)])
+            store.job_states.put_bodies([a_body(an_id(n), payload="x" * 9_000) for n in range(50)])
 
     with pytest.raises(Unavailable, match="The disk is full"):
         write_much()
-    assert store.heads.load([HERE])[HERE].head == kept
+    assert store.job_states.load([HERE])[HERE].head == kept
     store._db.execute("PRAGMA max_page_count = 1000000")
-    assert list(store.heads.swap([Swap(replace(kept, version=2), 1)])) == [True]
+    assert list(store.job_states.swap([Swap(replace(kept, version=2), 1)])) == [True]
 
 
 def test_a_full_disk_while_reading_a_list_is_told_too(store: Store) -> None:
-    store.heads.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_head(), 0)])
     fill_disk(store)
 
     def write_and_read() -> None:
-        with store.work():
+        with store.transaction():
             store.history.put([a_row(an_id(n)) for n in range(500)])
             store.history.page(HERE, None, None, 10, NOON)
 
@@ -296,10 +296,10 @@ def fill_disk(store: Store) -> None:
 
 def test_what_is_committed_is_there_after_opening_again(store: Store, folder: Path) -> None:
     head = a_head(runs=(a_run(),))
-    store.heads.swap([Swap(head, 0, {RUN: LEASE})])
+    store.job_states.swap([Swap(head, 0, {RUN: LEASE})])
     store.close()
     again = Store.open(folder, ManualClock(NOON + timedelta(seconds=1)))
     try:
-        assert again.heads.load([HERE]) == {HERE: (head, {RUN: LEASE})}
+        assert again.job_states.load([HERE]) == {HERE: (head, {RUN: LEASE})}
     finally:
         again.close()

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.node.clock import ManualClock
 from punctual.node.errors import StoreError
-from punctual.node.sqlite.store import FILE, Store
+from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import NOON, after
 
 FRAME = 24 + 4_096
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Path:
     paths = f"{root}{os.pathsep}{root / 'layers/core/python'}"
     env = {**os.environ, "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], env=env, check=True, timeout=60)
-    return tmp_path / f"{FILE}-wal"
+    return tmp_path / f"{DATABASE_FILE}-wal"
 
 
 def opened(log: Path) -> int:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws.dynamodb.keys import STATE
-from punctual.aws.dynamodb.timers.rows import read_row
+from punctual.aws.dynamodb.keys import STATUS_ATTR
+from punctual.aws.dynamodb.timers.rows import parse_row
 from punctual.engine.ports.rows import Key
 from punctual.web.contract import API_CALLS, WRITER
 from tests.support.aws.api_faults import KINDS, LOST, Away, is_refused
-from tests.support.aws.serverless_api import ADMIN, Answer, Deployed, Hand, deployed
+from tests.support.deployed.api import ADMIN, Answer, Api, an_api
 
 Json = Any
 DAILY = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -25,7 +25,7 @@ LARGE = {"text": "x" * 20_000}
 class Trial:
     """A tenant of its own, with one job."""
 
-    def __init__(self, api: Deployed, number: int) -> None:
+    def __init__(self, api: Api, number: int) -> None:
         self.api = api
         self.tenant = f"tenant-{number}"
         self.caller = {"lambda": {**ADMIN["lambda"], "tenant": self.tenant}}
@@ -53,7 +53,9 @@ class Trial:
         """Each that there is, whatever a list would say."""
         rows = self.api.store.rows("jobs")
         mine = [
-            row for row in rows if STATE in row and row["pk"]["S"].startswith(self.tenant + "#")
+            row
+            for row in rows
+            if STATUS_ATTR in row and row["pk"]["S"].startswith(self.tenant + "#")
         ]
         return [self.asked("GET", f"/jobs/{row['sk']['S']}").json for row in mine]
 
@@ -63,10 +65,10 @@ class Trial:
     def is_whole(self, job_id: str) -> None:
         """Head, definition, and where anything is to come a timer, or the run's message."""
         key = Key(self.tenant, job_id)
-        head = self.api.store.ports.heads.load([key])[key].head
+        head = self.api.store.ports.job_states.load([key])[key].head
         ref = (key, head.current.body)
-        assert ref in self.api.store.ports.heads.bodies([ref])
-        standing = [one for row in self.api.store.rows("timers") for one in read_row(row).timers]
+        assert ref in self.api.store.ports.job_states.bodies([ref])
+        standing = [one for row in self.api.store.rows("timers") for one in parse_row(row).timers]
         mine = any(timer.key == key for timer in standing)
         if not mine and (head.timer_at is not None or head.runs or head.line):
             self.sent |= {message.run_id for message in self.api.store.delivered()}
@@ -204,13 +206,13 @@ SCENES: dict[str, Scene] = {
 
 
 @pytest.fixture
-def api() -> Iterator[Deployed]:
-    with deployed(Hand()) as made:
+def api() -> Iterator[Api]:
+    with an_api() as made:
         yield made
 
 
 @pytest.fixture
-def away(api: Deployed) -> Away:
+def away(api: Api) -> Away:
     return Away(api.store)
 
 
@@ -227,7 +229,7 @@ def test_every_call_that_writes_has_its_scene() -> None:
 @pytest.mark.parametrize("once", [True, False], ids=["one call", "from there on"])
 @pytest.mark.parametrize("name", sorted(SCENES))
 def test_a_write_is_whole_or_not_there_wherever_the_stores_go_away(
-    api: Deployed, away: Away, name: str, once: bool
+    api: Api, away: Away, name: str, once: bool
 ) -> None:
     """The kinds of fault take turns; that of one call only, which is tried again, at each fifth."""
     scene = SCENES[name]
@@ -256,7 +258,7 @@ def test_a_write_is_whole_or_not_there_wherever_the_stores_go_away(
 
 
 def test_a_batch_some_of_which_is_known_to_stand_is_refused_whole_and_repeated_by_its_key(
-    api: Deployed, away: Away
+    api: Api, away: Away
 ) -> None:
     """Nobody can tell what became of the rest: the same key finds it, or makes it."""
     trial = Trial(api, next(_NUMBERS))

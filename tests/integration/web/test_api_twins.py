@@ -9,8 +9,9 @@ from unittest import mock
 import pytest
 from moto.core.botocore_stubber import BotocoreStubber
 
-from tests.support.aws.moto_adapter import moto
-from tests.support.aws.serverless_api import ADMIN, Answer, Deployed, Hand
+from tests.support.deployed.api import ADMIN, Answer, Api
+from tests.support.deployed.direct import Direct
+from tests.support.deployed.world import a_world
 
 TWINS = 20
 DAILY = {"name": "twin", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -18,25 +19,26 @@ KEY = {"Idempotency-Key": "one"}
 
 
 @pytest.fixture
-def twins() -> Iterator[list[Deployed]]:
+def twins() -> Iterator[list[Api]]:
     """An environment of the functions for each call, as Lambda gives them.
 
     moto looks at a condition and writes in two steps, where AWS does it in one: calls take turns.
     """
-    clock, turns, answer = Hand(), Lock(), BotocoreStubber.process_request
+    turns, answer = Lock(), BotocoreStubber.process_request
 
     def in_turn(*asked: Any) -> Any:
         with turns:
             return answer(*asked)
 
-    with moto(clock) as store, mock.patch.object(BotocoreStubber, "process_request", in_turn):
-        yield [Deployed(store, clock, first_id=1 + n * 1_000) for n in range(TWINS)]
+    with a_world() as world, mock.patch.object(BotocoreStubber, "process_request", in_turn):
+        direct = Direct(world)
+        yield [Api(direct, first_id=1 + n * 1_000) for n in range(TWINS)]
 
 
-def at_once(twins: list[Deployed], call: Callable[[Deployed], Answer]) -> list[Answer]:
+def at_once(twins: list[Api], call: Callable[[Api], Answer]) -> list[Answer]:
     ready = Barrier(TWINS)
 
-    def work(twin: Deployed) -> Answer:
+    def work(twin: Api) -> Answer:
         ready.wait(10)
         return call(twin)
 
@@ -51,13 +53,13 @@ def only(answers: list[Answer], status: int, of: Callable[[Any], Any]) -> Any:
     return found.pop()
 
 
-def test_one_job(twins: list[Deployed]) -> None:
+def test_one_job(twins: list[Api]) -> None:
     answers = at_once(twins, lambda api: api("POST", "/jobs", DAILY, headers=KEY))
     job_id = only(answers, 202, lambda job: job["job_id"])
     assert [job["job_id"] for job in twins[0]("GET", "/jobs").json["jobs"]] == [job_id]
 
 
-def test_one_job_that_is_due_at_once_runs_once(twins: list[Deployed]) -> None:
+def test_one_job_that_is_due_at_once_runs_once(twins: list[Api]) -> None:
     now = {"name": "now", "schedule_type": "IMMEDIATE"}
     answers = at_once(twins, lambda api: api("POST", "/jobs", now, headers=KEY))
     job_id = only(answers, 202, lambda job: job["job_id"])
@@ -65,7 +67,7 @@ def test_one_job_that_is_due_at_once_runs_once(twins: list[Deployed]) -> None:
     assert {one.run_id for one in twins[0].store.delivered()} == {run["run_id"]}
 
 
-def test_each_job_of_a_batch_once(twins: list[Deployed]) -> None:
+def test_each_job_of_a_batch_once(twins: list[Api]) -> None:
     body = {"jobs": [DAILY, {"name": 5}, DAILY]}
     answers = at_once(twins, lambda api: api("POST", "/jobs/batch", body, headers=KEY))
     ids = only(answers, 207, lambda v: tuple(one.get("job_id") for one in v["results"]))
@@ -74,7 +76,7 @@ def test_each_job_of_a_batch_once(twins: list[Deployed]) -> None:
     assert len(listed) == 2
 
 
-def test_one_run_and_one_retry(twins: list[Deployed]) -> None:
+def test_one_run_and_one_retry(twins: list[Api]) -> None:
     job = f"/jobs/{twins[0]('POST', '/jobs', DAILY).json['job_id']}"
     body = {"payload": {"n": 1}}
     answers = at_once(twins, lambda api: api("POST", f"{job}/runNow", body, headers=KEY))
@@ -89,7 +91,7 @@ def test_one_run_and_one_retry(twins: list[Deployed]) -> None:
     assert {run["run_id"] for run in found} == {run_id, retry_id}
 
 
-def test_a_key_is_one_tenants_own(twins: list[Deployed]) -> None:
+def test_a_key_is_one_tenants_own(twins: list[Api]) -> None:
     other = {"lambda": {**ADMIN["lambda"], "tenant": "other"}}
     one = twins[0]("POST", "/jobs", DAILY, headers=KEY).json["job_id"]
     theirs = twins[0]("POST", "/jobs", {**DAILY, "name": "x"}, headers=KEY, authorizer=other)
@@ -99,7 +101,7 @@ def test_a_key_is_one_tenants_own(twins: list[Deployed]) -> None:
 
 
 @pytest.mark.parametrize("listed", ["/jobs", "/jobs/{job}/runs", "/runs", "/schedules/upcoming"])
-def test_a_token_of_a_list_is_one_tenants_own(twins: list[Deployed], listed: str) -> None:
+def test_a_token_of_a_list_is_one_tenants_own(twins: list[Api], listed: str) -> None:
     other = {"lambda": {**ADMIN["lambda"], "tenant": "other"}}
     api = twins[0]
     ids = [api("POST", "/jobs", DAILY).json["job_id"] for _ in range(3)]

@@ -15,7 +15,7 @@ from punctual.identity import new_id
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
-from punctual.node.http.application import application
+from punctual.node.http.application import build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -52,7 +52,7 @@ class NodeClient(Client):
         tokens = Tokens(
             self.store.tokens, key.read, self.clock, ids, os.urandom, "local", self.store.audit
         )
-        self._app = application(
+        self._app = build_application(
             self.node.jobs, self.node.search, self._perform, self._log, tokens, clock=self.clock
         )
         self.node.start()
@@ -70,7 +70,7 @@ class NodeClient(Client):
             at = self.node.next_at()
             if at > self.clock.monotonic() + (moment - self.clock.now).total_seconds():
                 break
-            self.clock.go_on_to(at)
+            self.clock.advance_to_steady(at)
             self.node.step()
         self.clock.set(moment)
         self.node.step()

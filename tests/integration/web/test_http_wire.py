@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from punctual.domain.errors import Unavailable
-from punctual.node.http.application import application
+from punctual.node.http.application import build_application
 from punctual.node.http.protocol import HttpProtocol
 from punctual.web.http.request import Reply
 from tests.support.web_engine import NOON, MemoryEngine
@@ -57,7 +57,7 @@ class Node:
         self.undone: Exception | None = None
         self.forged: Reply | None = None
         self.gate: asyncio.Event | None = None  # where set, answers wait for it
-        app = application(
+        app = build_application(
             engine.as_jobs,
             engine.as_search,
             self._turn,

@@ -14,7 +14,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.schedules.cron.expression import Calendar
 from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS
 from punctual.node.files.blobs import FileBlobs
-from punctual.node.http.application import TOGETHER
+from punctual.node.http.application import MAX_JOBS_PER_WRITE
 from punctual.node.long_work import LongWork
 from punctual.node.sqlite import job_states
 from punctual.node.sqlite.definitions import SqliteDefinitions
@@ -199,11 +199,11 @@ def test_a_batch_is_checked_a_job_at_a_time(client: NodeClient) -> None:
     assert turns > 40
 
 
-AT_ONCE = TOGETHER // LARGE_PAYLOAD_WEIGHT
+AT_ONCE = MAX_JOBS_PER_WRITE // LARGE_PAYLOAD_WEIGHT
 
 
 @pytest.mark.parametrize(
-    ("number", "payload", "most"), [(250, "x", TOGETHER), (12, "x" * 9_000, AT_ONCE)]
+    ("number", "payload", "most"), [(250, "x", MAX_JOBS_PER_WRITE), (12, "x" * 9_000, AT_ONCE)]
 )
 def test_a_batch_is_stored_some_jobs_at_a_time(
     client: NodeClient, number: int, payload: str, most: int
@@ -270,7 +270,7 @@ def test_no_step_of_a_list_of_runs_looks_at_more_than_some_busy_jobs(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In SQLite's own instructions, of which each row takes some."""
-    monkeypatch.setattr(job_states, "_TOGETHER", 20)
+    monkeypatch.setattr(job_states, "_BUSY_PAGE_SIZE", 20)
     at_once = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
     assert client.post("/v1/jobs/batch", {"jobs": [at_once] * 400}).status == 207
     steps = [0]

@@ -53,9 +53,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def accept(store: Store, heads: Sequence[JobState]) -> None:
-    with store.work():
-        store.heads.put_bodies([a_body(head.job_id) for head in heads])
-        assert all(store.heads.swap([Swap(head, 0) for head in heads]))
+    with store.transaction():
+        store.job_states.put_bodies([a_body(head.job_id) for head in heads])
+        assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def once(number: int, at: datetime) -> JobState:
@@ -67,7 +67,7 @@ def hourly(number: int) -> JobState:
 
 
 def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
-    counting = CountingHeads(store.heads)
+    counting = CountingHeads(store.job_states)
     heads = cast(JobStates, counting)
     return UpcomingRuns(heads, JobList(heads, ManualClock(NOON), untold)), counting
 
@@ -81,9 +81,9 @@ def steps(store: Store, look: Callable[[], object]) -> int:
         taken += 1
         return 0
 
-    store.work().db.set_progress_handler(step, 1)
+    store.transaction().db.set_progress_handler(step, 1)
     look()
-    store.work().db.set_progress_handler(None, 1)
+    store.transaction().db.set_progress_handler(None, 1)
     return taken
 
 
@@ -155,7 +155,7 @@ def test_runs_that_are_numbered_are_not_walked_one_by_one(
 def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:
     busy = [a_head(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
     accept(store, busy)
-    few = steps(store, lambda: list(store.heads.busy("acme")))
+    few = steps(store, lambda: list(store.job_states.busy("acme")))
     accept(store, [once(n, after(n)) for n in range(10, MANY)])
-    assert steps(store, lambda: list(store.heads.busy("acme"))) == few
-    assert list(store.heads.busy("acme")) == busy
+    assert steps(store, lambda: list(store.job_states.busy("acme"))) == few
+    assert list(store.job_states.busy("acme")) == busy

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual_cli.apply import json_lines
-from punctual_cli.apply.yaml_lines import documents, written
+from punctual_cli.apply.yaml_lines import dump_yaml, parse_documents
 
 TEXT = st.text(st.characters(codec="utf-8")) | st.sampled_from(
     [
@@ -36,17 +36,17 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4))
 def test_a_value_comes_back_as_it_was(value: dict[str, object]) -> None:
-    (found,) = documents(written(value))
+    (found,) = parse_documents(dump_yaml(value))
     assert found.value == value
     assert json.dumps(found.value) == json.dumps(value)  # 1 is not 1.0, nor true
 
 
 @given(st.dictionaries(TEXT, TEXT, min_size=1, max_size=4))
 def test_text_is_text_for_other_readers_too(value: dict[str, str]) -> None:
-    assert yaml.safe_load(written(value)) == value
+    assert yaml.safe_load(dump_yaml(value)) == value
 
 
 @given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4), st.booleans())
 def test_any_json_is_read_as_what_it_says(value: dict[str, object], as_ascii: bool) -> None:
-    (found,) = json_lines.documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
+    (found,) = json_lines.parse_documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
     assert json.dumps(found.value) == json.dumps(value)

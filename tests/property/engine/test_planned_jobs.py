@@ -66,7 +66,7 @@ def test_a_planned_job_is_what_decide_would_make_of_it(
     )
     assert isinstance(answer, JobView)
     key = Key(TENANT, answer.head.job_id)
-    stored = hand.memory.ports.heads.load([key])[key].head
+    stored = hand.memory.ports.job_states.load([key])[key].head
     assert stored == answer.head
     if stored.timer_at is None or stored.runs:
         assert stored.runs, "a job with nothing to come was fired"

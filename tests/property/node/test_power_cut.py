@@ -69,7 +69,7 @@ class Writer:
         self.groups.on_ended(name, GONE)
 
     def login(self, name: str) -> None:
-        profiles.keep(self.folder / "config.json", name, "https://a/v1", "token")
+        profiles.save_profile(self.folder / "config.json", name, "https://a/v1", "token")
         self.promised["profiles"] = self.promised.get("profiles", frozenset()) | {name.encode()}
 
     def _write(self, name: str, data: bytes, write: Callable[[], None]) -> None:
@@ -89,8 +89,8 @@ def check(cut: Cut) -> None:
             assert not promised
             return
         make_folder(folder)
-        assert GroupFiles(folder / "groups").end_all().unreadable == []
-        names = {name.encode() for name in profiles.profiles(folder / "config.json")}
+        assert GroupFiles(folder / "groups").end_all().unreadable_run_ids == []
+        names = {name.encode() for name in profiles.read_profiles(folder / "config.json")}
         assert names >= promised.pop("profiles", frozenset())
         key = TokenKey(folder).read()
         assert key in promised.pop("token.key", frozenset([key]))

@@ -126,8 +126,8 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
     if answers:
         deaf.hear()
-    early = EarlyMessages(hand.memory.ports.messages, hand.clock, A_CORE)
-    ports = replace(hand.memory.ports, messages=early)
+    early = EarlyMessages(hand.memory.ports.run_queue, hand.clock, A_CORE)
+    ports = replace(hand.memory.ports, run_queue=early)
     hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
     ahead = timedelta(seconds=1)
     due = [timer for timer in hand.timers() if timer.at <= hand.now + ahead]

@@ -13,7 +13,7 @@ from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
 from punctual.node.run_queue.queue import RunQueue
-from punctual.node.run_queue.slots import SLOTS
+from punctual.node.run_queue.slots import SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
 from tests.support.ports import Ports, store_ports
@@ -55,7 +55,9 @@ Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 
 def run_queue(store: Store) -> RunQueue:
     """Return the queue of a node without limits."""
-    return RunQueue(store.work(), store.heads, Admission(None, datetime.now, store.starts))
+    return RunQueue(
+        store.transaction(), store.job_states, Admission(None, datetime.now, store.starts)
+    )
 
 
 @contextmanager
@@ -64,10 +66,10 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     queue = run_queue(store)
 
     def delivered(now: datetime) -> Sequence[Message]:
-        return [run for slot in SLOTS for run in queue.take(slot, now, 1_000)]
+        return [run for slot in SLOT_NUMBERS for run in queue.find_due(slot, now, 1_000)]
 
     def told(now: datetime) -> Sequence[Notification]:
-        return [one.notice for one in store.notices.due(now, 1_000, ())]
+        return [one.notification for one in store.notifications.due(now, 1_000, ())]
 
     try:
         yield World(store_ports(store, queue, SilentWake()), clock, delivered, told)

@@ -10,12 +10,12 @@ import pytest
 
 from punctual.auth.authenticator import admin_hash
 from punctual.aws.dynamodb.control.tokens import DynamoTokens
-from punctual.aws.ports import Clients, aws_dynamo
+from punctual.aws.ports import Clients, build_dynamo_client
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import secret
 from punctual.engine.commands.tokens import Tokens
-from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import Authorizer
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto
@@ -56,7 +56,7 @@ class Entrance:
         self.clock = clock
         self.problems: list[str] = []
         self.numbers = iter(range(1, 1_000))
-        rows = DynamoTokens(aws_dynamo(store.clients), store.settings.control_table)
+        rows = DynamoTokens(build_dynamo_client(store.clients), store.settings.control_table)
         self.tokens = Tokens(
             rows,
             lambda: KEY,
@@ -77,7 +77,9 @@ class Entrance:
             "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,
         }
         patience = RetryPolicy(lambda _: None, "test", tries=1)
-        door = deployed_door(env, self.store.clients, self._seconds, patience, self.problems.append)
+        door = build_authenticator(
+            env, self.store.clients, self._seconds, patience, self.problems.append
+        )
         self.authorizer = Authorizer(door, self.problems.append)
 
     def _seconds(self) -> float:
@@ -99,7 +101,7 @@ class Entrance:
 
     def __call__(self, token: str | None = TOKEN, scheme: str = "Bearer ") -> Any:
         headers = {} if token is None else {"authorization": f"{scheme}{token}"}
-        return self.authorizer.answer(an_event(**headers))
+        return self.authorizer.authorize(an_event(**headers))
 
     def make(self, tenant: str = "acme", role: Role = Role.EDITOR, **more: Any) -> tuple[str, str]:
         token, text = self.tokens.create(tenant, "ci", role, more.get("until"), "me")

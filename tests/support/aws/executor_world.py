@@ -40,14 +40,14 @@ class Told:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.lines.append((event, fields))
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         self.problems.append((event, fields))
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         self.measured.append((metric, value))
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def invocation(self) -> Iterator[None]:
         yield
 
     def count(self, metric: Metric) -> int:
@@ -77,7 +77,7 @@ class ExecutorWorld:
         self.runtime = self.new_runtime()
         self.search = job_queries(self.runtime.ports, clock, cast(Any, None))
         self.jobs = job_commands(
-            self.runtime.ports, self.runtime.steps, self.search, clock, self.runtime.new_id
+            self.runtime.ports, self.runtime.changes, self.search, clock, self.runtime.new_id
         )
         events = aws.clients.sqs.meta.events
         events.register("provide-client-params.sqs.ChangeMessageVisibilityBatch", self._note)
@@ -149,14 +149,14 @@ class ExecutorWorld:
         (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
         return self.search.run(*key, listed.run.run_id)
 
-    def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:
+    def outdate(self, key: Key, layout: int = keys.ROW_LAYOUT + 1) -> None:
         """Set a newer format on the job state, or restore the current one."""
         self.aws.clients.dynamodb.update_item(
             TableName=self.aws.settings.jobs_table,
-            Key=keys.head(*key).item(),
+            Key=keys.state_key(*key).item(),
             UpdateExpression="SET #f = :f ADD #version :one",
             ConditionExpression="attribute_exists(#f)",
-            ExpressionAttributeNames={"#f": keys.FORMAT, "#version": keys.VERSION},
+            ExpressionAttributeNames={"#f": keys.LAYOUT_ATTR, "#version": keys.VERSION_ATTR},
             ExpressionAttributeValues={":f": {"N": str(layout)}, ":one": {"N": "1"}},
         )
 
@@ -164,10 +164,10 @@ class ExecutorWorld:
         """Make the job state unreadable, as a manual edit or a newer version can."""
         self.aws.clients.dynamodb.update_item(
             TableName=self.aws.settings.jobs_table,
-            Key=keys.head(*key).item(),
+            Key=keys.state_key(*key).item(),
             UpdateExpression="SET #state = :state ADD #version :one",
             ConditionExpression="attribute_exists(#state)",
-            ExpressionAttributeNames={"#state": keys.STATE, "#version": keys.VERSION},
+            ExpressionAttributeNames={"#state": keys.STATUS_ATTR, "#version": keys.VERSION_ATTR},
             ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}, ":one": {"N": "1"}},
         )
 
@@ -180,7 +180,7 @@ class ExecutorWorld:
         for minute in sorted(minutes):
             timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers
             if timers:
-                self.runtime.looker.look(timers)
+                self.runtime.evaluator.look(timers)
 
 
 def _record(message: dict[str, Any], arn: str) -> Record:

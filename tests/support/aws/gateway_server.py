@@ -19,41 +19,45 @@ from punctual.auth.authenticator import admin_hash
 from punctual.aws.ports import real_clock
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.identifiers import bucket_of
-from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import Authorizer
-from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
+from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, TOKEN_KEY_PARAMETER, decode_key
 from punctual.web.contract import API_CALLS
-from tests.support.aws.serverless_api import Deployed, an_event, deployed, route_of
+from tests.support.deployed.api import Api, an_api, an_event, route_of
 
 HOST = "127.0.0.2"  # a loopback address that tests do not take for the local node's
 TOKEN = "acceptance"
 
 
-def a_door(api: Deployed, clock: Callable[[], datetime]) -> Authorizer:
+def a_door(api: Api) -> Authorizer:
     """Return the deployed authorizer, with the admin token and the key set here."""
     knobs, clients = api.store.settings.knobs, api.store.clients
     env = {"PUNCTUAL_KNOBS": knobs, "PUNCTUAL_CONTROL_TABLE": api.store.settings.control_table}
     key = b64encode(bytes(range(32))).decode()
     put = partial(clients.ssm.put_parameter, Overwrite=True)
-    put(Name=knobs + TOKEN_KEY, Value=key, Type="SecureString")
-    put(Name=knobs + TOKEN_HASH, Value=admin_hash(key_of(key), TOKEN), Type="String")
+    put(Name=knobs + TOKEN_KEY_PARAMETER, Value=key, Type="SecureString")
+    put(Name=knobs + ADMIN_HASH_PARAMETER, Value=admin_hash(decode_key(key), TOKEN), Type="String")
     patience = RetryPolicy(lambda _: None, "test", tries=1)
 
     def seconds() -> float:
-        return clock().timestamp()
+        return api.clock().timestamp()
 
-    return Authorizer(deployed_door(env, clients, seconds, patience, warnings.warn), warnings.warn)
+    return Authorizer(
+        build_authenticator(env, clients, seconds, patience, warnings.warn), warnings.warn
+    )
 
 
 class Gateway:
     """A gateway that serves one call at a time, because moto is not safe for threads."""
 
-    def __init__(self, api: Deployed, clock: Callable[[], datetime] = real_clock) -> None:
+    def __init__(self, api: Api, clock: Callable[[], datetime] | None = None) -> None:
         self._api = api
+        self._clock = clock or api.clock
         self._turn = threading.Lock()
-        self._door = a_door(api, clock)
+        self._door = a_door(api)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Any:
+        self._api.clock.set(self._clock())
         path, _, query = target.partition("?")
         path = path.removeprefix("/v1")
         try:
@@ -67,7 +71,7 @@ class Gateway:
         route, _function = route_of(method, path)
         if not any(one.is_public and route == f"{one.method} {one.path}" for one in API_CALLS):
             with self._turn:
-                said = self._door.answer(event)
+                said = self._door.authorize(event)
             event["requestContext"]["authorizer"] = {"lambda": said["context"]}
         with self._turn:
             return self._api.ask(event)
@@ -100,10 +104,10 @@ def handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def served() -> Iterator[str]:
-    with deployed(real_clock) as api:
-        planned = api.store.ports.buckets
+    with an_api(now=real_clock()) as api:
+        planned = api.store.ports.partitions
         planned.advance(planned.watermark(), bucket_of(real_clock()))
-        server = ThreadingHTTPServer((HOST, 0), handler_of(Gateway(api)))
+        server = ThreadingHTTPServer((HOST, 0), handler_of(Gateway(api, real_clock)))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

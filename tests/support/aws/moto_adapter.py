@@ -17,15 +17,15 @@ from unittest import mock
 import boto3
 from moto import mock_aws
 
-from bench.meter import short
+from bench.meter import short_table_name
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
-from punctual.aws.dynamodb.timers.rows import read_row
-from punctual.aws.ports import AwsPorts, Clients, aws_ports
+from punctual.aws.dynamodb.timers.rows import parse_row
+from punctual.aws.ports import AwsPorts, Clients, build_aws_ports
 from punctual.aws.retries import RetryPolicy
-from punctual.aws.sqs.notifications import parse_notice
+from punctual.aws.sqs.notifications import parse_notification
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
@@ -67,7 +67,9 @@ class Moto:
 
     def timers(self) -> list[Timer]:
         """Return all timers, including those that share a row."""
-        return [timer for row in self.rows(keys.TIMERS.name) for timer in read_row(row).timers]
+        return [
+            timer for row in self.rows(keys.TIMERS_TABLE.name) for timer in parse_row(row).timers
+        ]
 
     def delivered(self) -> list[Message]:
         """Receive and return all messages of the executor queues."""
@@ -82,7 +84,7 @@ class Moto:
         found: list[Notification] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
-                found += [one for m in batch if (one := parse_notice(m["Body"])) is not None]
+                found += [one for m in batch if (one := parse_notification(m["Body"])) is not None]
         return found
 
     def messages(self, url: str) -> list[dict[str, Any]]:
@@ -131,7 +133,7 @@ def adapter(clients: Clients, settings: Settings, clock: Clock) -> Moto:
     patience = RetryPolicy(slept.append, seed="test", tries=4)
     dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), patience)
     lists = TenantRunIndex(dynamo, settings.control_table)
-    ports = aws_ports(settings, clock, clients, ThreadPool(1), patience)
+    ports = build_aws_ports(settings, clock, clients, ThreadPool(1), patience)
     calls: Counter[str] = Counter()
     written: Counter[str] = Counter()
     for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
@@ -196,9 +198,9 @@ def _watch(client: Any, calls: Counter[str], written: Counter[str]) -> None:
         calls[model.name] += 1
         if model.name == "BatchWriteItem":
             for table, rows in params["RequestItems"].items():
-                written[short(table)] += len(rows)
+                written[short_table_name(table)] += len(rows)
         elif model.name in ("PutItem", "UpdateItem"):
-            written[short(params["TableName"])] += 1
+            written[short_table_name(params["TableName"])] += 1
         check_limits(model.name, params)
 
     client.meta.events.register("provide-client-params.*.*", count)

@@ -14,9 +14,9 @@ from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
-from punctual.lambdas.api_runtime import answer
-from punctual.lambdas.job_search.handler import reading
-from punctual.lambdas.job_service.handler import writing
+from punctual.lambdas.api_runtime import respond
+from punctual.lambdas.job_search.handler import build_read_api
+from punctual.lambdas.job_service.handler import build_write_api
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
 from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READER, WRITER
@@ -50,14 +50,14 @@ class Told:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.lines.append({"event": event, **fields})
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         self.lines.append({"event": event, "problem": True, **fields})
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         self.measured[metric] += int(value)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def invocation(self) -> Iterator[None]:
         yield
 
     def named(self, event: str) -> list[dict[str, Any]]:
@@ -172,7 +172,10 @@ class Deployed:
             )
 
         self.runtimes = {function: runtime(function) for function in (READER, WRITER)}
-        reader, writer = reading(self.runtimes[READER], trust), writing(self.runtimes[WRITER])
+        reader, writer = (
+            build_read_api(self.runtimes[READER], trust),
+            build_write_api(self.runtimes[WRITER]),
+        )
         self._apps = {READER: reader, WRITER: writer}
         self._ids = count(1)
 
@@ -181,7 +184,7 @@ class Deployed:
         method = event["requestContext"]["http"]["method"]
         function = function or route_of(method, path)[1]
         context = SimpleNamespace(aws_request_id=f"request-{next(self._ids)}")
-        said = answer(self._apps[function], self.told[function], event, context)
+        said = respond(self._apps[function], self.told[function], event, context)
         body = said["body"] or ""
         raw = base64.b64decode(body) if said["isBase64Encoded"] else body.encode()
         headers = {name.lower(): value for name, value in said["headers"].items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.sqs.run_queue import parse_message
-from punctual.aws.sqs.wakeups import parse_wake
+from punctual.aws.sqs.wakeups import parse_wake_up
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState
@@ -21,7 +21,7 @@ from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.queries.views import JobView
-from punctual.lambdas.planner.handler import PlannerHandler, planning
+from punctual.lambdas.planner.handler import PlannerHandler, build_handler
 from punctual.lambdas.poller.handler import PollerHandler
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
@@ -49,16 +49,16 @@ class Told:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.events.append((event, fields))
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         self.events.append((event, fields))
         self.problems.append(event)
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         self.metrics[metric] += int(value)
         self.latest[metric] = value
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def invocation(self) -> Iterator[None]:
         yield
 
 
@@ -93,7 +93,7 @@ class Functions:
         self.polling = PollerHandler(self.runtime())
         runtime = self._executor = self.runtime()
         search = job_queries(runtime.ports, self.clock, _Silent())
-        self.jobs = job_commands(runtime.ports, runtime.steps, search, self.clock, self.new_id)
+        self.jobs = job_commands(runtime.ports, runtime.changes, search, self.clock, self.new_id)
 
     def _urls(self) -> list[str]:
         return [self.aws.settings.wake_queue, *self.aws.settings.queues.values()]
@@ -122,7 +122,7 @@ class Functions:
         )
 
     def new_planner(self) -> PlannerHandler:
-        return planning(self.runtime())
+        return build_handler(self.runtime())
 
     def _pause(self, seconds: float) -> None:
         """Advance the clock as a function's sleep does, and run the planned events until then."""
@@ -141,7 +141,7 @@ class Functions:
         return Key("acme", view.head.job_id)
 
     def head(self, key: Key) -> JobState:
-        return self.aws.ports.heads.load([key])[key].head
+        return self.aws.ports.job_states.load([key])[key].head
 
     @property
     def wake(self) -> Queue:
@@ -149,7 +149,7 @@ class Functions:
 
     def called(self) -> list[tuple[datetime, list[TimerPartition]]]:
         """Return the waiting wake-ups with their times."""
-        return sorted((one.visible_at, parse_wake(one.body)) for one in self.wake.letters)
+        return sorted((one.visible_at, parse_wake_up(one.body)) for one in self.wake.letters)
 
     def event(self, letters: Sequence[Letter]) -> dict[str, Any]:
         return {"Records": [record(self.wake, one, "eu-central-1") for one in letters]}
@@ -160,7 +160,7 @@ class Functions:
         if not letters:
             return None
         self.invocations += 1
-        answer = (polling or self.polling).answer(self.event(letters), self.timeout)
+        answer = (polling or self.polling).handle(self.event(letters), self.timeout)
         again = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
         self.sqs.delete(self.wake, [one for one in letters if one.id not in again])
         self.collect()

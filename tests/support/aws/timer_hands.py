@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from punctual.aws.dynamodb.client import DynamoClient
-from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
@@ -16,12 +16,12 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 _marks = count(1)
 
 
-def another(aws: Moto, known: KnownTimers | None = None) -> DynamoTimers:
+def another(aws: Moto, known: TimerRowCache | None = None) -> DynamoTimers:
     """Return the timers port of another process. Its cache is empty, or is `known`."""
     patience = RetryPolicy(aws.slept.append, seed="other", tries=4)
     dynamo = DynamoClient(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
     return DynamoTimers(
-        dynamo, aws.settings.timers_table, lambda: f"{next(_marks):012x}", known or KnownTimers()
+        dynamo, aws.settings.timers_table, lambda: f"{next(_marks):012x}", known or TimerRowCache()
     )
 
 

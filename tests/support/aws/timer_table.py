@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from bench.sizes import item_bytes
 from punctual.aws.dynamodb.client import DynamoClient, key_of
 from punctual.aws.dynamodb.keys import RowKey
-from punctual.aws.dynamodb.timers.row_cache import KnownTimers
-from punctual.aws.dynamodb.timers.rows import MEMBERS
+from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
+from punctual.aws.dynamodb.timers.rows import MEMBERS_ATTR
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
-from punctual.aws.retries import CONDITION, RetryPolicy
+from punctual.aws.retries import CONDITION_FAILED_CODE, RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ class TimerTable:
         self.meanwhile: list[Callable[[], None] | None] = []
         self._marks = 0
 
-    def process(self, known: KnownTimers | None = None) -> DynamoTimers:
+    def process(self, known: TimerRowCache | None = None) -> DynamoTimers:
         patience = RetryPolicy(lambda _: None, seed="model", tries=4)
         return DynamoTimers(
             DynamoClient(lambda: self, ThreadPool(1), patience), "timers", self._new_mark, known
@@ -93,12 +93,14 @@ class TimerTable:
         fault = self._fault()
         key, values = key_of(asked["Key"]), asked["ExpressionAttributeValues"]
         row = self.rows.get(key, {})
-        members = set(row.get(MEMBERS, {"SS": ()})["SS"])
+        members = set(row.get(MEMBERS_ATTR, {"SS": ()})["SS"])
         gone = set(values[":these"]["SS"])
         if len(members) <= int(values[":many"]["N"]):
-            answer = {"Error": {"Code": CONDITION}, "Item": row} if row else {"Error": {}}
-            raise ClientError({**answer, "Error": {"Code": CONDITION}}, "UpdateItem")  # type: ignore[typeddict-item]
-        self.rows[key] = {**row, MEMBERS: {"SS": sorted(members - gone)}}
+            answer = (
+                {"Error": {"Code": CONDITION_FAILED_CODE}, "Item": row} if row else {"Error": {}}
+            )
+            raise ClientError({**answer, "Error": {"Code": CONDITION_FAILED_CODE}}, "UpdateItem")  # type: ignore[typeddict-item]
+        self.rows[key] = {**row, MEMBERS_ATTR: {"SS": sorted(members - gone)}}
         if fault is Fault.LOST:
             raise _no_answer()
         return {}

@@ -145,7 +145,7 @@ class Actors:
         self._playing = actor
         environment = actor.environment
         with (
-            self._meter.acting(actor.name),
+            self._meter.as_role(actor.name),
             environment.inside(),
             redirect_stdout(SINK),
             SINK.into(environment.log),

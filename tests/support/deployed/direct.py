@@ -30,15 +30,20 @@ class Direct:
         self.clock = world.clock
         self.told = Told()
         found = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
-        settings = replace(found, reach=ANY, places=dict.fromkeys(found.queues, PLACES))
+        places = dict.fromkeys(found.queues, PLACES)
+        settings = replace(found, reach=ANY, places=places, metrics=True)
         self.aws = adapter(world.clients, settings, world.clock)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start new environments, with empty caches."""
         self.runtime = self.new_runtime()
         self.search = job_queries(self.runtime.ports, self.clock, cast(Any, None))
         self.jobs = job_commands(
-            self.runtime.ports, self.runtime.steps, self.search, self.clock, world.new_id
+            self.runtime.ports, self.runtime.changes, self.search, self.clock, self.world.new_id
         )
 
-    def new_runtime(self, pause: Callable[[float], None] = lambda _: None) -> Runtime:
+    def new_runtime(self, pause: Callable[[float], None] | None = None) -> Runtime:
         """Return the runtime of a new environment. It retries a failed call once."""
         return Runtime(
             self.aws.settings,
@@ -47,7 +52,7 @@ class Direct:
             clock=self.clock,
             steady=self.clock.monotonic,
             make_id=self.world.new_id,
-            pause=pause,
+            pause=pause or (lambda _: None),
             crew=ThreadPool(1),
             patience=RetryPolicy(lambda _: None, seed="test", tries=2),
         )
@@ -61,13 +66,13 @@ class Direct:
         """Change one attribute of a job's state by hand, with the version of its row."""
         self.world.bare.update_item(
             TableName=self.aws.settings.jobs_table,
-            Key=keys.head(*key).item(),
+            Key=keys.state_key(*key).item(),
             UpdateExpression="SET #name = :value ADD #version :one",
             ConditionExpression="attribute_exists(#state)",
             ExpressionAttributeNames={
                 "#name": name,
-                "#state": keys.STATE,
-                "#version": keys.VERSION,
+                "#state": keys.STATUS_ATTR,
+                "#version": keys.VERSION_ATTR,
             },
             ExpressionAttributeValues={":value": value, ":one": {"N": "1"}},
         )

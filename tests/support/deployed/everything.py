@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from bench.meter import Written
+from bench.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.settings import Settings
@@ -72,7 +72,7 @@ def _limited(world: World) -> None:
     """Write limits for a tenant as an operator does, far above the use in this test."""
     many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
     row = limits_row("default", many)
-    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+    world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 
 
 def _prepared(world: World) -> None:
@@ -193,9 +193,9 @@ def _died(world: World, api: Gateway) -> None:
 def _poisoned(world: World) -> None:
     """Put a record that cannot be read."""
     (stream,) = world.streams.values()
-    key = keys.head("default", "poison")
-    row = {**key.item(), keys.STATE: {"S": "NONE"}, keys.FORMAT: {"N": "1"}}
-    stream.append(Written(world.table(keys.JOBS), key, None, row), world.clock())
+    key = keys.state_key("default", "poison")
+    row = {**key.item(), keys.STATUS_ATTR: {"S": "NONE"}, keys.LAYOUT_ATTR: {"N": "1"}}
+    stream.append(WrittenRow(world.table(keys.JOBS_TABLE), key, None, row), world.clock())
     world.run(5 * MINUTE)
 
 
@@ -210,5 +210,5 @@ def _expired(world: World) -> None:
     world.run(MINUTE)
     world.ticks = False
     world.clock.advance(timedelta(days=40))
-    assert world.expire(keys.JOBS)
+    assert world.expire(keys.JOBS_TABLE)
     world.run(5 * SECOND)

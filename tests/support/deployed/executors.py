@@ -11,6 +11,7 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
+from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.executor.handler import ExecutorHandler
 from punctual.lambdas.runtime import Runtime
 from punctual.node.clock import ManualClock
@@ -18,7 +19,7 @@ from punctual.tasks.registry import Registry
 from tests.support.builders import NOON
 from tests.support.deployed.deployed import REGION
 from tests.support.deployed.direct import Direct
-from tests.support.deployed.sqs import record
+from tests.support.deployed.sqs import Queue, record
 from tests.support.deployed.world import World, a_world
 from tests.support.scripts.by_hand import ByHand, Doing
 from tests.support.simulation.torn import Plan, torn
@@ -46,7 +47,7 @@ class _Hands(ByHand):
 
     def at(self, moment: datetime, what: Callable[[], object]) -> None:
         def planned() -> None:
-            with self._world.meter.acting("test"):
+            with self._world.meter.as_role("test"):
                 what()
 
         super().at(moment, planned)
@@ -91,10 +92,14 @@ class Executors(Direct):
         runtime: Runtime | None = None,
         lane: str = "quick",
         left: float = 330,
+        role: str = "",
     ) -> list[str]:
-        """Invoke the executor, and return the ids of messages that it reports as failed."""
+        """Invoke the executor, and return the ids of messages that it reports as failed.
+
+        It has the rights of the lane's function, or of `role`.
+        """
         tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
-        with self.world.meter.acting(self.world.name(f"executor-{lane}")):
+        with self.world.meter.as_role(role or self.world.name(f"executor-{lane}")):
             executing = ExecutorHandler(runtime or self.runtime, lane, lambda _: tasks, self.hands)
             answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
         failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
@@ -107,17 +112,24 @@ class Executors(Direct):
             url = self.world.sqs.by_arn[one["eventSourceARN"]].url
             self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
 
+    def bury(self, left: float, *queues: Queue) -> None:
+        """Invoke the function of the dead letters for some queues, with `left` seconds."""
+        until = self.clock.monotonic() + left
+        with self.world.meter.as_role(self.world.name("dead-letters")):
+            handler = DeadLetterHandler(self.new_runtime(), tuple(one.url for one in queues))
+            handler.handle(lambda: until - self.clock.monotonic())
+
     def run(self, key: Key) -> RunView:
         (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
         return self.search.run(*key, listed.run.run_id)
 
-    def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:
+    def outdate(self, key: Key, layout: int = keys.ROW_LAYOUT + 1) -> None:
         """Set a newer format on the job state, or restore the current one."""
-        self.set_attribute(key, keys.FORMAT, {"N": str(layout)})
+        self.set_attribute(key, keys.LAYOUT_ATTR, {"N": str(layout)})
 
     def spoil(self, key: Key) -> None:
         """Make the job state unreadable, as a manual edit or a newer version can."""
-        self.set_attribute(key, keys.STATE, {"S": "UNHEARD_OF"})
+        self.set_attribute(key, keys.STATUS_ATTR, {"S": "UNHEARD_OF"})
 
     def status(self, key: Key) -> RunStatus:
         return self.run(key).run.status
@@ -128,7 +140,7 @@ class Executors(Direct):
         for minute in sorted(minutes):
             timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers
             if timers:
-                self.runtime.looker.look(timers)
+                self.runtime.evaluator.look(timers)
 
     def output_of(self, key: Key) -> bytes:
         """Return the output of a job's run, from its object where the answer is a link."""
@@ -141,6 +153,6 @@ class Executors(Direct):
 
 
 @contextmanager
-def executors(now: datetime = NOON) -> Iterator[Executors]:
-    with a_world(now=now) as world:
+def executors(stage: str = "dev") -> Iterator[Executors]:
+    with a_world(stage) as world:
         yield Executors(world)

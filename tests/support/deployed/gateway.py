@@ -124,8 +124,8 @@ class Gateway:
             sent["content-type"] = "application/json"
         sent |= {name.replace("_", "-"): text for name, text in (headers or {}).items()}
         event = self._event(route, method, path, query, sent)
-        self.world.meter.spend("gateway", Unit.API, route.key)
-        self.world.meter.spend("gateway", Unit.LOG_BYTE, "access log", self._logged)
+        self.world.meter.add_billed_item("gateway", Unit.API, route.key)
+        self.world.meter.add_billed_item("gateway", Unit.LOG_BYTE, "access log", self._logged)
         if not route.open:
             said = self.world.invoke(self._authorizer, {**event, "type": "REQUEST"})
             if not said or not said.get("isAuthorized"):

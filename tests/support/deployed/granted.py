@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.meter import short
+from bench.meter import short_table_name
 from tests.support.deployed.privilege import Right, Statement, listed, matches
 
 
@@ -82,7 +82,7 @@ def _what(resource: str) -> str:
     """Return the distinguishing part of an ARN."""
     if ":table/" in resource:
         table, *inside = resource.split("/")[1:3]
-        return short(table) + (f", its {inside[0]}" if inside else "")
+        return short_table_name(table) + (f", its {inside[0]}" if inside else "")
     if resource.startswith("arn:aws:s3:::"):
         _, _, prefix = resource.partition("/")
         return prefix or "the bucket"

@@ -244,13 +244,13 @@ def torn(world: World, api: Gateway) -> None:
 @contextmanager
 def unreadable(world: World, job: str) -> Iterator[None]:
     """Give the job state a newer format inside the context."""
-    for layout in (keys.LAYOUT + 1, keys.LAYOUT):
+    for layout in (keys.ROW_LAYOUT + 1, keys.ROW_LAYOUT):
         world.bare.update_item(
-            TableName=world.table(keys.JOBS),
-            Key=keys.head("default", job).item(),
+            TableName=world.table(keys.JOBS_TABLE),
+            Key=keys.state_key("default", job).item(),
             UpdateExpression="SET #f = :f",
-            ExpressionAttributeNames={"#f": keys.FORMAT},
+            ExpressionAttributeNames={"#f": keys.LAYOUT_ATTR},
             ExpressionAttributeValues={":f": to_attribute(layout)},
         )
-        if layout > keys.LAYOUT:
+        if layout > keys.ROW_LAYOUT:
             yield

@@ -7,11 +7,11 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
 from punctual.aws.dynamodb.control import counter_keys, walk_progress
-from punctual.aws.dynamodb.sort_keys import moment
-from punctual.aws.dynamodb.timers.rows import read_row, rows_for
+from punctual.aws.dynamodb.sort_keys import time_key
+from punctual.aws.dynamodb.timers.rows import build_rows, parse_row
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.timers import Timer
-from punctual.lambdas.reconciler.recount import LAG
+from punctual.lambdas.reconciler.recount import COUNT_LAG
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.left import (
     AT_ONCE,
@@ -54,16 +54,20 @@ def mended(world: World, api: Gateway) -> None:
 
 
 def _forget_timers(world: World, job: str) -> None:
-    for row in world.rows(keys.TIMERS):
-        found = read_row(row)
+    for row in world.rows(keys.TIMERS_TABLE):
+        found = parse_row(row)
         if any(timer.job_id == job for timer in found.timers):
-            world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=found.key.item())
+            world.bare.delete_item(TableName=world.table(keys.TIMERS_TABLE), Key=found.key.item())
 
 
 def walk_from(world: World, minute: datetime) -> None:
     """Let today's walk start its sweep at `minute`, because a sweep of two days takes long."""
     _put_progress(
-        world, {walk_progress.SWEEP: moment(bucket_of(minute)), walk_progress.WALKED: False}
+        world,
+        {
+            walk_progress.TIMER_CURSOR_ATTR: time_key(bucket_of(minute)),
+            walk_progress.STATES_DONE_ATTR: False,
+        },
     )
 
 
@@ -76,7 +80,9 @@ def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
 
 def orphans_removed(world: World) -> None:
     """Run the last part of the walk, which deletes orphaned payloads."""
-    _put_progress(world, {walk_progress.WALKED: True, walk_progress.SWEPT: True})
+    _put_progress(
+        world, {walk_progress.STATES_DONE_ATTR: True, walk_progress.TIMERS_DONE_ATTR: True}
+    )
     world.tick("reconciler")
     world.run(SECOND)
 
@@ -84,33 +90,33 @@ def orphans_removed(world: World) -> None:
 def recounted(world: World, wrong: Mapping[str, int]) -> None:
     """Change a tenant's counts by `wrong`, and let two separate invocations repair them."""
     world.bare.update_item(
-        TableName=world.table(keys.CONTROL),
-        Key=counter_keys.totals("default", 0).item(),
+        TableName=world.table(keys.CONTROL_TABLE),
+        Key=counter_keys.totals_key("default", 0).item(),
         UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
         ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
     )
     walk_from(world, world.clock.now - MINUTE)
     world.tick("reconciler")
-    world.run(LAG + MINUTE)
+    world.run(COUNT_LAG + MINUTE)
     world.tick("reconciler")
     world.run(10 * SECOND)
 
 
 def _put_progress(world: World, says: Mapping[str, Any]) -> None:
     values = {
-        keys.FORMAT: keys.LAYOUT,
-        walk_progress.STARTED: moment(world.clock.now),
-        walk_progress.OVER: False,
-        walk_progress.STEP: 1,
+        keys.LAYOUT_ATTR: keys.ROW_LAYOUT,
+        walk_progress.STARTED_AT_ATTR: time_key(world.clock.now),
+        walk_progress.COMPLETE_ATTR: False,
+        walk_progress.STEP_ATTR: 1,
         **says,
     }
-    row = {**keys.walk().item(), **to_item(values)}
-    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+    row = {**keys.walk_key().item(), **to_item(values)}
+    world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 
 
 def _behind(world: World, jobs: Sequence[str]) -> None:
     """Put timers into a minute that closed an hour ago."""
     at = bucket_of(world.clock()) - 60 * MINUTE
     timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
-    for row in rows_for(timers, "late"):
-        world.bare.put_item(TableName=world.table(keys.TIMERS), Item=row.item())
+    for row in build_rows(timers, "late"):
+        world.bare.put_item(TableName=world.table(keys.TIMERS_TABLE), Item=row.item())

@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from bench.accounts import Line, Spent, less, lines, spent
+from bench.accounts import Line, UnitSums, priced_lines, subtract_units, sum_units
 from bench.meter import Call, Unit, purpose
 from bench.prices import prices
-from bench.sizes import INDEXED, item_bytes
+from bench.sizes import ITEM_OVERHEAD_BYTES, item_bytes
 from tests.support.deployed.gateway import Answer, Gateway
 from tests.support.deployed.latency import Latency
 from tests.support.deployed.world import MINUTE, SECOND, World, a_world
@@ -49,9 +49,9 @@ def submitted(gateway: Gateway, **document: Any) -> str:
     return str(answer.json["job_id"])
 
 
-def spent_in(world: World, calls: Sequence[Call]) -> Spent:
+def spent_in(world: World, calls: Sequence[Call]) -> UnitSums:
     memory = {name: one.memory for name, one in world.deployed.functions.items()}
-    return spent(calls, memory, prices())
+    return sum_units(calls, memory, prices())
 
 
 def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
@@ -67,7 +67,7 @@ def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
 
 
 def _kept(item: Mapping[str, Any] | None) -> int:
-    return 0 if item is None else item_bytes(item) + INDEXED
+    return 0 if item is None else item_bytes(item) + ITEM_OVERHEAD_BYTES
 
 
 def empty_minute(world: World) -> Counted:
@@ -76,7 +76,7 @@ def empty_minute(world: World) -> Counted:
     began = len(world.meter.calls)
     world.run(10 * MINUTE)
     calls = world.meter.calls[began:]
-    return Counted("an empty minute", lines(spent_in(world, calls), 10, prices()), {})
+    return Counted("an empty minute", priced_lines(spent_in(world, calls), 10, prices()), {})
 
 
 def reconciled(world: World) -> Counted:
@@ -87,7 +87,7 @@ def reconciled(world: World) -> Counted:
     world.tick("reconciler")
     world.run(MINUTE)
     calls = world.meter.calls[began:]
-    return Counted("a day's walk", lines(spent_in(world, calls), 1, prices()), {})
+    return Counted("a day's walk", priced_lines(spent_in(world, calls), 1, prices()), {})
 
 
 def buried(world: World) -> Counted:
@@ -99,7 +99,7 @@ def buried(world: World) -> Counted:
     world.tick("dead-letters")
     world.run(MINUTE)
     calls = world.meter.calls[began:]
-    return Counted("a round", lines(spent_in(world, calls), 1, prices()), {})
+    return Counted("a round", priced_lines(spent_in(world, calls), 1, prices()), {})
 
 
 def recurring(
@@ -122,9 +122,9 @@ def recurring(
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
     assert (runs, world.failures) == (jobs * minutes, [])
-    left = _own(less(spent_in(world, calls), idle, minutes / 10))
+    left = _own(subtract_units(spent_in(world, calls), idle, minutes / 10))
     what = "alone" if jobs == 1 else f"{jobs} at a time"
-    return Counted(what, lines(left, runs, prices()), stored_by(calls, runs))
+    return Counted(what, priced_lines(left, runs, prices()), stored_by(calls, runs))
 
 
 def with_outputs(world: World, jobs: int) -> Counted:
@@ -160,8 +160,8 @@ def one_shot(world: World, jobs: int) -> Counted:
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
     assert (runs, world.failures) == (jobs * MOMENTS, [])
-    left = _own(less(spent_in(world, calls), idle, minutes / 10))
-    return Counted(f"{jobs} at a time", lines(left, runs, prices()), stored_by(calls, runs))
+    left = _own(subtract_units(spent_in(world, calls), idle, minutes / 10))
+    return Counted(f"{jobs} at a time", priced_lines(left, runs, prices()), stored_by(calls, runs))
 
 
 SCENES: Mapping[str, Callable[[World], Counted]] = {
@@ -211,12 +211,12 @@ def metrics_of(stage: str) -> int:
         return len(found)
 
 
-def _own(left: Spent) -> Spent:
+def _own(left: UnitSums) -> UnitSums:
     """Drop writes of the watermark. Their number in a short interval is random."""
     return {place: n for place, n in left.items() if place[0::2] != WATERMARK}
 
 
-def _idle(world: World, minutes: int) -> Spent:
+def _idle(world: World, minutes: int) -> UnitSums:
     began = len(world.meter.calls)
     world.run(minutes * MINUTE)
     return spent_in(world, world.meter.calls[began:])
@@ -236,4 +236,4 @@ def submission(world: World, count: int, payload: Any) -> Counted:
     calls = world.meter.calls[began:]
     spent_here = spent_in(world, calls)
     what = f"{len(json.dumps(payload)):,} bytes of payload"
-    return Counted(what, lines(spent_here, count, prices()), stored_by(calls, count))
+    return Counted(what, priced_lines(spent_here, count, prices()), stored_by(calls, count))

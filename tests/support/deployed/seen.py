@@ -42,7 +42,7 @@ def ends_told(world: World) -> list[Any]:
 
 def at_rest(world: World) -> None:
     """Check that no timer, message or stream record is left."""
-    assert world.rows(keys.TIMERS) == []
+    assert world.rows(keys.TIMERS_TABLE) == []
     for queue in world.deployed.queues:
         assert queue.letters == [], queue.name
     assert all(stream.records == [] for stream in world.streams.values())

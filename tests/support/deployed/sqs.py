@@ -145,22 +145,23 @@ class Sqs:
         assert not (queue.fifo and "DelaySeconds" in params), "FIFO delays no single message"
         mark = f"{group}\0{dedup}"  # scoped to the message group
         known = queue.remembered.get(mark)
+        message_id = "sent before"
         if not queue.fifo or known is None or known + REMEMBERED <= now:
             queue.remembered[mark] = now
             delay = timedelta(seconds=params.get("DelaySeconds", queue.delay.total_seconds()))
-            queue.letters.append(
-                Letter(
-                    next(self._numbers),
-                    params["MessageBody"],
-                    now,
-                    now + delay + self._late,
-                    group,
-                    dedup,
-                    params.get("MessageAttributes", {}),
-                )
+            letter = Letter(
+                next(self._numbers),
+                params["MessageBody"],
+                now,
+                now + delay + self._late,
+                group,
+                dedup,
+                params.get("MessageAttributes", {}),
             )
+            queue.letters.append(letter)
+            message_id = letter.id
         digest = hashlib.md5(params["MessageBody"].encode(), usedforsecurity=False)
-        return {"MessageId": "sent", "MD5OfMessageBody": digest.hexdigest()}
+        return {"MessageId": message_id, "MD5OfMessageBody": digest.hexdigest()}
 
     def receive(self, queue: Queue, most: int) -> list[Letter]:
         """Receive messages. A message that was received too often goes to the dead letters."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
 
-from bench.meter import Written
+from bench.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from tests.support.deployed.deployed import Source
 
@@ -89,7 +89,7 @@ class Stream:
         """Put future records into a new shard with `readers` readers."""
         self.shards.append([Reader() for _ in range(readers)])
 
-    def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:
+    def append(self, one: WrittenRow, now: datetime, by_expiry: bool = False) -> None:
         self.numbered += 1
         kind = "INSERT" if one.before is None else "REMOVE" if one.after is None else "MODIFY"
         images = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aws_cdk import App
 
-from infra.app import build, context
+from infra.app import add_stacks, read_context
 
 Template = Mapping[str, Any]
 
@@ -42,9 +42,9 @@ class Stack(NamedTuple):
 @cache
 def synthesised(stage: str) -> Sequence[Stack]:
     """Return every stack of a stage, in order of dependency. No layers are built."""
-    values = {**context(), "stage": stage, "aws:cdk:bundling-stacks": []}
+    values = {**read_context(), "stage": stage, "aws:cdk:bundling-stacks": []}
     with TemporaryDirectory(prefix="punctual-synth-") as folder:
-        build(App(context=values, outdir=folder, analytics_reporting=False)).synth()
+        add_stacks(App(context=values, outdir=folder, analytics_reporting=False)).synth()
         made = {
             path.name.removesuffix(".template.json"): json.loads(path.read_text())
             for path in Path(folder).glob("*.template.json")

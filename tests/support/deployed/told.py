@@ -21,17 +21,17 @@ class Told:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.events.append((event, fields))
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         self.events.append((event, fields))
         self.problems.append((event, fields))
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         self.measured.append((metric, value))
         self.metrics[metric] += int(value)
         self.latest[metric] = value
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def invocation(self) -> Iterator[None]:
         yield
 
     @property

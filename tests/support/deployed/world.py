@@ -16,15 +16,15 @@ import boto3
 from botocore.response import StreamingBody
 from moto import mock_aws
 
-from bench.meter import Call, Meter, Unit, Written, keys_of
+from bench.meter import Call, Meter, Unit, WrittenRow, row_key
 from punctual.auth.authenticator import admin_hash
 from punctual.aws.clients import Clients
 from punctual.aws.dynamodb import keys
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
-from punctual.lambdas.runtime import Runtime, share_of
-from punctual.lambdas.ssm_secrets import key_of
+from punctual.lambdas.runtime import Runtime, cpu_share_of
+from punctual.lambdas.ssm_secrets import decode_key
 from punctual.lambdas.telemetry import PowertoolsTelemetry
 from punctual.node.clock import ManualClock
 from punctual.settings import Settings
@@ -48,10 +48,10 @@ OVER_TLS = {"aws:SecureTransport": "true"}
 class Watched(Clients):
     """Clients with one Lambda client for all timeouts."""
 
-    _client = Clients._client  # `a_world` replaces that of other clients by these
+    _create = Clients._create  # `a_world` replaces that of other clients by these
 
-    def invoking(self, _seconds: float) -> Any:
-        return super().invoking(0)
+    def lambda_client(self, _seconds: float) -> Any:
+        return super().lambda_client(0)
 
 
 class World(Feeding):
@@ -85,7 +85,7 @@ class World(Feeding):
         self.clocks = [
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
         ]
-        self.clients.watched(self._watch)
+        self.clients.add_observer(self._watch)
 
     def _watch(self, client: Any) -> None:
         """Let the clock, the faults and the meter see each call of a client."""
@@ -110,7 +110,7 @@ class World(Feeding):
             steady=self.clock.monotonic,
             make_id=self.new_id,
             pause=self.actors.pause,
-            share=share_of(env),
+            cpu_share=cpu_share_of(env),
             crew=ThreadPool(1),
             patience=RetryPolicy(self.actors.pause, seed="test"),
         )
@@ -128,7 +128,7 @@ class World(Feeding):
         """Store the token and the keys, as `make deploy` does after the stacks exist."""
         key = b64encode(bytes(range(32))).decode()
         self.put_knob("token-key", key, "SecureString")
-        self.put_knob("token-hash", admin_hash(key_of(key), token))
+        self.put_knob("token-hash", admin_hash(decode_key(key), token))
         self.put_knob("webhook-key", b64encode(bytes(range(32, 64))).decode(), "SecureString")
 
     def put_dispatch(self, value: str) -> None:
@@ -142,7 +142,7 @@ class World(Feeding):
 
     def client(self, service: str) -> Any:
         if service == "lambda":
-            return self.clients.invoking(0)
+            return self.clients.lambda_client(0)
         return getattr(self.clients, service)
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
@@ -181,7 +181,7 @@ class World(Feeding):
 
     def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         environment = self._free(name)
-        self.meter.spend(name, Unit.REQUEST, name)
+        self.meter.add_billed_item(name, Unit.REQUEST, name)
         logged = len(environment.log)
 
         def over(actor: Actor) -> None:
@@ -193,9 +193,9 @@ class World(Feeding):
             waited = (self.clock.now - actor.began).total_seconds() - actor.called
             if waited > 0:
                 gigabytes = environment.function.memory / 1024
-                self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
+                self.meter.add_billed_item(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
             size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
-            self.meter.spend(name, Unit.LOG_BYTE, name, size)
+            self.meter.add_billed_item(name, Unit.LOG_BYTE, name, size)
             self._logs(name)
             done(actor)
 
@@ -281,15 +281,17 @@ class World(Feeding):
         arn = next(arn for arn, streamed in self.deployed.streams.items() if streamed == name)
         rows = [row for row in self.rows(table) if is_expired_row(row, self.clock())]
         for row in rows:
-            key = keys_of(row)
+            key = row_key(row)
             self.bare.delete_item(TableName=name, Key=key.item())
-            self.streams[arn].append(Written(name, key, row, None), self.clock(), by_expiry=True)
+            self.streams[arn].append(WrittenRow(name, key, row, None), self.clock(), by_expiry=True)
         return len(rows)
 
-    def add_queue(self, url: str) -> None:
+    def add_queue(self, url: str) -> Queue:
         """Add an external queue for tasks."""
         arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[-1]}"
-        self.sqs.add(Queue(url.rsplit("/", 1)[-1], url, arn, MINUTE / 2, timedelta(days=4)))
+        queue = Queue(url.rsplit("/", 1)[-1], url, arn, MINUTE / 2, timedelta(days=4))
+        self.sqs.add(queue)
+        return queue
 
     # Results
 
@@ -304,7 +306,9 @@ class World(Feeding):
 
     def ended(self) -> list[dict[str, Any]]:
         """Return the history rows, one for each run that ended."""
-        return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
+        return [
+            row for row in self.rows(keys.HISTORY_TABLE) if row[keys.SK]["S"].startswith("run#")
+        ]
 
     def object(self, key: str) -> bytes:
         """Return the content of an object, from the only bucket with this key."""
@@ -362,7 +366,7 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
                 Runtime, "from_env", lambda service: world.runtime(service, os.environ)
             ),
             # Clients created without a runtime are metered too.
-            mock.patch.object(Clients, "_client", lambda _, service: world.client(service)),
+            mock.patch.object(Clients, "_create", lambda _, service: world.client(service)),
             mock.patch(
                 "moto.s3.models.utcnow", side_effect=lambda: world.clock().replace(tzinfo=None)
             ),

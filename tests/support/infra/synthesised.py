@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from aws_cdk import App
 from aws_cdk.assertions import Template
 
-from infra.app import build, context
+from infra.app import add_stacks, read_context
 
 STAGES = ("dev", "prod")
 KEPT = Path(__file__).with_name("resources.txt")
@@ -57,7 +57,7 @@ class Resource(NamedTuple):
 
 def changed(stage: str, unprotected: str = "", **values: Any) -> dict[str, Any]:
     """Return the context with some fields of the stage replaced."""
-    found = context()
+    found = read_context()
     found["stages"][stage] = {**found["stages"][stage], **values}
     chosen = {"stage": stage, "unprotected": unprotected}
     return {**found, **chosen, "aws:cdk:bundling-stacks": NO_LAYERS}
@@ -85,7 +85,7 @@ def synthesise(stage: str, **values: Any) -> Made:
     """Synthesise a stage. A violation of the security rules raises."""
     with tempfile.TemporaryDirectory(prefix="punctual-synth-") as outdir:
         app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
-        names = [one.stack_name for one in build(app).synth().stacks]
+        names = [one.stack_name for one in add_stacks(app).synth().stacks]
         stacks = tuple(
             Stack(name, json.loads((Path(outdir) / f"{name}.template.json").read_text()))
             for name in names

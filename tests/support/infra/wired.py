@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from infra.app import context
+from infra.app import read_context
 from tests.support.infra.observed import followed
 from tests.support.infra.synthesised import FULL, STAGES, Made, assembly, full
 
@@ -21,7 +21,7 @@ def stage(made: Made) -> str:
 
 
 def values(made: Made) -> dict[str, Any]:
-    found: dict[str, Any] = context()["stages"][stage(made)]
+    found: dict[str, Any] = read_context()["stages"][stage(made)]
     return {**found, **FULL} if made is full() else found
 
 

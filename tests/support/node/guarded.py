@@ -14,11 +14,11 @@ from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.files.token_key import TokenKey
-from punctual.node.http.application import application
+from punctual.node.http.application import build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.aws.gateway_server import TOKEN, Gateway
-from tests.support.aws.serverless_api import Hand, deployed
+from tests.support.deployed.api import an_api
 from tests.support.web_client import Answer
 
 PEER = "127.0.0.9"
@@ -52,14 +52,14 @@ class GuardedNode(NodeClient):
             lambda error: self._log("token_use_not_noted", error=error),
             cache_seconds=0,
         )
-        self._app = application(
+        self._app = build_application(
             self.node.jobs,
             self.node.search,
             self._perform,
             self._log,
             self.tokens,
             clock=self.clock,
-            door=NodeAuthenticator(door, issuer, at_once, self._log),
+            authenticator=NodeAuthenticator(door, issuer, at_once, self._log),
         )
         _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
 
@@ -107,9 +107,8 @@ def a_guarded_node(folder: Path) -> Iterator[Installation]:
 
 @contextmanager
 def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
-    clock = Hand()
-    with deployed(clock) as api:
-        gateway = Gateway(api, clock)
+    with an_api() as api:
+        gateway = Gateway(api)
 
         def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
             body = b"" if value is None else json.dumps(value).encode()
@@ -121,4 +120,7 @@ def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
             said = gateway.answer(method, f"/v1{path}", dict(sent), body)
             return Answer(said.status, said.headers, said.body)
 
-        yield Installation(ask, TOKEN, "default", clock.move)
+        def wait(seconds: float) -> None:
+            api.clock.advance(timedelta(seconds=seconds))
+
+        yield Installation(ask, TOKEN, "default", wait)

@@ -95,7 +95,7 @@ class World:
             at = self.node.next_at()
             if at > self.clock.monotonic() + (end - self.clock.now).total_seconds():
                 break
-            self.clock.go_on_to(at)
+            self.clock.advance_to_steady(at)
             self.node.step()
         self.clock.set(end)
         self.node.step()

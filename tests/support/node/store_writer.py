@@ -26,18 +26,18 @@ def write(store: Store, unit: int) -> None:
 
 def made(store: Store, job_id: str) -> None:
     store.timers.put([a_timer(job_id=job_id)])
-    store.heads.put_bodies([a_body(job_id, payload="x" * 1_000)])
-    store.heads.swap([Swap(a_head(job_id), 0)])
+    store.job_states.put_bodies([a_body(job_id, payload="x" * 1_000)])
+    store.job_states.swap([Swap(a_head(job_id), 0)])
 
 
 def claimed(store: Store, job_id: str) -> None:
     running = a_head(job_id, 2, runs=(a_run(status=RunStatus.RUNNING, token=2),))
-    store.heads.swap([Swap(running, 1, {RUN: Lease(token=2, until=after(30))})])
+    store.job_states.swap([Swap(running, 1, {RUN: Lease(token=2, until=after(30))})])
     store.timers.delete([a_timer(job_id=job_id)])
 
 
 def ended(store: Store, job_id: str) -> None:
-    store.heads.swap([Swap(a_head(job_id, 3), 2, {RUN: None})])
+    store.job_states.swap([Swap(a_head(job_id, 3), 2, {RUN: None})])
     store.history.put([a_row(job_id=job_id)])
     store.feed.publish([{"job_id": job_id}])
 
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     store = Store.open(folder, ManualClock(NOON))
     unit = 0
     while True:
-        with store.work():
+        with store.transaction():
             write(store, unit)
         os.write(1, b"%d\n" % unit)
         unit += 1

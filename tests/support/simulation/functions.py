@@ -19,7 +19,7 @@ from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.planner.handler import PlannerHandler
-from punctual.lambdas.poller.handler import PollerWakeUps, PollerSession
+from punctual.lambdas.poller.handler import PollerSession, PollerWakeUps
 from punctual.lambdas.telemetry import Metric
 from tests.support.ports import Ports, a_change_applier
 from tests.support.simulation.processes import PlannerProcess, PollerProcess

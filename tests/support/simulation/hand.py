@@ -86,7 +86,7 @@ class Hand:
     def new_poller(self, ahead: float = 0, ports: Ports | None = None) -> Poller:
         reached = ports or self.memory.ports
         looker = Evaluator(self.steps(reached), self.new_id)
-        return Poller(reached.timers, reached.buckets, looker, timedelta(seconds=ahead))
+        return Poller(reached.timers, reached.partitions, looker, timedelta(seconds=ahead))
 
     def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
         reached = ports or self.memory.ports

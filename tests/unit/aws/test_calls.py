@@ -12,7 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from punctual.aws.retries import ConditionFailed, RetryPolicy, answer, conditional
+from punctual.aws.retries import ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.settings import Settings, WrongSettings
@@ -56,7 +56,9 @@ def calls(*outcomes: Any) -> Callable[[], Any]:
 
 
 def patience(slept: list[float], tries: int = 3) -> RetryPolicy:
-    return RetryPolicy(slept.append, seed="s", tries=tries, first=0.1, most=1.0)
+    return RetryPolicy(
+        slept.append, seed="s", tries=tries, first_wait_seconds=0.1, max_wait_seconds=1.0
+    )
 
 
 UNSURE = [
@@ -71,7 +73,7 @@ UNSURE = [
 @pytest.mark.parametrize("failure", UNSURE, ids=repr)
 def test_a_write_without_an_answer_is_tried_again(failure: Exception) -> None:
     slept: list[float] = []
-    assert conditional("writing", calls(failure, failure, "done"), patience(slept)) == "done"
+    assert conditional_write("writing", calls(failure, failure, "done"), patience(slept)) == "done"
     assert len(slept) == 2
 
 
@@ -79,7 +81,7 @@ def test_a_write_without_an_answer_is_tried_again(failure: Exception) -> None:
 def test_tries_come_to_an_end(failure: Exception) -> None:
     slept: list[float] = []
     with pytest.raises(Unavailable, match="AWS did not answer while writing"):
-        conditional("writing", calls(*[failure] * 9), patience(slept))
+        conditional_write("writing", calls(*[failure] * 9), patience(slept))
     assert len(slept) == 2
 
 
@@ -89,7 +91,7 @@ def test_tries_come_to_an_end(failure: Exception) -> None:
 def test_what_another_try_cannot_mend_is_not_tried_again(failure: Exception) -> None:
     slept: list[float] = []
     with pytest.raises(Unavailable):
-        conditional("writing", calls(failure, "never"), patience(slept))
+        conditional_write("writing", calls(failure, "never"), patience(slept))
     assert slept == []
 
 
@@ -101,14 +103,14 @@ def test_a_failed_condition_is_a_value_that_says_if_an_earlier_try_may_have_won(
     before: list[Exception], retries: int, ambiguous: bool
 ) -> None:
     failure = error("ConditionalCheckFailedException", retries=retries, item={"a": {"S": "b"}})
-    found = conditional("writing", calls(*before, failure), patience([]))
+    found = conditional_write("writing", calls(*before, failure), patience([]))
     assert found == ConditionFailed({"a": {"S": "b"}}, ambiguous)
 
 
 @pytest.mark.parametrize("failure", [*UNSURE, error("NoSuchBucket", 404), NoCredentialsError()])
 def test_errors_of_aws_leave_as_unavailable_with_a_sentence(failure: Exception) -> None:
     with pytest.raises(Unavailable, match=r"AWS .* while reading\.") as raised:
-        answer("reading", calls(failure))
+        call_aws("reading", calls(failure))
     assert raised.value.__cause__ is not None
 
 
@@ -126,7 +128,9 @@ def test_waits_double_up_to_a_bound_with_a_jitter_that_is_a_hash() -> None:
         two.wait(attempt, "x")
     assert again == slept
     other: list[float] = []
-    RetryPolicy(other.append, seed="another", first=0.1, most=1.0).wait(0, "x")
+    RetryPolicy(other.append, seed="another", first_wait_seconds=0.1, max_wait_seconds=1.0).wait(
+        0, "x"
+    )
     assert other != slept[:1]
 
 

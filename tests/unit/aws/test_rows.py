@@ -150,7 +150,7 @@ def test_a_row_reads_plainly_in_the_console() -> None:
 
 def test_a_row_of_a_later_layout_is_refused_and_not_misread() -> None:
     row = state_rows.to_row(a_busy_job())
-    row[keys.FORMAT] = to_attribute(keys.LAYOUT + 1)
+    row[keys.LAYOUT_ATTR] = to_attribute(keys.ROW_LAYOUT + 1)
     with pytest.raises(Unavailable, match="later version"):
         state_rows.from_row(row)
 
@@ -171,12 +171,12 @@ def test_a_head_that_has_things_to_come_does_not_expire() -> None:
 def test_a_change_sets_what_is_there_and_removes_what_is_gone() -> None:
     job = replace(a_job(), version=2, next_at=None, writers=("w",))
     swap = Swap(job, 1, {"new": Lease(2, NOON), "old": None}, {"held": Lease(1, NOON)})
-    change = state_rows.change(swap, NOON)
-    set_part, removed_part = change.change.split(" REMOVE ")
+    change = state_rows.swap_condition(swap, NOON)
+    set_part, removed_part = change.update.split(" REMOVE ")
     gone = {change.names[mark] for mark in removed_part.split(", ")}
     put = {change.names[pair.split(" ")[0]] for pair in set_part[4:].split(", ")}
     assert {"next_at", "runs", "expires", "lease_old"} <= gone
-    assert {"version", "writers", "lease_new", keys.FORMAT} <= put
+    assert {"version", "writers", "lease_new", keys.LAYOUT_ATTR} <= put
     assert not put & gone
     assert "lease_held" not in put | gone
 

@@ -7,8 +7,8 @@ import pytest
 
 from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import Cron
-from punctual_cli.commands.cron_comparison import Comparison, Difference, compare
-from punctual_cli.errors import Trouble
+from punctual_cli.commands.cron_comparison import Comparison, Difference, compare_times
+from punctual_cli.errors import CommandError
 
 
 def compared(
@@ -17,7 +17,9 @@ def compared(
     after = datetime.fromisoformat(start).replace(tzinfo=UTC)
     cron = Cron(expression, timezone=tz, dst_fold=fold, dst_gap=gap, anchor_at=after)
     assert schedule.check(cron) == ()
-    return compare(cron, after, [utc for utc, _ in schedule.preview(cron, after, count).times])
+    return compare_times(
+        cron, after, [utc for utc, _ in schedule.preview(cron, after, count).times]
+    )
 
 
 def first_difference(expression: str, start: str, tz: str = "UTC", gap: str = "") -> Difference:
@@ -89,7 +91,7 @@ def test_compare_of_a_range_of_one_value_names_it() -> None:
 def test_compare_without_a_known_rule_does_not_invent_a_reason() -> None:
     after = datetime(2027, 1, 1, tzinfo=UTC)
     wrong = after + timedelta(hours=7)
-    difference = compare(Cron("0 9 * * *", anchor_at=after), after, [wrong]).difference
+    difference = compare_times(Cron("0 9 * * *", anchor_at=after), after, [wrong]).difference
     assert difference is not None
     assert difference.reasons == (
         "No known rule explains it. One of the two programs may be wrong.",
@@ -105,16 +107,16 @@ def test_compare_of_an_expression_that_croniter_refuses_says_so() -> None:
 
 @pytest.mark.parametrize("expression", ["rate(5 minutes)", "cron(0 9 ? * MON-FRI *)"])
 def test_compare_of_an_eventbridge_form_is_refused(expression: str) -> None:
-    with pytest.raises(Trouble, match="croniter does not read"):
+    with pytest.raises(CommandError, match="croniter does not read"):
         compared(expression, "2027-01-01T00:00")
 
 
 def test_compare_without_croniter_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "croniter", None)
-    with pytest.raises(Trouble) as raised:
+    with pytest.raises(CommandError) as raised:
         compared("0 9 * * *", "2027-01-01T00:00")
-    assert "which is not installed" in raised.value.told.message
-    assert ".[compare]" in raised.value.told.advice
+    assert "which is not installed" in raised.value.failure.message
+    assert ".[compare]" in raised.value.failure.advice
 
 
 def test_difference_as_json_has_both_times() -> None:

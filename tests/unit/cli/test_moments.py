@@ -31,7 +31,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
 )
 def test_a_time_means_what_a_person_in_berlin_means(text: str, meant: str) -> None:
-    assert moments.moment(text, NOW, BERLIN).isoformat() == meant
+    assert moments.parse_time(text, NOW, BERLIN).isoformat() == meant
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_a_time_means_what_a_person_in_berlin_means(text: str, meant: str) -> No
 )
 def test_what_is_no_time_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ValueError, match="write 2026-12-01T10:00:00Z"):
-        moments.moment(text, NOW, BERLIN)
+        moments.parse_time(text, NOW, BERLIN)
 
 
 @pytest.mark.parametrize("text", ["", "5 m", "m", "1.5h", "-5m", "h1"])
 def test_what_is_no_duration_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration: write 90, 30s"):
-        moments.duration(text)
+        moments.parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_no_duration_says_how_one_is_written(text: str) -> None:
     ],
 )
 def test_how_far_off(away: timedelta, hint: str) -> None:
-    assert moments.hint(NOW + away, NOW) == hint
+    assert moments.format_relative(NOW + away, NOW) == hint
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_how_far_off(away: timedelta, hint: str) -> None:
     ],
 )
 def test_a_table_shows_a_time_as_short_as_it_can(away: timedelta, shown: str) -> None:
-    assert moments.short(NOW + away, NOW, BERLIN) == shown
+    assert moments.format_short(NOW + away, NOW, BERLIN) == shown
 
 
 def test_a_card_shows_a_time_in_full_with_its_zone() -> None:
     summer = NOW + timedelta(days=30)
-    assert moments.long(summer, NOW, BERLIN) == "2026-04-27 14:00:00 CEST (in 30 d)"
+    assert moments.format_long(summer, NOW, BERLIN) == "2026-04-27 14:00:00 CEST (in 30 d)"
     nameless = ZoneInfo("America/Sao_Paulo")
-    assert moments.long(summer, NOW, nameless) == "2026-04-27 09:00:00 -0300 (in 30 d)"
+    assert moments.format_long(summer, NOW, nameless) == "2026-04-27 09:00:00 -0300 (in 30 d)"
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_a_card_shows_a_time_in_full_with_its_zone() -> None:
     ],
 )
 def test_how_long_it_took(long: timedelta, shown: str) -> None:
-    assert moments.lasted(long) == shown
+    assert moments.format_duration(long) == shown

@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from punctual_cli import profiles as places
-from punctual_cli.errors import Code, Trouble
-from punctual_cli.profiles import HERE, Asked, Place, config_path, forget, keep, place, profiles
+from punctual_cli.errors import CommandError, ExitCode
+from punctual_cli.profiles import (
+    DEFAULT_API_URL,
+    ApiTarget,
+    TargetOptions,
+    config_path,
+    delete_profile,
+    read_profiles,
+    resolve_target,
+    save_profile,
+)
 
 KEPT = "https://kept.example/v1"
 
@@ -21,31 +30,33 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("asked", "env", "found"),
     [
-        (Asked(), {}, Place(KEPT, "kept", "profile default")),
-        (Asked(url="https://a.example"), {}, Place("https://a.example/v1", None, "--url")),
-        (Asked(url=KEPT), {}, Place(KEPT, "kept", "--url")),
-        (Asked(token="t"), {}, Place(KEPT, "t", "profile default")),
-        (Asked(), {"PUNCTUAL_URL": "https://e.example/v1"},
-         Place("https://e.example/v1", None, "PUNCTUAL_URL")),
-        (Asked(), {"PUNCTUAL_TOKEN": "e"}, Place(KEPT, "e", "profile default")),
-        (Asked(token="t"), {"PUNCTUAL_URL": "https://e.example/v1", "PUNCTUAL_TOKEN": "e"},
-         Place("https://e.example/v1", "t", "PUNCTUAL_URL")),
-        (Asked(profile="work"), {"PUNCTUAL_URL": "https://e.example", "PUNCTUAL_TOKEN": "e"},
-         Place("https://work.example/v1", "w", "profile work")),
-        (Asked(), {"PUNCTUAL_PROFILE": "work"},
-         Place("https://work.example/v1", "w", "profile work")),
+        (TargetOptions(), {}, ApiTarget(KEPT, "kept", "profile default")),
+        (TargetOptions(url="https://a.example"), {}, ApiTarget("https://a.example/v1", None, "--url")),
+        (TargetOptions(url=KEPT), {}, ApiTarget(KEPT, "kept", "--url")),
+        (TargetOptions(token="t"), {}, ApiTarget(KEPT, "t", "profile default")),
+        (TargetOptions(), {"PUNCTUAL_URL": "https://e.example/v1"},
+         ApiTarget("https://e.example/v1", None, "PUNCTUAL_URL")),
+        (TargetOptions(), {"PUNCTUAL_TOKEN": "e"}, ApiTarget(KEPT, "e", "profile default")),
+        (TargetOptions(token="t"), {"PUNCTUAL_URL": "https://e.example/v1", "PUNCTUAL_TOKEN": "e"},
+         ApiTarget("https://e.example/v1", "t", "PUNCTUAL_URL")),
+        (TargetOptions(profile="work"), {"PUNCTUAL_URL": "https://e.example", "PUNCTUAL_TOKEN": "e"},
+         ApiTarget("https://work.example/v1", "w", "profile work")),
+        (TargetOptions(), {"PUNCTUAL_PROFILE": "work"},
+         ApiTarget("https://work.example/v1", "w", "profile work")),
     ],
 )  # fmt: skip
 def test_flags_come_before_the_environment_and_that_before_a_login(
-    path: Path, asked: Asked, env: dict[str, str], found: Place
+    path: Path, asked: TargetOptions, env: dict[str, str], found: ApiTarget
 ) -> None:
-    keep(path, "default", KEPT, "kept")
-    keep(path, "work", "https://work.example/v1", "w")
-    assert place(asked, env, path) == found
+    save_profile(path, "default", KEPT, "kept")
+    save_profile(path, "work", "https://work.example/v1", "w")
+    assert resolve_target(asked, env, path) == found
 
 
 def test_without_any_it_is_the_node_of_this_machine(path: Path) -> None:
-    assert place(Asked(), {}, path) == Place(HERE, None, "the default")
+    assert resolve_target(TargetOptions(), {}, path) == ApiTarget(
+        DEFAULT_API_URL, None, "the default"
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,19 +83,19 @@ def test_what_is_kept_is_for_nobody_else_even_if_it_was(path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"profiles": {}}')
     path.chmod(0o644)
-    keep(path, "default", KEPT, "secret")
+    save_profile(path, "default", KEPT, "secret")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
-    assert profiles(path) == {"default": {"url": KEPT, "token": "secret"}}
+    assert read_profiles(path) == {"default": {"url": KEPT, "token": "secret"}}
 
 
 def test_what_is_forgotten_is_gone_and_the_rest_stays(path: Path) -> None:
-    keep(path, "a", KEPT, "1")
-    keep(path, "b", KEPT, "2")
-    assert forget(path, "a")
-    assert not forget(path, "a")
-    assert set(profiles(path)) == {"b"}
-    assert not forget(path.with_name("none.json"), "a")
+    save_profile(path, "a", KEPT, "1")
+    save_profile(path, "b", KEPT, "2")
+    assert delete_profile(path, "a")
+    assert not delete_profile(path, "a")
+    assert set(read_profiles(path)) == {"b"}
+    assert not delete_profile(path.with_name("none.json"), "a")
 
 
 @pytest.mark.parametrize(
@@ -93,20 +104,20 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays(path: Path) -> None:
 def test_a_damaged_file_says_so(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(Trouble, match="is damaged") as found:
-        place(Asked(), {}, path)
-    assert found.value.told.exit_code is Code.USAGE
+    with pytest.raises(CommandError, match="is damaged") as found:
+        resolve_target(TargetOptions(), {}, path)
+    assert found.value.failure.exit_code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
     "text", ["", "localhost:8080", "ftp://a", "http://", "http://a:b", "http://a?b=c", "http://u@a"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(Trouble, match="is no address of an API"):
-        places.normal_url(text)
+    with pytest.raises(CommandError, match="is no address of an API"):
+        places.normalize_url(text)
 
 
 def test_a_file_of_profiles_is_json_that_a_person_can_read(path: Path) -> None:
-    keep(path, "default", KEPT, None)
+    save_profile(path, "default", KEPT, None)
     assert json.loads(path.read_text()) == {"profiles": {"default": {"url": KEPT, "token": None}}}
     assert path.read_text().endswith("}\n")

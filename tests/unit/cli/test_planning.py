@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from punctual.client import Conflict, Job, Unavailable
-from punctual.client.model import seen
+from punctual.client.model import convert_model
 from punctual.web.models.defaults import with_defaults
-from punctual_cli.apply.execute import carry_out
-from punctual_cli.apply.fields import same, whole
-from punctual_cli.apply.file import ANYWHERE, Source, Wrong, groups
-from punctual_cli.apply.plan import Plan, plan
+from punctual_cli.apply.execute import execute_plan
+from punctual_cli.apply.fields import equal_as_json, whole
+from punctual_cli.apply.file import ALL_FEATURES, InvalidFiles, Source, load_groups
+from punctual_cli.apply.plan import Plan, make_plan
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
@@ -43,44 +43,46 @@ def a_file(*names: str, more: str = "", set_name: str | None = "s") -> str:
 
 
 def planned(text: str, *jobs: dict[str, Any], prune: bool = False) -> Plan:
-    found, faults = plan(groups([Source("jobs.yaml", text)]), jobs, prune, NOW, ANYWHERE)
+    found, faults = make_plan(
+        load_groups([Source("jobs.yaml", text)]), jobs, prune, NOW, ALL_FEATURES
+    )
     assert faults == []
     return found
 
 
 def against(text: str, *jobs: dict[str, Any]) -> list[str]:
-    _, faults = plan(groups([Source("jobs.yaml", text)]), jobs, False, NOW, ANYWHERE)
+    _, faults = make_plan(load_groups([Source("jobs.yaml", text)]), jobs, False, NOW, ALL_FEATURES)
     return [f"{fault.line}: {fault.message}" for fault in faults]
 
 
 def test_what_is_so_already_is_not_touched() -> None:
     found = planned(a_file("a"), a_job("a"))
-    assert (found.steps, [one.name for one in found.unchanged]) == (0, ["a"])
+    assert (found.step_count, [one.name for one in found.unchanged]) == (0, ["a"])
 
 
 def test_a_field_that_is_no_longer_declared_goes_back_to_its_default() -> None:
     (change,) = planned(a_file("a"), a_job("a", max_retries=9, priority="HIGH")).changes
-    assert change.sent == {"priority": None, "max_retries": None}
+    assert change.changed_fields == {"priority": None, "max_retries": None}
 
 
 def test_a_change_sends_a_field_whole_and_no_other() -> None:
     task = {"type": "http", "url": "https://a", "method": "POST", "follow_redirects": 0}
     text = a_file("a", more="    task: {type: http, url: https://b}\n")
     (change,) = planned(text, a_job("a", task=task)).changes
-    assert change.sent == {"task": {"type": "http", "url": "https://b"}}
+    assert change.changed_fields == {"task": {"type": "http", "url": "https://b"}}
     assert [found.path for found in change.differences] == ["task.url"]
 
 
 def test_times_are_the_same_however_they_are_written() -> None:
     text = a_file("a", more="    end_time: 2027-01-01T01:00:00+01:00\n    exclude: [2026-12-24]\n")
     there = a_job("a", end_time="2027-01-01T00:00:00.000Z", exclude=["2026-12-24"])
-    assert planned(text, there).steps == 0
+    assert planned(text, there).step_count == 0
 
 
 def test_another_type_of_schedule_leaves_the_former_fields_to_the_server() -> None:
     text = "set: s\njobs:\n  - {name: a, schedule_type: CRON, cron_expression: 0 1 * * *}\n"
     (change,) = planned(text, a_job("a")).changes
-    assert change.sent == {"schedule_type": "CRON", "cron_expression": "0 1 * * *"}
+    assert change.changed_fields == {"schedule_type": "CRON", "cron_expression": "0 1 * * *"}
 
 
 def test_sets_do_not_see_each_other() -> None:
@@ -100,13 +102,13 @@ def test_prune_takes_only_living_jobs_of_the_sets_that_the_file_names() -> None:
     found = planned(a_file("kept"), *there, prune=True)
     assert [one.present["name"] for one in found.prunes] == ["gone"]
     left = planned(a_file("kept"), *there)
-    assert ([one.present["name"] for one in left.left], left.prunes) == (["gone"], ())
+    assert ([one.present["name"] for one in left.unpruned], left.prunes) == (["gone"], ())
 
 
 def test_a_job_that_belongs_to_no_set_joins() -> None:
     (change,) = planned(a_file("a"), a_job("a", None)).changes
-    assert change.adopted
-    assert change.sent == {"tags": {"punctual-set": "s"}}
+    assert change.joins_set
+    assert change.changed_fields == {"tags": {"punctual-set": "s"}}
     # What has ended is history, and no job to take over.
     assert len(planned(a_file("a"), a_job("a", None, status="COMPLETED")).creates) == 1
 
@@ -121,7 +123,7 @@ def test_two_that_nothing_tells_apart_are_named() -> None:
 
 
 def test_a_completed_job_is_known_again_and_a_cancelled_one_is_not() -> None:
-    assert planned(a_file("a"), a_job("a", status="COMPLETED")).steps == 0
+    assert planned(a_file("a"), a_job("a", status="COMPLETED")).step_count == 0
     assert len(planned(a_file("a"), a_job("a", status="CANCELLED")).creates) == 1
 
 
@@ -129,8 +131,8 @@ def test_who_declares_the_same_uses_the_same_key_until_it_is_cancelled() -> None
     (one,), (other,) = planned(a_file("a")).creates, planned(a_file("a")).creates
     (after,) = planned(a_file("a"), a_job("a", status="CANCELLED")).creates
     (elsewhere,) = planned(a_file("a", set_name="t")).creates
-    assert one.key == other.key
-    assert len({one.key, after.key, elsewhere.key}) == 3
+    assert one.idempotency_key == other.idempotency_key
+    assert len({one.idempotency_key, after.idempotency_key, elsewhere.idempotency_key}) == 3
 
 
 def test_a_time_that_has_passed_is_refused_for_a_new_job_and_let_be_for_one_that_ran() -> None:
@@ -150,13 +152,13 @@ def test_a_time_that_has_passed_is_refused_for_a_new_job_and_let_be_for_one_that
         interval_from=None,
         status="COMPLETED",
     )
-    assert planned(text, there).steps == 0
+    assert planned(text, there).step_count == 0
 
 
 def test_what_an_installation_lacks_is_named_before_anything_is_done() -> None:
-    features = ANYWHERE._replace(task_types=frozenset({"event"}))
+    features = ALL_FEATURES._replace(task_types=frozenset({"event"}))
     text = a_file("a", more="    task: {type: sqs, queue_url: x}\n")
-    _, faults = plan(groups([Source("jobs.yaml", text)]), [], False, NOW, features)
+    _, faults = make_plan(load_groups([Source("jobs.yaml", text)]), [], False, NOW, features)
     assert [fault.line for fault in faults] == [6]
     assert "sqs tasks are not in this installation yet" in faults[0].message
 
@@ -174,7 +176,7 @@ def test_what_an_installation_lacks_is_named_before_anything_is_done() -> None:
 def test_paused_is_declared(paused: str, status: str, step: str | None) -> None:
     text = a_file("a", more=f"    paused: {paused}\n")
     found = planned(text, a_job("a", status=status))
-    assert [change.pause for change in found.changes] == ([] if step is None else [step])
+    assert [change.pause_action for change in found.changes] == ([] if step is None else [step])
 
 
 @pytest.mark.parametrize(
@@ -208,8 +210,8 @@ def test_paused_is_declared(paused: str, status: str, step: str | None) -> None:
     ],
 )
 def test_a_file_that_is_wrong_says_where(text: str, said: str) -> None:
-    with pytest.raises(Wrong) as found:
-        groups([Source("jobs.yaml", text)])
+    with pytest.raises(InvalidFiles) as found:
+        load_groups([Source("jobs.yaml", text)])
     assert said in [f"{fault.line}: {fault.message}" for fault in found.value.faults]
 
 
@@ -218,7 +220,7 @@ def test_defaults_are_for_all_jobs_and_tags_come_together() -> None:
         "set: s\ndefaults: {max_retries: 1, tags: {a: '1', b: '1'}}\n"
         "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60, tags: {b: '2'}}\n"
     )
-    ((job,),) = [group.jobs for group in groups([Source("jobs.yaml", text)])]
+    ((job,),) = [group.jobs for group in load_groups([Source("jobs.yaml", text)])]
     assert job.fields["max_retries"] == 1
     assert job.fields["tags"] == {"a": "1", "b": "2", "punctual-set": "s"}
 
@@ -235,7 +237,7 @@ class Jobs:
         self.asked.append(f"{what} {name}")
         if name in self._errors:
             raise self._errors[name]
-        return seen(Job, a_job(name, version=8))
+        return convert_model(Job, a_job(name, version=8))
 
     def create(self, *, name: str, **_: Any) -> Any:
         return self._does("create", name)
@@ -259,7 +261,7 @@ def a_plan() -> Plan:
 
 def test_what_one_job_is_refused_does_not_hold_up_the_others() -> None:
     client: Any = Jobs(a=Conflict("no"))
-    done = list(carry_out(client, a_plan()))
+    done = list(execute_plan(client, a_plan()))
     assert client.asked == ["update a", "update b", "cancel c", "create new", "pause None new"]
     assert [(one.action, one.name, one.error is None) for one in done] == [
         ("change", "a", False),
@@ -271,7 +273,7 @@ def test_what_one_job_is_refused_does_not_hold_up_the_others() -> None:
 
 def test_a_server_that_goes_away_ends_it_with_what_was_done_by_then() -> None:
     client: Any = Jobs(c=Unavailable("gone"))
-    done = carry_out(client, a_plan())
+    done = execute_plan(client, a_plan())
     assert [next(done).name, next(done).name] == ["a", "b"]
     with pytest.raises(Unavailable):
         next(done)
@@ -281,7 +283,7 @@ def test_a_server_that_goes_away_ends_it_with_what_was_done_by_then() -> None:
 def test_a_change_and_a_pause_go_by_one_version_after_the_other() -> None:
     client: Any = Jobs()
     text = a_file("a", more="    paused: true\n")
-    list(carry_out(client, planned(text, a_job("a", priority="LOW"))))
+    list(execute_plan(client, planned(text, a_job("a", priority="LOW"))))
     assert client.asked == ["update a", "pause 8 a"]
 
 
@@ -305,4 +307,4 @@ def test_defaults_are_those_that_the_server_goes_by(
     schedule: dict[str, Any], more: dict[str, Any]
 ) -> None:
     declared = {"name": "x", **schedule, **more}
-    assert same(whole(declared), with_defaults(declared))
+    assert equal_as_json(whole(declared), with_defaults(declared))

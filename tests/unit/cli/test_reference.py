@@ -17,12 +17,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 def commands() -> list[tuple[str, Any]]:
     root = typer.main.get_command(app)
-    return [(" ".join(path), one) for path, one in reference._commands(("punctual",), root)]
+    return [(" ".join(path), one) for path, one in reference._walk_commands(("punctual",), root)]
 
 
 def test_the_page_is_what_the_program_writes() -> None:
     text = PAGE.read_text()
-    assert reference.with_reference(text) == text
+    assert reference.replace_reference(text) == text
 
 
 def test_every_command_of_the_contract_is_there() -> None:
@@ -43,7 +43,7 @@ def test_every_command_of_the_contract_is_there() -> None:
 def test_every_command_and_option_says_what_it_is_for() -> None:
     for name, command in commands():
         assert command.help, name
-        for param in reference._params(command):
+        for param in reference._visible_params(command):
             assert param.help, f"{name} {param.name}"
 
 
@@ -54,9 +54,9 @@ def test_every_command_answers_in_json_and_takes_what_all_take() -> None:
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    assert set(errors.MEANINGS) == set(errors.Code)
+    assert set(errors.EXIT_CODE_MEANINGS) == set(errors.ExitCode)
     listed = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.M)
-    assert [int(code) for code in listed] == [int(code) for code in errors.Code]
+    assert [int(code) for code in listed] == [int(code) for code in errors.ExitCode]
 
 
 def test_fields_of_a_job_are_those_that_the_api_takes() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from punctual.client import AuditEntry, Job, Run, Token
-from punctual.client.model import seen
+from punctual.client.model import convert_model
 from punctual_cli.apply.fields import ABSENT, Difference
-from punctual_cli.apply.plan_view import _difference
+from punctual_cli.apply.plan_view import _difference_lines
 from punctual_cli.commands import audit, service, tokens
 from punctual_cli.input.choices import RunTime
 from punctual_cli.output import job_views, run_views
@@ -43,13 +43,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
 
 
 def a_run(**fields: Any) -> Run:
-    return seen(
+    return convert_model(
         Run, {"run_id": RUN, "job_id": JOB, "status": "SUCCESS", "job_version": 1, **fields}
     )
 
 
 def a_job(**fields: Any) -> Job:
-    return seen(
+    return convert_model(
         Job,
         {
             "job_id": JOB,
@@ -85,14 +85,14 @@ def test_the_list_of_jobs(drawn: Callable[..., str]) -> None:
         ),
         a_job(name="once", schedule_type="FUTURE", next_run_time="2027-06-01T00:00:00.000Z"),
     ]
-    assert drawn(job_views.table, jobs).splitlines() == [
+    assert drawn(job_views.print_table, jobs).splitlines() == [
         "NAME               SCHEDULE          STATUS     NEXT                   LAST",
         "nightly            0 2 * * * Berlin  SCHEDULED  Dec 2 01:00 (in 13 h)  SUCCESS",
         "データの掃除を毎…  0 2 * * * Berlin  PAUSED     -                      -",
         "xxxxxxxxxxxxxxxx…  every 1 h 30 min  SCHEDULED  12:05 (in 5 min)       TIMED_OUT",
         "once               once              SCHEDULED  2027-06-01 01:00       -",
     ]
-    wide = drawn(job_views.table, jobs, columns=140)
+    wide = drawn(job_views.print_table, jobs, columns=140)
     assert wide.splitlines()[1].startswith(f"{JOB}  nightly ")
 
 
@@ -103,7 +103,7 @@ def test_a_job_in_full(drawn: Callable[..., str]) -> None:
         payload={"n": [1, 2]},
         latest_run=a_run(status="FAILED", end_time="2026-12-01T11:00:00.000Z").raw,
     )
-    assert drawn(job_views.card, job) == (
+    assert drawn(job_views.print_card, job) == (
         "Name         nightly\n"
         f"Id           {JOB}\n"
         "Status       SCHEDULED\n"
@@ -134,7 +134,7 @@ def test_the_list_of_runs(drawn: Callable[..., str]) -> None:
         a_run(status="SKIPPED", scheduled_time="2026-11-30T00:00:00.000Z", count=1_234),
     ]
     names = {JOB: "a name that is rather long"}
-    rows = drawn(run_views.table, runs, RunTime.SCHEDULED, names).splitlines()
+    rows = drawn(run_views.print_table, runs, RunTime.SCHEDULED, names).splitlines()
     assert max(map(len, rows)) <= 82
     assert rows[0].split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert [row.split(RUN)[1].split() for row in rows[1:]] == [
@@ -146,7 +146,7 @@ def test_the_list_of_runs(drawn: Callable[..., str]) -> None:
         (RunTime.STARTED, ["2 min ago", "2 min ago", "-"]),
         (RunTime.ENDED, ["-", "1 min ago", "-"]),
     ):
-        head, *rows = drawn(run_views.table, runs, by, None).splitlines()
+        head, *rows = drawn(run_views.print_table, runs, by, None).splitlines()
         assert head.split() == ["RUN", "STATUS", by.name, "TOOK"]
         place = head.index(by.name)
         assert [row[place : place + 9].strip() for row in rows] == times
@@ -163,7 +163,7 @@ def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
         trigger="RETRY",
         retried_from=JOB,
     )
-    assert drawn(run_views.card, run) == (
+    assert drawn(run_views.print_card, run) == (
         f"Run           {RUN}\n"
         f"Job           {JOB} (version 1)\n"
         "Status        WAITING\n"
@@ -174,17 +174,17 @@ def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
         "              second\n"
         "Payload       null\n"
     )
-    line = run_views.in_a_line(Session(clock=lambda: NOW), run)
+    line = run_views.state_line(Session(clock=lambda: NOW), run)
     assert line == "WAITING (BACKOFF) attempt 2 in 30 s"
 
 
 def test_the_list_of_tokens(drawn: Callable[..., str]) -> None:
     def a_token(name: str, **fields: Any) -> Token:
         whole = {"token_id": JOB, "tenant": "t", "name": name, "role": "operator", **fields}
-        return seen(Token, whole)
+        return convert_model(Token, whole)
 
     found = drawn(
-        tokens._table,
+        tokens._print_tokens,
         [
             a_token("ci", last_used_at="2026-12-01T11:59:00.000Z"),
             a_token("ends", expires_at="2026-12-03T12:00:00.000Z"),
@@ -209,10 +209,10 @@ def test_the_audit(drawn: Callable[..., str]) -> None:
             "caller": "ci",
             "action": action,
         }
-        return seen(AuditEntry, {**whole, **fields})
+        return convert_model(AuditEntry, {**whole, **fields})
 
     assert drawn(
-        audit._table,
+        audit._print_entries,
         [
             an_entry("job.create", job_id=JOB, after={"name": "nightly"}),
             an_entry("job.update", job_id=JOB, before={"a": 1, "b": 2}, after={"a": 2, "b": 2}),
@@ -227,8 +227,8 @@ def test_the_audit(drawn: Callable[..., str]) -> None:
 
 
 def test_an_hour_as_bars() -> None:
-    assert service.sparks([0, 1, 50, 100]) == " ▁▄█"
-    assert service.sparks([]) == ""
+    assert service.sparkline([0, 1, 50, 100]) == " ▁▄█"
+    assert service.sparkline([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_an_hour_as_bars() -> None:
     ],
 )
 def test_a_difference(difference: Difference, lines: list[str]) -> None:
-    assert [line.text for line in _difference(difference)] == lines
+    assert [line.text for line in _difference_lines(difference)] == lines
 
 
 def test_a_clock_of_the_session_is_the_one_that_counts() -> None:
     later = Session(clock=lambda: NOW + timedelta(hours=1))
-    assert later.screen.ago(NOW) == "1 h ago"
+    assert later.screen.relative_time(NOW) == "1 h ago"

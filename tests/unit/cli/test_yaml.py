@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual_cli.apply.yaml_lines import Unreadable, documents, written
+from punctual_cli.apply.yaml_lines import Unreadable, dump_yaml, parse_documents
 
 TEXT = """\
 # a remark
@@ -24,7 +24,7 @@ jobs:
 
 
 def test_values_are_those_that_json_would_have() -> None:
-    (found,) = documents(TEXT)
+    (found,) = parse_documents(TEXT)
     assert found.value == {
         "set": "a",
         "jobs": [
@@ -44,19 +44,19 @@ def test_values_are_those_that_json_would_have() -> None:
 
 
 def test_each_part_knows_its_line() -> None:
-    (found,) = documents(TEXT)
-    assert found.line(("jobs", 0, "day")) == 6
-    assert found.line(("jobs", 1, "retry", "jitter")) == 13
-    assert found.line(("jobs", 2, "name")) == 15
-    assert found.line(("jobs", 0, "not", "there")) == 4
-    assert found.line(("nothing",)) == 2
+    (found,) = parse_documents(TEXT)
+    assert found.line_of(("jobs", 0, "day")) == 6
+    assert found.line_of(("jobs", 1, "retry", "jitter")) == 13
+    assert found.line_of(("jobs", 2, "name")) == 15
+    assert found.line_of(("jobs", 0, "not", "there")) == 4
+    assert found.line_of(("nothing",)) == 2
 
 
 def test_documents_are_apart_and_empty_ones_are_none() -> None:
-    found = documents("a: 1\n---\n---\nb: 2\n")
+    found = parse_documents("a: 1\n---\n---\nb: 2\n")
     assert [one.value for one in found] == [{"a": 1}, {"b": 2}]
-    assert found[1].line(("b",)) == 4
-    assert documents("") == documents("# nothing\n") == []
+    assert found[1].line_of(("b",)) == 4
+    assert parse_documents("") == parse_documents("# nothing\n") == []
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_documents_are_apart_and_empty_ones_are_none() -> None:
 )
 def test_what_json_cannot_say_is_refused_by_its_line(text: str, line: int, said: str) -> None:
     with pytest.raises(Unreadable) as found:
-        documents(text)
+        parse_documents(text)
     assert found.value.faults[0].line == line
     assert said in found.value.faults[0].message
 
@@ -87,23 +87,23 @@ def test_a_bomb_of_aliases_is_refused_soon() -> None:
     levels = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(Unreadable, match="at most 200,000 values"):
-        documents("\n".join(levels))
+        parse_documents("\n".join(levels))
 
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "- " * 100_000, "{a: " * 5_000])
 def test_what_is_nested_without_end_is_refused(text: str) -> None:
     with pytest.raises(Unreadable, match="nested 100 deep"):
-        documents(text)
+        parse_documents(text)
 
 
 def test_every_fault_is_found_and_not_only_the_first() -> None:
     with pytest.raises(Unreadable) as found:
-        documents("a: 1\na: 2\nb: !x y\n")
+        parse_documents("a: 1\na: 2\nb: !x y\n")
     assert [fault.line for fault in found.value.faults] == [2, 3]
 
 
 def test_what_is_written_reads_as_people_would_write_it() -> None:
     value = {"on": "yes", "n": "12", "code": "echo a\necho b\n", "list": [{"a": 1}], "e": ""}
-    assert written(value) == (
+    assert dump_yaml(value) == (
         "'on': 'yes'\nn: '12'\ncode: |\n  echo a\n  echo b\nlist:\n  - a: 1\ne: ''\n"
     )

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from punctual.client import Job, NotFound, RunFailed, Unexpected
-from punctual.client.error_mapping import of_problem, problem_in
+from punctual.client.error_mapping import error_of_problem, parse_problem
 from punctual.client.installation import NewToken, Preview, Stats
-from punctual.client.model import one, parsed, seen
+from punctual.client.model import convert_model, decode_json, decode_model
 from punctual.client.run import Output, Run
 from punctual.client.wire import Answer
 from tests.support.client_ways import JOB, RUN
 
 
 def a_run(**fields: Any) -> Run:
-    return seen(Run, {**RUN, **fields})
+    return convert_model(Run, {**RUN, **fields})
 
 
 def test_times_are_aware_and_durations_are_durations() -> None:
@@ -27,7 +27,7 @@ def test_times_are_aware_and_durations_are_durations() -> None:
     assert run.start_time == datetime(2026, 11, 18, 10, 0, 0, 500_000, tzinfo=UTC)
     assert run.duration == timedelta(seconds=1.5)
     assert run.lateness == timedelta(microseconds=500)
-    job = seen(Job, {**JOB, "interval_seconds": 300, "exclude": ["2026-12-24"]})
+    job = convert_model(Job, {**JOB, "interval_seconds": 300, "exclude": ["2026-12-24"]})
     assert job.interval == job.timeout == timedelta(minutes=5)
     assert job.exclude == (date(2026, 12, 24),)
     assert job.deadline is None
@@ -39,7 +39,7 @@ def test_what_has_not_happened_has_no_duration() -> None:
 
 
 def test_a_local_time_keeps_its_offset() -> None:
-    found = seen(
+    found = convert_model(
         Preview,
         {"times": [{"utc": "2026-12-01T09:00:00Z", "local": "2026-12-01T10:00:00.000+01:00"}]},
     )
@@ -54,7 +54,7 @@ def test_what_a_newer_server_adds_is_reachable_at_every_depth() -> None:
         "colour": "red",
         "latest_run": {**RUN, "host": "a", "attempts": [attempt]},
     }
-    job = seen(Job, newer)
+    job = convert_model(Job, newer)
     assert job.raw["colour"] == "red"
     assert job.latest_run is not None
     assert job.latest_run.raw["host"] == "a"
@@ -67,9 +67,9 @@ def test_a_status_that_is_not_known_yet_is_kept() -> None:
 
 
 def test_what_an_older_server_leaves_out_or_has_null_has_its_default() -> None:
-    job = seen(Job, {**JOB, "exclude": None, "tags": None, "latest_run": None})
+    job = convert_model(Job, {**JOB, "exclude": None, "tags": None, "latest_run": None})
     assert (job.exclude, job.tags, job.latest_run) == ((), {}, None)
-    assert seen(Stats, {}).jobs == {}
+    assert convert_model(Stats, {}).jobs == {}
 
 
 @pytest.mark.parametrize(
@@ -79,27 +79,27 @@ def test_what_an_older_server_leaves_out_or_has_null_has_its_default() -> None:
 )
 def test_what_is_no_job_says_so(value: Any) -> None:
     with pytest.raises(Unexpected, match="is no Job"):
-        seen(Job, value)
+        convert_model(Job, value)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff"], ids=repr)
 def test_what_is_no_json_asks_whether_the_address_is_right(body: bytes) -> None:
     with pytest.raises(Unexpected, match="PUNCTUAL_URL"):
-        parsed(Answer(200, {}, body))
+        decode_json(Answer(200, {}, body))
 
 
 def test_a_value_is_frozen() -> None:
     with pytest.raises(AttributeError):
-        seen(Job, JOB).name = "b"  # type: ignore[misc]
+        convert_model(Job, JOB).name = "b"  # type: ignore[misc]
 
 
 def test_showing_a_value_shows_what_is_its_own_and_no_secret() -> None:
-    shown = repr(seen(Job, {**JOB, "priority": "NORMAL"}))
+    shown = repr(convert_model(Job, {**JOB, "priority": "NORMAL"}))
     assert "name='nightly'" in shown
     assert "raw" not in shown
     assert "priority" not in shown
     secret = {"token_id": "t", "tenant": "a", "name": "n", "role": "admin", "token": "pnc_secret"}
-    made = one(NewToken, Answer(201, {}, msgspec.json.encode(secret)))
+    made = decode_model(NewToken, Answer(201, {}, msgspec.json.encode(secret)))
     assert made.token == "pnc_secret"
     assert "pnc_secret" not in repr(made)
 
@@ -142,7 +142,9 @@ def test_what_a_run_came_to_goes_to_another_process_and_back() -> None:
 
 
 def test_an_error_goes_to_another_process_and_back() -> None:
-    error = of_problem(problem_in({"detail": "No.", "code": "NOT_FOUND"}, 404), uncertain=True)
+    error = error_of_problem(
+        parse_problem({"detail": "No.", "code": "NOT_FOUND"}, 404), uncertain=True
+    )
     back = pickle.loads(pickle.dumps(error))
     assert isinstance(back, NotFound)
     assert (back.status, back.uncertain, str(back)) == (404, True, str(error))
@@ -150,7 +152,7 @@ def test_an_error_goes_to_another_process_and_back() -> None:
 
 @pytest.mark.parametrize("value", [None, [], "x", {"errors": "x"}, {"errors": [1]}], ids=str)
 def test_a_gateways_refusal_is_a_problem_too(value: Any) -> None:
-    problem = problem_in(value, 502, "id-1")
+    problem = parse_problem(value, 502, "id-1")
     assert (problem.status, problem.code, problem.errors) == (502, "HTTP_502", ())
     assert "502" in problem.detail
-    assert "Request id-1 is in the server's log." in str(of_problem(problem))
+    assert "Request id-1 is in the server's log." in str(error_of_problem(problem))

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.client.retrying import (
-    Fate,
+    AttemptResult,
     Retries,
-    again_in,
-    fate,
+    classify_outcome,
     may_have_acted,
     retry_after,
+    retry_delay,
 )
 from punctual.client.wire import Answer, Failure, Outcome, Repeat, Request
 
@@ -41,8 +41,8 @@ IN_NO_CASE = [
 
 
 def decided(request: Request, outcome: Outcome, **other: Any) -> float | None:
-    values: dict[str, Any] = {"attempt": 1, "spent": 0.0, "chance": 0.5, **other}
-    return again_in(POLICY, request, outcome, **values)
+    values: dict[str, Any] = {"attempt": 1, "elapsed_seconds": 0.0, "random_fraction": 0.5, **other}
+    return retry_delay(POLICY, request, outcome, **values)
 
 
 @pytest.mark.parametrize("outcome", ALWAYS, ids=str)
@@ -67,36 +67,36 @@ def test_what_may_have_been_carried_out_is_asked_again_where_that_is_safe(
 @pytest.mark.parametrize("outcome", IN_NO_CASE, ids=str)
 @pytest.mark.parametrize("request_", [READS, SAFE, NEVER], ids=lambda r: r.repeat.value)
 def test_what_will_not_change_is_not_asked_again(request_: Request, outcome: Outcome) -> None:
-    assert fate(request_, outcome) is Fate.REFUSED
+    assert classify_outcome(request_, outcome) is AttemptResult.REFUSED
     assert decided(request_, outcome) is None
 
 
 def test_what_a_call_expects_is_its_answer() -> None:
     health = READS._replace(expected=frozenset({200, 503}))
-    assert fate(health, answer(503)) is Fate.ANSWERED
-    assert fate(READS, answer(204)) is Fate.ANSWERED
+    assert classify_outcome(health, answer(503)) is AttemptResult.ANSWERED
+    assert classify_outcome(READS, answer(204)) is AttemptResult.ANSWERED
 
 
 def test_waiting_doubles_and_has_a_bound() -> None:
     long = POLICY._replace(attempts=100)
-    most = [again_in(long, READS, NO_ANSWER, n, 0.0, 1.0) for n in range(1, 9)]
+    most = [retry_delay(long, READS, NO_ANSWER, n, 0.0, 1.0) for n in range(1, 9)]
     assert most == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
 def test_waiting_is_drawn_from_nothing_to_the_bound() -> None:
-    assert decided(READS, NO_ANSWER, chance=0.0) == 0.0
-    assert decided(READS, NO_ANSWER, chance=0.25) == pytest.approx(0.025)
+    assert decided(READS, NO_ANSWER, random_fraction=0.0) == 0.0
+    assert decided(READS, NO_ANSWER, random_fraction=0.25) == pytest.approx(0.025)
 
 
 def test_the_server_says_how_long_to_wait_and_chance_comes_on_top() -> None:
     assert decided(SAFE, answer(429, retry_after="7")) == pytest.approx(7.05)
-    assert decided(SAFE, answer(503, retry_after="7"), chance=0.0) == 7.0
+    assert decided(SAFE, answer(503, retry_after="7"), random_fraction=0.0) == 7.0
 
 
 def test_who_is_to_wait_longer_than_there_is_time_hears_so_at_once() -> None:
     assert decided(SAFE, answer(429, retry_after="61")) is None
-    assert decided(SAFE, answer(429, retry_after="30"), spent=29.0) is not None
-    assert decided(SAFE, answer(429, retry_after="30"), spent=31.0) is None
+    assert decided(SAFE, answer(429, retry_after="30"), elapsed_seconds=29.0) is not None
+    assert decided(SAFE, answer(429, retry_after="30"), elapsed_seconds=31.0) is None
 
 
 def test_attempts_are_counted() -> None:
@@ -139,19 +139,19 @@ def test_retry_after_is_seconds_or_a_date_by_the_servers_clock(
 
 @given(
     attempt=st.integers(1, 10),
-    spent=st.floats(0, 100),
-    chance=st.floats(0, 1, exclude_max=True),
+    elapsed_seconds=st.floats(0, 100),
+    random_fraction=st.floats(0, 1, exclude_max=True),
     wanted=st.integers(0, 100),
 )
 def test_no_attempt_begins_after_the_time_there_is(
-    attempt: int, spent: float, chance: float, wanted: int
+    attempt: int, elapsed_seconds: float, random_fraction: float, wanted: int
 ) -> None:
     outcome = answer(503, retry_after=str(wanted))
-    delay = decided(READS, outcome, attempt=attempt, spent=spent, chance=chance)
+    delay = decided(READS, outcome, attempt=attempt, elapsed_seconds=elapsed_seconds, random_fraction=random_fraction)
     if delay is None:
         longest = POLICY.longest_delay + wanted
-        assert attempt >= POLICY.attempts or spent + longest >= POLICY.seconds
+        assert attempt >= POLICY.attempts or elapsed_seconds + longest >= POLICY.seconds
     else:
         assert attempt < POLICY.attempts
         assert wanted <= delay
-        assert spent + delay < POLICY.seconds
+        assert elapsed_seconds + delay < POLICY.seconds

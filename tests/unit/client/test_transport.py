@@ -10,7 +10,14 @@ import pytest
 
 from punctual.client import Misuse, Punctual, Retries, Unavailable, Unexpected
 from punctual.client.call_steps import Send
-from punctual.client.transport import Gathered, Place, arguments, failure, options, place
+from punctual.client.transport import (
+    ApiTarget,
+    ResponseBody,
+    client_options,
+    failure_of,
+    request_arguments,
+    resolve_target,
+)
 from punctual.client.wire import Repeat, Request
 from tests.rehearsal.certificate import a_certificate
 from tests.support.client_ways import JOB, Server, a_job, both_ways
@@ -22,17 +29,17 @@ BOTH = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
 @pytest.mark.parametrize(
     ("url", "token", "env", "found"),
     [
-        (None, None, {}, Place(HERE, None)),
-        (None, None, {"PUNCTUAL_URL": "", "PUNCTUAL_TOKEN": ""}, Place(HERE, None)),
-        (None, None, BOTH, Place("https://a/v1", "t")),
-        ("https://b/v1/", "u", BOTH, Place("https://b/v1", "u")),
-        (None, "", BOTH, Place("https://a/v1", None)),
+        (None, None, {}, ApiTarget(HERE, None)),
+        (None, None, {"PUNCTUAL_URL": "", "PUNCTUAL_TOKEN": ""}, ApiTarget(HERE, None)),
+        (None, None, BOTH, ApiTarget("https://a/v1", "t")),
+        ("https://b/v1/", "u", BOTH, ApiTarget("https://b/v1", "u")),
+        (None, "", BOTH, ApiTarget("https://a/v1", None)),
     ],
 )
 def test_what_is_given_goes_before_the_environment(
-    url: str | None, token: str | None, env: Mapping[str, str], found: Place
+    url: str | None, token: str | None, env: Mapping[str, str], found: ApiTarget
 ) -> None:
-    assert place(url, token, env) == found
+    assert resolve_target(url, token, env) == found
 
 
 @pytest.mark.parametrize("url", ["punctual.test", "ftp://a", "https://", "http:///v1"])
@@ -48,25 +55,28 @@ def test_a_token_that_was_copied_badly_is_refused_at_once(token: str) -> None:
 
 
 def test_no_proxy_stands_between_us_and_this_machine() -> None:
-    assert not options(HERE, None)["trust_env"]
-    assert options("https://punctual.test/v1", None)["trust_env"]
+    assert not client_options(HERE, None)["trust_env"]
+    assert client_options("https://punctual.test/v1", None)["trust_env"]
 
 
 def test_an_authority_that_the_environment_names_counts_on_this_machine_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(a_certificate(tmp_path).certificate))
-    found = options("https://127.0.0.1:1/v1", None)
+    found = client_options("https://127.0.0.1:1/v1", None)
     assert not found["trust_env"]
     (only,) = found["verify"].get_ca_certs()
     assert only["subject"] == ((("commonName", "rehearsal"),),)
 
 
 def test_every_wait_has_a_bound() -> None:
-    found = arguments(Send(Request("GET", "/jobs"), 7.0), Place(HERE, None))["timeout"]
+    found = request_arguments(Send(Request("GET", "/jobs"), 7.0), ApiTarget(HERE, None))["timeout"]
     assert (found.connect, found.read, found.write, found.pool) == (5.0, 7.0, 7.0, 7.0)
     assert (
-        arguments(Send(Request("GET", "/jobs"), 2.0), Place(HERE, None))["timeout"].connect == 2.0
+        request_arguments(Send(Request("GET", "/jobs"), 2.0), ApiTarget(HERE, None))[
+            "timeout"
+        ].connect
+        == 2.0
     )
 
 
@@ -88,7 +98,7 @@ def test_every_wait_has_a_bound() -> None:
 def test_an_error_says_whether_the_server_may_have_got_it(
     error: httpx.HTTPError, sent: bool
 ) -> None:
-    found = failure(error)
+    found = failure_of(error)
     assert (found.sent, found.final) == (sent, False)
     assert found.text
 
@@ -97,17 +107,17 @@ def test_an_error_says_whether_the_server_may_have_got_it(
     "error", [httpx.UnsupportedProtocol("x"), httpx.InvalidURL("x"), httpx.LocalProtocolError("x")]
 )
 def test_what_cannot_be_sent_is_not_tried_again(error: Exception) -> None:
-    assert failure(error).final
+    assert failure_of(error).final
 
 
 def test_a_certificate_that_is_not_good_is_not_tried_again() -> None:
     error = httpx.ConnectError("certificate verify failed")
     error.__cause__ = ssl.SSLCertVerificationError("expired")
-    assert failure(error).final
+    assert failure_of(error).final
 
 
 def test_an_answer_that_comes_too_slowly_is_no_answer() -> None:
-    gathered = Gathered(until=10.0, most=9)
+    gathered = ResponseBody(steady_deadline=10.0, max_bytes=9)
     gathered.add(b"a", 9.0)
     with pytest.raises(httpx.ReadTimeout):
         gathered.add(b"b", 11.0)
@@ -145,7 +155,7 @@ def test_who_does_not_want_retries_has_none(opened: Any) -> None:
 
 def test_a_pause_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("punctual.client.clock.pause", slept.append)
+    monkeypatch.setattr("punctual.client.clock.sleep", slept.append)
     server = Server(httpx.ConnectError("refused"), a_job())
     with Punctual("http://punctual.test", transport=server.transport) as client:
         client.jobs.get("id")

@@ -10,7 +10,15 @@ import msgspec
 import pytest
 
 from punctual.client import Misuse, container, event, http, invoke, queue, script
-from punctual.client.wire import Repeat, Request, body, keyed, moment, path, query
+from punctual.client.wire import (
+    Repeat,
+    Request,
+    build_path,
+    encode_body,
+    format_time,
+    idempotency_headers,
+    query_parameters,
+)
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -34,7 +42,7 @@ class Order(msgspec.Struct):
     ],
 )
 def test_values_are_written_as_the_contract_wants_them(value: Any, text: str) -> None:
-    assert body(value).decode() == text
+    assert encode_body(value).decode() == text
 
 
 @pytest.mark.parametrize(
@@ -52,33 +60,33 @@ def test_values_are_written_as_the_contract_wants_them(value: Any, text: str) ->
 )
 def test_what_json_cannot_say_is_not_sent(value: Any) -> None:
     with pytest.raises(Misuse, match="cannot be written as JSON"):
-        body({"payload": value})
+        encode_body({"payload": value})
 
 
 def test_a_value_that_holds_itself_is_not_sent() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(Misuse):
-        body(value)
+        encode_body(value)
 
 
 def test_a_time_without_a_zone_says_what_to_do() -> None:
     with pytest.raises(Misuse, match="no time zone"):
-        moment(datetime(2026, 11, 18))  # noqa: DTZ001
+        format_time(datetime(2026, 11, 18))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("part", ["", ".", ".."])
 def test_what_is_no_id_leads_nowhere_else(part: str) -> None:
     with pytest.raises(Misuse, match="no id"):
-        path("jobs", part)
+        build_path("jobs", part)
 
 
 def test_a_slash_in_an_id_is_no_step() -> None:
-    assert path("jobs", "../tokens?x#y") == "/jobs/..%2Ftokens%3Fx%23y"
+    assert build_path("jobs", "../tokens?x#y") == "/jobs/..%2Ftokens%3Fx%23y"
 
 
 def test_only_the_parameters_that_are_given_are_sent() -> None:
-    found = query(from_=NOON, to=None, status=["FAILED", "MISSED"], tag=[], limit=5)
+    found = query_parameters(from_=NOON, to=None, status=["FAILED", "MISSED"], tag=[], limit=5)
     assert found == (
         ("from", "2026-11-18T12:00:00+00:00"),
         ("status", "FAILED"),
@@ -94,7 +102,7 @@ def test_only_the_parameters_that_are_given_are_sent() -> None:
 @pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 256])
 def test_a_key_that_no_header_can_hold_is_not_sent(key: str) -> None:
     with pytest.raises(Misuse, match="idempotency_key"):
-        keyed(key)
+        idempotency_headers(key)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded, TooMuchWork, Unavailable
 from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
-from punctual.node.long_work import MAX_AT_ONCE, SHORT_SECONDS, LongWork
+from punctual.node.long_work import MAX_LONG_REQUESTS, SHORT_WORK_SECONDS, LongWork
 
 T = TypeVar("T")
 MILLISECOND = 0.001
@@ -123,7 +123,7 @@ def test_short_work_is_done_in_the_turn_of_its_request() -> None:
     assert long_work.begin(cpu.work(1)) == "done"
     left = long_work.begin(cpu.work(50))
     assert isinstance(left, SlicedWork)
-    assert cpu.now == pytest.approx(MILLISECOND + SHORT_SECONDS)
+    assert cpu.now == pytest.approx(MILLISECOND + SHORT_WORK_SECONDS)
     assert asyncio.run(long_work.finish("t", left)) == "done"
 
 
@@ -136,7 +136,7 @@ def test_a_tenant_has_so_many_long_requests_at_once() -> None:
         long_work = LongWork(turn)
         tasks = [
             asyncio.create_task(long_work.finish("a", SlicedWork(endless())))
-            for _ in range(MAX_AT_ONCE)
+            for _ in range(MAX_LONG_REQUESTS)
         ]
         await asyncio.sleep(0)
         with pytest.raises(LimitExceeded):

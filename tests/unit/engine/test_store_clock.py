@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.server_time import ServerTime, second_of
+from punctual.aws.server_time import ServerTime, parse_date_header
 from punctual.engine.quotas.store_clock import StoreClock
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON
@@ -69,7 +69,7 @@ def test_store_clock_hears_dynamodb_answers_that_have_a_date() -> None:
     client = SimpleNamespace(
         meta=SimpleNamespace(events=SimpleNamespace(register=registered.__setitem__))
     )
-    dates.watch(client)
+    dates.attach_to(client)
     assert set(registered) == {"before-call.dynamodb", "after-call.dynamodb"}
     for date, off in ((None, 5), ("nonsense", 5), ("Mon, 02 Mar 2026 12:00:00 GMT", 0)):
         context: dict[str, object] = {}
@@ -79,4 +79,4 @@ def test_store_clock_hears_dynamodb_answers_that_have_a_date() -> None:
             http_response=SimpleNamespace(headers=headers), context=context
         )
         assert abs(clock() - truth() - off * SECOND) <= SECOND, date
-    assert second_of("Mon, 02 Mar 2026 12:00:00 GMT") == NOON
+    assert parse_date_header("Mon, 02 Mar 2026 12:00:00 GMT") == NOON

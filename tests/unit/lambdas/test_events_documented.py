@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from punctual.domain.job_state import JobStatus
-from punctual.lambdas.status.changes import between
-from punctual.lambdas.status.events import ALL, JOB_CHANGED, RUN_CHANGED, events
+from punctual.lambdas.status.changes import compare_states
+from punctual.lambdas.status.events import ALL_RUN_EVENTS, JOB_CHANGED, RUN_CHANGED, build_events
 from tests.support.builders import NOON, a_head, a_run
 
 TEXT = (Path(__file__).parents[3] / "docs/events.md").read_text()
@@ -21,7 +21,7 @@ def documented(heading: str, first: str) -> set[str]:
 
 def sent(kind: str) -> set[str]:
     head = a_head(runs=(a_run(),))
-    told = events(head, 1, NOON, between(None, head), ALL)
+    told = build_events(head, 1, NOON, compare_states(None, head), ALL_RUN_EVENTS)
     return {name for event in told if event["detail-type"] == kind for name in event["detail"]}
 
 
@@ -35,5 +35,5 @@ def test_every_field_of_a_run_is_documented() -> None:
 
 def test_every_reason_of_a_job_is_documented() -> None:
     heads = [None, *(a_head(state=state, edition=e) for state in JobStatus for e in (1, 2))]
-    changes = [between(old, new).job for old in heads for new in heads]
+    changes = [compare_states(old, new).job for old in heads for new in heads]
     assert {one.reason for one in changes if one is not None} == documented(JOB_CHANGED, "reason")

@@ -7,7 +7,7 @@ import pytest
 from punctual.domain.run import RunStatus
 from punctual.engine.execution.executor import Finished
 from punctual.engine.ports.rows import Detail, Key
-from punctual.lambdas.executor.telemetry import SHOWN, tell_ended
+from punctual.lambdas.executor.telemetry import MAX_LOGGED_ERROR_CHARACTERS, log_ended
 from punctual.lambdas.telemetry import Metric
 from tests.support.builders import JOB, NOON, RUN, a_run
 
@@ -20,20 +20,20 @@ class Told:
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.lines.append((event, fields))
 
-    def problem(self, event: str, /, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         raise AssertionError(f"{event} is no problem of ours")
 
-    def measure(self, metric: Metric, value: float = 1) -> None:
+    def metric(self, metric: Metric, value: float = 1) -> None:
         self.measured.append(metric)
 
-    def told(self) -> Any:
+    def invocation(self) -> Any:
         raise AssertionError("the batch opens and closes what is told")
 
 
 def ended(status: RunStatus, error: str) -> Told:
     told = Told()
     finished = Finished(Key("acme", JOB), RUN, 2, status, False, Detail(error=error))
-    tell_ended(told, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
+    log_ended(told, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
     return told
 
 
@@ -42,7 +42,7 @@ def test_a_run_that_failed_tells_why_in_so_many_letters(status: RunStatus) -> No
     told = ended(status, "no route to host " * 100)
     ((event, fields),) = told.lines
     assert (event, fields["status"]) == ("run_ended", status.value)
-    assert fields["error"] == ("no route to host " * 100)[:SHOWN]
+    assert fields["error"] == ("no route to host " * 100)[:MAX_LOGGED_ERROR_CHARACTERS]
     assert told.measured == [Metric.FINISHED, Metric.FAILED]
 
 

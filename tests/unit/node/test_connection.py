@@ -9,9 +9,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from punctual.node.http.application import application
-from punctual.node.http.descriptors import connections_within, least_limit
-from punctual.node.http.protocol import MAX_BODY_ON_WIRE, HttpProtocol, sweep
+from punctual.node.http.application import build_application
+from punctual.node.http.descriptors import max_connections_within, min_file_limit
+from punctual.node.http.protocol import MAX_BODY_WIRE_BYTES, HttpProtocol, expire_connections
 from tests.support.web_engine import NOON, MemoryEngine
 
 HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # as the pages say
@@ -80,7 +80,7 @@ class Server:
 
     def connect(self) -> tuple[HttpProtocol, Socket]:
         engine = self._engine
-        app = application(
+        app = build_application(
             engine.as_jobs,
             engine.as_search,
             self._turn,
@@ -100,7 +100,7 @@ class Server:
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        sweep(self.state.connections, self.now)
+        expire_connections(self.state.connections, self.now)
 
 
 def played(test: Callable[[], Awaitable[None]]) -> None:
@@ -156,7 +156,7 @@ def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused() -> None:
         connection, socket = Server().connect()
         head = POST.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         connection.data_received(head + b"1\r\n \r\n0\r\nx-trailer: ")
-        for _ in range(MAX_BODY_ON_WIRE // 60_000 + 1):
+        for _ in range(MAX_BODY_WIRE_BYTES // 60_000 + 1):
             connection.data_received(b"a" * 60_000)
         assert socket.closed
 
@@ -272,9 +272,9 @@ def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
 
 
 def test_runs_keep_their_descriptors() -> None:
-    least = least_limit(48)
-    assert connections_within(least, 48) > 0
-    assert connections_within(least - 1, 48) == 0
-    assert connections_within(10**6, 48) == 1_000
+    least = min_file_limit(48)
+    assert max_connections_within(least, 48) > 0
+    assert max_connections_within(least - 1, 48) == 0
+    assert max_connections_within(10**6, 48) == 1_000
     for limit in (1_024, 2_048):
-        assert limit - connections_within(limit, 48) >= 48 * 16
+        assert limit - max_connections_within(limit, 48) >= 48 * 16

@@ -84,8 +84,8 @@ def test_files_that_stood_open_are_closed_and_told(data: Path) -> None:
     for path in data.rglob("*"):
         if path.name != "notes.txt":
             assert mode(path) == (0o700 if path.is_dir() else 0o600), path
-    assert (told["token.key"].had, told["token.key"].has) == (0o644, 0o600)
-    assert told["blobs"].files == 2
+    assert (told["token.key"].old_mode, told["token.key"].new_mode) == (0o644, 0o600)
+    assert told["blobs"].changed_files == 2
     assert close_to_others(data) == []
 
 
@@ -100,7 +100,7 @@ def test_an_open_folder_of_blobs_is_looked_through_also_in_a_closed_one(data: Pa
     assert close_to_others(data) == []  # it cannot be reached: its folder is closed
     (data / "blobs").chmod(0o750)
     (told,) = close_to_others(data)
-    assert (told.path, told.files, mode(data / "blobs/ab/cd")) == (data / "blobs", 1, 0o600)
+    assert (told.path, told.changed_files, mode(data / "blobs/ab/cd")) == (data / "blobs", 1, 0o600)
 
 
 def test_a_link_in_the_blobs_is_not_followed(data: Path, tmp_path: Path) -> None:

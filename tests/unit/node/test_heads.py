@@ -9,7 +9,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease
 from punctual.domain.write_ids import is_own
 from punctual.engine.ports.job_states import StoredState
-from punctual.node.sqlite.state_rows import HEAD, JobStateRows, merged, queued_in
+from punctual.node.sqlite.state_rows import STATE_CODEC, JobStateRows, merge_leases, queue_rows
 from tests.support.builders import RUN, a_head, a_run, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
@@ -60,10 +60,10 @@ def test_an_update_names_only_the_columns_that_changed() -> None:
         rows = JobStateRows(Counter())
         rows.add(1, StoredState(head, {}), StoredState(new, {}))
         (statement, ((packed, *_),)), *queue = rows.statements()
-        assert [rows for _, rows in queue] == [[row] for row in queued_in(new)]
+        assert [rows for _, rows in queue] == [[row] for row in queue_rows(new)]
         named = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
         assert {one.partition(" = ")[0] for one in named.split(", ")} == {"head"} | names
-        assert HEAD.decode(packed) == new
+        assert STATE_CODEC.decode(packed) == new
 
 
 def test_a_renewed_lease_alone_is_written_alone() -> None:
@@ -83,5 +83,5 @@ def test_only_leases_that_changed_are_written() -> None:
 
 def test_leases_are_merged_without_touching_what_was_read() -> None:
     read = {RUN: LEASE}
-    assert merged(read, {RUN: None, "b": LEASE}) == {"b": LEASE}
+    assert merge_leases(read, {RUN: None, "b": LEASE}) == {"b": LEASE}
     assert read == {RUN: LEASE}

@@ -32,7 +32,7 @@ class Failing:
 def test_a_step_that_fails_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception, event: str
 ) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.0)
+    monkeypatch.setattr(module, "STEP_RETRY_SECONDS", 0.0)
     logged: list[str] = []
 
     async def play() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.clock import ClockReading
 from punctual.node.minutes import Minute
-from punctual.node.monitor import HOUR, NodeMonitor
+from punctual.node.monitor import STATISTICS_PERIOD, NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -36,10 +36,10 @@ class Keeps:
     def __init__(self) -> None:
         self.rows: dict[datetime, Minute] = {}
 
-    def since(self, first: datetime) -> dict[datetime, Minute]:
+    def load_since(self, first: datetime) -> dict[datetime, Minute]:
         return {at: one for at, one in self.rows.items() if at >= first}
 
-    def put(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
+    def save(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
         self.rows.update(deepcopy(dict(counted)))
         self.rows = {at: one for at, one in self.rows.items() if at >= first}
 
@@ -59,8 +59,8 @@ def a_run(late: float, status: RunStatus = RunStatus.SUCCESS) -> Run:
 
 
 def begin_and_end(monitor: NodeMonitor, runs: list[Run]) -> None:
-    monitor.started(runs)
-    monitor.ended(runs)
+    monitor.count_started(runs)
+    monitor.count_ended(runs)
 
 
 def test_a_batch_counts_as_its_runs_one_by_one() -> None:
@@ -72,11 +72,11 @@ def test_a_batch_counts_as_its_runs_one_by_one() -> None:
     runs += [again, to_be_tried_again, given_back, cancelled]
 
     together, singly = a_monitor(), a_monitor()
-    together.started(runs)
-    together.ended(runs)
+    together.count_started(runs)
+    together.count_ended(runs)
     for run in runs:
-        singly.started([run])
-        singly.ended([run])
+        singly.count_started([run])
+        singly.count_ended([run])
 
     now = AT + timedelta(minutes=1)
     assert together.stats("t", now) == singly.stats("t", now)
@@ -95,9 +95,9 @@ def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
     assert (let_in.in_line, made_late.in_line) == (timedelta(seconds=29), timedelta(seconds=9))
     for run, late in ((let_in, 1_000), (made_late, 21_000)):
         together, singly = a_monitor(), a_monitor()
-        together.started([run])
-        together.ended([run])
-        singly.started([run])
+        together.count_started([run])
+        together.count_ended([run])
+        singly.count_started([run])
         for monitor in (together, singly):
             assert monitor.stats("t", AT + MINUTE).lateness_ms["max"] == late
 
@@ -106,7 +106,7 @@ def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor = a_monitor()
     begin_and_end(monitor, [a_run(0.5)])
     later = AT + timedelta(minutes=30)
-    monitor.planned(ClockReading(later, 0.0), later)
+    monitor.note_plan(ClockReading(later, 0.0), later)
     assert monitor.stats("t", later).lateness_ms["max"] == 500
     assert monitor.health(later).lateness_ms_p99 is None
 
@@ -134,7 +134,7 @@ def test_each_minute_has_the_lateness_of_its_own_runs() -> None:
 
 def test_a_minute_in_which_nothing_started_has_no_lateness() -> None:
     monitor = a_monitor()
-    monitor.ended([a_run(0)])
+    monitor.count_ended([a_run(0)])
     (minute,) = monitor.stats("t", AT + MINUTE).last_hour
     assert minute["lateness_ms"] == {"p50": None, "p99": None, "max": None}
 
@@ -146,14 +146,14 @@ def test_what_is_on_time_is_not_late_at_all() -> None:
 
 
 def planned(monitor: NodeMonitor, now: datetime) -> NodeMonitor:
-    monitor.planned(ClockReading(now, 0.0), now)
+    monitor.note_plan(ClockReading(now, 0.0), now)
     return monitor
 
 
 def test_what_became_due_before_the_start_makes_the_node_not_late() -> None:
     monitor = planned(a_monitor(), AT)
     before = replace(a_run(600), due_at=AT - timedelta(minutes=5))
-    monitor.started([replace(before, created_at=AT - timedelta(minutes=5))])
+    monitor.count_started([replace(before, created_at=AT - timedelta(minutes=5))])
     now = AT + timedelta(minutes=10)
     assert monitor.health(now).status == "ok"
     assert monitor.stats("t", now).lateness_ms["max"] == 900_000, "it was late all the same"
@@ -164,7 +164,7 @@ def test_what_became_due_before_the_start_makes_the_node_not_late() -> None:
 
 def test_what_became_due_before_the_clock_was_set_makes_the_node_not_late() -> None:
     monitor = planned(a_monitor(), AT)
-    monitor.clock_was_set(AT + timedelta(minutes=10))
+    monitor.on_clock_set(AT + timedelta(minutes=10))
     begin_and_end(monitor, [a_run(600)])
     assert monitor.health(AT + timedelta(minutes=10)).status == "ok"
 
@@ -199,8 +199,10 @@ def test_the_last_hour_outlives_a_restart() -> None:
     again = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now)
     assert again.stats("t", now).last_hour == before.last_hour
     assert again.stats("t", now).lateness_ms == before.lateness_ms
-    later = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now + HOUR)
-    assert later.stats("t", now + HOUR).last_hour == []
+    later = NodeMonitor(
+        NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now + STATISTICS_PERIOD
+    )
+    assert later.stats("t", now + STATISTICS_PERIOD).last_hour == []
 
 
 def test_what_an_undone_unit_wrote_is_written_again() -> None:
@@ -209,6 +211,6 @@ def test_what_an_undone_unit_wrote_is_written_again() -> None:
     begin_and_end(monitor, [a_run(0.5)])
     monitor.write(ClockReading(AT, 5.0))
     kept.rows.clear()
-    monitor.undone()
+    monitor.on_rollback()
     monitor.write(ClockReading(AT, 6.1))
     assert [one.succeeded for one in kept.rows.values()] == [1]

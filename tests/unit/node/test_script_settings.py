@@ -22,14 +22,14 @@ def test_paths_are_read_or_written(tmp_path: Path) -> None:
     one.mkdir()
     other.mkdir()
     found = settings(data, f"{one}:rw, {other}:r,")
-    assert found.opened == (OpenPath(one, True), OpenPath(other, False))
+    assert found.open_paths == (OpenPath(one, True), OpenPath(other, False))
 
 
 def test_a_link_is_opened_as_what_it_names(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     found = settings(tmp_path / "data", f"{tmp_path}/link:r")
-    assert found.opened == (OpenPath(tmp_path / "real", False),)
+    assert found.open_paths == (OpenPath(tmp_path / "real", False),)
 
 
 @pytest.mark.parametrize("entry", ["/srv", "/srv:x", "srv:r", ":r", "/srv:rw:r"[:5], "/srv:R"])
@@ -82,7 +82,7 @@ def test_a_sandbox_that_is_missing_stops_the_start(
     with pytest.raises(
         WrongSettingError, match="PUNCTUAL_SANDBOX=bubblewrap cannot be had: bubblewrap is not"
     ):
-        wanted.sandbox(tmp_path, False, print)
+        wanted.choose_sandbox(tmp_path, False, print)
 
 
 def test_scripts_find_the_interpreter_below_our_environment(

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.node.main import Options, StartRefused
-from punctual.node.stopping import Countdown, Stop, wind_down
+from punctual.node.stopping import Countdown, Stop, shut_down
 
 
 class Node:
@@ -21,7 +21,7 @@ class Node:
         self.closed_at: int | None = None
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self.seen >= self.looks or self.closed_at is not None
 
     def wake(self) -> None:
@@ -50,8 +50,8 @@ def waited(node: Node, stop: Stop, seconds: float, names: Sequence[str] = ("a",)
     async def run() -> None:
         patch = pytest.MonkeyPatch()
         with patch.context() as here:
-            here.setattr("punctual.node.stopping.LOOK_SECONDS", 0)
-            await wind_down(
+            here.setattr("punctual.node.stopping.IDLE_CHECK_SECONDS", 0)
+            await shut_down(
                 node, lambda: names, node.wake, stop, seconds, countdown, lambda: next(clock)
             )
 
@@ -75,9 +75,9 @@ def test_what_takes_longer_is_stopped() -> None:
 
 def test_a_second_signal_or_an_error_stops_at_once() -> None:
     twice, failed = Stop(), Stop()
-    twice.ask()
-    assert not twice.insisted.is_set()
-    twice.ask()
+    twice.request()
+    assert not twice.forced.is_set()
+    twice.request()
     failed.fail(Unavailable("gone"))
     for stop in (twice, failed):
         node = Node(looks=1_000)

@@ -46,8 +46,8 @@ AGAIN = {
     "engine/changes/apply.py:apply": "each round is a decision of its own",
     "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",
     "node/node.py:step": "each stage of a step is a decision of its own",
-    "lambdas/poller/handler.py:_enter": "each place is a decision of its own",
-    "lambdas/poller/handler.py:_stay": "a loop that waits between its decisions",
+    "lambdas/poller/handler.py:_take_partitions": "each place is a decision of its own",
+    "lambdas/poller/handler.py:_work": "a loop that waits between its decisions",
     "lambdas/reconciler/handler.py:run": "a loop that ends when its time is over",
 }
 # Parameters that hold the time of a decision.

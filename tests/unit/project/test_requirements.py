@@ -10,7 +10,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.queries.jobs import JobQueries
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.app import build_routes
 from punctual.web.services import Services
 from punctual.web.views.system import InstallationInfo
@@ -58,7 +58,7 @@ def declared() -> set[tuple[str, str]]:
         cast(Jobs, nothing),
         cast(JobQueries, nothing),
         nothing,
-        FEATURES,
+        NODE_FEATURES,
         InstallationInfo("0", ()),
         nothing,
     )

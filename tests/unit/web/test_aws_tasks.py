@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.lambdas.job_service.handler import FEATURES as AWS
-from punctual.node.features import FEATURES as NODE
+from punctual.lambdas.job_service.handler import DEPLOYED_FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
 from punctual.web.models.job_rules import new_job
@@ -40,7 +40,7 @@ def wrong(task: dict[str, Any], features: Features) -> dict[str, str]:
     ],
 )
 def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
-    assert check(task, AWS)["task"] == task
+    assert check(task, DEPLOYED_FEATURES)["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
     ],
 )
 def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> None:
-    assert set(wrong(task, AWS)) == fields
+    assert set(wrong(task, DEPLOYED_FEATURES)) == fields
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,7 @@ def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> N
     ],
 )
 def test_the_node_refuses_what_it_has_not(task: dict[str, Any], field: str) -> None:
-    assert wrong(task, NODE) == {field: wrong(task, NODE)[field]}
-    assert wrong(task, NODE)[field].endswith(("not in this installation yet", "Punctual's own"))
+    assert wrong(task, NODE_FEATURES) == {field: wrong(task, NODE_FEATURES)[field]}
+    assert wrong(task, NODE_FEATURES)[field].endswith(
+        ("not in this installation yet", "Punctual's own")
+    )

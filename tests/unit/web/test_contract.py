@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.app import build_routes
 from punctual.web.contract import API_CALLS, PUBLIC_PATHS, READER, WRITER
 from punctual.web.services import Services
@@ -18,7 +18,7 @@ def test_every_declared_call_has_a_function_and_none_besides() -> None:
         engine.as_jobs,
         engine.as_search,
         engine.clock,
-        FEATURES,
+        NODE_FEATURES,
         InstallationInfo("0", ()),
         engine.tokens,
     )

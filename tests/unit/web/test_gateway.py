@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.engine.queries.views import Output
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.app import build_routes, route_groups
 from punctual.web.contract import API_CALLS
 from punctual.web.gateway import build_resolver
@@ -32,7 +32,7 @@ class Gateway:
             jobs,
             search,
             self.engine.clock,
-            FEATURES,
+            NODE_FEATURES,
             about,
             self.engine.tokens,
             max_response_bytes=most,

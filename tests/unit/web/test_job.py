@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
 from punctual.web.models.job_rules import changed_job, new_job
@@ -27,11 +27,11 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def accepted(features: Features = FEATURES, **fields: Any) -> dict[str, Any]:
+def accepted(features: Features = NODE_FEATURES, **fields: Any) -> dict[str, Any]:
     return new_job(parse_object(json.dumps(fields).encode()), NOW, features)
 
 
-def refused(features: Features = FEATURES, **fields: Any) -> dict[str, str]:
+def refused(features: Features = NODE_FEATURES, **fields: Any) -> dict[str, str]:
     with pytest.raises(Invalid) as caught:
         accepted(features, **fields)
     return {error.field: error.message for error in caught.value.errors}
@@ -376,7 +376,7 @@ def test_a_number_that_is_out_of_range_is_named(body: bytes, field: str) -> None
 
 def test_of_a_name_that_comes_twice_the_last_counts() -> None:
     body = b'{"name":"first","schedule_type":"IMMEDIATE","name":"last"}'
-    assert new_job(parse_object(body), NOW, FEATURES)["name"] == "last"
+    assert new_job(parse_object(body), NOW, NODE_FEATURES)["name"] == "last"
 
 
 def test_what_an_installation_has_not_is_refused_on_its_field() -> None:
@@ -462,7 +462,7 @@ def test_many_wrong_fields_are_all_named_and_the_sentence_stays_short() -> None:
 
 class TestChange:
     def change(self, old: dict[str, Any], **sent: Any) -> dict[str, Any]:
-        return changed_job(old, parse_object(json.dumps(sent).encode()), NOW, FEATURES)
+        return changed_job(old, parse_object(json.dumps(sent).encode()), NOW, NODE_FEATURES)
 
     def wrong(self, old: dict[str, Any], **sent: Any) -> set[str]:
         with pytest.raises(Invalid) as caught:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from punctual.domain.tenants.roles import Role
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.app import build_routes
 from punctual.web.contract import API_CALLS, PUBLIC_PATHS, REQUIRED_ROLES, ApiCall
 from punctual.web.http.request import Caller, Reply, Request
@@ -23,7 +23,7 @@ def asked(call: ApiCall, role: Role) -> Reply:
         engine.as_jobs,
         engine.as_search,
         engine.clock,
-        FEATURES,
+        NODE_FEATURES,
         InstallationInfo("0", ()),
         engine.tokens,
     )

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.node.features import FEATURES
+from punctual.node.features import NODE_FEATURES
 from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
 from punctual.web.models.job_rules import new_job
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
-EVERYTHING = FEATURES._replace(
+EVERYTHING = NODE_FEATURES._replace(
     task_types=frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
     artifacts=True,
     secrets=True,
@@ -25,7 +25,7 @@ def check(task: Any, features: Features) -> dict[str, Any]:
     return new_job(parse_object(body), NOW, features)
 
 
-def wrong(task: Any, features: Features = FEATURES) -> dict[str, str]:
+def wrong(task: Any, features: Features = NODE_FEATURES) -> dict[str, str]:
     with pytest.raises(Invalid) as caught:
         check(task, features)
     return {error.field: error.message for error in caught.value.errors}
@@ -62,7 +62,7 @@ def script(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_task_is_kept_as_sent(task: dict[str, Any]) -> None:
-    assert check(task, FEATURES)["task"] == task
+    assert check(task, NODE_FEATURES)["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_where_secrets_are_they_may_stand_in_a_task() -> None:
 
 def test_code_is_not_searched_for_placeholders() -> None:
     task = script(code="print('{{secret:x}} {{nothing}}')")
-    assert check(task, FEATURES)["task"] == task
+    assert check(task, NODE_FEATURES)["task"] == task
 
 
 def test_other_fields_of_a_task_are_looked_at_beside_a_wrong_type() -> None:
@@ -172,7 +172,7 @@ def test_a_type_refused_to_a_tenant_is_told_with_the_reason_and_to_no_other() ->
     def refused_to(tenant: str) -> dict[str, str]:
         return {"script": "not for you"} if tenant == "acme" else {}
 
-    features = FEATURES._replace(refused_task_types=refused_to)
+    features = NODE_FEATURES._replace(refused_task_types=refused_to)
     assert wrong(script(), features.of("acme")) == {"task.type": "not for you"}
     assert check(script(), features.of("local"))
     assert check(http(), features.of("acme"))

@@ -11,32 +11,34 @@ if TYPE_CHECKING:  # takes 80 ms, so it is imported with the first client
 
 # Read timeouts in seconds for functions that jobs invoke. An abandoned attempt keeps its thread and
 # connection until its timeout, so short attempts need a short one.
-INVOKING = (5, 30, 120, 900)
-SLACK = 2.0  # seconds above the attempt's timeout, so that the attempt times out first
-CREW = 16  # threads and open connections
+INVOKE_TIMEOUTS_SECONDS = (5, 30, 120, 900)
+INVOKE_TIMEOUT_MARGIN_SECONDS = (
+    2.0  # seconds above the attempt's timeout, so that the attempt times out first
+)
+MAX_AWS_CONNECTIONS = 16  # threads and open connections
 
-SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
+AWS_SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
 
 
 class Clients:
     """Lazy clients, so that a function without S3 does not pay for the S3 client.
 
-    `session` is a session of boto3. Without it botocore creates the clients, which saves 15 ms of
+    `build_session` is a session of boto3. Without it botocore creates the clients, which saves 15 ms of
     each cold start.
     """
 
     def __init__(self, session: Any = None) -> None:
-        self._given = session
-        self._invoking: dict[int, Any] = {}
-        self._making = Lock()  # a session is not thread-safe; a client is
-        self._made: list[Any] = []
-        self._watches: list[Callable[[Any], None]] = []
+        self._boto3_session = session
+        self._lambda_clients: dict[int, Any] = {}
+        self._create_lock = Lock()  # a session is not thread-safe; a client is
+        self._created: list[Any] = []
+        self._observers: list[Callable[[Any], None]] = []
 
-    def watched(self, watch: Callable[[Any], None]) -> None:
-        """Call `watch` with each client, including clients created later."""
-        self._watches.append(watch)
-        for client in self._made:
-            watch(client)
+    def add_observer(self, observe: Callable[[Any], None]) -> None:
+        """Call `observe` with each client, including clients created later."""
+        self._observers.append(observe)
+        for client in self._created:
+            observe(client)
 
     def prepare(self, *names: str) -> None:
         """Create these clients now.
@@ -44,64 +46,71 @@ class Clients:
         A starting environment has a whole processor, whatever its memory. Later an environment of
         512 MB has three tenths of one.
         """
-        collected = gc.isenabled()
+        gc_was_enabled = gc.isenabled()
         gc.disable()  # collections would scan all models repeatedly and free nothing
         try:
             for name in names:
                 getattr(self, name)
         finally:
-            if collected:
+            if gc_was_enabled:
                 gc.enable()
 
     @cached_property
     def dynamodb(self) -> Any:
-        return self._client("dynamodb")
+        return self._create("dynamodb")
 
     @cached_property
     def sqs(self) -> Any:
-        return self._client("sqs")
+        return self._create("sqs")
 
     @cached_property
     def s3(self) -> Any:
-        return self._client("s3")
+        return self._create("s3")
 
     @cached_property
     def events(self) -> Any:
-        return self._client("events")
+        return self._create("events")
 
     @cached_property
     def ssm(self) -> Any:
-        return self._client("ssm")
+        return self._create("ssm")
 
-    def invoking(self, seconds: float) -> Any:
-        """Return a client of Lambda for an attempt of up to `seconds`."""
-        longest = next((one for one in INVOKING if one >= seconds + SLACK), INVOKING[-1])
-        if longest not in self._invoking:
-            made = self._client("lambda", longest)
-            self._invoking.setdefault(longest, made)
-        return self._invoking[longest]
+    def lambda_client(self, timeout_seconds: float) -> Any:
+        """Return a client of Lambda for an attempt of up to `timeout_seconds`."""
+        read_timeout = next(
+            (
+                timeout
+                for timeout in INVOKE_TIMEOUTS_SECONDS
+                if timeout >= timeout_seconds + INVOKE_TIMEOUT_MARGIN_SECONDS
+            ),
+            INVOKE_TIMEOUTS_SECONDS[-1],
+        )
+        if read_timeout not in self._lambda_clients:
+            client = self._create("lambda", read_timeout)
+            self._lambda_clients.setdefault(read_timeout, client)
+        return self._lambda_clients[read_timeout]
 
     @cached_property
     def secretsmanager(self) -> Any:
-        return self._client("secretsmanager")
+        return self._create("secretsmanager")
 
     @cached_property
     def _session(self) -> "Session":
-        from punctual.aws.botocore_models import session
+        from punctual.aws.botocore_models import build_session
 
-        return session(SERVICES)
+        return build_session(AWS_SERVICES)
 
-    def _client(self, service: str, read_timeout: int = 3) -> Any:
+    def _create(self, service: str, read_timeout: int = 3) -> Any:
         from botocore.config import Config
 
         retries: Any = {"mode": "standard", "max_attempts": 2}
-        signature = None
+        signature_version = None
         if service == "lambda":
             # A slow function must not be invoked twice, so nothing is retried.
             retries = {"mode": "standard", "total_max_attempts": 1}
         elif service == "s3":
             # The default is version 2, which buckets created since 2020 reject.
-            signature = "s3v4"
+            signature_version = "s3v4"
             # S3 needs longer for megabytes; other services answer in milliseconds or not at all.
             # Both tries together must end before an unrenewed lease expires.
             retries = {"mode": "standard", "total_max_attempts": 2}
@@ -110,16 +119,16 @@ class Clients:
             connect_timeout=1,
             read_timeout=read_timeout,
             retries=retries,
-            signature_version=signature,
+            signature_version=signature_version,
             tcp_keepalive=True,
-            max_pool_connections=CREW,
+            max_pool_connections=MAX_AWS_CONNECTIONS,
         )
-        with self._making:
-            if self._given is not None:
-                client = self._given.client(service, config=config)
+        with self._create_lock:
+            if self._boto3_session is not None:
+                client = self._boto3_session.client(service, config=config)
             else:
                 client = self._session.create_client(service, config=config)
-            self._made.append(client)
-        for watch in self._watches:
-            watch(client)
+            self._created.append(client)
+        for observe in self._observers:
+            observe(client)
         return client

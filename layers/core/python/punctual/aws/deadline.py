@@ -16,22 +16,22 @@ class Deadline:
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
-        self._until: float | None = None
+        self._ends_steady: float | None = None
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Set the deadline for one request. An environment of Lambda handles one at a time."""
-        self._until = self._steady() + seconds
+        self._ends_steady = self._steady() + seconds
         try:
             yield
         finally:
-            self._until = None
+            self._ends_steady = None
 
-    def watch(self, client: Any) -> None:
+    def attach_to(self, client: Any) -> None:
         """Check the deadline before each call of the client, and before each retry of botocore."""
         for event in ("before-call", "before-send"):
             client.meta.events.register_first(event, self._check)
 
     def _check(self, **_: Any) -> None:
-        if self._until is not None and self._steady() >= self._until:
+        if self._ends_steady is not None and self._steady() >= self._ends_steady:
             raise Unavailable("AWS takes too long to answer: try again.")

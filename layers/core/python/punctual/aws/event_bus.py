@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from punctual.aws.retries import Client, RetryPolicy, answer
+from punctual.aws.retries import Client, RetryPolicy, call_aws
 from punctual.domain.errors import Invalid, Unavailable
 
-MOST = 10
+MAX_EVENTS_PER_PUT = 10
 # The limit of EventBridge for source, detail-type and detail of all entries of one call.
-MOST_BYTES = 262_144
+MAX_EVENT_BYTES_PER_PUT = 262_144
 
 
 class EventBusFeed:
@@ -19,15 +19,15 @@ class EventBusFeed:
     Consumers recognise a repeated event by its run id.
     """
 
-    def __init__(self, client: Client, bus: str, patience: RetryPolicy) -> None:
+    def __init__(self, client: Client, bus: str, retry_policy: RetryPolicy) -> None:
         self._client = client
         self._bus = bus
-        self._patience = patience
+        self._retry_policy = retry_policy
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         entries = [self._entry(event) for event in events]
         ids: list[str] = []
-        for chunk in _fitting(entries):
+        for chunk in _split_into_calls(entries):
             ids += self._publish(chunk)
         return ids
 
@@ -38,41 +38,47 @@ class EventBusFeed:
             "Detail": json.dumps(event["detail"], ensure_ascii=False, separators=(",", ":")),
             "EventBusName": self._bus,
         }
-        if _weight(entry) > MOST_BYTES:
-            raise Invalid(f"An event of {_weight(entry)} bytes is over the bus's {MOST_BYTES}.")
+        if _entry_size(entry) > MAX_EVENT_BYTES_PER_PUT:
+            raise Invalid(
+                f"An event of {_entry_size(entry)} bytes is over the bus's {MAX_EVENT_BYTES_PER_PUT}."
+            )
         return entry
 
     def _publish(self, entries: Sequence[Any]) -> list[str]:
         ids = [""] * len(entries)
-        left = list(range(len(entries)))
-        for attempt in range(self._patience.tries):
-            wanted = [entries[place] for place in left]
-            response = answer("publishing events", partial(self._put, wanted))
-            for place, result in zip(left, response["Entries"], strict=True):
-                ids[place] = result.get("EventId", "")
-            left = [place for place in left if not ids[place]]
-            if not left:
+        unsent = list(range(len(entries)))
+        for attempt in range(self._retry_policy.tries):
+            batch = [entries[index] for index in unsent]
+            response = call_aws("publishing events", partial(self._put, batch))
+            for index, result in zip(unsent, response["Entries"], strict=True):
+                ids[index] = result.get("EventId", "")
+            unsent = [index for index in unsent if not ids[index]]
+            if not unsent:
                 return ids
-            self._patience.wait(attempt, "publish")
-        raise Unavailable(f"The event bus did not take {len(left)} events.")
+            self._retry_policy.wait(attempt, "publish")
+        raise Unavailable(f"The event bus did not take {len(unsent)} events.")
 
     def _put(self, entries: Sequence[Any]) -> Any:
         return self._client().put_events(Entries=entries)
 
 
-def _weight(entry: Mapping[str, str]) -> int:
+def _entry_size(entry: Mapping[str, str]) -> int:
     return sum(len(entry[name].encode()) for name in ("Source", "DetailType", "Detail"))
 
 
-def _fitting(entries: Sequence[Mapping[str, str]]) -> list[list[Mapping[str, str]]]:
+def _split_into_calls(entries: Sequence[Mapping[str, str]]) -> list[list[Mapping[str, str]]]:
     """Return the entries in order, in as few calls as count and size allow."""
     calls: list[list[Mapping[str, str]]] = []
-    weight = 0
+    call_size = 0
     for entry in entries:
-        one = _weight(entry)
-        if not calls or len(calls[-1]) == MOST or weight + one > MOST_BYTES:
+        size = _entry_size(entry)
+        if (
+            not calls
+            or len(calls[-1]) == MAX_EVENTS_PER_PUT
+            or call_size + size > MAX_EVENT_BYTES_PER_PUT
+        ):
             calls.append([])
-            weight = 0
+            call_size = 0
         calls[-1].append(entry)
-        weight += one
+        call_size += size
     return calls

@@ -10,19 +10,19 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import UnknownOutcome, once
+from punctual.aws.retries import UnknownOutcome, call_once
 from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import BadTask
 from punctual.tasks.lambda_function import Invoked
 
 # Errors that a retry cannot fix, and their messages.
-_HOPELESS = {
+_LAMBDA_REJECTIONS = {
     "AccessDeniedException": "Punctual may not invoke this function",
     "InvalidParameterValueException": "Lambda takes this for no function's name",
     "ResourceNotFoundException": "There is no such function",
     "ValidationException": "Lambda takes this for no function's name",
 }
-_BUSY = frozenset(
+_LAMBDA_BUSY_CODES = frozenset(
     {"EC2ThrottledException", "TooManyRequestsException", "ResourceNotReadyException"}
 )
 
@@ -38,15 +38,17 @@ class LambdaInvoker:
     ) -> Invoked:
         client = self._client(seconds)
         try:
-            return once("invoking a function", lambda: _invoke(client, function, payload, origin))
-        except UnknownOutcome as unsure:
-            raise Unavailable(f"Lambda did not answer: {unsure}.") from unsure
+            return call_once(
+                "invoking a function", lambda: _invoke(client, function, payload, origin)
+            )
+        except UnknownOutcome as unknown_outcome:
+            raise Unavailable(f"Lambda did not answer: {unknown_outcome}.") from unknown_outcome
 
 
 def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str]) -> Invoked:
     context = json.dumps({"custom": dict(origin)}).encode()
     try:
-        said = client.invoke(
+        response = client.invoke(
             FunctionName=function,
             InvocationType="RequestResponse",
             Payload=payload,
@@ -54,9 +56,9 @@ def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str
         )
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
-        if code in _HOPELESS:
-            raise BadTask(_HOPELESS[code]) from error
-        if code in _BUSY:
+        if code in _LAMBDA_REJECTIONS:
+            raise BadTask(_LAMBDA_REJECTIONS[code]) from error
+        if code in _LAMBDA_BUSY_CODES:
             raise UnknownOutcome("it is busy") from error
         raise
-    return Invoked(said["Payload"].read(), said.get("FunctionError", ""))
+    return Invoked(response["Payload"].read(), response.get("FunctionError", ""))

@@ -10,26 +10,28 @@ from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, known
-from punctual.aws.retries import Client, answer
+from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
+from punctual.aws.retries import Client, call_aws
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.run_queue import Message, Messages
 
-SHARDS_MOST = 1_000
-PACE_MOST = 1_440
-FRESH = timedelta(seconds=30)  # how long functions may send after dispatch is switched off
+MAX_SHARDS = 1_000
+MAX_PACE = 1_440
+DISPATCH_SWITCH_CACHE_TIME = timedelta(
+    seconds=30
+)  # how long functions may send after dispatch is switched off
 _ON, _OFF = "on", "off"
-_WHOLE = re.compile(r"[0-9]{1,4}")
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,4}")
 
 
 class OperatorSettings(NamedTuple):
-    """The settings. `wrong` names those with invalid values, which have their defaults."""
+    """The settings. `invalid` names those with invalid values, which have their defaults."""
 
     shards: int = 1
     pace: int = 30  # overdue minutes that the planner hands out at a time
     dispatch: bool = True
-    wrong: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
 
 
 class SsmOperatorSettings:
@@ -39,25 +41,29 @@ class SsmOperatorSettings:
 
     def read(self) -> OperatorSettings:
         names = [self._prefix + name for name in ("shards", "pace", "dispatch")]
-        response = answer("reading the knobs", lambda: self._client().get_parameters(Names=names))
-        found = {
-            one["Name"].removeprefix(self._prefix): one["Value"].strip()
-            for one in response["Parameters"]
+        response = call_aws("reading the knobs", lambda: self._client().get_parameters(Names=names))
+        values = {
+            parameter["Name"].removeprefix(self._prefix): parameter["Value"].strip()
+            for parameter in response["Parameters"]
         }
-        wrong: list[str] = []
-        dispatch = found.get("dispatch", "").lower()
+        invalid: list[str] = []
+        dispatch = values.get("dispatch", "").lower()
         if dispatch not in (_ON, _OFF):
-            wrong.append("dispatch")
-        shards = _whole(found, "shards", SHARDS_MOST, wrong) or OperatorSettings().shards
-        pace = _whole(found, "pace", PACE_MOST, wrong) or OperatorSettings().pace
-        return OperatorSettings(shards, pace, dispatch != _OFF, tuple(wrong))
+            invalid.append("dispatch")
+        shards = (
+            _parse_whole_number(values, "shards", MAX_SHARDS, invalid) or OperatorSettings().shards
+        )
+        pace = _parse_whole_number(values, "pace", MAX_PACE, invalid) or OperatorSettings().pace
+        return OperatorSettings(shards, pace, dispatch != _OFF, tuple(invalid))
 
 
-def _whole(found: dict[str, str], name: str, most: int, wrong: list[str]) -> int | None:
-    text = found.get(name, "")
-    if _WHOLE.fullmatch(text) and 1 <= int(text) <= most:
+def _parse_whole_number(
+    values: dict[str, str], name: str, maximum: int, invalid: list[str]
+) -> int | None:
+    text = values.get(name, "")
+    if _WHOLE_NUMBER.fullmatch(text) and 1 <= int(text) <= maximum:
         return int(text)
-    wrong.append(name)
+    invalid.append(name)
     return None
 
 
@@ -72,45 +78,49 @@ class DispatchSwitch:
         self._dynamo = dynamo
         self._table = table
         self._clock = clock
-        self._open = True
+        self._is_on = True
         self._read_at: datetime | None = None
 
-    def open(self) -> bool:
+    def is_on(self) -> bool:
         now = self._clock()
-        if not self._open or self._read_at is None or now - self._read_at >= FRESH:
+        if (
+            not self._is_on
+            or self._read_at is None
+            or now - self._read_at >= DISPATCH_SWITCH_CACHE_TIME
+        ):
             try:
                 self._read(now)
             except Unavailable:
-                return self._open  # keep the last known value; the next call reads again
-        return self._open
+                return self._is_on  # keep the last known value; the next call reads again
+        return self._is_on
 
     def shards(self) -> int:
         """Return the number of shards in force. This read also refreshes the switch."""
         row = self._read(self._clock())
-        return int(row[keys.COUNT]["N"]) if keys.COUNT in row else 1
+        return int(row[keys.SHARD_COUNT_ATTR]["N"]) if keys.SHARD_COUNT_ATTR in row else 1
 
     def _read(self, now: datetime) -> Mapping[str, Any]:
-        found = self._dynamo.read(self._table, [keys.shards()]).get(keys.shards())
-        row = {} if found is None else known(found)
-        self._open = keys.DISPATCH not in row or row[keys.DISPATCH]["S"] != _OFF
+        stored = self._dynamo.read(self._table, [keys.shards_key()]).get(keys.shards_key())
+        row = {} if stored is None else check_layout(stored)
+        self._is_on = keys.DISPATCH_ATTR not in row or row[keys.DISPATCH_ATTR]["S"] != _OFF
         self._read_at = now
         return row
 
-    def set(self, is_open: bool) -> None:
+    def set(self, is_on: bool) -> None:
         """Write the switch to the control table if the value differs."""
-        if self.open() is is_open:
+        if self.is_on() is is_on:
             return
         self._dynamo.update_if(
             self._table,
-            keys.shards(),
+            keys.shards_key(),
             Condition(
                 "attribute_not_exists(#dispatch) OR #dispatch <> :dispatch",
                 "SET #dispatch = :dispatch, #f = :f",
-                {"#dispatch": keys.DISPATCH, "#f": keys.FORMAT},
-                to_item({":dispatch": _ON if is_open else _OFF, ":f": keys.LAYOUT}),
+                {"#dispatch": keys.DISPATCH_ATTR, "#f": keys.LAYOUT_ATTR},
+                to_item({":dispatch": _ON if is_on else _OFF, ":f": keys.ROW_LAYOUT}),
             ),
         )
-        self._open, self._read_at = is_open, self._clock()
+        self._is_on, self._read_at = is_on, self._clock()
 
 
 class SwitchedMessages:
@@ -120,11 +130,11 @@ class SwitchedMessages:
     lost.
     """
 
-    def __init__(self, messages: Messages, gate: DispatchSwitch) -> None:
+    def __init__(self, messages: Messages, dispatch_switch: DispatchSwitch) -> None:
         self._messages = messages
-        self._gate = gate
+        self._dispatch_switch = dispatch_switch
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        if self._gate.open():
+        if self._dispatch_switch.is_on():
             return self._messages.send(messages)
         return [False] * len(messages)

@@ -5,7 +5,7 @@ from typing import cast
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, answer
+from punctual.aws.retries import Client, call_aws
 
 
 class Parameter:
@@ -15,11 +15,11 @@ class Parameter:
 
     def read(self) -> str:
         """Return the value. Raise `Unavailable` if the parameter is absent or unreadable."""
-        found = answer(
+        response = call_aws(
             "reading a parameter",
             lambda: self._client().get_parameter(Name=self._name, WithDecryption=True),
         )
-        return cast(str, found["Parameter"]["Value"])
+        return cast(str, response["Parameter"]["Value"])
 
 
 class Parameters:
@@ -30,17 +30,17 @@ class Parameters:
         self._names = names
 
     def read(self) -> Mapping[str, str]:
-        found = {name: self._one(name) for name in self._names}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self._read_parameter(name) for name in self._names}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def _one(self, name: str) -> str | None:
-        def ask() -> str | None:
+    def _read_parameter(self, name: str) -> str | None:
+        def call_ssm() -> str | None:
             try:
-                found = self._client().get_parameter(Name=name, WithDecryption=True)
+                response = self._client().get_parameter(Name=name, WithDecryption=True)
             except ClientError as error:
                 if error.response["Error"]["Code"] == "ParameterNotFound":
                     return None
                 raise
-            return cast(str, found["Parameter"]["Value"])
+            return cast(str, response["Parameter"]["Value"])
 
-        return answer("reading a parameter", ask)
+        return call_aws("reading a parameter", call_ssm)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from punctual.aws.clients import CREW
+from punctual.aws.clients import MAX_AWS_CONNECTIONS
 from punctual.aws.clients import Clients as Clients
 from punctual.aws.dynamodb.audit.audit import DynamoAudit
 from punctual.aws.dynamodb.client import DynamoClient
-from punctual.aws.dynamodb.control.partitions import DynamoBuckets, DynamoReceipts
+from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
@@ -20,8 +20,8 @@ from punctual.aws.operator_settings import DispatchSwitch, SwitchedMessages
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.s3 import S3Blobs
 from punctual.aws.sqs.notifications import SqsNotifications
-from punctual.aws.sqs.run_queue import SqsMessages
-from punctual.aws.sqs.sender import Queue
+from punctual.aws.sqs.run_queue import SqsRunQueue
+from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.aws.sqs.wakeups import SqsWakeUps
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
@@ -37,17 +37,17 @@ sleep = time.sleep
 random_bytes = os.urandom
 
 
-def random_mark() -> str:
+def random_write_id() -> str:
     return os.urandom(6).hex()
 
 
-def aws_dynamo(
-    clients: Clients, crew: ThreadPool | None = None, patience: RetryPolicy | None = None
+def build_dynamo_client(
+    clients: Clients, pool: ThreadPool | None = None, retry_policy: RetryPolicy | None = None
 ) -> DynamoClient:
     return DynamoClient(
         lambda: clients.dynamodb,
-        crew or ThreadPool(CREW),
-        patience or RetryPolicy(time.sleep, seed=os.urandom(4).hex()),
+        pool or ThreadPool(MAX_AWS_CONNECTIONS),
+        retry_policy or RetryPolicy(time.sleep, seed=os.urandom(4).hex()),
     )
 
 
@@ -55,45 +55,45 @@ def aws_dynamo(
 class AwsPorts:
     """The adapters of one deployment."""
 
-    heads: DynamoJobStates
+    job_states: DynamoJobStates
     timers: DynamoTimers
-    messages: SwitchedMessages
-    notices: SqsNotifications
+    run_queue: SwitchedMessages
+    notifications: SqsNotifications
     history: DynamoHistory
     blobs: S3Blobs
-    buckets: DynamoBuckets
-    wake: SqsWakeUps
+    partitions: DynamoPartitions
+    wakeups: SqsWakeUps
     receipts: DynamoReceipts
     feed: EventBusFeed
     audit: DynamoAudit
 
 
-def aws_ports(
+def build_aws_ports(
     settings: Settings,
     clock: Clock = real_clock,
     clients: Clients | None = None,
-    crew: ThreadPool | None = None,
-    patience: RetryPolicy | None = None,
-    gate: DispatchSwitch | None = None,
-    new_mark: Callable[[], str] = random_mark,
+    pool: ThreadPool | None = None,
+    retry_policy: RetryPolicy | None = None,
+    dispatch_switch: DispatchSwitch | None = None,
+    new_write_id: Callable[[], str] = random_write_id,
 ) -> AwsPorts:
     clients = clients or Clients()
-    crew = crew or ThreadPool(CREW)
-    patience = patience or RetryPolicy(time.sleep, seed=os.urandom(4).hex())
-    dynamo = DynamoClient(lambda: clients.dynamodb, crew, patience)
-    gate = gate or DispatchSwitch(dynamo, settings.control_table, clock)
-    queue = Queue(lambda: clients.sqs, patience)
-    lists = TenantRunIndex(dynamo, settings.control_table)
+    pool = pool or ThreadPool(MAX_AWS_CONNECTIONS)
+    retry_policy = retry_policy or RetryPolicy(time.sleep, seed=os.urandom(4).hex())
+    dynamo = DynamoClient(lambda: clients.dynamodb, pool, retry_policy)
+    dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
+    sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
+    run_index = TenantRunIndex(dynamo, settings.control_table)
     return AwsPorts(
-        heads=DynamoJobStates(dynamo, settings.jobs_table, clock),
-        timers=DynamoTimers(dynamo, settings.timers_table, new_mark),
-        messages=SwitchedMessages(SqsMessages(queue, settings.queues), gate),
-        notices=SqsNotifications(queue, settings.queues, gate),
-        history=DynamoHistory(dynamo, settings.runs_table, lists),
-        blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience, crew),
-        buckets=DynamoBuckets(dynamo, settings.control_table, clock),
-        wake=SqsWakeUps(queue, settings.wake_queue, clock),
+        job_states=DynamoJobStates(dynamo, settings.jobs_table, clock),
+        timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
+        run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
+        notifications=SqsNotifications(sender, settings.queues, dispatch_switch),
+        history=DynamoHistory(dynamo, settings.runs_table, run_index),
+        blobs=S3Blobs(lambda: clients.s3, settings.bucket, retry_policy, pool),
+        partitions=DynamoPartitions(dynamo, settings.control_table, clock),
+        wakeups=SqsWakeUps(sender, settings.wake_queue, clock),
         receipts=DynamoReceipts(dynamo, settings.control_table),
-        feed=EventBusFeed(lambda: clients.events, settings.event_bus, patience),
+        feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
         audit=DynamoAudit(dynamo, settings.audit_table),
     )

@@ -12,8 +12,8 @@ from punctual.domain.identifiers import fraction
 T = TypeVar("T")
 Client = Callable[[], Any]  # returns a client, which is created at first use
 
-CONDITION = "ConditionalCheckFailedException"
-THROTTLED = frozenset(
+CONDITION_FAILED_CODE = "ConditionalCheckFailedException"
+THROTTLING_CODES = frozenset(
     {
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -27,9 +27,12 @@ THROTTLED = frozenset(
 
 
 # Cancellation reasons of a transaction that can succeed when it is repeated.
-_CANCELLED = {"None", "ConditionalCheckFailed", "TransactionConflict", "ThrottlingError"} | {
-    "ProvisionedThroughputExceeded"
-}
+_REPEATABLE_CANCELLATIONS = {
+    "None",
+    "ConditionalCheckFailed",
+    "TransactionConflict",
+    "ThrottlingError",
+} | {"ProvisionedThroughputExceeded"}
 
 
 class RetryPolicy:
@@ -43,19 +46,19 @@ class RetryPolicy:
         sleep: Callable[[float], None],
         seed: str,
         tries: int = 6,
-        first: float = 0.05,
-        most: float = 2.0,
+        first_wait_seconds: float = 0.05,
+        max_wait_seconds: float = 2.0,
     ) -> None:
         self.tries = tries
         self._sleep = sleep
         self._seed = seed
-        self._first = first
-        self._most = most
+        self._first_wait_seconds = first_wait_seconds
+        self._max_wait_seconds = max_wait_seconds
 
-    def wait(self, attempt: int, what: str) -> None:
+    def wait(self, attempt: int, jitter_key: str) -> None:
         """Sleep after the failed try number `attempt`, counted from 0."""
-        longest = min(self._most, self._first * 2**attempt)
-        self._sleep(longest * (0.5 + fraction(self._seed, what, str(attempt)) / 2))
+        max_seconds = min(self._max_wait_seconds, self._first_wait_seconds * 2**attempt)
+        self._sleep(max_seconds * (0.5 + fraction(self._seed, jitter_key, str(attempt)) / 2))
 
 
 class ConditionFailed(NamedTuple):
@@ -72,80 +75,87 @@ class UnknownOutcome(Exception):
     """Raised without an answer, or after a service error. The call may have taken effect."""
 
 
-def answer(doing: str, call: Callable[[], T]) -> T:
-    """Return the answer of the call. `doing` completes the error "AWS did not answer while …"."""
+def call_aws(activity: str, call: Callable[[], T]) -> T:
+    """Return the answer of the call. `activity` completes the error "AWS did not answer while …"."""
     try:
-        return once(doing, call)
-    except UnknownOutcome as unsure:
-        raise unanswered(doing) from unsure
+        return call_once(activity, call)
+    except UnknownOutcome as unknown_outcome:
+        raise no_answer_error(activity) from unknown_outcome
 
 
-def conditional(doing: str, call: Callable[[], T], patience: RetryPolicy) -> T | ConditionFailed:
+def conditional_write(
+    activity: str, call: Callable[[], T], retry_policy: RetryPolicy
+) -> T | ConditionFailed:
     """Make a conditional write, and retry it while its outcome is unknown.
 
     The write must be safe to repeat: a second one fails its condition or changes nothing.
     """
-    tried = False
+    is_repeat = False
 
-    def guarded() -> T | ConditionFailed:
+    def write_once() -> T | ConditionFailed:
         try:
             return call()
         except ClientError as error:
-            if _code(error) != CONDITION:
+            if _error_code(error) != CONDITION_FAILED_CODE:
                 raise
             item = cast(Mapping[str, Any], error.response.get("Item", {}))
-            return ConditionFailed(item, tried or _about(error).get("RetryAttempts", 0) > 0)
+            return ConditionFailed(
+                item, is_repeat or _response_metadata(error).get("RetryAttempts", 0) > 0
+            )
 
-    for attempt in range(patience.tries - 1):
+    for attempt in range(retry_policy.tries - 1):
         try:
-            return once(doing, guarded)
+            return call_once(activity, write_once)
         except UnknownOutcome:
-            tried = True
-            patience.wait(attempt, doing)
+            is_repeat = True
+            retry_policy.wait(attempt, activity)
     try:
-        return once(doing, guarded)
-    except UnknownOutcome as unsure:
-        raise unanswered(doing) from unsure
+        return call_once(activity, write_once)
+    except UnknownOutcome as unknown_outcome:
+        raise no_answer_error(activity) from unknown_outcome
 
 
-def lost(call: Callable[[], Any]) -> bool:
+def was_cancelled(call: Callable[[], Any]) -> bool:
     """Make a transaction. Return whether a condition, a conflict or throttling cancelled it."""
     try:
         call()
     except ClientError as error:
-        told: Any = error.response
-        reasons = {one.get("Code") for one in told.get("CancellationReasons", ())}
-        if not reasons or not reasons <= _CANCELLED:
+        response: Any = error.response
+        reasons = {reason.get("Code") for reason in response.get("CancellationReasons", ())}
+        if not reasons or not reasons <= _REPEATABLE_CANCELLATIONS:
             raise
         return True
     return False
 
 
-def once(doing: str, call: Callable[[], T]) -> T:
+def call_once(activity: str, call: Callable[[], T]) -> T:
     """Return the answer of one try. Raise `UnknownOutcome` if a retry may help."""
     try:
         return call()
     except ClientError as error:
-        if _code(error) in THROTTLED or _about(error).get("HTTPStatusCode", 0) >= 500:
-            raise UnknownOutcome(_code(error)) from error
-        raise _refused(doing, error) from error
+        if (
+            _error_code(error) in THROTTLING_CODES
+            or _response_metadata(error).get("HTTPStatusCode", 0) >= 500
+        ):
+            raise UnknownOutcome(_error_code(error)) from error
+        raise _rejected_error(activity, error) from error
     except (HTTPClientError, NotConnected) as error:
         raise UnknownOutcome(type(error).__name__) from error
     except BotoCoreError as error:
-        raise unanswered(doing) from error
+        raise no_answer_error(activity) from error
 
 
-def unanswered(doing: str) -> Unavailable:
-    return Unavailable(f"AWS did not answer while {doing}.")
+def no_answer_error(activity: str) -> Unavailable:
+    return Unavailable(f"AWS did not answer while {activity}.")
 
 
-def _refused(doing: str, error: ClientError) -> Unavailable:
-    return Unavailable(f"AWS refused with {_code(error)} while {doing}.")
+def _rejected_error(activity: str, error: ClientError) -> Unavailable:
+    return Unavailable(f"AWS refused with {_error_code(error)} while {activity}.")
 
 
-def _code(error: ClientError) -> str:
+def _error_code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "an error")
 
 
-def _about(error: ClientError) -> Mapping[str, Any]:
+def _response_metadata(error: ClientError) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], error.response.get("ResponseMetadata", {}))

@@ -8,48 +8,50 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from punctual.aws.dynamodb.client import chunked
-from punctual.aws.retries import Client, RetryPolicy, answer
+from punctual.aws.retries import Client, RetryPolicy, call_aws
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.blobs import Blob
 
-MOST_DELETED = 1_000
-LISTED = 1_000  # objects in a page; the maximum of S3
-LINK_SECONDS = 300
-LONGEST_TYPE = 255
-MISSING = frozenset({"NoSuchKey", "404"})
-BEHIND = "InvalidRange"
+MAX_S3_DELETE_KEYS = 1_000
+S3_LIST_PAGE_SIZE = 1_000  # objects in a page; the maximum of S3
+BLOB_LINK_SECONDS = 300
+MAX_CONTENT_TYPE_CHARACTERS = 255
+MISSING_BLOB_CODES = frozenset({"NoSuchKey", "404"})
+RANGE_PAST_END_CODE = "InvalidRange"
 
 
-class Listed(NamedTuple):
+class StoredBlob(NamedTuple):
     name: str
     stored_at: datetime
 
 
-class Page(NamedTuple):
-    blobs: Sequence[Listed]
+class BlobPage(NamedTuple):
+    blobs: Sequence[StoredBlob]
     cursor: str | None  # the key to continue after; None at the end
 
 
 class S3Blobs:
     def __init__(
-        self, client: Client, bucket: str, patience: RetryPolicy, crew: ThreadPool
+        self, client: Client, bucket: str, retry_policy: RetryPolicy, pool: ThreadPool
     ) -> None:
         self._client = client
         self._bucket = bucket
-        self._patience = patience
-        self._crew = crew
+        self._retry_policy = retry_policy
+        self._pool = pool
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
-        typed = _typed("ContentType", content_type)
-        answer(
+        type_argument = _content_type_argument("ContentType", content_type)
+        call_aws(
             "storing a blob",
-            lambda: self._client().put_object(Bucket=self._bucket, Key=name, Body=data, **typed),
+            lambda: self._client().put_object(
+                Bucket=self._bucket, Key=name, Body=data, **type_argument
+            ),
         )
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
         """Put several objects in parallel, because one call of S3 stores one object."""
-        return self._crew.map(self._put, blobs)
+        return self._pool.map(self._put, blobs)
 
     def _put(self, blob: Blob) -> Unavailable | None:
         try:
@@ -63,70 +65,79 @@ class S3Blobs:
         if end is not None and end <= start:
             # S3 has no empty range: read one byte to see whether the object exists.
             return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
-        bounded = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
-        return self._read(name, bounded if start or end is not None else {})
+        range_argument = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
+        return self._read(name, range_argument if start or end is not None else {})
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects. A missing object is not an error. Failed deletes are retried."""
-        for chunk in chunked(names, MOST_DELETED):
-            self._delete(chunk)
+        for chunk in chunked(names, MAX_S3_DELETE_KEYS):
+            self._delete_chunk(chunk)
 
-    def listed(self, prefix: str, after: str | None) -> Page:
+    def list_page(self, prefix: str, after: str | None) -> BlobPage:
         """Return a page of the objects with this key prefix, sorted by key."""
-        start = {} if after is None else {"StartAfter": after}
-        response = answer(
+        start_argument = {} if after is None else {"StartAfter": after}
+        response = call_aws(
             "listing blobs",
             lambda: self._client().list_objects_v2(
-                Bucket=self._bucket, Prefix=prefix, MaxKeys=LISTED, **start
+                Bucket=self._bucket, Prefix=prefix, MaxKeys=S3_LIST_PAGE_SIZE, **start_argument
             ),
         )
-        found = [Listed(one["Key"], one["LastModified"]) for one in response.get("Contents", [])]
-        return Page(found, found[-1].name if found and response["IsTruncated"] else None)
+        blobs = [
+            StoredBlob(entry["Key"], entry["LastModified"])
+            for entry in response.get("Contents", [])
+        ]
+        return BlobPage(blobs, blobs[-1].name if blobs and response["IsTruncated"] else None)
 
     def link(self, name: str, content_type: str) -> str | None:
-        typed = _typed("ResponseContentType", content_type)
-        link: str = answer(
+        type_argument = _content_type_argument("ResponseContentType", content_type)
+        link: str = call_aws(
             "signing a link",
             lambda: self._client().generate_presigned_url(
                 "get_object",
-                Params={"Bucket": self._bucket, "Key": name, **typed},
-                ExpiresIn=LINK_SECONDS,
+                Params={"Bucket": self._bucket, "Key": name, **type_argument},
+                ExpiresIn=BLOB_LINK_SECONDS,
             ),
         )
         return link
 
-    def _read(self, name: str, bounded: dict[str, Any]) -> bytes | None:
-        def read() -> bytes | None:
+    def _read(self, name: str, range_argument: dict[str, Any]) -> bytes | None:
+        def get_object() -> bytes | None:
             try:
-                found = self._client().get_object(Bucket=self._bucket, Key=name, **bounded)
+                response = self._client().get_object(
+                    Bucket=self._bucket, Key=name, **range_argument
+                )
             except ClientError as error:
                 code = error.response.get("Error", {}).get("Code")
-                if code in MISSING:
+                if code in MISSING_BLOB_CODES:
                     return None
-                if code == BEHIND:
+                if code == RANGE_PAST_END_CODE:
                     return b""
                 raise
-            data: bytes = found["Body"].read()
+            data: bytes = response["Body"].read()
             return data
 
-        return answer("reading a blob", read)
+        return call_aws("reading a blob", get_object)
 
-    def _delete(self, names: Sequence[str]) -> None:
-        left = list(names)
-        for attempt in range(self._patience.tries):
-            objects = {"Objects": [{"Key": name} for name in left], "Quiet": True}
-            response = answer("deleting blobs", partial(self._delete_some, objects))
-            left = [error["Key"] for error in response.get("Errors", [])]
-            if not left:
+    def _delete_chunk(self, names: Sequence[str]) -> None:
+        remaining = list(names)
+        for attempt in range(self._retry_policy.tries):
+            objects = {"Objects": [{"Key": name} for name in remaining], "Quiet": True}
+            response = call_aws("deleting blobs", partial(self._delete_objects, objects))
+            remaining = [error["Key"] for error in response.get("Errors", [])]
+            if not remaining:
                 return
-            self._patience.wait(attempt, "delete")
-        raise Unavailable(f"S3 did not delete {len(left)} blobs.")
+            self._retry_policy.wait(attempt, "delete")
+        raise Unavailable(f"S3 did not delete {len(remaining)} blobs.")
 
-    def _delete_some(self, objects: dict[str, Any]) -> Any:
+    def _delete_objects(self, objects: dict[str, Any]) -> Any:
         return self._client().delete_objects(Bucket=self._bucket, Delete=objects)
 
 
-def _typed(parameter: str, content_type: str) -> dict[str, str]:
+def _content_type_argument(parameter: str, content_type: str) -> dict[str, str]:
     """Return the content type as a parameter of S3, or nothing if S3 would reject it."""
-    fits = content_type.isascii() and content_type.isprintable()
-    return {parameter: content_type} if fits and 0 < len(content_type) <= LONGEST_TYPE else {}
+    is_valid = content_type.isascii() and content_type.isprintable()
+    return (
+        {parameter: content_type}
+        if is_valid and 0 < len(content_type) <= MAX_CONTENT_TYPE_CHARACTERS
+        else {}
+    )

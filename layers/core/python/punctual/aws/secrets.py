@@ -10,12 +10,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, answer
+from punctual.aws.retries import Client, call_aws
 
-KEPT = 60.0  # seconds; a changed secret is used at most a minute later
-MOST = 500  # secrets in memory
+SECRET_CACHE_SECONDS = 60.0  # seconds; a changed secret is used at most a minute later
+MAX_CACHED_SECRETS = 500  # secrets in memory
 
-_ABSENT = frozenset(
+_ABSENT_SECRET_CODES = frozenset(
     {
         "InvalidRequestException",  # the secret is scheduled for deletion
         "ParameterNotFound",
@@ -25,60 +25,60 @@ _ABSENT = frozenset(
     }
 )
 # A tenant with a slash could read the secret of another tenant.
-_TENANT = re.compile(r"[A-Za-z0-9_.=+-]{1,128}")
+_SAFE_TENANT = re.compile(r"[A-Za-z0-9_.=+-]{1,128}")
 
 
 class AwsSecrets:
     def __init__(
-        self, manager: Client, parameters: Client, stage: str, monotonic: Callable[[], float]
+        self, manager: Client, parameters: Client, stage: str, steady: Callable[[], float]
     ) -> None:
         self._manager = manager
         self._parameters = parameters
         self._stage = stage
-        self._monotonic = monotonic
-        self._kept: dict[tuple[str, str], tuple[float, str]] = {}
+        self._steady = steady
+        self._cache: dict[tuple[str, str], tuple[float, str]] = {}
 
     def get(self, tenant: str, name: str) -> str:
         """Return the secret. Raise `KeyError` if it is absent; absence is not cached."""
-        at, value = self._kept.get((tenant, name), (0.0, None))
-        now = self._monotonic()
-        if value is not None and now - at < KEPT:
-            return value
-        found = self._find(tenant, name)
-        if len(self._kept) >= MOST:
-            self._kept.clear()
-        self._kept[tenant, name] = (now, found)
-        return found
+        read_steady, cached = self._cache.get((tenant, name), (0.0, None))
+        steady = self._steady()
+        if cached is not None and steady - read_steady < SECRET_CACHE_SECONDS:
+            return cached
+        secret = self._read(tenant, name)
+        if len(self._cache) >= MAX_CACHED_SECRETS:
+            self._cache.clear()
+        self._cache[tenant, name] = (steady, secret)
+        return secret
 
-    def _find(self, tenant: str, name: str) -> str:
-        if not _TENANT.fullmatch(tenant):
+    def _read(self, tenant: str, name: str) -> str:
+        if not _SAFE_TENANT.fullmatch(tenant):
             raise KeyError(name)
-        found = _ask(
+        response = _read_if_present(
             lambda: self._manager().get_secret_value(
                 SecretId=f"punctual/{self._stage}/{tenant}/{name}"
             )
         )
-        if found is not None and "SecretString" in found:
-            return str(found["SecretString"])
-        found = _ask(
+        if response is not None and "SecretString" in response:
+            return str(response["SecretString"])
+        response = _read_if_present(
             lambda: self._parameters().get_parameter(
                 Name=f"/punctual/{self._stage}/secrets/{tenant}/{name}", WithDecryption=True
             )
         )
-        if found is None or found["Parameter"]["Type"] != "SecureString":
+        if response is None or response["Parameter"]["Type"] != "SecureString":
             raise KeyError(name)
-        return str(found["Parameter"]["Value"])
+        return str(response["Parameter"]["Value"])
 
 
-def _ask(call: Callable[[], Any]) -> Any:
+def _read_if_present(read: Callable[[], Any]) -> Any:
     """Return the answer of the call, or None if the secret is absent."""
 
-    def asked() -> Any:
+    def read_or_none() -> Any:
         try:
-            return call()
+            return read()
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _ABSENT:
+            if error.response.get("Error", {}).get("Code") in _ABSENT_SECRET_CODES:
                 return None
             raise
 
-    return answer("reading a secret", asked)
+    return call_aws("reading a secret", read_or_none)

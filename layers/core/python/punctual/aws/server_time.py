@@ -7,7 +7,7 @@ from typing import Any
 
 from punctual.engine.quotas.store_clock import StoreClock
 
-_CALLED = "punctual_called_at"
+_CALLED_AT_KEY = "punctual_called_at"
 
 
 class ServerTime:
@@ -16,32 +16,32 @@ class ServerTime:
     def __init__(self, clock: StoreClock) -> None:
         self._clock = clock
 
-    def watch(self, client: Any) -> None:
+    def attach_to(self, client: Any) -> None:
         events = client.meta.events
-        events.register("before-call.dynamodb", self._call)
-        events.register("after-call.dynamodb", self._answer)
+        events.register("before-call.dynamodb", self._note_call)
+        events.register("after-call.dynamodb", self._note_answer)
 
-    def _call(self, context: MutableMapping[str, Any], **_: Any) -> None:
-        context[_CALLED] = self._clock.own()
+    def _note_call(self, context: MutableMapping[str, Any], **_: Any) -> None:
+        context[_CALLED_AT_KEY] = self._clock.own()
 
-    def _answer(self, http_response: Any, context: MutableMapping[str, Any], **_: Any) -> None:
-        made = second_of(getattr(http_response, "headers", {}).get("Date") or "")
-        called = context.get(_CALLED)
-        if made is not None and called is not None:
-            self._clock.hear(made, called, self._clock.own())
+    def _note_answer(self, http_response: Any, context: MutableMapping[str, Any], **_: Any) -> None:
+        answered_second = parse_date_header(getattr(http_response, "headers", {}).get("Date") or "")
+        called_at = context.get(_CALLED_AT_KEY)
+        if answered_second is not None and called_at is not None:
+            self._clock.hear(answered_second, called_at, self._clock.own())
 
 
-def second_of(text: str) -> datetime | None:
+def parse_date_header(text: str) -> datetime | None:
     """Return the time of a Date header, or None if it is invalid.
 
-    >>> second_of("Tue, 01 Dec 2026 12:00:07 GMT")
+    >>> parse_date_header("Tue, 01 Dec 2026 12:00:07 GMT")
     datetime.datetime(2026, 12, 1, 12, 0, 7, tzinfo=datetime.timezone.utc)
-    >>> second_of(""), second_of("Tue, 41 Dec 2026 12:00:07 GMT")
+    >>> parse_date_header(""), parse_date_header("Tue, 41 Dec 2026 12:00:07 GMT")
     (None, None)
-    >>> second_of("Tue, 01 Dec 99999999999999999999 12:00:07 GMT")
+    >>> parse_date_header("Tue, 01 Dec 99999999999999999999 12:00:07 GMT")
     """
     try:
-        found = parsedate_to_datetime(text)
+        parsed = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

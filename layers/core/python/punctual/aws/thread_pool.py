@@ -15,36 +15,36 @@ class ThreadPool:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._workers: Executor | None = None
+        self._threads: Executor | None = None
 
     def map(self, work: Callable[[A], B], items: Iterable[A]) -> list[B]:
         """Return the results in order.
 
         A failure is raised after all items are done, so no work continues after the return.
         """
-        wanted: Sequence[A] = list(items)
-        if self._size <= 1 or len(wanted) <= 1:
-            return _one_by_one(work, wanted)
-        if self._workers is None:
-            self._workers = ThreadPoolExecutor(self._size, thread_name_prefix="aws")
-        futures = [self._workers.submit(work, item) for item in wanted]
+        all_items: Sequence[A] = list(items)
+        if self._size <= 1 or len(all_items) <= 1:
+            return _map_sequentially(work, all_items)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="aws")
+        futures = [self._threads.submit(work, item) for item in all_items]
         wait(futures)
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        if self._workers is not None:
-            self._workers.shutdown()
-            self._workers = None
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
 
-def _one_by_one(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    done: list[B] = []
+def _map_sequentially(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    results: list[B] = []
     failure: Unavailable | None = None
     for item in items:
         try:
-            done.append(work(item))
+            results.append(work(item))
         except Unavailable as error:
             failure = failure or error
     if failure is not None:
         raise failure
-    return done
+    return results

@@ -8,53 +8,57 @@ from typing import TypeVar
 import httpx
 
 from punctual.client import clock
-from punctual.client.call_steps import Core, Give, Send, Step, Steps, Stream
+from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
 from punctual.client.endpoints import jobs, runs, system
-from punctual.client.methods import AsyncDoes, AsyncGives, AsyncGroup
+from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
-    MOST_BYTES,
-    Gathered,
-    Place,
-    arguments,
-    failure,
-    options,
-    place,
+    MAX_API_ANSWER_BYTES,
+    ApiTarget,
+    ResponseBody,
+    client_options,
+    failure_of,
+    request_arguments,
+    resolve_target,
 )
 from punctual.client.wire import Outcome
 
 T = TypeVar("T")
 
 
-class Awaiting:
+class AsyncioStepRunner:
     """Carries out the steps of a call with asyncio."""
 
     def __init__(
-        self, core: Core, at: Place, most: int, transport: httpx.AsyncBaseTransport | None
+        self,
+        settings: ClientSettings,
+        target: ApiTarget,
+        max_answer_bytes: int,
+        transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        self.core = core
-        self._at = at
-        self._most = most
-        self._http = httpx.AsyncClient(**options(at.root, transport))
+        self.settings = settings
+        self._target = target
+        self._max_answer_bytes = max_answer_bytes
+        self._http = httpx.AsyncClient(**client_options(target.root, transport))
 
-    async def do(self, steps: Steps[T]) -> T:
+    async def run_steps(self, steps: Steps[T]) -> T:
         outcome: Outcome | None = None
         while True:
             try:
                 step = steps.send(outcome)
-            except StopIteration as done:
-                found: T = done.value
-                return found
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
             outcome = await self._step(step)
 
-    async def give(self, stream: Stream[T]) -> AsyncIterator[T]:
+    async def stream_items(self, stream: Stream[T]) -> AsyncIterator[T]:
         outcome: Outcome | None = None
         while True:
             try:
                 step = stream.send(outcome)
             except StopIteration:
                 return
-            if isinstance(step, Give):
+            if isinstance(step, Item):
                 outcome = None
                 yield step.value
             else:
@@ -65,74 +69,76 @@ class Awaiting:
 
     async def _step(self, step: Step) -> Outcome | None:
         if isinstance(step, Send):
-            return await self._sent(step)
-        await clock.pause_async(step.seconds)
+            return await self._send(step)
+        await clock.sleep_async(step.delay_seconds)
         return None
 
-    async def _sent(self, send: Send) -> Outcome:
-        gathered = Gathered(self.core.seconds() + send.seconds, self._most)
+    async def _send(self, send: Send) -> Outcome:
+        body = ResponseBody(
+            self.settings.steady_clock() + send.timeout_seconds, self._max_answer_bytes
+        )
         try:
-            async with self._http.stream(**arguments(send, self._at)) as response:
+            async with self._http.stream(**request_arguments(send, self._target)) as response:
                 async for piece in response.aiter_bytes():
-                    gathered.add(piece, self.core.seconds())
-                return gathered.answer(response)
+                    body.add(piece, self.settings.steady_clock())
+                return body.answer(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return failure(error)
+            return failure_of(error)
 
 
 class AsyncJobs(AsyncGroup):
-    create = AsyncDoes(jobs.create)
-    create_many = AsyncDoes(jobs.create_many)
-    list = AsyncGives(jobs.listed)
-    get = AsyncDoes(jobs.get)
-    update = AsyncDoes(jobs.update)
-    cancel = AsyncDoes(jobs.cancel)
-    pause = AsyncDoes(jobs.pause)
-    resume = AsyncDoes(jobs.resume)
-    run = AsyncDoes(jobs.run)
-    backfill = AsyncDoes(jobs.backfill)
-    explain = AsyncDoes(jobs.explain)
-    status = AsyncDoes(jobs.status)
+    create = AsyncCallMethod(jobs.create)
+    create_many = AsyncCallMethod(jobs.create_many)
+    list = AsyncStreamMethod(jobs.list_jobs)
+    get = AsyncCallMethod(jobs.get)
+    update = AsyncCallMethod(jobs.update)
+    cancel = AsyncCallMethod(jobs.cancel)
+    pause = AsyncCallMethod(jobs.pause)
+    resume = AsyncCallMethod(jobs.resume)
+    run = AsyncCallMethod(jobs.run)
+    backfill = AsyncCallMethod(jobs.backfill)
+    explain = AsyncCallMethod(jobs.explain)
+    status = AsyncCallMethod(jobs.status)
 
 
 class AsyncRuns(AsyncGroup):
-    list = AsyncGives(runs.listed)
-    get = AsyncDoes(runs.get)
-    cancel = AsyncDoes(runs.cancel)
-    retry = AsyncDoes(runs.retry)
-    output = AsyncDoes(runs.output)
-    logs = AsyncDoes(runs.logs)
-    follow_logs = AsyncGives(runs.follow_logs)
-    wait_for = AsyncDoes(runs.wait_for)
+    list = AsyncStreamMethod(runs.list_runs)
+    get = AsyncCallMethod(runs.get)
+    cancel = AsyncCallMethod(runs.cancel)
+    retry = AsyncCallMethod(runs.retry)
+    output = AsyncCallMethod(runs.output)
+    logs = AsyncCallMethod(runs.logs)
+    follow_logs = AsyncStreamMethod(runs.follow_logs)
+    wait_for = AsyncCallMethod(runs.wait_for)
 
 
 class AsyncSchedules(AsyncGroup):
-    preview = AsyncDoes(system.preview)
-    upcoming = AsyncGives(system.upcoming)
+    preview = AsyncCallMethod(system.preview)
+    upcoming = AsyncStreamMethod(system.upcoming)
 
 
 class AsyncTokens(AsyncGroup):
-    create = AsyncDoes(system.create_token)
-    list = AsyncGives(system.tokens)
-    get = AsyncDoes(system.get_token)
-    revoke = AsyncDoes(system.revoke_token)
+    create = AsyncCallMethod(system.create_token)
+    list = AsyncStreamMethod(system.tokens)
+    get = AsyncCallMethod(system.get_token)
+    revoke = AsyncCallMethod(system.revoke_token)
 
 
 class AsyncAudit(AsyncGroup):
-    list = AsyncGives(system.audit)
+    list = AsyncStreamMethod(system.audit)
 
 
 class AsyncPunctual(AsyncGroup):
     """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
-    whoami = AsyncDoes(system.whoami)
-    stats = AsyncDoes(system.stats)
-    health = AsyncDoes(system.health)
-    live = AsyncDoes(system.live)
-    ready = AsyncDoes(system.ready)
-    openapi = AsyncDoes(system.openapi)
-    webhook_secret = AsyncDoes(system.webhook_secret)
-    wait_for = AsyncDoes(runs.wait_for)
+    whoami = AsyncCallMethod(system.whoami)
+    stats = AsyncCallMethod(system.stats)
+    health = AsyncCallMethod(system.health)
+    live = AsyncCallMethod(system.live)
+    ready = AsyncCallMethod(system.ready)
+    openapi = AsyncCallMethod(system.openapi)
+    webhook_secret = AsyncCallMethod(system.webhook_secret)
+    wait_for = AsyncCallMethod(runs.wait_for)
 
     def __init__(
         self,
@@ -140,23 +146,30 @@ class AsyncPunctual(AsyncGroup):
         token: str | None = None,
         *,
         timeout: float = 30.0,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_API_ANSWER_BYTES,
         retries: Retries = Retries(),  # noqa: B008, a value
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        at = place(url, token, os.environ)
-        core = Core(at.root, retries, timeout, clock.seconds, clock.chance, clock.new_key)
-        self._awaiting = Awaiting(core, at, most_bytes, transport)
-        super().__init__(self._awaiting)
-        self.url = at.root
-        self.jobs = AsyncJobs(self._awaiting)
-        self.runs = AsyncRuns(self._awaiting)
-        self.schedules = AsyncSchedules(self._awaiting)
-        self.tokens = AsyncTokens(self._awaiting)
-        self.audit = AsyncAudit(self._awaiting)
+        target = resolve_target(url, token, os.environ)
+        settings = ClientSettings(
+            target.root,
+            retries,
+            timeout,
+            clock.steady_seconds,
+            clock.random_fraction,
+            clock.new_idempotency_key,
+        )
+        self._step_runner = AsyncioStepRunner(settings, target, most_bytes, transport)
+        super().__init__(self._step_runner)
+        self.url = target.root
+        self.jobs = AsyncJobs(self._step_runner)
+        self.runs = AsyncRuns(self._step_runner)
+        self.schedules = AsyncSchedules(self._step_runner)
+        self.tokens = AsyncTokens(self._step_runner)
+        self.audit = AsyncAudit(self._step_runner)
 
     async def close(self) -> None:
-        await self._awaiting.close()
+        await self._step_runner.close()
 
     async def __aenter__(self) -> "AsyncPunctual":
         return self

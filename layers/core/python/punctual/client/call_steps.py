@@ -4,8 +4,14 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from punctual.client.error_mapping import refusal
-from punctual.client.retrying import Fate, Retries, again_in, fate, may_have_acted
+from punctual.client.error_mapping import error_of_outcome
+from punctual.client.retrying import (
+    AttemptResult,
+    Retries,
+    classify_outcome,
+    may_have_acted,
+    retry_delay,
+)
 from punctual.client.wire import Answer, Outcome, Request
 
 T = TypeVar("T")
@@ -16,15 +22,15 @@ class Send(NamedTuple):
     """Send the request. The generator then receives its outcome."""
 
     request: Request
-    seconds: float  # limit for one attempt
+    timeout_seconds: float  # limit for one attempt
 
 
 class Pause(NamedTuple):
-    seconds: float
+    delay_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Give(Generic[T_co]):
+class Item(Generic[T_co]):
     """The next item of a stream."""
 
     value: T_co
@@ -32,45 +38,52 @@ class Give(Generic[T_co]):
 
 Step = Send | Pause
 Steps = Generator[Step, Outcome | None, T]
-Stream = Generator[Step | Give[T], Outcome | None, None]
+Stream = Generator[Step | Item[T], Outcome | None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class ClientSettings:
     """The settings of a client: API root, retry policy, timeouts, clock and random source."""
 
     root: str
     retries: Retries
-    timeout: float  # seconds, for one attempt
-    seconds: Callable[[], float]
-    chance: Callable[[], float]
-    new_key: Callable[[], str]
+    timeout_seconds: float  # seconds, for one attempt
+    steady_clock: Callable[[], float]
+    random_fraction: Callable[[], float]
+    new_idempotency_key: Callable[[], str]
 
 
-def ask(core: Core, request: Request, until: float | None = None) -> Steps[Answer]:
+def send_request(
+    settings: ClientSettings, request: Request, steady_deadline: float | None = None
+) -> Steps[Answer]:
     """Send the request until it is answered. Raise when a retry is unsafe, useless or too late."""
-    begun = core.seconds()
-    policy = core.retries
-    if until is not None:
-        policy = policy._replace(seconds=min(policy.seconds, until - begun))
-    uncertain = False
+    steady_start = settings.steady_clock()
+    policy = settings.retries
+    if steady_deadline is not None:
+        policy = policy._replace(seconds=min(policy.seconds, steady_deadline - steady_start))
+    is_uncertain = False
     attempt = 0
     while True:
         attempt += 1
-        outcome = yield Send(request, _patience(core, until))
+        outcome = yield Send(request, _attempt_timeout(settings, steady_deadline))
         assert outcome is not None
-        if isinstance(outcome, Answer) and fate(request, outcome) is Fate.ANSWERED:
+        if (
+            isinstance(outcome, Answer)
+            and classify_outcome(request, outcome) is AttemptResult.ANSWERED
+        ):
             return outcome
-        uncertain = uncertain or may_have_acted(request, outcome)
-        spent = core.seconds() - begun
-        delay = again_in(policy, request, outcome, attempt, spent, core.chance())
+        is_uncertain = is_uncertain or may_have_acted(request, outcome)
+        elapsed_seconds = settings.steady_clock() - steady_start
+        delay = retry_delay(
+            policy, request, outcome, attempt, elapsed_seconds, settings.random_fraction()
+        )
         if delay is None:
-            raise refusal(core.root, request, outcome, uncertain, attempt)
+            raise error_of_outcome(settings.root, request, outcome, is_uncertain, attempt)
         yield Pause(delay)
 
 
-def _patience(core: Core, until: float | None) -> float:
+def _attempt_timeout(settings: ClientSettings, steady_deadline: float | None) -> float:
     """Return the timeout of one attempt. Every attempt gets at least a second."""
-    if until is None:
-        return core.timeout
-    return min(core.timeout, max(1.0, until - core.seconds()))
+    if steady_deadline is None:
+        return settings.timeout_seconds
+    return min(settings.timeout_seconds, max(1.0, steady_deadline - settings.steady_clock()))

@@ -5,13 +5,13 @@ import random
 import time
 import uuid
 
-seconds = time.monotonic
-wall = time.time
-chance = random.random
-pause = time.sleep
-pause_async = asyncio.sleep
+steady_seconds = time.monotonic
+unix_seconds = time.time
+random_fraction = random.random
+sleep = time.sleep
+sleep_async = asyncio.sleep
 
 
-def new_key() -> str:
+def new_idempotency_key() -> str:
     """Return a new `Idempotency-Key` with 122 random bits."""
     return str(uuid.uuid4())

@@ -23,7 +23,7 @@ from punctual.client.errors import (
 from punctual.client.retrying import retry_after
 from punctual.client.wire import Answer, Failure, Outcome, Request
 
-_BY_STATUS: Mapping[int, type[PunctualError]] = {
+_ERRORS_BY_STATUS: Mapping[int, type[PunctualError]] = {
     401: Unauthenticated,
     403: Forbidden,
     404: NotFound,
@@ -37,54 +37,58 @@ _BY_STATUS: Mapping[int, type[PunctualError]] = {
     503: Unavailable,
     504: Unavailable,
 }
-_OPEN = (
+_UNCERTAIN_ADVICE = (
     "The call may have been carried out all the same: look before you repeat it, or repeat it with "
     "the same idempotency_key."
 )
 
 
-def refusal(
+def error_of_outcome(
     root: str, request: Request, outcome: Outcome, uncertain: bool, attempts: int
 ) -> PunctualError:
     """Return the exception of a call from the outcome of its last attempt."""
-    tries = f" after {attempts} attempts" if attempts > 1 else ""
+    attempts_text = f" after {attempts} attempts" if attempts > 1 else ""
     key = dict(request.headers).get("idempotency-key")
     if isinstance(outcome, Failure):
-        text = f"{request.method} {request.url(root)}: {outcome.text}{tries}."
+        text = f"{request.method} {request.url(root)}: {outcome.text}{attempts_text}."
         if uncertain:
-            text = f"{text} {_OPEN}"
+            text = f"{text} {_UNCERTAIN_ADVICE}"
         return Unavailable(text, uncertain=uncertain, idempotency_key=key)
-    found = problem_of(outcome)
-    return of_problem(
-        found,
+    problem = read_problem(outcome)
+    return error_of_problem(
+        problem,
         uncertain=uncertain,
         retry_after=retry_after(outcome),
         idempotency_key=key,
-        tries=tries,
+        attempts_text=attempts_text,
     )
 
 
-def of_problem(
+def error_of_problem(
     problem: Problem,
     *,
     uncertain: bool = False,
     retry_after: float | None = None,
     idempotency_key: str | None = None,
-    tries: str = "",
+    attempts_text: str = "",
 ) -> PunctualError:
-    kind = _BY_STATUS.get(problem.status, Refused)
-    told = problem.detail.rstrip(".")
-    sentences = [f"{told}{tries}" if told.endswith("?") and not tries else f"{told}{tries}."]
-    if issubclass(kind, Refused) and kind.advice:
-        sentences.append(kind.advice)
-    if kind is RateLimited:
-        when = "later" if retry_after is None else f"in {retry_after:g} s"
-        sentences.append(f"Ask again {when}.")
+    error_class = _ERRORS_BY_STATUS.get(problem.status, Refused)
+    detail = problem.detail.rstrip(".")
+    sentences = [
+        f"{detail}{attempts_text}"
+        if detail.endswith("?") and not attempts_text
+        else f"{detail}{attempts_text}."
+    ]
+    if issubclass(error_class, Refused) and error_class.advice:
+        sentences.append(error_class.advice)
+    if error_class is RateLimited:
+        retry_text = "later" if retry_after is None else f"in {retry_after:g} s"
+        sentences.append(f"Ask again {retry_text}.")
     if uncertain:
-        sentences.append(_OPEN)
+        sentences.append(_UNCERTAIN_ADVICE)
     if problem.request_id and problem.status >= 500:
         sentences.append(f"Request {problem.request_id} is in the server's log.")
-    return kind(
+    return error_class(
         " ".join(sentences),
         problem=problem,
         uncertain=uncertain,
@@ -93,32 +97,32 @@ def of_problem(
     )
 
 
-def problem_of(answer: Answer) -> Problem:
+def read_problem(answer: Answer) -> Problem:
     """Return the problem of an answer. The answer of a gateway may contain only a status."""
     try:
         value = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
         value = None
-    where = answer.headers.get("location")
-    if 300 <= answer.status < 400 and where:
-        value = {"detail": f"The server sends us on to {where}: take that for the API's address"}
-    return problem_in(value, answer.status, answer.headers.get("x-request-id"))
+    location = answer.headers.get("location")
+    if 300 <= answer.status < 400 and location:
+        value = {"detail": f"The server sends us on to {location}: take that for the API's address"}
+    return parse_problem(value, answer.status, answer.headers.get("x-request-id"))
 
 
-def problem_in(value: Any, status: int, request_id: str | None = None) -> Problem:
-    given = value if isinstance(value, dict) else {}
-    title = str(given.get("title") or given.get("message") or f"status {status}")
-    errors = given.get("errors")
+def parse_problem(value: Any, status: int, request_id: str | None = None) -> Problem:
+    document = value if isinstance(value, dict) else {}
+    title = str(document.get("title") or document.get("message") or f"status {status}")
+    errors = document.get("errors")
     return Problem(
         status=status,
-        code=str(given.get("code") or f"HTTP_{status}"),
+        code=str(document.get("code") or f"HTTP_{status}"),
         title=title,
-        detail=str(given.get("detail") or f"The server answered {status}: {title}"),
-        request_id=given.get("request_id") or request_id,
+        detail=str(document.get("detail") or f"The server answered {status}: {title}"),
+        request_id=document.get("request_id") or request_id,
         errors=tuple(
-            FieldError(str(e.get("field")), str(e.get("message")))
-            for e in (errors if isinstance(errors, list) else ())
-            if isinstance(e, dict)
+            FieldError(str(entry.get("field")), str(entry.get("message")))
+            for entry in (errors if isinstance(errors, list) else ())
+            if isinstance(entry, dict)
         ),
-        raw=given,
+        raw=document,
     )

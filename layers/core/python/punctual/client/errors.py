@@ -127,16 +127,16 @@ class Unexpected(PunctualError):
     """The answer does not follow the contract of the API."""
 
 
-class _AboutARun(PunctualError):
+class _RunError(PunctualError):
     def __init__(self, message: str, run: "Run") -> None:
         super().__init__(message)
         self.args = (message, run)  # pickle passes these to the constructor
         self.run = run
 
 
-class WaitTimeout(_AboutARun):
+class WaitTimeout(_RunError):
     """A run did not end in time. `run` is its last known state."""
 
 
-class RunFailed(_AboutARun):
+class RunFailed(_RunError):
     """A run ended without success, or has not ended yet."""

@@ -7,14 +7,14 @@ from typing import Any, Literal, Required, TypedDict
 ScheduleType = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL"]
 Gap = Literal["NEXT", "SKIP", "SHIFT"]
 Fold = Literal["FIRST", "SECOND", "BOTH"]
-Counted = Literal["SCHEDULED", "COMPLETED"]
-Misfire = Literal["RUN_ONCE", "RUN_ALL", "SKIP"]
+IntervalFrom = Literal["SCHEDULED", "COMPLETED"]
+MisfirePolicy = Literal["RUN_ONCE", "RUN_ALL", "SKIP"]
 Priority = Literal["HIGH", "NORMAL", "LOW"]
-Overlap = Literal["QUEUE", "SKIP", "REPLACE"]
+OverlapPolicy = Literal["QUEUE", "SKIP", "REPLACE"]
 Delivery = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
 Output = Literal["keep", "discard"]
-JobState = Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
-RunState = Literal[
+JobStatusName = Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
+RunStatusName = Literal[
     "WAITING",
     "QUEUED",
     "CLAIMED",
@@ -31,8 +31,8 @@ RunTime = Literal["scheduled", "started", "ended"]
 Role = Literal["viewer", "operator", "editor", "admin"]
 Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
 
-Moment = datetime | str  # with a time zone; a string is RFC 3339
-Seconds = int | timedelta
+TimeValue = datetime | str  # with a time zone; a string is RFC 3339
+DurationValue = int | timedelta
 Task = Mapping[str, Any]
 
 
@@ -48,53 +48,53 @@ class Notify(TypedDict):
     url: str
 
 
-class _Schedule(TypedDict, total=False):
-    schedule_time: Moment | None
+class _ScheduleFields(TypedDict, total=False):
+    schedule_time: TimeValue | None
     cron_expression: str | None
     timezone: str | None
     dst_gap: Gap | None
     dst_fold: Fold | None
-    interval_seconds: Seconds | None
-    interval_from: Counted | None
-    start_time: Moment | None
-    end_time: Moment | None
+    interval_seconds: DurationValue | None
+    interval_from: IntervalFrom | None
+    start_time: TimeValue | None
+    end_time: TimeValue | None
     max_runs: int | None
     exclude: Sequence[date | str] | None
 
 
-class ScheduleFields(_Schedule, total=False):
+class ScheduleFields(_ScheduleFields, total=False):
     """The fields of a schedule."""
 
     schedule_type: Required[ScheduleType]
 
 
-class _Rest(TypedDict, total=False):
-    jitter_seconds: Seconds | None
-    misfire_policy: Misfire | None
-    misfire_grace_seconds: Seconds | None
+class _OtherJobFields(TypedDict, total=False):
+    jitter_seconds: DurationValue | None
+    misfire_policy: MisfirePolicy | None
+    misfire_grace_seconds: DurationValue | None
     task: Task | None
     payload: Any
     priority: Priority | None
     max_concurrency: int | None
-    overlap_policy: Overlap | None
+    overlap_policy: OverlapPolicy | None
     max_waiting: int | None
-    timeout_seconds: Seconds | None
+    timeout_seconds: DurationValue | None
     max_retries: int | None
     retry: RetryFields | None
-    deadline_seconds: Seconds | None
+    deadline_seconds: DurationValue | None
     delivery: Delivery | None
     notify: Sequence[Notify] | None
     output: Output | None
     tags: Mapping[str, str] | None
 
 
-class NewJob(ScheduleFields, _Rest, total=False):
+class NewJob(ScheduleFields, _OtherJobFields, total=False):
     """The fields of a new job. None selects a field's default."""
 
     name: Required[str]
 
 
-class JobChanges(_Schedule, _Rest, total=False):
+class JobChanges(_ScheduleFields, _OtherJobFields, total=False):
     """The fields of a job that a change may set."""
 
     name: str

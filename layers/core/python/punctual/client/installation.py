@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from punctual.client.model import At, Model
+from punctual.client.model import AwareDatetime, Model
 
 
 class Time(Model, frozen=True, kw_only=True):
     """An instant in UTC and in the time zone of the schedule."""
 
-    utc: At
-    local: At
+    utc: AwareDatetime
+    local: AwareDatetime
 
 
 class Preview(Model, frozen=True, kw_only=True):
@@ -24,8 +24,8 @@ class Preview(Model, frozen=True, kw_only=True):
 class Upcoming(Model, frozen=True, kw_only=True):
     job_id: str
     name: str
-    utc: At
-    local: At
+    utc: AwareDatetime
+    local: AwareDatetime
 
 
 class Lateness(Model, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Lateness(Model, frozen=True, kw_only=True):
 
 
 class Minute(Model, frozen=True, kw_only=True):
-    minute: At
+    minute: AwareDatetime
     started: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -51,7 +51,7 @@ class Queue(Model, frozen=True, kw_only=True):
 
 class Executor(Model, frozen=True, kw_only=True):
     executor_id: str
-    last_heartbeat: At | None = None
+    last_heartbeat: AwareDatetime | None = None
     running: int | None = None
 
 
@@ -79,8 +79,8 @@ class Login(Model, frozen=True, kw_only=True):
 class Health(Model, frozen=True, kw_only=True):
     status: str
     lateness_ms_p99: float | None = None
-    watermark: At | None = None
-    planner_heartbeat: At | None = None
+    watermark: AwareDatetime | None = None
+    planner_heartbeat: AwareDatetime | None = None
     version: str | None = None
     tzdata: str | None = None
     task_types: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Identity(Model, frozen=True, kw_only=True):
     name: str
     role: str
     token_id: str | None = None
-    expires_at: At | None = None
+    expires_at: AwareDatetime | None = None
     limits: Limits | None = None
 
 
@@ -133,11 +133,11 @@ class Token(Model, frozen=True, kw_only=True):
     tenant: str
     name: str
     role: str
-    created_at: At | None = None
+    created_at: AwareDatetime | None = None
     created_by: str | None = None
-    expires_at: At | None = None
-    last_used_at: At | None = None
-    revoked_at: At | None = None
+    expires_at: AwareDatetime | None = None
+    last_used_at: AwareDatetime | None = None
+    revoked_at: AwareDatetime | None = None
 
 
 class NewToken(Token, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class WebhookSecret(Model, frozen=True, kw_only=True):
 
 class AuditEntry(Model, frozen=True, kw_only=True):
     audit_id: str
-    at: At
+    at: AwareDatetime
     caller: str
     action: str
     token_id: str | None = None

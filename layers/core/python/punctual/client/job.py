@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.client.errors import Problem, PunctualError
-from punctual.client.model import At, Model
+from punctual.client.model import AwareDatetime, Model
 from punctual.client.run import Run
 
 
@@ -15,15 +15,15 @@ class Job(Model, frozen=True, kw_only=True):
     name: str
     status: str
     schedule_type: str
-    schedule_time: At | None = None
+    schedule_time: AwareDatetime | None = None
     cron_expression: str | None = None
     timezone: str | None = None
     dst_gap: str | None = None
     dst_fold: str | None = None
     interval_seconds: int | None = None
     interval_from: str | None = None
-    start_time: At | None = None
-    end_time: At | None = None
+    start_time: AwareDatetime | None = None
+    end_time: AwareDatetime | None = None
     max_runs: int | None = None
     exclude: tuple[date, ...] = ()
     jitter_seconds: int = 0
@@ -43,11 +43,11 @@ class Job(Model, frozen=True, kw_only=True):
     notify: tuple[dict[str, Any], ...] = ()
     output: str = "keep"
     tags: dict[str, str] = msgspec.field(default_factory=dict)
-    next_run_time: At | None = None
+    next_run_time: AwareDatetime | None = None
     latest_run: Run | None = None
-    created_at: At | None = None
+    created_at: AwareDatetime | None = None
     created_by: str | None = None
-    updated_at: At | None = None
+    updated_at: AwareDatetime | None = None
     version: int | None = None
 
     @property
@@ -67,20 +67,20 @@ class JobStatus(Model, frozen=True, kw_only=True):
     job_id: str
     status: str
     latest_run: Run | None = None
-    next_run_time: At | None = None
+    next_run_time: AwareDatetime | None = None
 
 
 class Explanation(Model, frozen=True, kw_only=True):
     """The outcome of a job at a past or future time, and its reason."""
 
     job_id: str
-    at: At
-    occurrence: At | None = None
+    at: AwareDatetime
+    occurrence: AwareDatetime | None = None
     outcome: str
     reason: str | None = None
     run_id: str | None = None
-    previous: At | None = None
-    next: At | None = None
+    previous: AwareDatetime | None = None
+    next: AwareDatetime | None = None
 
 
 class Backfill(NamedTuple):
@@ -115,16 +115,22 @@ class Batch(NamedTuple):
     @property
     def job_ids(self) -> tuple[str | None, ...]:
         """The job ids, with None for each declined job."""
-        return tuple(r.job_id if isinstance(r, Accepted) else None for r in self.results)
+        return tuple(
+            result.job_id if isinstance(result, Accepted) else None for result in self.results
+        )
 
     @property
     def declined(self) -> dict[int, Declined]:
         """The declined jobs by their index in the batch."""
-        return {i: r for i, r in enumerate(self.results) if isinstance(r, Declined)}
+        return {
+            index: result
+            for index, result in enumerate(self.results)
+            if isinstance(result, Declined)
+        }
 
     def raise_for_declined(self) -> "Batch":
         """Return the batch if every job was accepted. Otherwise raise the first error."""
-        for place, found in self.declined.items():
-            found.error.add_note(f"job {place} of {len(self.results)} in the batch")
-            raise found.error
+        for index, declined_job in self.declined.items():
+            declined_job.error.add_note(f"job {index} of {len(self.results)} in the batch")
+            raise declined_job.error
         return self

@@ -3,39 +3,41 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from punctual.client.call_steps import Core, Give, Stream, ask
+from punctual.client.call_steps import ClientSettings, Item, Stream, send_request
 from punctual.client.errors import Misuse, Unexpected
-from punctual.client.model import parsed, part
+from punctual.client.model import decode_json, required_field
 from punctual.client.wire import Repeat, Request
 
 T = TypeVar("T")
 
-PAGE = 200
+API_PAGE_SIZE = 200
 
 
-def paged(
-    core: Core,
+def stream_pages(
+    settings: ClientSettings,
     path: str,
     filters: tuple[tuple[str, str], ...],
     field: str,
-    read: Callable[[Any], T],
+    convert: Callable[[Any], T],
     limit: int | None,
 ) -> Stream[T]:
     """Yield all items of a list, or the first `limit` items."""
     if limit is not None and limit < 0:
         raise Misuse("limit must not be negative.")
-    token, left = None, limit
-    while left is None or left > 0:
-        page = str(PAGE if left is None else min(left, PAGE))
-        place = () if token is None else (("next_token", token),)
-        request = Request("GET", path, (*filters, ("limit", page), *place), repeat=Repeat.READS)
-        value = parsed((yield from ask(core, request)))
-        for found in part(value, field)[:left]:
-            yield Give(read(found))
-            left = None if left is None else left - 1
-        following = value.get("next_token")
-        if following is None:
+    page_token, remaining = None, limit
+    while remaining is None or remaining > 0:
+        page_size = str(API_PAGE_SIZE if remaining is None else min(remaining, API_PAGE_SIZE))
+        cursor_parameter = () if page_token is None else (("next_token", page_token),)
+        request = Request(
+            "GET", path, (*filters, ("limit", page_size), *cursor_parameter), repeat=Repeat.READS
+        )
+        value = decode_json((yield from send_request(settings, request)))
+        for item in required_field(value, field)[:remaining]:
+            yield Item(convert(item))
+            remaining = None if remaining is None else remaining - 1
+        next_page_token = value.get("next_token")
+        if next_page_token is None:
             return
-        if following == token:
+        if next_page_token == page_token:
             raise Unexpected(f"GET {path}: the server sent the same page twice.")
-        token = following
+        page_token = next_page_token

@@ -18,54 +18,64 @@ class Retries(NamedTuple):
     longest_delay: float = 5.0
 
 
-class Fate(Enum):
+class AttemptResult(Enum):
     ANSWERED = "answered"
     REFUSED = "refused"  # a retry cannot help
     NOT_DONE = "not done"  # the server certainly did not carry it out
     UNKNOWN = "unknown"  # the server may have carried it out
 
 
-_NOT_DONE = frozenset({408, 429})
-_UNKNOWN = frozenset({502, 503, 504})
+_NOT_DONE_STATUSES = frozenset({408, 429})
+_UNKNOWN_STATUSES = frozenset({502, 503, 504})
 
 
-def fate(request: Request, outcome: Outcome) -> Fate:
+def classify_outcome(request: Request, outcome: Outcome) -> AttemptResult:
     """Classify the outcome of one attempt."""
     if isinstance(outcome, Failure):
         if outcome.final:
-            return Fate.REFUSED
-        return Fate.UNKNOWN if outcome.sent else Fate.NOT_DONE
+            return AttemptResult.REFUSED
+        return AttemptResult.UNKNOWN if outcome.sent else AttemptResult.NOT_DONE
     if outcome.status in request.expected:
-        return Fate.ANSWERED
-    if outcome.status in _NOT_DONE:
-        return Fate.NOT_DONE
-    if outcome.status in _UNKNOWN or (outcome.status == 500 and not _is_ours(outcome)):
-        return Fate.UNKNOWN
-    return Fate.REFUSED
+        return AttemptResult.ANSWERED
+    if outcome.status in _NOT_DONE_STATUSES:
+        return AttemptResult.NOT_DONE
+    if outcome.status in _UNKNOWN_STATUSES or (
+        outcome.status == 500 and not _is_internal_error(outcome)
+    ):
+        return AttemptResult.UNKNOWN
+    return AttemptResult.REFUSED
 
 
-def again_in(
-    policy: Retries, request: Request, outcome: Outcome, attempt: int, spent: float, chance: float
+def retry_delay(
+    policy: Retries,
+    request: Request,
+    outcome: Outcome,
+    attempt: int,
+    elapsed_seconds: float,
+    random_fraction: float,
 ) -> float | None:
     """Return the seconds until the next attempt, or None for no further attempt.
 
-    `attempt` counts from 1. `spent` is the time in seconds since the first attempt. `chance` is a
+    `attempt` counts from 1. `elapsed_seconds` is the time in seconds since the first attempt. `random_fraction` is a
     random number in [0, 1).
     """
-    came = fate(request, outcome)
-    repeatable = came is Fate.NOT_DONE or (
-        came is Fate.UNKNOWN and request.repeat is not Repeat.NEVER
+    result = classify_outcome(request, outcome)
+    is_repeatable = result is AttemptResult.NOT_DONE or (
+        result is AttemptResult.UNKNOWN and request.repeat is not Repeat.NEVER
     )
-    if not repeatable or attempt >= policy.attempts:
+    if not is_repeatable or attempt >= policy.attempts:
         return None
-    most = min(policy.longest_delay, policy.first_delay * 2 ** (attempt - 1))
-    delay = chance * most + (retry_after(outcome) or 0.0)
-    return delay if spent + delay < policy.seconds else None
+    max_delay = min(policy.longest_delay, policy.first_delay * 2 ** (attempt - 1))
+    delay_seconds = random_fraction * max_delay + (retry_after(outcome) or 0.0)
+    return delay_seconds if elapsed_seconds + delay_seconds < policy.seconds else None
 
 
 def may_have_acted(request: Request, outcome: Outcome) -> bool:
     """Return True if the attempt may have changed something although it was not answered."""
-    return request.repeat is not Repeat.READS and fate(request, outcome) is Fate.UNKNOWN
+    return (
+        request.repeat is not Repeat.READS
+        and classify_outcome(request, outcome) is AttemptResult.UNKNOWN
+    )
 
 
 def retry_after(outcome: Outcome) -> float | None:
@@ -79,14 +89,14 @@ def retry_after(outcome: Outcome) -> float | None:
     if value.isascii() and value.isdigit():
         return float(value[:9])
     try:
-        until = parsedate_to_datetime(value)
-        now = parsedate_to_datetime(outcome.headers.get("date", ""))
-        return max(0.0, (until - now).total_seconds())
+        retry_at = parsedate_to_datetime(value)
+        server_now = parsedate_to_datetime(outcome.headers.get("date", ""))
+        return max(0.0, (retry_at - server_now).total_seconds())
     except (TypeError, ValueError):
         return None
 
 
-def _is_ours(answer: Answer) -> bool:
+def _is_internal_error(answer: Answer) -> bool:
     """Return True for a 500 of Punctual itself.
 
     A retry fails again. A 500 of a gateway may pass.

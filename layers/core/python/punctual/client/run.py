@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.client.errors import RunFailed
-from punctual.client.model import At, Model
+from punctual.client.model import AwareDatetime, Model
 
-ENDED = frozenset({"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
+ENDED_STATUS_NAMES = frozenset({"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
 
 
 class Reason(Model, frozen=True, kw_only=True):
@@ -20,8 +20,8 @@ class Reason(Model, frozen=True, kw_only=True):
 
 class Attempt(Model, frozen=True, kw_only=True):
     attempt_number: int
-    start_time: At | None = None
-    end_time: At | None = None
+    start_time: AwareDatetime | None = None
+    end_time: AwareDatetime | None = None
     status: str
     executor_id: str | None = None
     error_message: str | None = None
@@ -35,14 +35,14 @@ class Run(Model, frozen=True, kw_only=True):
     job_version: int | None = None
     retried_from: str | None = None
     reason: Reason | None = None
-    scheduled_time: At | None = None
-    last_scheduled_time: At | None = None
-    due_time: At | None = None
-    start_time: At | None = None
-    end_time: At | None = None
-    modified_time: At | None = None
-    created_at: At | None = None
-    next_attempt_time: At | None = None
+    scheduled_time: AwareDatetime | None = None
+    last_scheduled_time: AwareDatetime | None = None
+    due_time: AwareDatetime | None = None
+    start_time: AwareDatetime | None = None
+    end_time: AwareDatetime | None = None
+    modified_time: AwareDatetime | None = None
+    created_at: AwareDatetime | None = None
+    next_attempt_time: AwareDatetime | None = None
     lateness_ms: float | None = None
     attempt_number: int | None = None
     attempts: tuple[Attempt, ...] = ()  # empty in lists of runs
@@ -62,7 +62,7 @@ class Run(Model, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        return self.status in ENDED or self.end_time is not None
+        return self.status in ENDED_STATUS_NAMES or self.end_time is not None
 
     @property
     def succeeded(self) -> bool:
@@ -83,10 +83,10 @@ class Run(Model, frozen=True, kw_only=True):
         """Return the run after a success. Otherwise, or before its end, raise RunFailed."""
         if self.succeeded:
             return self
-        why = self.error_message or (self.reason and self.reason.text) or ""
-        began = "has ended" if self.ended else "has not ended: it is"
-        text = f"Run {self.run_id} of job {self.job_id} {began} {self.status}"
-        raise RunFailed(f"{text}: {why}" if why else f"{text}.", self)
+        cause = self.error_message or (self.reason and self.reason.text) or ""
+        state_text = "has ended" if self.ended else "has not ended: it is"
+        text = f"Run {self.run_id} of job {self.job_id} {state_text} {self.status}"
+        raise RunFailed(f"{text}: {cause}" if cause else f"{text}.", self)
 
 
 class Output(NamedTuple):

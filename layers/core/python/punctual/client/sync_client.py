@@ -8,53 +8,57 @@ from typing import TypeVar
 import httpx
 
 from punctual.client import clock
-from punctual.client.call_steps import Core, Give, Send, Step, Steps, Stream
+from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
 from punctual.client.endpoints import jobs, runs, system
-from punctual.client.methods import Does, Gives, Group
+from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
-    MOST_BYTES,
-    Gathered,
-    Place,
-    arguments,
-    failure,
-    options,
-    place,
+    MAX_API_ANSWER_BYTES,
+    ApiTarget,
+    ResponseBody,
+    client_options,
+    failure_of,
+    request_arguments,
+    resolve_target,
 )
 from punctual.client.wire import Outcome
 
 T = TypeVar("T")
 
 
-class Waiting:
+class BlockingStepRunner:
     """Carries out the steps of a call in the calling thread."""
 
     def __init__(
-        self, core: Core, at: Place, most: int, transport: httpx.BaseTransport | None
+        self,
+        settings: ClientSettings,
+        target: ApiTarget,
+        max_answer_bytes: int,
+        transport: httpx.BaseTransport | None,
     ) -> None:
-        self.core = core
-        self._at = at
-        self._most = most
-        self._http = httpx.Client(**options(at.root, transport))
+        self.settings = settings
+        self._target = target
+        self._max_answer_bytes = max_answer_bytes
+        self._http = httpx.Client(**client_options(target.root, transport))
 
-    def do(self, steps: Steps[T]) -> T:
+    def run_steps(self, steps: Steps[T]) -> T:
         outcome: Outcome | None = None
         while True:
             try:
                 step = steps.send(outcome)
-            except StopIteration as done:
-                found: T = done.value
-                return found
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
             outcome = self._step(step)
 
-    def give(self, stream: Stream[T]) -> Iterator[T]:
+    def stream_items(self, stream: Stream[T]) -> Iterator[T]:
         outcome: Outcome | None = None
         while True:
             try:
                 step = stream.send(outcome)
             except StopIteration:
                 return
-            if isinstance(step, Give):
+            if isinstance(step, Item):
                 outcome = None
                 yield step.value
             else:
@@ -65,74 +69,76 @@ class Waiting:
 
     def _step(self, step: Step) -> Outcome | None:
         if isinstance(step, Send):
-            return self._sent(step)
-        clock.pause(step.seconds)
+            return self._send(step)
+        clock.sleep(step.delay_seconds)
         return None
 
-    def _sent(self, send: Send) -> Outcome:
-        gathered = Gathered(self.core.seconds() + send.seconds, self._most)
+    def _send(self, send: Send) -> Outcome:
+        body = ResponseBody(
+            self.settings.steady_clock() + send.timeout_seconds, self._max_answer_bytes
+        )
         try:
-            with self._http.stream(**arguments(send, self._at)) as response:
+            with self._http.stream(**request_arguments(send, self._target)) as response:
                 for piece in response.iter_bytes():
-                    gathered.add(piece, self.core.seconds())
-                return gathered.answer(response)
+                    body.add(piece, self.settings.steady_clock())
+                return body.answer(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return failure(error)
+            return failure_of(error)
 
 
 class Jobs(Group):
-    create = Does(jobs.create)
-    create_many = Does(jobs.create_many)
-    list = Gives(jobs.listed)
-    get = Does(jobs.get)
-    update = Does(jobs.update)
-    cancel = Does(jobs.cancel)
-    pause = Does(jobs.pause)
-    resume = Does(jobs.resume)
-    run = Does(jobs.run)
-    backfill = Does(jobs.backfill)
-    explain = Does(jobs.explain)
-    status = Does(jobs.status)
+    create = CallMethod(jobs.create)
+    create_many = CallMethod(jobs.create_many)
+    list = StreamMethod(jobs.list_jobs)
+    get = CallMethod(jobs.get)
+    update = CallMethod(jobs.update)
+    cancel = CallMethod(jobs.cancel)
+    pause = CallMethod(jobs.pause)
+    resume = CallMethod(jobs.resume)
+    run = CallMethod(jobs.run)
+    backfill = CallMethod(jobs.backfill)
+    explain = CallMethod(jobs.explain)
+    status = CallMethod(jobs.status)
 
 
 class Runs(Group):
-    list = Gives(runs.listed)
-    get = Does(runs.get)
-    cancel = Does(runs.cancel)
-    retry = Does(runs.retry)
-    output = Does(runs.output)
-    logs = Does(runs.logs)
-    follow_logs = Gives(runs.follow_logs)
-    wait_for = Does(runs.wait_for)
+    list = StreamMethod(runs.list_runs)
+    get = CallMethod(runs.get)
+    cancel = CallMethod(runs.cancel)
+    retry = CallMethod(runs.retry)
+    output = CallMethod(runs.output)
+    logs = CallMethod(runs.logs)
+    follow_logs = StreamMethod(runs.follow_logs)
+    wait_for = CallMethod(runs.wait_for)
 
 
 class Schedules(Group):
-    preview = Does(system.preview)
-    upcoming = Gives(system.upcoming)
+    preview = CallMethod(system.preview)
+    upcoming = StreamMethod(system.upcoming)
 
 
 class Tokens(Group):
-    create = Does(system.create_token)
-    list = Gives(system.tokens)
-    get = Does(system.get_token)
-    revoke = Does(system.revoke_token)
+    create = CallMethod(system.create_token)
+    list = StreamMethod(system.tokens)
+    get = CallMethod(system.get_token)
+    revoke = CallMethod(system.revoke_token)
 
 
 class Audit(Group):
-    list = Gives(system.audit)
+    list = StreamMethod(system.audit)
 
 
 class Punctual(Group):
     """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
-    whoami = Does(system.whoami)
-    stats = Does(system.stats)
-    health = Does(system.health)
-    live = Does(system.live)
-    ready = Does(system.ready)
-    openapi = Does(system.openapi)
-    webhook_secret = Does(system.webhook_secret)
-    wait_for = Does(runs.wait_for)
+    whoami = CallMethod(system.whoami)
+    stats = CallMethod(system.stats)
+    health = CallMethod(system.health)
+    live = CallMethod(system.live)
+    ready = CallMethod(system.ready)
+    openapi = CallMethod(system.openapi)
+    webhook_secret = CallMethod(system.webhook_secret)
+    wait_for = CallMethod(runs.wait_for)
 
     def __init__(
         self,
@@ -140,23 +146,30 @@ class Punctual(Group):
         token: str | None = None,
         *,
         timeout: float = 30.0,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_API_ANSWER_BYTES,
         retries: Retries = Retries(),  # noqa: B008, a value
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        at = place(url, token, os.environ)
-        core = Core(at.root, retries, timeout, clock.seconds, clock.chance, clock.new_key)
-        self._waiting = Waiting(core, at, most_bytes, transport)
-        super().__init__(self._waiting)
-        self.url = at.root
-        self.jobs = Jobs(self._waiting)
-        self.runs = Runs(self._waiting)
-        self.schedules = Schedules(self._waiting)
-        self.tokens = Tokens(self._waiting)
-        self.audit = Audit(self._waiting)
+        target = resolve_target(url, token, os.environ)
+        settings = ClientSettings(
+            target.root,
+            retries,
+            timeout,
+            clock.steady_seconds,
+            clock.random_fraction,
+            clock.new_idempotency_key,
+        )
+        self._step_runner = BlockingStepRunner(settings, target, most_bytes, transport)
+        super().__init__(self._step_runner)
+        self.url = target.root
+        self.jobs = Jobs(self._step_runner)
+        self.runs = Runs(self._step_runner)
+        self.schedules = Schedules(self._step_runner)
+        self.tokens = Tokens(self._step_runner)
+        self.audit = Audit(self._step_runner)
 
     def close(self) -> None:
-        self._waiting.close()
+        self._step_runner.close()
 
     def __enter__(self) -> "Punctual":
         return self

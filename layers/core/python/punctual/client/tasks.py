@@ -17,7 +17,7 @@ def event(detail_type: str | None = None) -> Task:
     >>> event("Nightly")
     {'type': 'event', 'detail_type': 'Nightly'}
     """
-    return _given("event", detail_type=detail_type)
+    return _make_task("event", detail_type=detail_type)
 
 
 def http(
@@ -34,7 +34,7 @@ def http(
     >>> http("https://example.com/hook", method="PUT")
     {'type': 'http', 'url': 'https://example.com/hook', 'method': 'PUT'}
     """
-    task = _given(
+    task = _make_task(
         "http",
         url=url,
         method=method,
@@ -47,12 +47,12 @@ def http(
 
 def invoke(function: str) -> Task:
     """Return a task that invokes a Lambda function with the payload."""
-    return _given("lambda", function=function)
+    return _make_task("lambda", function=function)
 
 
 def queue(queue_url: str) -> Task:
     """Return a task that sends the payload to an SQS queue."""
-    return _given("sqs", queue_url=queue_url)
+    return _make_task("sqs", queue_url=queue_url)
 
 
 def script(
@@ -69,7 +69,7 @@ def script(
     >>> script("print(1)")
     {'type': 'script', 'runtime': 'python', 'code': 'print(1)'}
     """
-    return _given(
+    return _make_task(
         "script",
         runtime=runtime,
         code=code,
@@ -88,8 +88,11 @@ def container(
     resources: Mapping[str, float] | None = None,
 ) -> Task:
     """Return a task that runs an image on Fargate."""
-    return _given("container", image=image, command=command, env=env, resources=resources)
+    return _make_task("container", image=image, command=command, env=env, resources=resources)
 
 
-def _given(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"type": kind, **{name: value for name, value in fields.items() if value is not None}}
+def _make_task(task_type: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "type": task_type,
+        **{name: value for name, value in fields.items() if value is not None},
+    }

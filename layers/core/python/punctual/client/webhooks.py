@@ -12,7 +12,7 @@ import msgspec
 from punctual.client import clock
 from punctual.client.errors import BadWebhook
 
-_SHOWN = "whsec_"
+_SECRET_PREFIX = "whsec_"
 
 
 def verify_webhook(
@@ -29,18 +29,18 @@ def verify_webhook(
     must hold the received bytes unchanged. A webhook may arrive twice, with the same `webhook-id`.
     """
     data = body.encode() if isinstance(body, str) else body
-    given = {name.lower(): value for name, value in headers.items()}
+    lower_headers = {name.lower(): value for name, value in headers.items()}
     webhook_id, timestamp, signatures = (
-        given.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
+        lower_headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
     )
     if not (webhook_id and signatures and timestamp.isascii() and timestamp.isdigit()):
         raise BadWebhook("This is no signed webhook: its headers are not all there.")
-    signed = f"{webhook_id}.{timestamp}.".encode() + data
-    each = [secrets] if isinstance(secrets, str) else secrets
-    if not any(_is_by(secret, signed, signatures.split()) for secret in each):
+    signed_content = f"{webhook_id}.{timestamp}.".encode() + data
+    secret_list = [secrets] if isinstance(secrets, str) else secrets
+    if not any(_is_signed_by(secret, signed_content, signatures.split()) for secret in secret_list):
         raise BadWebhook("The webhook is not signed with this secret.")
-    seconds = clock.wall() if now is None else now
-    if abs(seconds - int(timestamp[:15])) > within.total_seconds():
+    unix_now = clock.unix_seconds() if now is None else now
+    if abs(unix_now - int(timestamp[:15])) > within.total_seconds():
         raise BadWebhook("The webhook is too old, or from the future: somebody may replay it.")
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
@@ -48,10 +48,10 @@ def verify_webhook(
         raise BadWebhook("The webhook is signed, but no JSON object.") from error
 
 
-def _is_by(secret: str, signed: bytes, signatures: Sequence[str]) -> bool:
+def _is_signed_by(secret: str, signed_content: bytes, signatures: Sequence[str]) -> bool:
     try:
-        key = b64decode(secret.removeprefix(_SHOWN), validate=True)
+        key = b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except (Error, ValueError):
         raise BadWebhook("A secret of webhooks is `whsec_` and base64.") from None
-    wanted = "v1," + b64encode(digest(key, signed, "sha256")).decode()
-    return any(compare_digest(wanted.encode(), one.encode()) for one in signatures)
+    expected = "v1," + b64encode(digest(key, signed_content, "sha256")).decode()
+    return any(compare_digest(expected.encode(), signature.encode()) for signature in signatures)

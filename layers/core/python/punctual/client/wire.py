@@ -12,8 +12,8 @@ import msgspec
 
 from punctual.client.errors import Misuse
 
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-SUCCESSFUL = frozenset(range(200, 300))
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+SUCCESS_STATUSES = frozenset(range(200, 300))
 
 
 class Repeat(Enum):
@@ -31,12 +31,12 @@ class Request(NamedTuple):
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
     repeat: Repeat = Repeat.NEVER
-    expected: frozenset[int] = SUCCESSFUL
+    expected: frozenset[int] = SUCCESS_STATUSES
     with_token: bool = True
 
     def url(self, root: str) -> str:
-        start = self.path if "://" in self.path else f"{root}{self.path}"
-        return f"{start}?{urlencode(self.query)}" if self.query else start
+        address = self.path if "://" in self.path else f"{root}{self.path}"
+        return f"{address}?{urlencode(self.query)}" if self.query else address
 
 
 class Answer(NamedTuple):
@@ -58,9 +58,9 @@ class Failure(NamedTuple):
 Outcome = Answer | Failure
 
 
-def path(*parts: str) -> str:
+def build_path(*parts: str) -> str:
     """
-    >>> path("jobs", "a/b", "runs")
+    >>> build_path("jobs", "a/b", "runs")
     '/jobs/a%2Fb/runs'
     """
     for part in parts:
@@ -69,58 +69,58 @@ def path(*parts: str) -> str:
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
-def body(value: Any) -> bytes:
+def encode_body(value: Any) -> bytes:
     """Return the value as JSON. Times carry their offset, durations are in seconds.
 
     Raise Misuse for a value that JSON cannot express.
 
-    >>> body({"interval_seconds": timedelta(minutes=5), "name": "é"})
+    >>> encode_body({"interval_seconds": timedelta(minutes=5), "name": "é"})
     b'{"interval_seconds":300,"name":"\\xc3\\xa9"}'
     """
     try:
         text = json.dumps(
-            value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain
+            value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_json_value
         )
         return text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Misuse(f"This cannot be written as JSON: {error}") from error
 
 
-def query(**values: Any) -> tuple[tuple[str, str], ...]:
+def query_parameters(**values: Any) -> tuple[tuple[str, str], ...]:
     """Return the query parameters without None values.
 
     A trailing underscore is removed. It allows names that are Python keywords.
 
-    >>> query(from_=None, status=["FAILED", "MISSED"], limit=5)
+    >>> query_parameters(from_=None, status=["FAILED", "MISSED"], limit=5)
     (('status', 'FAILED'), ('status', 'MISSED'), ('limit', '5'))
     """
     pairs = []
     for name, value in values.items():
-        several = value if isinstance(value, list | tuple | set | frozenset) else [value]
-        pairs += [(name.rstrip("_"), _text(one)) for one in several if one is not None]
+        items = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        pairs += [(name.rstrip("_"), _parameter_text(item)) for item in items if item is not None]
     return tuple(pairs)
 
 
-def keyed(key: str) -> tuple[tuple[str, str], ...]:
+def idempotency_headers(key: str) -> tuple[tuple[str, str], ...]:
     """Return the idempotency header, which makes the request safe to repeat."""
-    if not _KEY.fullmatch(key):
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
         raise Misuse("An idempotency_key is 1 to 255 printable ASCII characters.")
     return (("idempotency-key", key),)
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     if at.tzinfo is None:
         raise Misuse(f"{at!r} has no time zone: use datetime.now(UTC), or give it a tzinfo.")
     return at.astimezone(UTC).isoformat()
 
 
-def _text(value: Any) -> str:
-    return moment(value) if isinstance(value, datetime) else str(value)
+def _parameter_text(value: Any) -> str:
+    return format_time(value) if isinstance(value, datetime) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
-        return moment(value)
+        return format_time(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, timedelta):

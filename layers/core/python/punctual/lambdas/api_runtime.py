@@ -20,7 +20,9 @@ ROLE_CONTEXT_KEY, TOKEN_ID_CONTEXT_KEY, EXPIRES_AT_CONTEXT_KEY = "role", "token_
 # Seconds in which a request may start AWS calls. The last call takes up to 8 s more. So an answer
 # comes within 25 s, and API Gateway waits for 30 s.
 API_TIME_LIMIT_SECONDS = 15.0
-MAX_LIST_RESPONSE_BYTES = 5_900_000  # bytes of one quoted list, so the response stays under Lambda's 6 MiB
+MAX_LIST_RESPONSE_BYTES = (
+    5_900_000  # bytes of one quoted list, so the response stays under Lambda's 6 MiB
+)
 
 _ANONYMOUS = Caller("", "")
 
@@ -35,7 +37,11 @@ def read_caller(event: Mapping[str, Any], path: str) -> Caller:
     if path.rstrip("/") in PUBLIC_PATHS:
         return _ANONYMOUS
     authorizer_context = _authorizer_context(event)
-    tenant, name, role = authorizer_context.get(TENANT_CONTEXT_KEY), authorizer_context.get(CALLER_CONTEXT_KEY), Role.of(str(authorizer_context.get(ROLE_CONTEXT_KEY)))
+    tenant, name, role = (
+        authorizer_context.get(TENANT_CONTEXT_KEY),
+        authorizer_context.get(CALLER_CONTEXT_KEY),
+        Role.of(str(authorizer_context.get(ROLE_CONTEXT_KEY))),
+    )
     if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
         expires_at = authorizer_context.get(EXPIRES_AT_CONTEXT_KEY)
         return Caller(

@@ -14,8 +14,8 @@ from punctual.aws.operator_settings import DispatchSwitch
 from punctual.aws.ports import (
     AwsPorts,
     Clients,
-    build_dynamo_client,
     build_aws_ports,
+    build_dynamo_client,
     monotonic,
     real_clock,
     sleep,
@@ -26,7 +26,9 @@ from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, engine_lo
 from punctual.settings import Settings
 
 MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # set by Lambda
-MEMORY_MB_PER_CORE = 1769  # MB for one whole processor; Lambda gives a smaller share for less memory
+MEMORY_MB_PER_CORE = (
+    1769  # MB for one whole processor; Lambda gives a smaller share for less memory
+)
 MIN_FUNCTION_MEMORY_MB = 256
 
 if TYPE_CHECKING:  # imported on first use, since a function that only reads needs none of these
@@ -73,7 +75,13 @@ class Runtime:
 
     @cached_property
     def ports(self) -> AwsPorts:
-        return build_aws_ports(self.settings, self.clock, self.clients, dispatch_switch=self.dispatch_switch, **self._port_overrides)
+        return build_aws_ports(
+            self.settings,
+            self.clock,
+            self.clients,
+            dispatch_switch=self.dispatch_switch,
+            **self._port_overrides,
+        )
 
     @cached_property
     def deadline(self) -> Deadline:
@@ -93,7 +101,11 @@ class Runtime:
     @cached_property
     def dynamo(self) -> DynamoClient:
         """Return the client for rows that belong to no port."""
-        overrides = {name: self._port_overrides[name] for name in ("crew", "patience") if name in self._port_overrides}
+        overrides = {
+            name: self._port_overrides[name]
+            for name in ("crew", "patience")
+            if name in self._port_overrides
+        }
         return build_dynamo_client(self.clients, **overrides)
 
     @cached_property

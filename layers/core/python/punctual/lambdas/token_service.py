@@ -13,7 +13,9 @@ from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER, decode_key
 
 def build_token_commands(runtime: Runtime, key: TokenKey) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
-    return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, DEFAULT_TENANT, runtime.ports.audit)
+    return Tokens(
+        rows, key, runtime.clock, runtime.new_id, random_bytes, DEFAULT_TENANT, runtime.ports.audit
+    )
 
 
 def read_token_key(runtime: Runtime) -> bytes:

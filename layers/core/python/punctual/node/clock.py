@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from punctual.engine.clock import ClockReading
 
 # tolerated between two readings, which are at most a second apart
-DRIFT = timedelta(milliseconds=250)
+MAX_CLOCK_DRIFT = timedelta(milliseconds=250)
 
 
 def wall() -> datetime:
@@ -17,24 +17,24 @@ def monotonic() -> float:
     return time.monotonic()
 
 
-class Sets:
+class ClockChangeDetector:
     """Detects that the wall clock was set. It then moves against the steady clock."""
 
-    def __init__(self, first: ClockReading) -> None:
-        self._last = first
+    def __init__(self, first_reading: ClockReading) -> None:
+        self._last_reading = first_reading
 
-    def by(self, now: ClockReading) -> timedelta:
+    def detect(self, now: ClockReading) -> timedelta:
         """Return how far the wall clock was set since the last call, or zero if it only drifted."""
-        before, self._last = self._last, now
-        return _beyond_drift(now.set_since(before))
+        previous, self._last_reading = self._last_reading, now
+        return _without_drift(now.set_since(previous))
 
-    def is_due(self, now: ClockReading) -> bool:
+    def has_change(self, now: ClockReading) -> bool:
         """Return whether `by` would return more than zero."""
-        return bool(_beyond_drift(now.set_since(self._last)))
+        return bool(_without_drift(now.set_since(self._last_reading)))
 
 
-def _beyond_drift(by: timedelta) -> timedelta:
-    return by if abs(by) > DRIFT else timedelta(0)
+def _without_drift(change: timedelta) -> timedelta:
+    return change if abs(change) > MAX_CLOCK_DRIFT else timedelta(0)
 
 
 class ManualClock:
@@ -42,27 +42,27 @@ class ManualClock:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
-        self._ran = 0.0  # seconds
+        self._steady = 0.0  # seconds
 
     def __call__(self) -> datetime:
         return self.now
 
     def monotonic(self) -> float:
-        return self._ran
+        return self._steady
 
     def advance(self, by: timedelta) -> None:
         self.now += by
-        self._ran += by.total_seconds()
+        self._steady += by.total_seconds()
 
     def set(self, now: datetime) -> None:
         """Let time pass until `now`."""
         self.advance(now - self.now)
 
-    def go_on_to(self, steady: float) -> None:
+    def advance_to_steady(self, steady: float) -> None:
         """Let time pass until the steady clock shows `steady`. It never goes back."""
-        if steady > self._ran:
-            self.now += timedelta(seconds=steady - self._ran)
-            self._ran = steady
+        if steady > self._steady:
+            self.now += timedelta(seconds=steady - self._steady)
+            self._steady = steady
 
     def jump(self, by: timedelta) -> None:
         """Set the wall clock forward or back. No time passes."""

@@ -13,9 +13,13 @@ from punctual.engine.ports.log import Log
 from punctual.node.node import Node
 
 T = TypeVar("T")
-EARLY = 0.0015  # A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
-RETRY = 1.0
-CHECK = 1.0  # seconds between checks of the wall clock; the system sends no notice of a change
+TIMER_EARLY_SECONDS = (
+    0.0015  # A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
+)
+STEP_RETRY_SECONDS = 1.0
+CLOCK_CHECK_SECONDS = (
+    1.0  # seconds between checks of the wall clock; the system sends no notice of a change
+)
 
 
 class EventLoop:
@@ -30,9 +34,9 @@ class EventLoop:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._requests: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
-        self._turning = False
-        self._handle: asyncio.TimerHandle | None = None
-        self._at: float | None = None
+        self._turn_scheduled = False
+        self._timer_handle: asyncio.TimerHandle | None = None
+        self._step_at: float | None = None
         self._stopped = False
 
     async def turn(self, request: Callable[[], T]) -> T:
@@ -42,20 +46,20 @@ class EventLoop:
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._requests.append((request, future))
-        if not self._turning:
-            self._turning = True
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
             self._loop.call_soon(self._turn)
         return await future
 
     def _turn(self) -> None:
-        self._turning = False
-        waiting, self._requests = self._requests, []
+        self._turn_scheduled = False
+        pending, self._requests = self._requests, []
         try:
-            answers = self._node.perform([request for request, _ in waiting])
+            answers = self._node.perform([request for request, _ in pending])
         except Exception as error:
-            answers = [error] * len(waiting)
-        for (_, future), answer in zip(waiting, answers, strict=True):
-            _settle(future, answer)
+            answers = [error] * len(pending)
+        for (_, future), answer in zip(pending, answers, strict=True):
+            _resolve_future(future, answer)
         self._arm(self._node.next_at())
 
     def wake(self) -> None:
@@ -68,53 +72,53 @@ class EventLoop:
 
     def stop(self) -> None:
         self._stopped = True
-        if self._handle is not None:
-            self._handle.cancel()
+        if self._timer_handle is not None:
+            self._timer_handle.cancel()
 
     def _step(self) -> None:
         if self._stopped:
             return
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle, self._at = None, None
+        if self._timer_handle is not None:
+            self._timer_handle.cancel()
+            self._timer_handle, self._step_at = None, None
         try:
-            at = self._node.step()
+            step_at = self._node.step()
         except Unavailable as error:
-            self._again("store_unavailable", error.message)
+            self._retry_step("store_unavailable", error.message)
             return
         except Exception as error:
             # A failed step must not end all steps in silence. It is logged and repeated.
-            self._again("step_failed", f"{type(error).__name__}: {error}")
+            self._retry_step("step_failed", f"{type(error).__name__}: {error}")
             return
-        self._arm(at)
+        self._arm(step_at)
 
-    def _again(self, event: str, error: str) -> None:
+    def _retry_step(self, event: str, error: str) -> None:
         self._log(event, error=error)
-        self._handle = self._loop.call_later(RETRY, self._step)
+        self._timer_handle = self._loop.call_later(STEP_RETRY_SECONDS, self._step)
 
-    def _arm(self, at: float) -> None:
-        if self._stopped or (self._at is not None and self._at <= at):
+    def _arm(self, step_at: float) -> None:
+        if self._stopped or (self._step_at is not None and self._step_at <= step_at):
             return
-        if self._handle is not None:
-            self._handle.cancel()
-        self._at = at
-        seconds = min(at - self._monotonic() - EARLY, CHECK)
-        self._handle = self._loop.call_later(max(0.0, seconds), self._due)
+        if self._timer_handle is not None:
+            self._timer_handle.cancel()
+        self._step_at = step_at
+        seconds = min(step_at - self._monotonic() - TIMER_EARLY_SECONDS, CLOCK_CHECK_SECONDS)
+        self._timer_handle = self._loop.call_later(max(0.0, seconds), self._due)
 
     def _due(self) -> None:
-        at = self._at
-        if at is not None:
-            left = at - self._monotonic()
-            if left > EARLY and not self._node.clock_was_set:
-                self._at = None
-                self._arm(at)
+        step_at = self._step_at
+        if step_at is not None:
+            remaining_seconds = step_at - self._monotonic()
+            if remaining_seconds > TIMER_EARLY_SECONDS and not self._node.has_clock_change:
+                self._step_at = None
+                self._arm(step_at)
                 return
-            if 0 < left <= EARLY:
-                time.sleep(left)
+            if 0 < remaining_seconds <= TIMER_EARLY_SECONDS:
+                time.sleep(remaining_seconds)
         self._step()
 
 
-def _settle(future: "asyncio.Future[T]", answer: T | Exception) -> None:
+def _resolve_future(future: "asyncio.Future[T]", answer: T | Exception) -> None:
     if future.done():
         return
     if isinstance(answer, Exception):

@@ -7,7 +7,7 @@ from punctual.tasks.script.sandbox import Sandbox
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
 
-FEATURES = Features(
+NODE_FEATURES = Features(
     task_types=frozenset({"event", "http", "script"}),
     check_task=task_problems,
     check_url=url_problem,
@@ -17,8 +17,8 @@ FEATURES = Features(
 def features_with(sandbox: Sandbox) -> Features:
     """Return the node's features, without scripts for the tenants that this sandbox refuses."""
 
-    def refused_to(tenant: str) -> Mapping[str, str]:
+    def refused_task_types(tenant: str) -> Mapping[str, str]:
         refusal = sandbox.refusal(tenant)
         return {"script": refusal} if refusal else {}
 
-    return FEATURES._replace(refused_task_types=refused_to)
+    return NODE_FEATURES._replace(refused_task_types=refused_task_types)

@@ -10,99 +10,101 @@ from punctual.domain.run import Run
 from punctual.domain.tenants.quota_ledger import Bucket, full, refilled, tokens, wait, without
 from punctual.engine.ports.quotas import Granted, LimitsOf
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
-from punctual.node.run_queue.slots import INLINE
-from punctual.node.sqlite.recent_starts import MINUTE, ORDER, START
+from punctual.node.run_queue.slots import INLINE_SLOT
+from punctual.node.sqlite.recent_starts import START_KIND, START_REQUEST_KIND, START_WINDOW
 
-SET_BACK = timedelta(seconds=5)  # windows wait out a smaller step back
+MAX_TOLERATED_STEP_BACK = timedelta(seconds=5)  # windows wait out a smaller step back
 
 
-class Kept(Protocol):
+class StartStore(Protocol):
     """Starts and start requests that survive a restart. See `SqliteStarts`."""
 
-    def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime, /) -> None: ...
+    def add(
+        self, kind: str, tenant: str, started_at: datetime, count: int, remove_until: datetime, /
+    ) -> None: ...
 
-    def since(self, kind: str, tenant: str, at: datetime, /) -> Sequence[datetime]: ...
-
-
-JobsOf = Callable[[str], Mapping[str, int]]
-_ALIVE = ("SCHEDULED", "PAUSED")
+    def times_since(self, kind: str, tenant: str, after: datetime, /) -> Sequence[datetime]: ...
 
 
-class Window:
+CountJobs = Callable[[str], Mapping[str, int]]
+_LIVE_STATUSES = ("SCHEDULED", "PAUSED")
+
+
+class RateWindow:
     """The times of the last minute at which a tenant used its limit."""
 
     def __init__(self, times: Iterable[datetime] = ()) -> None:
         self._times = deque(times)
 
-    def room(self, most: int, now: datetime) -> int:
-        self._set_back(now)
-        self._forget(now - MINUTE)
-        return max(0, most - len(self._times))
+    def room(self, limit: int, now: datetime) -> int:
+        self._cap_future_times(now)
+        self._forget(now - START_WINDOW)
+        return max(0, limit - len(self._times))
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def add(self, at: datetime) -> None:
+    def add(self, used_at: datetime) -> None:
         """Add a time. Times come in order unless the clock was set back."""
         # `room` may never be called: a tenant may have a limit on concurrent runs alone
-        self._forget(at - MINUTE)
-        self._times.append(max(at, self._times[-1]) if self._times else at)
+        self._forget(used_at - START_WINDOW)
+        self._times.append(max(used_at, self._times[-1]) if self._times else used_at)
 
     def _forget(self, until: datetime) -> None:
         while self._times and self._times[0] <= until:
             self._times.popleft()
 
-    def _set_back(self, now: datetime) -> None:
+    def _cap_future_times(self, now: datetime) -> None:
         """Cap times of the future at `now`.
 
         A clock that was ahead wrote them, so they count for one more minute.
         """
-        if self._times and self._times[-1] > now + SET_BACK:
-            self._times = deque(min(at, now) for at in self._times)
+        if self._times and self._times[-1] > now + MAX_TOLERATED_STEP_BACK:
+            self._times = deque(min(used_at, now) for used_at in self._times)
 
-    def free_at(self, most: int, asked: int = 1) -> datetime | None:
-        """Return when there is room for `asked` more, or None if there is room now."""
-        over = len(self._times) + asked - most
-        return self._times[over - 1] + MINUTE if over > 0 else None
+    def free_at(self, limit: int, requested: int = 1) -> datetime | None:
+        """Return when there is room for `requested` more, or None if there is room now."""
+        excess = len(self._times) + requested - limit
+        return self._times[excess - 1] + START_WINDOW if excess > 0 else None
 
 
-class Windows:
+class RateWindows:
     """The windows of all tenants, read from the store on first use."""
 
-    def __init__(self, kind: str, kept: Kept) -> None:
+    def __init__(self, kind: str, starts: StartStore) -> None:
         self._kind = kind
-        self._kept = kept
-        self._known: dict[str, Window] = {}
-        self._touched: set[str] = set()
+        self._starts = starts
+        self._windows: dict[str, RateWindow] = {}
+        self._changed_tenants: set[str] = set()
 
-    def of(self, tenant: str, now: datetime) -> Window:
-        window = self._known.get(tenant)
+    def window_of(self, tenant: str, now: datetime) -> RateWindow:
+        window = self._windows.get(tenant)
         if window is None:
-            times = self._kept.since(self._kind, tenant, now - MINUTE)
-            window = self._known[tenant] = Window(times)
+            times = self._starts.times_since(self._kind, tenant, now - START_WINDOW)
+            window = self._windows[tenant] = RateWindow(times)
         return window
 
-    def add(self, tenant: str, at: datetime, count: int) -> None:
+    def add(self, tenant: str, used_at: datetime, count: int) -> None:
         if not count:
             return
-        window = self.of(tenant, at)
-        self._touched.add(tenant)
+        window = self.window_of(tenant, used_at)
+        self._changed_tenants.add(tenant)
         for _ in range(count):
-            window.add(at)
-        self._kept.add(self._kind, tenant, at, count, at - MINUTE)
+            window.add(used_at)
+        self._starts.add(self._kind, tenant, used_at, count, used_at - START_WINDOW)
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         """Accept the additions of a committed transaction."""
-        self._touched.clear()
+        self._changed_tenants.clear()
 
-    def undo(self) -> None:
+    def on_rollback(self) -> None:
         """Forget the windows that a rolled back transaction touched.
 
         The store has their true content, also where a write failed half way.
         """
-        for tenant in self._touched:
-            self._known.pop(tenant, None)
-        self._touched.clear()
+        for tenant in self._changed_tenants:
+            self._windows.pop(tenant, None)
+        self._changed_tenants.clear()
 
 
 class NodeQuotas:
@@ -111,17 +113,17 @@ class NodeQuotas:
     def __init__(
         self,
         limits_of: LimitsOf,
-        jobs_of: JobsOf,
+        count_jobs: CountJobs,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
-        kept: Kept,
+        starts: StartStore,
     ) -> None:
         self._limits_of = limits_of
-        self._jobs_of = jobs_of
+        self._count_jobs = count_jobs
         self._clock = clock
         self._monotonic = monotonic
-        self._buckets: dict[str, Bucket] = {}
-        self._ordered = Windows(ORDER, kept)
+        self._call_buckets: dict[str, Bucket] = {}
+        self._start_requests = RateWindows(START_REQUEST_KIND, starts)
 
     def call(self, tenant: str) -> None:
         limits = self._limits_of(tenant)
@@ -129,50 +131,54 @@ class NodeQuotas:
         if rate is None:
             return
         now = round(self._monotonic() * 1_000_000)
-        before = self._buckets.get(tenant) or full(limits.at_once, now)
-        bucket = refilled(before, rate, limits.at_once, now)
-        if not tokens(bucket):
-            self._buckets[tenant] = bucket
-            raise too_many_calls(limits, wait(bucket, rate))
-        self._buckets[tenant] = without(bucket, 1)
+        previous = self._call_buckets.get(tenant) or full(limits.at_once, now)
+        call_bucket = refilled(previous, rate, limits.at_once, now)
+        if not tokens(call_bucket):
+            self._call_buckets[tenant] = call_bucket
+            raise too_many_calls(limits, wait(call_bucket, rate))
+        self._call_buckets[tenant] = without(call_bucket, 1)
 
     def jobs(self, tenant: str, asked: int) -> int:
-        most = self._limits_of(tenant).jobs
-        if most is None:
+        limit = self._limits_of(tenant).jobs
+        if limit is None:
             return asked
-        found = self._jobs_of(tenant)
-        return max(0, min(asked, most - sum(found.get(state, 0) for state in _ALIVE)))
+        job_counts = self._count_jobs(tenant)
+        return max(
+            0, min(asked, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
+        )
 
     def orders(self, tenant: str, asked: int, whole: bool = False) -> Granted:
-        most = self._limits_of(tenant).runs_per_minute
-        if most is None or asked == 0:
+        limit = self._limits_of(tenant).runs_per_minute
+        if limit is None or asked == 0:
             return Granted(asked)
-        if whole and asked > most:
+        if whole and asked > limit:
             return Granted(0, inf)
         now = self._clock()
-        window = self._ordered.of(tenant, now)
-        count = min(asked, window.room(most, now))
-        if whole and count < asked:
-            count = 0
-        self._ordered.add(tenant, now, count)
-        at = window.free_at(most, asked if whole else 1)
-        return Granted(count, 0 if count == asked or at is None else (at - now).total_seconds())
+        window = self._start_requests.window_of(tenant, now)
+        granted = min(asked, window.room(limit, now))
+        if whole and granted < asked:
+            granted = 0
+        self._start_requests.add(tenant, now, granted)
+        free_at = window.free_at(limit, asked if whole else 1)
+        return Granted(
+            granted, 0 if granted == asked or free_at is None else (free_at - now).total_seconds()
+        )
 
-    def keep(self) -> None:
-        self._ordered.keep()
+    def on_commit(self) -> None:
+        self._start_requests.on_commit()
 
-    def undo(self) -> None:
-        self._ordered.undo()
+    def on_rollback(self) -> None:
+        self._start_requests.on_rollback()
 
 
 def node_quotas(
     limits_of: LimitsOf | None,
-    jobs_of: JobsOf,
+    count_jobs: CountJobs,
     clock: Callable[[], datetime],
     monotonic: Callable[[], float],
-    kept: Kept,
+    starts: StartStore,
 ) -> NodeQuotas | NoQuotas:
-    return NodeQuotas(limits_of, jobs_of, clock, monotonic, kept) if limits_of else NoQuotas()
+    return NodeQuotas(limits_of, count_jobs, clock, monotonic, starts) if limits_of else NoQuotas()
 
 
 class Admission:
@@ -188,77 +194,77 @@ class Admission:
         self,
         limits_of: LimitsOf | None,
         clock: Callable[[], datetime],
-        kept: Kept,
+        starts: StartStore,
         slots: Mapping[str, int] | None = None,
     ) -> None:
-        """Create the admission. `slots` says how many runs of each kind run at a time."""
-        self.on = limits_of is not None
+        """Create the admission. `lane_slots` says how many runs of each kind run at a time."""
+        self.is_enabled = limits_of is not None
         self._slots = slots or {}
         self._limits_of = limits_of or unlimited
         self._clock = clock
-        self._starts = Windows(START, kept)
+        self._starts = RateWindows(START_KIND, starts)
         # the kind of each running run, by tenant and run id
         self._running: dict[str, dict[str, str]] = {}
-        self._begun: list[tuple[str, str]] = []  # runs that this transaction began
+        self._started_runs: list[tuple[str, str]] = []  # runs that this transaction began
 
-    def holds(self, tenant: str) -> bool:
+    def may_hold_runs(self, tenant: str) -> bool:
         return self._limits_of(tenant).hold_runs
 
-    def room(self, tenant: str, now: datetime, most: int, kind: str) -> int:
+    def room(self, tenant: str, now: datetime, limit: int, slot: str) -> int:
         """Return how many runs may start now.
 
         Inline runs end one by one, so one free place admits all of them.
         """
-        instant = kind == INLINE
+        is_inline = slot == INLINE_SLOT
         limits = self._limits_of(tenant)
         if limits.runs_per_minute is not None:
-            most = min(most, self._window(tenant).room(limits.runs_per_minute, now))
+            limit = min(limit, self._window(tenant).room(limits.runs_per_minute, now))
         if limits.concurrent_runs is not None:
             free = limits.concurrent_runs - len(self._running.get(tenant, ()))
-            most = min(most, most if instant and free > 0 else free)
-        slots = limits.executors(self._slots[kind]) if kind in self._slots else None
-        if slots is not None:
+            limit = min(limit, limit if is_inline and free > 0 else free)
+        lane_slots = limits.executors(self._slots[slot]) if slot in self._slots else None
+        if lane_slots is not None:
             running = Counter(self._running.get(tenant, {}).values())
-            most = min(most, slots - running[kind])
-        return max(0, most)
+            limit = min(limit, lane_slots - running[slot])
+        return max(0, limit)
 
     def free_at(self, tenant: str) -> datetime | None:
         """Return when time alone makes room.
 
         It is None if there is room now, or if only the end of a run makes room.
         """
-        most = self._limits_of(tenant).runs_per_minute
-        if most is None or self._window(tenant).room(most, self._clock()):
+        limit = self._limits_of(tenant).runs_per_minute
+        if limit is None or self._window(tenant).room(limit, self._clock()):
             return None
-        return self._window(tenant).free_at(most)
+        return self._window(tenant).free_at(limit)
 
-    def begin(self, runs: Iterable[tuple[str, Run]], kind: str) -> None:
+    def add_started(self, runs: Iterable[tuple[str, Run]], slot: str) -> None:
         """Count the runs that started."""
-        if not self.on:
+        if not self.is_enabled:
             return
-        begun: Counter[tuple[str, datetime]] = Counter()
+        start_counts: Counter[tuple[str, datetime]] = Counter()
         for tenant, run in runs:
-            if run.attempt_at is not None and self.holds(tenant):
-                begun[tenant, run.attempt_at] += 1
-            if kind != INLINE:
-                self._begun.append((tenant, run.run_id))
-                self._running.setdefault(tenant, {})[run.run_id] = kind
-        for (tenant, at), count in begun.items():
-            self._starts.add(tenant, at, count)
+            if run.attempt_at is not None and self.may_hold_runs(tenant):
+                start_counts[tenant, run.attempt_at] += 1
+            if slot != INLINE_SLOT:
+                self._started_runs.append((tenant, run.run_id))
+                self._running.setdefault(tenant, {})[run.run_id] = slot
+        for (tenant, started_at), count in start_counts.items():
+            self._starts.add(tenant, started_at, count)
 
-    def end(self, tenant: str, run_id: str) -> None:
+    def remove_ended(self, tenant: str, run_id: str) -> None:
         self._running.get(tenant, {}).pop(run_id, None)
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         """Accept the runs of a committed transaction."""
-        self._begun.clear()
-        self._starts.keep()
+        self._started_runs.clear()
+        self._starts.on_commit()
 
-    def undo(self) -> None:
-        self._starts.undo()
-        for tenant, run_id in self._begun:
-            self.end(tenant, run_id)
-        self._begun.clear()
+    def on_rollback(self) -> None:
+        self._starts.on_rollback()
+        for tenant, run_id in self._started_runs:
+            self.remove_ended(tenant, run_id)
+        self._started_runs.clear()
 
-    def _window(self, tenant: str) -> Window:
-        return self._starts.of(tenant, self._clock())
+    def _window(self, tenant: str) -> RateWindow:
+        return self._starts.window_of(tenant, self._clock())

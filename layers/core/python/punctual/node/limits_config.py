@@ -8,8 +8,8 @@ from typing import Any
 from punctual.domain.errors import PunctualError
 from punctual.domain.tenants.limits import Limits, WrongLimits, limits_from, limits_of_text
 
-FILE = "limits.json"
-VARIABLE = "PUNCTUAL_LIMITS"
+LIMITS_FILE = "limits.json"
+LIMITS_VARIABLE = "PUNCTUAL_LIMITS"
 
 
 class NodeLimitsError(PunctualError):
@@ -22,9 +22,9 @@ def defaults_from(env: Mapping[str, str]) -> Limits:
     500
     """
     try:
-        return limits_from(limits_of_text(env.get(VARIABLE, "")))
+        return limits_from(limits_of_text(env.get(LIMITS_VARIABLE, "")))
     except WrongLimits as error:
-        raise NodeLimitsError(f"{VARIABLE}: {error}.") from error
+        raise NodeLimitsError(f"{LIMITS_VARIABLE}: {error}.") from error
 
 
 class LimitsFile:
@@ -44,22 +44,24 @@ class LimitsFile:
         except (OSError, UnicodeDecodeError) as error:
             raise WrongLimits(f"{self._path} cannot be read: {error}") from error
         try:
-            said = json.loads(text)
+            limits_by_tenant = json.loads(text)
         except ValueError as error:
             raise WrongLimits(f"{self._path} is not JSON: {error}") from error
-        if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
+        if not isinstance(limits_by_tenant, dict) or not all(
+            isinstance(entry, dict) for entry in limits_by_tenant.values()
+        ):
             raise WrongLimits(f"{self._path} must be an object of objects, by tenant")
-        found: Mapping[str, Any] | None = said.get(tenant)
-        return found
+        tenant_limits: Mapping[str, Any] | None = limits_by_tenant.get(tenant)
+        return tenant_limits
 
     def check(self) -> None:
         """Raise `NodeLimitsError` for the first wrong entry. A start calls this."""
         try:
             self("")
             text = self._path.read_text(encoding="utf-8") if self._path.exists() else "{}"
-            for tenant, said in json.loads(text).items():
+            for tenant, tenant_limits in json.loads(text).items():
                 try:
-                    limits_from(said)
+                    limits_from(tenant_limits)
                 except WrongLimits as error:
                     raise WrongLimits(f"{self._path}: {tenant}: {error}") from error
         except WrongLimits as error:

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class EventLog:
@@ -23,8 +23,10 @@ class EventLog:
         now = self._clock()
         fields = {name: value for name, value in fields.items() if value != ""}
         if self._pretty:
-            shown = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
-            line = f"{now.astimezone():%H:%M:%S} {event.replace('_', ' '):<22} {shown}".rstrip()
+            field_text = "  ".join(f"{name}={_printable(value)}" for name, value in fields.items())
+            line = (
+                f"{now.astimezone():%H:%M:%S} {event.replace('_', ' '):<22} {field_text}".rstrip()
+            )
         else:
             record = {"at": now, "event": event, **fields}
             line = msgspec.json.encode(record, enc_hook=str).decode()
@@ -37,14 +39,14 @@ class _Forward(logging.Handler):
 
     def __init__(self, log: EventLog) -> None:
         super().__init__(logging.WARNING)
-        self._to = log
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = {k: v for k, v in vars(record).items() if k not in _RESERVED}
-        self._to(record.getMessage(), level=record.levelname, **fields)
+        fields = {name: value for name, value in vars(record).items() if name not in _RECORD_FIELDS}
+        self._log(record.getMessage(), level=record.levelname, **fields)
 
 
-def set_up(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventLog:
+def set_up_logging(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventLog:
     log = EventLog(stream, clock, stream.isatty())
     root = logging.getLogger()
     root.handlers = [_Forward(log)]
@@ -52,8 +54,10 @@ def set_up(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventL
     return log
 
 
-def _shown(value: Any) -> str:
+def _printable(value: Any) -> str:
     """Return a value on one line without control characters. A script may have printed any text."""
     if isinstance(value, float):
         return f"{value:.3f}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in str(value)
+    )

@@ -14,8 +14,8 @@ from punctual.engine.queries.slices import CpuTime, Sliced, SlicedWork, Steady
 from punctual.node import clock
 
 T = TypeVar("T")
-MAX_AT_ONCE = 16  # for each tenant
-SHORT_SECONDS = 0.002  # of processor time: shorter work is done in the turn of its request
+MAX_LONG_REQUESTS = 16  # for each tenant
+SHORT_WORK_SECONDS = 0.002  # of processor time: shorter work is done in the turn of its request
 
 
 class Turn(Protocol):
@@ -33,26 +33,28 @@ class LongWork:
         self._turn = turn
         self._cpu = cpu
         self._steady = steady
-        self._next = asyncio.Lock()  # first come, first served
-        self._at_once: Counter[str] = Counter()
+        self._slice_lock = asyncio.Lock()  # first come, first served
+        self._long_requests: Counter[str] = Counter()
 
     def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
         """Return the result of short work, or the rest for `finish`. Called within a turn."""
         work = SlicedWork(steps, self._cpu, self._steady)
-        return work if work.run_slice(SHORT_SECONDS) else work.results[0]
+        return work if work.run_slice(SHORT_WORK_SECONDS) else work.results[0]
 
     async def finish(self, tenant: str, work: SlicedWork[T]) -> T:
         """Return the result of the work, after the commit of its last slice."""
-        if self._at_once[tenant] >= MAX_AT_ONCE:
+        if self._long_requests[tenant] >= MAX_LONG_REQUESTS:
             work.close()
-            raise LimitExceeded(f"{MAX_AT_ONCE} long requests are under way: try again later.")
-        self._at_once[tenant] += 1
+            raise LimitExceeded(
+                f"{MAX_LONG_REQUESTS} long requests are under way: try again later."
+            )
+        self._long_requests[tenant] += 1
         try:
             while True:
-                async with self._next:
-                    more = await self._turn(work.run_slice)
-                if not more:
+                async with self._slice_lock:
+                    has_more = await self._turn(work.run_slice)
+                if not has_more:
                     return work.results[0]
         finally:
             work.close()
-            self._at_once[tenant] -= 1
+            self._long_requests[tenant] -= 1

@@ -34,25 +34,25 @@ from punctual.node.files.durable import write_durably
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.http.application import application
+from punctual.node.http.application import build_application
 from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
-from punctual.node.http.descriptors import connections_within, least_limit, raise_limit
-from punctual.node.http.own_user import LOCAL, OwnUser, local_token, own_uid
+from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
+from punctual.node.http.own_user import LOCAL, OwnUser, load_local_token, own_uid
 from punctual.node.http.peers import Peers
 from punctual.node.http.protocol import (
-    IDLE_SECONDS,
+    IDLE_CONNECTION_SECONDS,
     MAX_CONNECTIONS,
     SWEEP_SECONDS,
     HttpProtocol,
-    sweep,
+    expire_connections,
 )
-from punctual.node.limits_config import FILE, LimitsFile, defaults_from
-from punctual.node.logs import EventLog, set_up
+from punctual.node.limits_config import LIMITS_FILE, LimitsFile, defaults_from
+from punctual.node.logs import EventLog, set_up_logging
 from punctual.node.node import Node
 from punctual.node.script_settings import ScriptSettings, hide_this_process, script_task
 from punctual.node.sqlite.store import Store
-from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, wind_down
-from punctual.node.webhooks import AT_A_TIME
+from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, shut_down
+from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS
 from punctual.node.workers import Workers
 from punctual.tasks.http.addresses import LOOPBACK
 from punctual.tasks.http.task import HttpTask
@@ -63,7 +63,7 @@ from punctual.web.views.system import Login
 
 QUICK_WORKERS = 32
 LONG_WORKERS = 8
-MOST_STOP_SECONDS = 86_400
+MAX_STOP_SECONDS = 86_400
 HOST = "127.0.0.1"
 
 
@@ -77,34 +77,34 @@ class Options:
     data: Path
     limits: Limits = UNLIMITED
     auth: bool = False
-    trust: IssuerConfig | None = None
+    issuer_config: IssuerConfig | None = None
     stop_seconds: float = STOP_SECONDS
     scripts: ScriptSettings = field(default_factory=ScriptSettings)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
-        text = env.get("PUNCTUAL_PORT") or "8080"
-        if not text.isdecimal() or not 0 <= int(text) <= 65_535:
-            raise StartRefused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {text!r}.")
+        port_text = env.get("PUNCTUAL_PORT") or "8080"
+        if not port_text.isdecimal() or not 0 <= int(port_text) <= 65_535:
+            raise StartRefused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {port_text!r}.")
         data = Path(env.get("PUNCTUAL_DATA") or ".punctual")
         auth = env.get("PUNCTUAL_AUTH") or "off"
         if auth not in ("on", "off"):
             raise StartRefused(f"PUNCTUAL_AUTH must be on or off, not {auth!r}.")
         try:
-            trust = IssuerConfig.from_env(env)
+            issuer_config = IssuerConfig.from_env(env)
         except IssuerConfigError as error:
             raise StartRefused(f"{error}.") from error
-        if trust is not None and auth == "off":
+        if issuer_config is not None and auth == "off":
             raise StartRefused("PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.")
-        seconds = env.get("PUNCTUAL_STOP_SECONDS") or f"{STOP_SECONDS:g}"
-        if not seconds.isdecimal() or int(seconds) > MOST_STOP_SECONDS:
+        stop_text = env.get("PUNCTUAL_STOP_SECONDS") or f"{STOP_SECONDS:g}"
+        if not stop_text.isdecimal() or int(stop_text) > MAX_STOP_SECONDS:
             raise StartRefused(
-                f"PUNCTUAL_STOP_SECONDS must be 0 to {MOST_STOP_SECONDS}, in whole seconds; "
-                f"got {seconds!r}."
+                f"PUNCTUAL_STOP_SECONDS must be 0 to {MAX_STOP_SECONDS}, in whole seconds; "
+                f"got {stop_text!r}."
             )
         scripts = ScriptSettings.from_env(env, data)
-        limits, stop = defaults_from(env), int(seconds)
-        return cls(int(text), data, limits, auth == "on", trust, stop, scripts)
+        limits, stop_seconds = defaults_from(env), int(stop_text)
+        return cls(int(port_text), data, limits, auth == "on", issuer_config, stop_seconds, scripts)
 
 
 def listen(port: int) -> socket.socket:
@@ -122,12 +122,12 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
+def load_limits(options: Options, log: EventLog) -> LimitsOf | None:
     """Return the limits by tenant, or None if no limit is configured.
 
     With None, no call looks up limits.
     """
-    path = options.data / FILE
+    path = options.data / LIMITS_FILE
     if options.limits == UNLIMITED and not path.exists():
         return None
     overrides = LimitsFile(path)
@@ -135,11 +135,11 @@ def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
     return KnownLimits(options.limits, overrides, clock.wall, log).of
 
 
-def build(
+def build_node(
     store: Store,
     folder: Path,
     log: EventLog,
-    woken: Any,
+    wake: Any,
     sandbox: Sandbox,
     limits_of: LimitsOf | None = None,
 ) -> tuple[Node, HttpTask]:
@@ -155,7 +155,7 @@ def build(
         new_id(clock.wall),
         log,
         {Lane.QUICK: Workers("quick", QUICK_WORKERS), Lane.LONG: Workers("long", LONG_WORKERS)},
-        woken,
+        wake,
         executor_id=f"{socket.gethostname()}-{os.getpid()}",
         limits_of=limits_of,
         webhook_secrets=WebhookKeys(folder).secrets,
@@ -163,10 +163,10 @@ def build(
     return node, http
 
 
-def door_of(
+def build_authenticator(
     store: Store,
-    key: TokenKey,
-    trust: IssuerConfig | None,
+    token_key: TokenKey,
+    issuer_config: IssuerConfig | None,
     issuer_thread: IssuerThread,
     log: EventLog,
 ) -> NodeAuthenticator:
@@ -175,28 +175,31 @@ def door_of(
     It caches no token, because the rows are local, so a revoked token fails at once.
     """
     tokens = TokenAuthenticator(
-        lambda: TokenSecrets(key.read()),
+        lambda: TokenSecrets(token_key.read()),
         store.tokens,
         clock.wall,
         clock.monotonic,
         lambda error: log("token_use_not_noted", error=error),
         cache_seconds=0,
     )
-    if trust is None:
+    if issuer_config is None:
         return NodeAuthenticator(tokens, None, issuer_thread, log)
     # Import here: the cryptography costs 60 ms and 20 MB, and only an issuer needs it.
     from punctual.auth.https_fetch import fetch_document
     from punctual.auth.issuer import JwtVerifier
 
     return NodeAuthenticator(
-        tokens, JwtVerifier(trust, fetch_document, clock.wall, clock.monotonic), issuer_thread, log
+        tokens,
+        JwtVerifier(issuer_config, fetch_document, clock.wall, clock.monotonic),
+        issuer_thread,
+        log,
     )
 
 
 FIRST_TOKEN_FILE = "admin-token"
 
 
-def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
+def show_first_token(tokens: Tokens, had_token_key: bool, folder: Path) -> None:
     """Create an admin token if the tenant has none.
 
     Its owner creates the other tokens with it.
@@ -204,7 +207,7 @@ def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
     A terminal shows the token. Elsewhere the output may be a log that other users read, so the
     token goes into a file that only the node's user can read.
     """
-    if key_was_there and tokens.has_admin(LOCAL):
+    if had_token_key and tokens.has_admin(LOCAL):
         return
     _, secret = tokens.create_first(LOCAL, "first")
     if sys.stdout.isatty():
@@ -215,62 +218,71 @@ def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
     print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
 
 
-def connections_here(log: EventLog) -> int:
+def find_max_connections(log: EventLog) -> int:
     """Return how many connections may be open. Runs keep the descriptors that they need."""
-    limit, runs = raise_limit(), QUICK_WORKERS + LONG_WORKERS + AT_A_TIME
-    connections = connections_within(limit, runs)
+    file_limit, max_runs = (
+        raise_file_limit(),
+        QUICK_WORKERS + LONG_WORKERS + MAX_CONCURRENT_WEBHOOKS,
+    )
+    connections = max_connections_within(file_limit, max_runs)
     if not connections:
         raise StartRefused(
-            f"The node needs {least_limit(runs)} open files and may have {limit}: "
+            f"The node needs {min_file_limit(max_runs)} open files and may have {file_limit}: "
             "raise the limit, as with `ulimit -n`."
         )
     if connections < MAX_CONNECTIONS:
-        log("few_connections", connections=connections, open_files=limit)
+        log("few_connections", connections=connections, open_files=file_limit)
     return connections
 
 
 async def serve(
     store: Store, options: Options, listener: socket.socket, connections: int, log: EventLog
 ) -> None:
-    holder: list[EventLoop] = []
-    webhook_keys, key = WebhookKeys(options.data), TokenKey(options.data)
+    event_loops: list[EventLoop] = []
+    webhook_keys, token_key = WebhookKeys(options.data), TokenKey(options.data)
     webhook_keys.check()
-    key_was_there = key.is_there
-    if options.auth or key_was_there:
-        key.read()
-    limits_of, trust = limits_here(options, log), options.trust
-    sandbox = options.scripts.sandbox(options.data, options.auth, log)
-    node, http = build(store, options.data, log, lambda: holder[0].wake(), sandbox, limits_of)
+    had_token_key = token_key.exists
+    if options.auth or had_token_key:
+        token_key.read()
+    limits_of, issuer_config = load_limits(options, log), options.issuer_config
+    sandbox = options.scripts.choose_sandbox(options.data, options.auth, log)
+    node, http = build_node(
+        store, options.data, log, lambda: event_loops[0].wake(), sandbox, limits_of
+    )
     node.start()
     tokens = Tokens(
-        store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
+        store.tokens, token_key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
     issuer_thread = IssuerThread()
-    door = door_of(store, key, trust, issuer_thread, log) if options.auth else None
+    authenticator = (
+        build_authenticator(store, token_key, issuer_config, issuer_thread, log)
+        if options.auth
+        else None
+    )
     own_user = None
-    if door is None:
-        own_user = OwnUser(Peers().owner, local_token(options.data), own_uid())
-    if door is not None:
-        show_first_token(tokens, key_was_there, options.data)
+    if authenticator is None:
+        own_user = OwnUser(Peers().find_owner, load_local_token(options.data), own_uid())
+    if authenticator is not None:
+        show_first_token(tokens, had_token_key, options.data)
     remove_left_behind(options.data / "work")
-    loop = EventLoop(node, clock.monotonic, log)
-    holder.append(loop)
+    event_loop = EventLoop(node, clock.monotonic, log)
+    event_loops.append(event_loop)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(
+            build_application(
                 node.jobs,
                 node.search,
-                loop.turn,
+                event_loop.turn,
                 log,
                 tokens,
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
-                door=door,
+                authenticator=authenticator,
                 own_user=own_user,
-                webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
+                webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
                 features=features_with(sandbox),
                 sandbox=sandbox.name,
-                login=trust and Login(trust.issuer, trust.client_id),
+                login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
             ),
             http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
             loop="none",
@@ -280,73 +292,75 @@ async def serve(
             server_header=False,
             proxy_headers=False,
             date_header=False,
-            timeout_keep_alive=IDLE_SECONDS,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
             timeout_graceful_shutdown=2,
             backlog=1_024,
         )
     )
-    stop, running = Stop(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        running.add_signal_handler(number, stop.ask)
-    store.database.when_lost = stop.fail
-    spare_the_collector()
-    loop.start()
-    check = DatabaseCheck(options.data / DATABASE, store.damage, log)
-    check.start()
-    serving = asyncio.create_task(_serve_only(server, listener))
-    greet(options, listener.getsockname()[1], log)
-    await stop.asked.wait()
+    stop, asyncio_loop = Stop(), asyncio.get_running_loop()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio_loop.add_signal_handler(signal_number, stop.request)
+    store.database.on_lost = stop.fail
+    tune_garbage_collector()
+    event_loop.start()
+    database_check = DatabaseCheck(options.data / DATABASE, store.damage, log)
+    database_check.start()
+    serving_task = asyncio.create_task(_serve_http(server, listener))
+    print_welcome(options, listener.getsockname()[1], log)
+    await stop.requested.wait()
     countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
-    names, seconds = node.holding.names, options.stop_seconds
-    await wind_down(node, names, loop.wake, stop, seconds, countdown, clock.monotonic)
-    loop.stop()
+    job_names, stop_seconds = node.running_tasks.names, options.stop_seconds
+    await shut_down(
+        node, job_names, event_loop.wake, stop, stop_seconds, countdown, clock.monotonic
+    )
+    event_loop.stop()
     server.should_exit = True
-    await serving
+    await serving_task
     http.close()
     issuer_thread.close()
-    check.stop()
+    database_check.stop()
     log("stopped")
     if stop.error is not None:
         raise stop.error
 
 
-async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
+async def _serve_http(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve without uvicorn's signal handling. The node decides when all is written."""
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[listener])
-    sweeping = asyncio.create_task(_sweep(server))
+    sweep_task = asyncio.create_task(_sweep_connections(server))
     await server.main_loop()
-    sweeping.cancel()
+    sweep_task.cancel()
     await server.shutdown(sockets=[listener])
 
 
-async def _sweep(server: uvicorn.Server) -> None:
+async def _sweep_connections(server: uvicorn.Server) -> None:
     """End the connections of clients that exceed a deadline."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
-        sweep(server.server_state.connections, loop.time())
+        expire_connections(server.server_state.connections, loop.time())
 
 
-def greet(options: Options, port: int, log: EventLog) -> None:
+def print_welcome(options: Options, port: int, log: EventLog) -> None:
     address = f"http://{HOST}:{port}/v1"
     log("ready", address=address, data=str(options.data.absolute()))
     if not sys.stdout.isatty():
         print(f"Punctual is ready at {address}", flush=True)
         return
-    token = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
+    token_option = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
     print(
         f"\nPunctual is ready at {address}\nIts data is in {options.data.absolute()}\n\n"
         "A first job:\n\n"
-        f"  curl -s {address}/jobs{token} -H 'Content-Type: application/json' \\\n"
+        f"  curl -s {address}/jobs{token_option} -H 'Content-Type: application/json' \\\n"
         '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
         '"runtime": "bash", "code": "echo hello"}}\'\n',
         flush=True,
     )
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """Make cyclic garbage collection rare. Rows come and go by the thousand and hold no cycles."""
     gc.collect()
     gc.freeze()
@@ -354,11 +368,11 @@ def spare_the_collector() -> None:
 
 
 def main(env: Mapping[str, str] = os.environ) -> int:
-    log = set_up(clock.wall)
+    log = set_up_logging(clock.wall)
     hide_this_process()
     try:
         options = Options.from_env(env)
-        connections = connections_here(log)
+        connections = find_max_connections(log)
         listener = listen(options.port)
         is_new = not (options.data / DATABASE).exists()
         store = Store.open(options.data, log=log)
@@ -366,8 +380,8 @@ def main(env: Mapping[str, str] = os.environ) -> int:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1
     if is_new and not options.data.is_absolute():
-        note = "a node started in another folder has other data: set PUNCTUAL_DATA to name one"
-        log("data_folder_made", path=options.data.absolute(), note=note)
+        hint = "a node started in another folder has other data: set PUNCTUAL_DATA to name one"
+        log("data_folder_made", path=options.data.absolute(), note=hint)
     try:
         uvloop.run(serve(store, options, listener, connections, log))
     except PunctualError as error:

@@ -5,48 +5,53 @@ from datetime import datetime
 
 import msgspec
 
-from punctual.node.sqlite.codec import Packed, minute, of_minute
+from punctual.node.sqlite.codec import PackedCodec, from_minute, to_minute
 from punctual.node.sqlite.transaction import Transaction
 
 
-class Minute(msgspec.Struct):
+class Minute(msgspec.Struct, rename={"lateness_counts": "late", "max_lateness_us": "latest"}):
     """Counters of one minute.
 
-    `late` counts first starts by the step of their lateness in microseconds.
+    `lateness_counts` counts first starts by the step of their lateness in microseconds.
     """
 
     started: int = 0
     succeeded: int = 0
     failed: int = 0
-    late: dict[int, int] = {}
-    latest: int = 0  # microseconds
+    lateness_counts: dict[int, int] = {}
+    max_lateness_us: int = 0  # microseconds
 
 
-_MINUTE = Packed(Minute)
+_MINUTE_CODEC = PackedCodec(Minute)
 
 
 class SqliteMinutes:
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
-    def since(self, first: datetime) -> dict[datetime, Minute]:
+    def load_since(self, first: datetime) -> dict[datetime, Minute]:
         """Return the minutes from `first` on. An unreadable minute counts as empty."""
-        with self._unit:
-            rows = self._unit.db.execute(
-                "SELECT minute, counted FROM minutes WHERE minute >= ?", (minute(first),)
+        with self._transaction:
+            rows = self._transaction.db.execute(
+                "SELECT minute, counted FROM minutes WHERE minute >= ?", (to_minute(first),)
             ).fetchall()
-        found = {}
-        for number, counted in rows:
+        minutes = {}
+        for minute_number, encoded in rows:
             try:
-                found[of_minute(number)] = _MINUTE.decode(counted)
+                minutes[from_minute(minute_number)] = _MINUTE_CODEC.decode(encoded)
             except msgspec.MsgspecError:
                 continue  # It holds only statistics, which must not stop a start.
-        return found
+        return minutes
 
-    def put(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
+    def save(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
         """Write these minutes, and remove all minutes before `first`."""
-        rows = [(minute(at), _MINUTE.encode(one)) for at, one in counted.items()]
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.executemany("INSERT OR REPLACE INTO minutes VALUES (?, ?)", rows)
-            self._unit.db.execute("DELETE FROM minutes WHERE minute < ?", (minute(first),))
+        rows = [
+            (to_minute(minute_at), _MINUTE_CODEC.encode(counts))
+            for minute_at, counts in counted.items()
+        ]
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.executemany("INSERT OR REPLACE INTO minutes VALUES (?, ?)", rows)
+            self._transaction.db.execute(
+                "DELETE FROM minutes WHERE minute < ?", (to_minute(first),)
+            )

@@ -28,30 +28,30 @@ from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
-from punctual.node.clock import Sets
+from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
 from punctual.node.maintenance import Maintenance
 from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue.inline_events import InlineRunner
 from punctual.node.run_queue.queue import RunQueue
-from punctual.node.run_queue.slots import INLINE
-from punctual.node.running_tasks import NOT_BEGUN, Ended, RunningTasks
+from punctual.node.run_queue.slots import INLINE_SLOT
+from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
 from punctual.node.sqlite.store import Store
-from punctual.node.webhooks import Webhooks, no_secrets
+from punctual.node.webhooks import Webhooks, no_webhook_secrets
 from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import is_full
 
 T = TypeVar("T")
 # Runs are fired this early, so that runs of one moment start by priority.
-AHEAD = timedelta(seconds=2)
-PLAN = 20.0  # seconds
-QUIET = 0.5  # seconds of idle time from which on a step checkpoints the store
-CATCH_UP = 0.2  # seconds between two plans while the watermark is behind
+FIRE_AHEAD = timedelta(seconds=2)
+PLAN_SECONDS = 20.0  # seconds
+IDLE_CHECKPOINT_SECONDS = 0.5  # seconds of idle time from which on a step checkpoints the store
+CATCH_UP_PLAN_SECONDS = 0.2  # seconds between two plans while the watermark is behind
 
 
-class _Starting(NamedTuple):
+class _ClaimedTask(NamedTuple):
     """A claimed run that starts once its claim is on the disk."""
 
     lane: Lane
@@ -59,19 +59,19 @@ class _Starting(NamedTuple):
     work: Callable[[], None]
 
 
-class _WakeUps:
+class _NodeWakeUps:
     """Passes new timers to the poller, and keeps kills until the commit."""
 
     def __init__(self) -> None:
         self.poller: Poller | None = None
-        self.kills: list[str] = []
+        self.killed_run_ids: list[str] = []
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         if self.poller is not None:
             self.poller.nudge(timers)
 
     def kill(self, _key: Key, run_ids: Sequence[str]) -> None:
-        self.kills.extend(run_ids)
+        self.killed_run_ids.extend(run_ids)
 
 
 class Node:
@@ -90,10 +90,10 @@ class Node:
         new_id: NewId,
         log: Log,
         workers: dict[str, Workers],
-        woken: Callable[[], None],
+        wake: Callable[[], None],
         executor_id: str = "local",
         limits_of: LimitsOf | None = None,
-        webhook_secrets: Secrets = no_secrets,
+        webhook_secrets: Secrets = no_webhook_secrets,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -101,68 +101,68 @@ class Node:
         self._new_id = new_id
         self._log = log
         self._workers = workers
-        self._woken = woken
-        wakeups = _WakeUps()
-        slots = {lane: one.size for lane, one in workers.items()}
-        self._admission = Admission(limits_of, clock, store.starts, slots)
-        self.queue = RunQueue(store.work(), store.heads, self._admission)
-        self.steps = ChangeApplier(
-            heads=store.heads,
+        self._wake = wake
+        wakeups = _NodeWakeUps()
+        slots_by_lane = {lane: pool.size for lane, pool in workers.items()}
+        self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
+        self.queue = RunQueue(store.transaction(), store.job_states, self._admission)
+        self.changes = ChangeApplier(
+            heads=store.job_states,
             timers=store.timers,
-            buckets=store.buckets,
+            buckets=store.partitions,
             history=store.history,
             messages=self.queue,
-            notices=store.notices,
+            notices=store.notifications,
             wake=wakeups,
             clock=clock,
             monotonic=monotonic,
             log=log,
-            unit=store.work(),
-            alive=self._is_alive,
+            unit=store.transaction(),
+            alive=self._holds_run,
         )
-        self._looker = Evaluator(self.steps, new_id)
+        self._evaluator = Evaluator(self.changes, new_id)
         self.executor = Executor(
-            heads=store.heads,
+            heads=store.job_states,
             blobs=store.blobs,
             wake=wakeups,
-            steps=self.steps,
+            steps=self.changes,
             new_id=new_id,
             executor_id=executor_id,
         )
-        self._inline = InlineRunner(self.executor, store.feed, new_id)
-        self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
+        self._inline_runner = InlineRunner(self.executor, store.feed, new_id)
+        self.poller = Poller(store.timers, store.partitions, self._evaluator, FIRE_AHEAD)
         # All nodes of a folder have one name. The lock on the folder proves that the previous node,
         # which held a partition, has ended.
-        self._planner = Planner(store.buckets, "node")
+        self._planner = Planner(store.partitions, "node")
         reconciler = Reconciler(
-            heads=store.heads,
+            heads=store.job_states,
             timers=store.timers,
-            buckets=store.buckets,
+            buckets=store.partitions,
             wake=wakeups,
-            steps=self.steps,
-            looker=self._looker,
+            steps=self.changes,
+            looker=self._evaluator,
         )
         now = self._clocks.read()
-        self._sets = Sets(now)
-        sweeper = Sweeper(store.timers, store.buckets, self._looker)
-        self._house = Maintenance(store, reconciler, sweeper, log, now.steady)
-        self.holding = RunningTasks(self.executor, registry, store.blobs, monotonic)
+        self._clock_changes = ClockChangeDetector(now)
+        sweeper = Sweeper(store.timers, store.partitions, self._evaluator)
+        self._maintenance = Maintenance(store, reconciler, sweeper, log, now.steady)
+        self.running_tasks = RunningTasks(self.executor, registry, store.blobs, monotonic)
         self._wakeups = wakeups
         wakeups.poller = self.poller
         self.webhooks = Webhooks(
-            unit=store.work(),
-            heads=store.heads,
+            unit=store.transaction(),
+            heads=store.job_states,
             history=store.history,
-            notices=store.notices,
+            notices=store.notifications,
             registry=registry,
             secrets=webhook_secrets,
             log=log,
-            woken=woken,
+            wake=wake,
         )
         self.monitor = NodeMonitor(
             store,
             store.minutes,
-            self.holding,
+            self.running_tasks,
             registry,
             executor_id,
             monotonic,
@@ -170,7 +170,7 @@ class Node:
             store.warnings,
         )
         self.search = JobQueries(
-            heads=store.heads,
+            heads=store.job_states,
             history=store.history,
             blobs=store.blobs,
             audit=store.audit,
@@ -179,23 +179,23 @@ class Node:
             log=log,
         )
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
-        self._counted: list[Admission | NodeQuotas] = [self._admission]
+        self._limit_counters: list[Admission | NodeQuotas] = [self._admission]
         if isinstance(self.quotas, NodeQuotas):
-            self._counted.append(self.quotas)
+            self._limit_counters.append(self.quotas)
         self.jobs = Jobs(
-            heads=store.heads,
+            heads=store.job_states,
             history=store.history,
             blobs=store.blobs,
             receipts=store.receipts,
             wake=wakeups,
-            steps=self.steps,
+            steps=self.changes,
             search=self.search,
             clock=clock,
             new_id=new_id,
             quotas=self.quotas,
         )
-        self._ended: deque[Ended] = deque()
-        self._starting: list[_Starting] = []
+        self._ended_attempts: deque[EndedAttempt] = deque()
+        self._claimed_tasks: list[_ClaimedTask] = []
         self._plan_at = now.steady
         self._closing = False
 
@@ -204,16 +204,16 @@ class Node:
 
         The lock on the folder proves that no other process holds a claim.
         """
-        killed, unreadable = self._groups.end_all()
-        for run_id in unreadable:
+        killed_groups, unreadable_run_ids = self._groups.end_all()
+        for run_id in unreadable_run_ids:
             self._log("script_group_unreadable", run_id=run_id)
-        with self._store.work():
+        with self._store.transaction():
             keys = self._store.end_all_leases()
         for index in range(0, len(keys), BATCH):
-            with self._store.work():
-                self._looker.look_at(keys[index : index + BATCH])
-        if keys or killed:
-            self._log("predecessor_ended", runs=len(keys), groups=killed)
+            with self._store.transaction():
+                self._evaluator.look_at(keys[index : index + BATCH])
+        if keys or killed_groups:
+            self._log("predecessor_ended", runs=len(keys), groups=killed_groups)
 
     def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
         """Return the answers to `requests`, carried out in one transaction.
@@ -222,8 +222,8 @@ class Node:
         """
         answers: list[T | Exception] = []
         now = self._clocks.read()
-        with self._unit():
-            self._see_to_the_clock(now)
+        with self._transaction():
+            self._handle_clock_change(now)
             for request in requests:
                 try:
                     answers.append(request())
@@ -232,58 +232,58 @@ class Node:
         return answers
 
     @contextmanager
-    def _unit(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         """Open one transaction. After a rollback, restore what was taken from memory in it."""
         try:
-            with self._store.work():
+            with self._store.transaction():
                 yield
         except BaseException:
-            starting, self._starting = self._starting, []
-            for one in starting:
-                self.holding.let_go(one.assignment)
-            self._wakeups.kills.clear()
+            claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
+            for task in claimed_tasks:
+                self.running_tasks.let_go(task.assignment)
+            self._wakeups.killed_run_ids.clear()
             self.poller.start_over()
-            for counted in self._counted:
-                counted.undo()
-            self.monitor.undone()
+            for counter in self._limit_counters:
+                counter.on_rollback()
+            self.monitor.on_rollback()
             raise
-        for counted in self._counted:
-            counted.keep()
-        if self._wakeups.kills:
-            self.holding.stop(self._wakeups.kills)
-            self._wakeups.kills.clear()
+        for counter in self._limit_counters:
+            counter.on_commit()
+        if self._wakeups.killed_run_ids:
+            self.running_tasks.stop(self._wakeups.killed_run_ids)
+            self._wakeups.killed_run_ids.clear()
 
-    def _is_alive(self, run: Run) -> bool:
+    def _holds_run(self, run: Run) -> bool:
         """Return whether this process holds the run.
 
         The lock on the folder proves that no other process holds it.
         """
-        return self.holding.holds(run)
+        return self.running_tasks.holds(run)
 
     @property
-    def clock_was_set(self) -> bool:
+    def has_clock_change(self) -> bool:
         """Return whether the wall clock was set, so that a step is due for this alone."""
-        return self._sets.is_due(self._clocks.read())
+        return self._clock_changes.has_change(self._clocks.read())
 
-    def _see_to_the_clock(self, now: ClockReading) -> None:
+    def _handle_clock_change(self, now: ClockReading) -> None:
         """React to a change of the wall clock before any decision.
 
         Otherwise a timer could go into a minute that was closed too early.
         """
         if self._planner.reopen(now.wall):
             self._plan_at = now.steady
-            self._house.walk_soon(now.steady)
+            self._maintenance.walk_soon(now.steady)
             self._log("minutes_opened_again", since=now.wall.isoformat())
-        by = self._sets.by(now)
-        if not by:
+        change = self._clock_changes.detect(now)
+        if not change:
             return
-        self._log("clock_was_set", seconds=by.total_seconds())
+        self._log("clock_was_set", seconds=change.total_seconds())
         self._plan_at = now.steady
         self.poller.forget_pauses()
-        self.queue.clock_was_set()
-        self.monitor.clock_was_set(now.wall)
-        if by < timedelta(0):
-            self.webhooks.clock_was_set_back(now.wall)
+        self.queue.on_clock_set()
+        self.monitor.on_clock_set(now.wall)
+        if change < timedelta(0):
+            self.webhooks.on_clock_set_back(now.wall)
 
     def step(self) -> float:
         """Do what is due, at most a batch of each kind.
@@ -291,124 +291,141 @@ class Node:
         Return the steady time of the next step, as `next_at`.
         """
         now = self._clocks.read()
-        ended = list(self._ended)
-        with self._unit():
-            self._see_to_the_clock(now)
-            self.holding.beat()
+        ended_attempts = list(self._ended_attempts)
+        with self._transaction():
+            self._handle_clock_change(now)
+            self.running_tasks.beat()
             self._plan(now)
-            more = self.poller.step(now.wall).handled >= BATCH
-            self._write(ended)
+            has_more = self.poller.step(now.wall).handled >= BATCH
+            self._finish_attempts(ended_attempts)
             self._start_runs(self._clocks.read().wall)
             self.monitor.write(now)
-        for one in ended:
-            self._ended.popleft()
-            self.holding.let_go(one.assignment)
-            self._admission.end(one.assignment.key.tenant, one.finished.run_id)
-        starting, self._starting = self._starting, []
-        for one_more in starting:
-            self._workers[one_more.lane].start(one_more.work)
+        for ended_attempt in ended_attempts:
+            self._ended_attempts.popleft()
+            self.running_tasks.let_go(ended_attempt.assignment)
+            self._admission.remove_ended(
+                ended_attempt.assignment.key.tenant, ended_attempt.finished.run_id
+            )
+        claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
+        for task in claimed_tasks:
+            self._workers[task.lane].start(task.work)
         now = self._clocks.read()
         self.webhooks.step(now.wall)
-        self._house.keep(now)
+        self._maintenance.run_due(now)
         now = self._clocks.read()
-        self.queue.look_ahead(self._free_slots(), now.wall)
-        if more:
+        self.queue.update_next_at(self._free_slots(), now.wall)
+        if has_more:
             return now.steady
-        at = self._work_at()
-        if at - now.steady > QUIET:
-            self._store.tidy()
-        return min(at, self._house.next_at)
+        next_work_at = self._next_work_at()
+        if next_work_at - now.steady > IDLE_CHECKPOINT_SECONDS:
+            self._store.checkpoint()
+        return min(next_work_at, self._maintenance.next_at)
 
     def _free_slots(self) -> list[str]:
         """Return the slots that a run may start in."""
         if self._closing:
             return []
-        return [INLINE, *(lane for lane in Lane if self._workers[lane].free > 0)]
+        return [INLINE_SLOT, *(lane for lane in Lane if self._workers[lane].free > 0)]
 
     def _plan(self, now: ClockReading) -> None:
         if self._plan_at > now.steady:
             return
-        planned: Planned = self._planner.tick(now.wall, self.poller.places)
-        for lease in planned.leases:
+        plan_result: Planned = self._planner.tick(now.wall, self.poller.places)
+        for lease in plan_result.leases:
             self.poller.open(lease)
-        self._plan_at = now.steady + (CATCH_UP if planned.behind else PLAN)
-        self.monitor.planned(now, planned.watermark)
+        self._plan_at = now.steady + (CATCH_UP_PLAN_SECONDS if plan_result.behind else PLAN_SECONDS)
+        self.monitor.note_plan(now, plan_result.watermark)
 
     def _start_runs(self, now: datetime) -> None:
         """Claim due runs, a batch for each slot that has room."""
         for slot in self._free_slots():
-            if slot == INLINE:
-                self._note(self._inline.run(self._claim(slot, BATCH, now)))
+            if slot == INLINE_SLOT:
+                self._record_ended_runs(self._inline_runner.run(self._claim(slot, BATCH, now)))
             else:
                 for assignment in self._claim(slot, self._workers[slot].free, now):
-                    work = self.holding.take(assignment, self._on_ended)
-                    self._starting.append(_Starting(Lane(slot), assignment, work))
+                    work = self.running_tasks.prepare_work(assignment, self._on_ended)
+                    self._claimed_tasks.append(_ClaimedTask(Lane(slot), assignment, work))
 
     def _claim(self, slot: str, limit: int, now: datetime) -> Sequence[Assignment]:
-        messages = self.queue.take(slot, now, limit)
+        messages = self.queue.find_due(slot, now, limit)
         if not messages:
             return ()
-        handed = self.executor.claim(messages)
-        self.monitor.started([assignment.run for assignment in handed.granted])
-        self._admission.begin(((one.key.tenant, one.run) for one in handed.granted), slot)
-        for unread in handed.unread:
-            self._give_back(unread)
-        claimed = len(handed.granted) + len(handed.unread)
-        if claimed < len(messages):
-            started = {assignment.run.run_id for assignment in handed.granted}
-            refused = [message for message in messages if message.run_id not in started]
-            self.queue.postpone(slot, refused, now + LEASE)
-        return handed.granted
+        claims = self.executor.claim(messages)
+        self.monitor.count_started([assignment.run for assignment in claims.granted])
+        self._admission.add_started(
+            ((claim.key.tenant, claim.run) for claim in claims.granted), slot
+        )
+        for unavailable in claims.unread:
+            self._release_unavailable(unavailable)
+        claimed_count = len(claims.granted) + len(claims.unread)
+        if claimed_count < len(messages):
+            claimed_run_ids = {assignment.run.run_id for assignment in claims.granted}
+            unclaimed = [message for message in messages if message.run_id not in claimed_run_ids]
+            self.queue.postpone(slot, unclaimed, now + LEASE)
+        return claims.granted
 
-    def _give_back(self, unread: Unread) -> None:
+    def _release_unavailable(self, unavailable: Unread) -> None:
         """Release a claimed run if its definition or payload cannot be read now."""
-        key, full = Key(unread.message.tenant, unread.message.job_id), is_full(unread.error)
-        run = unread.run
-        self.executor.release(key, run.run_id, run.token, False, waits=True, unstarted=full)
+        key, is_node_full = (
+            Key(unavailable.message.tenant, unavailable.message.job_id),
+            is_full(unavailable.error),
+        )
+        run = unavailable.run
+        self.executor.release(key, run.run_id, run.token, False, waits=True, unstarted=is_node_full)
 
-    def _on_ended(self, ended: Ended) -> None:
+    def _on_ended(self, ended_attempt: EndedAttempt) -> None:
         """Queue the end of an attempt for the next step.
 
         A worker's thread calls this; the append of a deque is atomic.
         """
-        self._ended.append(ended)
-        self._woken()
+        self._ended_attempts.append(ended_attempt)
+        self._wake()
 
-    def _write(self, ended: Sequence[Ended]) -> None:
+    def _finish_attempts(self, ended_attempts: Sequence[EndedAttempt]) -> None:
         """Finish the runs that ended.
 
         Release the runs that the shutdown or a lost claim stopped, unless they had ended by
         themselves.
         """
-        if not ended:
+        if not ended_attempts:
             return
-        given_up = ("SHUTDOWN", "LOST", NOT_BEGUN)
-        back = [one for one in ended if one.stopped in given_up and not one.has_ended]
-        self._finish([one.finished for one in ended if one not in back])
-        for one in back:
-            finished = one.finished
-            begun = one.stopped != NOT_BEGUN
+        interruptions = ("SHUTDOWN", "LOST", NOT_BEGUN)
+        interrupted = [
+            ended_attempt
+            for ended_attempt in ended_attempts
+            if ended_attempt.stop_reason in interruptions and not ended_attempt.ended_by_itself
+        ]
+        self._finish_runs(
+            [
+                ended_attempt.finished
+                for ended_attempt in ended_attempts
+                if ended_attempt not in interrupted
+            ]
+        )
+        for ended_attempt in interrupted:
+            finished = ended_attempt.finished
+            has_begun = ended_attempt.stop_reason != NOT_BEGUN
             self.executor.release(
-                finished.key, finished.run_id, finished.token, begun, unstarted=not begun
+                finished.key, finished.run_id, finished.token, has_begun, unstarted=not has_begun
             )
 
-    def _finish(self, finished: Sequence[Finished]) -> None:
+    def _finish_runs(self, finished: Sequence[Finished]) -> None:
         results = self.executor.finish(finished)
-        self._note(
+        self._record_ended_runs(
             [
-                (one, result.decision.run)
-                for one, result in zip(finished, results, strict=True)
+                (finished_run, result.decision.run)
+                for finished_run, result in zip(finished, results, strict=True)
                 if result.decision is not None and result.decision.run is not None
             ]
         )
 
-    def _note(self, ended: Sequence[tuple[Finished, Run]]) -> None:
-        self.monitor.ended([run for _, run in ended])
-        for finished, run in ended:
+    def _record_ended_runs(self, ended_runs: Sequence[tuple[Finished, Run]]) -> None:
+        self.monitor.count_ended([run for _, run in ended_runs])
+        for finished, run in ended_runs:
             if not finished.detail.plain:
-                self._tell(finished, run)
+                self._log_ended_run(finished, run)
 
-    def _tell(self, finished: Finished, run: Run) -> None:
+    def _log_ended_run(self, finished: Finished, run: Run) -> None:
         """Log a run that took time or failed.
 
         Only the first line of its error is logged. The rest is what a script printed, which may be
@@ -425,14 +442,17 @@ class Node:
 
     def next_at(self) -> float:
         """Return when the next step is due, by the steady clock."""
-        return min(self._work_at(), self._house.next_at)
+        return min(self._next_work_at(), self._maintenance.next_at)
 
-    def _work_at(self) -> float:
+    def _next_work_at(self) -> float:
         now = self._clocks.read()
-        own = [self.holding.next_beat(), self._plan_at]
-        told = [self.poller.next_at(now.wall), self.queue.next_at(), self.webhooks.next_at()]
-        moments = [*own, *(now.steady_at(at) for at in told if at is not None)]
-        return min(moment for moment in moments if moment is not None)
+        steady_times = [self.running_tasks.next_beat(), self._plan_at]
+        wall_times = [self.poller.next_at(now.wall), self.queue.next_at(), self.webhooks.next_at()]
+        times = [
+            *steady_times,
+            *(now.steady_at(wall_time) for wall_time in wall_times if wall_time is not None),
+        ]
+        return min(time for time in times if time is not None)
 
     def drain(self) -> None:
         """Start no more runs, and let running attempts end."""
@@ -443,8 +463,8 @@ class Node:
     def close(self) -> None:
         """Stop the running attempts. Each is LOST, and its run is released for the next start."""
         self.drain()
-        self.holding.stop_all()
+        self.running_tasks.stop_all()
 
     @property
-    def idle(self) -> bool:
-        return not len(self.holding) and not self._ended and self.webhooks.idle
+    def is_idle(self) -> bool:
+        return not len(self.running_tasks) and not self._ended_attempts and self.webhooks.is_idle

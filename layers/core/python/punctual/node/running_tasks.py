@@ -42,15 +42,15 @@ class LogFile(Protocol):
     def discard(self) -> None: ...
 
 
-class Ended(NamedTuple):
+class EndedAttempt(NamedTuple):
     """The end of an attempt, and the reason for its stop, or an empty text."""
 
     assignment: Assignment
     finished: Finished
-    stopped: str
+    stop_reason: str
 
     @property
-    def has_ended(self) -> bool:
+    def ended_by_itself(self) -> bool:
         """Return whether the work ended by itself. A later stop changes nothing."""
         return self.finished.status is not RunStatus.CANCELLED
 
@@ -107,25 +107,27 @@ class RunningTasks(LeaseKeeper):
         """Return False: the lock on the folder keeps every other process from taking the run."""
         return False
 
-    def take(self, assignment: Assignment, ended: Callable[[Ended], None]) -> Callable[[], None]:
-        """Return the work of a claimed run for a thread. The work calls `ended` once."""
+    def prepare_work(
+        self, assignment: Assignment, on_ended: Callable[[EndedAttempt], None]
+    ) -> Callable[[], None]:
+        """Return the work of a claimed run for a thread. The work calls `on_ended` once."""
         stop = StopSignal()
         self.add(assignment, stop)
 
         def work() -> None:
-            ended(self._perform(assignment, stop))
+            on_ended(self._perform(assignment, stop))
 
         return work
 
-    def _perform(self, assignment: Assignment, stop: StopSignal) -> Ended:
+    def _perform(self, assignment: Assignment, stop: StopSignal) -> EndedAttempt:
         key, run = assignment.key, assignment.run
         log = _Log(self._files, log_key(key, run.run_id, run.attempt))
         outcome = self._run(attempt_of(assignment), stop, log)
-        stopped = stop.wanted()
+        stop_reason = stop.wanted()
         try:
             if not outcome.begun:
                 log.discard()
-                outcome, stopped = Outcome("CANCELLED", outcome.error), NOT_BEGUN
+                outcome, stop_reason = Outcome("CANCELLED", outcome.error), NOT_BEGUN
             detail = self._store(assignment, outcome, log)
         except (OSError, PunctualError) as error:
             log.discard()
@@ -134,7 +136,7 @@ class RunningTasks(LeaseKeeper):
         finished = Finished(
             key, run.run_id, run.token, RunStatus(outcome.status), outcome.retryable, detail
         )
-        return Ended(assignment, finished, stopped or stop.wanted())
+        return EndedAttempt(assignment, finished, stop_reason or stop.wanted())
 
     def _run(self, attempt: Attempt, stop: StopSignal, log: _Log) -> Outcome:
         try:
@@ -158,8 +160,8 @@ class RunningTasks(LeaseKeeper):
             log.discard()
             return detail
         if outcome.output:
-            key = output_key(assignment.key, assignment.run.run_id, assignment.run.attempt)
-            until_free(lambda: self._files.put(key, outcome.output, outcome.output_type))
-            detail = replace(detail, output_blob=key, output_size=len(outcome.output))
-        blob, size = log.end()
-        return replace(detail, log_blob=blob, log_size=size) if blob else detail
+            output_name = output_key(assignment.key, assignment.run.run_id, assignment.run.attempt)
+            until_free(lambda: self._files.put(output_name, outcome.output, outcome.output_type))
+            detail = replace(detail, output_blob=output_name, output_size=len(outcome.output))
+        log_blob, log_size = log.end()
+        return replace(detail, log_blob=log_blob, log_size=log_size) if log_blob else detail

@@ -29,8 +29,8 @@ from punctual.tasks.script.survivors import Children
 from punctual.tasks.script.system_paths import holds
 from punctual.tasks.script.task import ScriptTask
 
-SANDBOX = "PUNCTUAL_SANDBOX"
-_MODES = {"r": False, "rw": True}
+SANDBOX_VARIABLE = "PUNCTUAL_SANDBOX"
+_WRITABLE_BY_MODE = {"r": False, "rw": True}
 
 
 class WrongSettingError(PunctualError):
@@ -38,38 +38,42 @@ class WrongSettingError(PunctualError):
 
 
 class ScriptSettings(NamedTuple):
-    """`wanted` is the sandbox to use, and `opened` are the additional paths."""
+    """`sandbox_name` is the sandbox to use, and `open_paths` are the additional paths."""
 
-    wanted: str = "auto"
-    opened: tuple[OpenPath, ...] = ()
+    sandbox_name: str = "auto"
+    open_paths: tuple[OpenPath, ...] = ()
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str], data: Path) -> "ScriptSettings":
-        wanted = env.get(SANDBOX) or "auto"
-        if wanted not in WANTED:
+    def from_env(cls, env: Mapping[str, str], data_folder: Path) -> "ScriptSettings":
+        sandbox_name = env.get(SANDBOX_VARIABLE) or "auto"
+        if sandbox_name not in WANTED:
             names = ", ".join(WANTED)
-            raise WrongSettingError(f"{SANDBOX} must be one of {names}; got {wanted!r}.")
+            raise WrongSettingError(
+                f"{SANDBOX_VARIABLE} must be one of {names}; got {sandbox_name!r}."
+            )
         entries = [entry.strip() for entry in (env.get(SETTING) or "").split(",")]
-        return cls(wanted, tuple(_opened(entry, data) for entry in entries if entry))
+        return cls(
+            sandbox_name, tuple(_open_path(entry, data_folder) for entry in entries if entry)
+        )
 
-    def sandbox(self, data: Path, shared: bool, log: Callable[..., None]) -> Sandbox:
+    def choose_sandbox(self, data_folder: Path, shared: bool, log: Callable[..., None]) -> Sandbox:
         """Return the sandbox of this machine. The data folder must exist."""
         try:
-            found = choose(
-                self.wanted,
-                data.resolve(),
+            sandbox = choose(
+                self.sandbox_name,
+                data_folder.resolve(),
                 shared=shared,
-                opened=self.opened,
+                opened=self.open_paths,
                 path=search_path(),
             )
         except NoSandboxError as error:
             raise WrongSettingError(
-                f"{SANDBOX}={self.wanted} cannot be had: {error}. Set it to auto or to another."
+                f"{SANDBOX_VARIABLE}={self.sandbox_name} cannot be had: {error}. Set it to auto or to another."
             ) from error
-        if found.name == "none" and self.wanted == "auto":
-            advice = f"install bubblewrap, or set {SANDBOX}=none to accept it"
+        if sandbox.name == "none" and self.sandbox_name == "auto":
+            advice = f"install bubblewrap, or set {SANDBOX_VARIABLE}=none to accept it"
             log("scripts_have_no_sandbox", level="WARNING", advice=advice)
-        return found
+        return sandbox
 
 
 def script_task(folder: Path, groups: Groups, sandbox: Sandbox) -> ScriptTask:
@@ -101,16 +105,18 @@ def hide_this_process() -> None:
 
 def search_path() -> str:
     """Return where scripts look for programs: the node's path without its virtual environment."""
-    ours, base = Path(sys.executable).parent, Path(interpreter()).parent
+    own_folder, base_folder = Path(sys.executable).parent, Path(interpreter()).parent
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(str(base) if Path(folder) == ours else folder for folder in folders)
+    return os.pathsep.join(
+        str(base_folder) if Path(folder) == own_folder else folder for folder in folders
+    )
 
 
-def _opened(entry: str, data: Path) -> OpenPath:
+def _open_path(entry: str, data_folder: Path) -> OpenPath:
     """Return the path that an entry opens, with links resolved. A link could be changed later."""
     name, colon, mode = entry.rpartition(":")
     path = Path(name)
-    if not colon or mode not in _MODES or not path.is_absolute():
+    if not colon or mode not in _WRITABLE_BY_MODE or not path.is_absolute():
         raise WrongSettingError(
             f"{SETTING} is a list of absolute paths, each with :r or :rw, like "
             f"/srv/backup:rw,/etc/app:r; got {entry!r}."
@@ -119,8 +125,8 @@ def _opened(entry: str, data: Path) -> OpenPath:
         path = path.resolve(strict=True)
     except OSError as error:
         raise WrongSettingError(f"{SETTING}: {name} cannot be used ({error.strerror}).") from error
-    if holds(path, data) or holds(data, path):
+    if holds(path, data_folder) or holds(data_folder, path):
         raise WrongSettingError(
-            f"{SETTING} must keep out of the data folder: {name} holds {data}, or lies in it."
+            f"{SETTING} must keep out of the data folder: {name} holds {data_folder}, or lies in it."
         )
-    return OpenPath(path, _MODES[mode])
+    return OpenPath(path, _WRITABLE_BY_MODE[mode])

@@ -9,8 +9,8 @@ from punctual.engine.ports.log import Log
 
 STOP_SECONDS = 30.0  # for running attempts to end
 KILL_SECONDS = 8.0  # for stopped attempts to be recorded
-LOOK_SECONDS = 0.05
-MOST_NAMES = 3
+IDLE_CHECK_SECONDS = 0.05
+MAX_SHOWN_NAMES = 3
 
 
 class Stop:
@@ -22,27 +22,27 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.insisted = asyncio.Event()
+        self.requested = asyncio.Event()
+        self.forced = asyncio.Event()
         self.error: PunctualError | None = None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request the end. Each signal calls this."""
-        if self.asked.is_set():
-            self.insisted.set()
-        self.asked.set()
+        if self.requested.is_set():
+            self.forced.set()
+        self.requested.set()
 
     def fail(self, error: PunctualError) -> None:
         self.error = self.error or error
-        self.insisted.set()
-        self.asked.set()
+        self.forced.set()
+        self.requested.set()
 
 
-class Running(Protocol):
+class StoppableNode(Protocol):
     """The part of the node that a shutdown uses."""
 
     @property
-    def idle(self) -> bool: ...
+    def is_idle(self) -> bool: ...
 
     def drain(self) -> None: ...
 
@@ -58,42 +58,50 @@ class Countdown:
     def __init__(self, screen: TextIO | None, log: Log) -> None:
         self._screen = screen
         self._log = log
-        self._shown = ""
+        self._shown_text = ""
 
-    def show(self, names: Sequence[str], left: float) -> None:
+    def show(self, names: Sequence[str], remaining_seconds: float) -> None:
         if self._screen is None:
-            if not self._shown:
-                self._log("stopping", running=len(names), jobs=_some(names), seconds=round(left))
-            self._shown = "logged"
+            if not self._shown_text:
+                self._log(
+                    "stopping",
+                    running=len(names),
+                    jobs=_abbreviate(names),
+                    seconds=round(remaining_seconds),
+                )
+            self._shown_text = "logged"
             return
-        runs = "1 run" if len(names) == 1 else f"{len(names)} runs"
-        waiting = f"Waiting for {runs} to end ({_some(names)}): {left:.0f} s left."
-        text = f"{waiting} Ctrl-C again stops now."
-        if text != self._shown:
+        run_text = "1 run" if len(names) == 1 else f"{len(names)} runs"
+        status = (
+            f"Waiting for {run_text} to end ({_abbreviate(names)}): {remaining_seconds:.0f} s left."
+        )
+        text = f"{status} Ctrl-C again stops now."
+        if text != self._shown_text:
             self._screen.write(f"\r\x1b[K{text}")
             self._screen.flush()
-            self._shown = text
+            self._shown_text = text
 
     def end(self) -> None:
-        if self._screen is not None and self._shown:
+        if self._screen is not None and self._shown_text:
             self._screen.write("\n")
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviate(names: Sequence[str]) -> str:
     """
-    >>> _some(["a", "b", "c", "d", "e"])
+    >>> _abbreviate(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
-    shown = ", ".join(
-        "".join(c if c.isprintable() else "?" for c in one) for one in names[:MOST_NAMES]
+    shown_names = ", ".join(
+        "".join(character if character.isprintable() else "?" for character in name)
+        for name in names[:MAX_SHOWN_NAMES]
     )
-    more = len(names) - MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    hidden = len(names) - MAX_SHOWN_NAMES
+    return f"{shown_names} and {hidden} more" if hidden > 0 else shown_names
 
 
-async def wind_down(
-    node: Running,
-    names: Callable[[], Sequence[str]],
+async def shut_down(
+    node: StoppableNode,
+    running_names: Callable[[], Sequence[str]],
     wake: Callable[[], None],
     stop: Stop,
     seconds: float,
@@ -102,16 +110,20 @@ async def wind_down(
 ) -> None:
     """Let running attempts end within `seconds`, then stop them."""
     node.drain()
-    until = monotonic() + seconds
-    while not node.idle and not stop.insisted.is_set() and (left := until - monotonic()) > 0:
-        countdown.show(names(), left)
+    deadline = monotonic() + seconds
+    while (
+        not node.is_idle
+        and not stop.forced.is_set()
+        and (remaining_seconds := deadline - monotonic()) > 0
+    ):
+        countdown.show(running_names(), remaining_seconds)
         wake()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(IDLE_CHECK_SECONDS)
     countdown.end()
     node.close()
-    until = monotonic() + (0 if stop.error else KILL_SECONDS)
-    while not node.idle and monotonic() < until:
+    deadline = monotonic() + (0 if stop.error else KILL_SECONDS)
+    while not node.is_idle and monotonic() < deadline:
         wake()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(IDLE_CHECK_SECONDS)
     wake()
     await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.notifications import Secrets
-from punctual.node.sqlite.notifications import SqliteNotifications, Waiting
+from punctual.node.sqlite.notifications import PendingNotification, SqliteNotifications
 from punctual.node.sqlite.transaction import Transaction
 from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
@@ -20,16 +20,16 @@ from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import NoLog, judged, webhook
 from punctual.web.views.event import notification_json
 
-AT_A_TIME = 8
-LATER = timedelta(minutes=1)
+MAX_CONCURRENT_WEBHOOKS = 8
+WEBHOOK_RETRY_DELAY = timedelta(minutes=1)
 
 
-def no_secrets(_tenant: str) -> Sequence[bytes]:
+def no_webhook_secrets(_tenant: str) -> Sequence[bytes]:
     raise Unavailable("This node has no key to sign webhooks with.")
 
 
-class _Said(NamedTuple):
-    one: Waiting
+class _FinishedDelivery(NamedTuple):
+    pending: PendingNotification
     outcome: Outcome
 
 
@@ -49,19 +49,19 @@ class Webhooks:
         registry: Registry,
         secrets: Secrets,
         log: Log,
-        woken: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
-        self._unit = unit
+        self._transaction = unit
         self._heads = heads
         self._history = history
-        self._notices = notices
+        self._notifications = notices
         self._registry = registry
         self._secrets = secrets
         self._log = log
-        self._woken = woken
-        self._workers = Workers("webhook", AT_A_TIME)
-        self._under_way: dict[int, StopSignal] = {}
-        self._said: deque[_Said] = deque()
+        self._wake = wake
+        self._workers = Workers("webhook", MAX_CONCURRENT_WEBHOOKS)
+        self._stop_signals: dict[int, StopSignal] = {}
+        self._finished: deque[_FinishedDelivery] = deque()
         self._closing = False
 
     def step(self, now: datetime) -> None:
@@ -69,95 +69,105 @@ class Webhooks:
 
         Only committed notifications count, because the end of a run may be rolled back.
         """
-        said = list(self._said)
-        at = self.next_at()
-        if not said and (at is None or at > now):
+        finished = list(self._finished)
+        due_at = self.next_at()
+        if not finished and (due_at is None or due_at > now):
             return
-        with self._unit:
-            for one in said:
-                self._settle(one, now)
-        for one in said:
-            self._said.popleft()
-            self._under_way.pop(one.one.number, None)
-        at = self.next_at()
-        if at is not None and at <= now:
-            self._begin(now)
+        with self._transaction:
+            for delivery in finished:
+                self._finish_delivery(delivery, now)
+        for delivery in finished:
+            self._finished.popleft()
+            self._stop_signals.pop(delivery.pending.row_number, None)
+        due_at = self.next_at()
+        if due_at is not None and due_at <= now:
+            self._start_due(now)
 
     def next_at(self) -> datetime | None:
         """Return when the next notification is due.
 
         It is None if none waits, all threads are busy, or the node closes.
         """
-        if self._closing or len(self._under_way) >= AT_A_TIME:
+        if self._closing or len(self._stop_signals) >= MAX_CONCURRENT_WEBHOOKS:
             return None
-        return self._notices.next_at(self._under_way)
+        return self._notifications.next_at(self._stop_signals)
 
-    def clock_was_set_back(self, now: datetime) -> None:
+    def on_clock_set_back(self, now: datetime) -> None:
         """Make all waiting notifications due by `now`.
 
         Their times came from the clock before it was set.
         """
-        self._notices.due_by(now)
+        self._notifications.make_due_by(now)
 
     def close(self) -> None:
         """Interrupt current deliveries. They are repeated after the next start."""
         self._closing = True
-        for stop in self._under_way.values():
+        for stop in self._stop_signals.values():
             stop.stop("SHUTDOWN")
 
     @property
-    def idle(self) -> bool:
-        return not self._under_way
+    def is_idle(self) -> bool:
+        return not self._stop_signals
 
-    def _begin(self, now: datetime) -> None:
-        begun: list[tuple[Waiting, Attempt]] = []
-        with self._unit:
-            free = AT_A_TIME - len(self._under_way)
-            for one in self._notices.due(now, free, self._under_way):
-                attempt = self._attempt(one, now)
+    def _start_due(self, now: datetime) -> None:
+        deliveries: list[tuple[PendingNotification, Attempt]] = []
+        with self._transaction:
+            free_workers = MAX_CONCURRENT_WEBHOOKS - len(self._stop_signals)
+            for pending in self._notifications.due(now, free_workers, self._stop_signals):
+                attempt = self._attempt(pending, now)
                 if attempt is not None:
-                    begun.append((one, attempt))
-        for one, attempt in begun:
-            stop = self._under_way[one.number] = StopSignal()
-            self._workers.start(partial(self._tell, one, attempt, stop))
+                    deliveries.append((pending, attempt))
+        for pending, attempt in deliveries:
+            stop = self._stop_signals[pending.row_number] = StopSignal()
+            self._workers.start(partial(self._deliver, pending, attempt, stop))
 
-    def _attempt(self, one: Waiting, now: datetime) -> Attempt | None:
+    def _attempt(self, pending: PendingNotification, now: datetime) -> Attempt | None:
         """Return the attempt to deliver a notification, or None.
 
         It is None if the delivery is not wanted any more. It is also None if the key or the job
         cannot be read. Then the delivery is tried again later, and the step continues.
         """
-        notice = one.notice
-        ids = {"job_id": notice.job_id, "run_id": notice.run_id}
+        notification = pending.notification
+        ids = {"job_id": notification.job_id, "run_id": notification.run_id}
         try:
-            secrets = self._secrets(notice.tenant)
-            found = find(self._heads, self._history, notice, now)
+            secrets = self._secrets(notification.tenant)
+            target = find(self._heads, self._history, notification, now)
         except Unavailable as error:
             self._log("webhook_not_begun", **ids, error=error.message)
-            self._notices.again(one.number, one.tries, now + LATER)
+            self._notifications.postpone(
+                pending.row_number, pending.tries, now + WEBHOOK_RETRY_DELAY
+            )
             return None
-        if found is None:
+        if target is None:
             self._log("webhook_not_wanted", **ids)
-            self._notices.settle(one.number)
+            self._notifications.remove(pending.row_number)
             return None
-        return webhook(notice, found.url, notification_json(notice, found.run), secrets, now)
+        return webhook(
+            notification, target.url, notification_json(notification, target.run), secrets, now
+        )
 
-    def _tell(self, one: Waiting, attempt: Attempt, stop: StopSignal) -> None:
+    def _deliver(self, pending: PendingNotification, attempt: Attempt, stop: StopSignal) -> None:
         """Deliver a notification. A thread calls this; the append of a deque is atomic."""
-        self._said.append(_Said(one, self._registry.run(attempt, stop, NoLog())))
-        self._woken()
+        self._finished.append(
+            _FinishedDelivery(pending, self._registry.run(attempt, stop, NoLog()))
+        )
+        self._wake()
 
-    def _settle(self, said: _Said, now: datetime) -> None:
-        one, outcome = said
+    def _finish_delivery(self, delivery: _FinishedDelivery, now: datetime) -> None:
+        pending, outcome = delivery
         if outcome.status == "CANCELLED":
             return  # the delivery was interrupted
-        tries = one.tries + 1
-        verdict = judged(outcome, one.notice, tries)
-        ids = {"job_id": one.notice.job_id, "run_id": one.notice.run_id, "tries": tries}
+        tries = pending.tries + 1
+        verdict = judged(outcome, pending.notification, tries)
+        ids = {
+            "job_id": pending.notification.job_id,
+            "run_id": pending.notification.run_id,
+            "tries": tries,
+        }
         if verdict.again is not None:
-            self._notices.again(one.number, tries, now + verdict.again)
+            self._notifications.postpone(pending.row_number, tries, now + verdict.again)
             return
-        self._notices.settle(one.number)
+        self._notifications.remove(pending.row_number)
         if verdict.told:
             self._log("webhook_delivered", **ids)
         else:

@@ -6,60 +6,60 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from punctual.aws.dynamodb.attributes import Item
-from punctual.aws.dynamodb.keys import FORMAT, LAYOUT, PK, SK, RowKey
+from punctual.aws.dynamodb.keys import LAYOUT_ATTR, PK, ROW_LAYOUT, SK, RowKey
 from punctual.aws.retries import (
     Client,
     ConditionFailed,
     RetryPolicy,
     UnknownOutcome,
-    answer,
-    conditional,
-    lost,
-    once,
+    call_aws,
+    call_once,
+    conditional_write,
+    was_cancelled,
 )
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import LaterVersion, Unavailable
 
 T = TypeVar("T")
 
-MOST_WRITTEN = 25  # rows in one BatchWriteItem
-MOST_READ = 100  # keys in one BatchGetItem
+MAX_BATCH_WRITE_ROWS = 25  # rows in one BatchWriteItem
+MAX_BATCH_GET_KEYS = 100  # keys in one BatchGetItem
 
 
 class Condition(NamedTuple):
     """A condition expression with its names and values.
 
-    `change` is the update expression. It is empty for a put of a whole row.
+    `update` is the update expression. It is empty for a put of a whole row.
     """
 
-    holds: str
-    change: str = ""
+    expression: str
+    update: str = ""
     names: Mapping[str, str] = {}
     values: Mapping[str, Any] = {}
 
     def arguments(self) -> dict[str, Any]:
         """Return the request parameters. Empty maps are left out because DynamoDB rejects them."""
-        found: dict[str, Any] = {"ConditionExpression": self.holds}
-        if self.change:
-            found["UpdateExpression"] = self.change
+        parameters: dict[str, Any] = {"ConditionExpression": self.expression}
+        if self.update:
+            parameters["UpdateExpression"] = self.update
         if self.names:
-            found["ExpressionAttributeNames"] = self.names
+            parameters["ExpressionAttributeNames"] = self.names
         if self.values:
-            found["ExpressionAttributeValues"] = self.values
-        return found
+            parameters["ExpressionAttributeValues"] = self.values
+        return parameters
 
 
-class Range(NamedTuple):
-    """The sort keys from `low` to `high`, both included. With `below`, `high` is excluded."""
+class KeyRange(NamedTuple):
+    """The sort keys from `low` to `high`, both included. With `excludes_high`, `high` is excluded."""
 
     pk: str
     low: str | None = None
     high: str | None = None
-    below: bool = False
+    excludes_high: bool = False
     newest_first: bool = False
 
     def arguments(self) -> dict[str, Any]:
-        holds = "#pk = :pk"
+        expression = "#pk = :pk"
         names, values = {"#pk": PK}, {":pk": {"S": self.pk}}
         if self.low is not None or self.high is not None:
             names["#sk"] = SK
@@ -68,13 +68,13 @@ class Range(NamedTuple):
         if self.high is not None:
             values[":high"] = {"S": self.high}
         if self.low is not None and self.high is not None:
-            holds += " AND #sk BETWEEN :low AND :high"
+            expression += " AND #sk BETWEEN :low AND :high"
         elif self.high is not None:
-            holds += f" AND #sk {'<' if self.below else '<='} :high"
+            expression += f" AND #sk {'<' if self.excludes_high else '<='} :high"
         elif self.low is not None:
-            holds += " AND #sk >= :low"
+            expression += " AND #sk >= :low"
         return {
-            "KeyConditionExpression": holds,
+            "KeyConditionExpression": expression,
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": values,
             "ScanIndexForward": not self.newest_first,
@@ -82,81 +82,93 @@ class Range(NamedTuple):
 
 
 class DynamoClient:
-    def __init__(self, client: Client, crew: ThreadPool, patience: RetryPolicy) -> None:
+    def __init__(self, client: Client, pool: ThreadPool, retry_policy: RetryPolicy) -> None:
         self._client = client
-        self._patience = patience
-        self.crew = crew
+        self._retry_policy = retry_policy
+        self.pool = pool
 
     def put(self, table: str, items: Sequence[Item]) -> None:
         rows = {key_of(item): {"PutRequest": {"Item": item}} for item in items}
-        self._write(table, list(rows.values()))
+        self._write_batches(table, list(rows.values()))
 
     def delete(self, table: str, keys: Sequence[RowKey]) -> None:
         distinct = dict.fromkeys(keys)
-        self._write(table, [{"DeleteRequest": {"Key": key.item()}} for key in distinct])
+        self._write_batches(table, [{"DeleteRequest": {"Key": key.item()}} for key in distinct])
 
     def read(self, table: str, keys: Sequence[RowKey]) -> dict[RowKey, Item]:
         """Return the rows that exist, by strongly consistent reads in parallel batches."""
-        chunks = list(chunked(list(dict.fromkeys(keys)), MOST_READ))
-        found: dict[RowKey, Item] = {}
-        for rows in self.crew.map(lambda chunk: self._read_chunk(table, chunk), chunks):
-            found.update((key_of(row), row) for row in rows)
-        return found
+        chunks = list(chunked(list(dict.fromkeys(keys)), MAX_BATCH_GET_KEYS))
+        rows_by_key: dict[RowKey, Item] = {}
+        for rows in self.pool.map(lambda chunk: self._read_chunk(table, chunk), chunks):
+            rows_by_key.update((key_of(row), row) for row in rows)
+        return rows_by_key
 
     def query(
-        self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
+        self,
+        table: str,
+        key_range: KeyRange,
+        page_size: int,
+        filter_arguments: Mapping[str, Any] | None = None,
     ) -> Iterator[Item]:
         """Yield the rows of a range, read consistently. A page is read when it is needed."""
-        return (row for rows, _ in self.pages(table, where, page, filtered) for row in rows)
+        return (
+            row
+            for rows, _ in self.pages(table, key_range, page_size, filter_arguments)
+            for row in rows
+        )
 
     def pages(
-        self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
+        self,
+        table: str,
+        key_range: KeyRange,
+        page_size: int,
+        filter_arguments: Mapping[str, Any] | None = None,
     ) -> Iterator[tuple[Sequence[Item], bool]]:
         """Yield pages as (rows, has_more). A filter may empty a page but never drops one."""
-        arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
-        for name, value in (filtered or {}).items():
+        arguments = {**key_range.arguments(), "TableName": table, "ConsistentRead": True}
+        for name, value in (filter_arguments or {}).items():
             arguments[name] = {**arguments[name], **value} if name in arguments else value
-        arguments["Limit"] = page
+        arguments["Limit"] = page_size
         while True:
-            response = self._answer(f"reading {table}", "query", arguments)
-            more = "LastEvaluatedKey" in response
-            yield response["Items"], more
-            if not more:
+            response = self._call(f"reading {table}", "query", arguments)
+            has_more = "LastEvaluatedKey" in response
+            yield response["Items"], has_more
+            if not has_more:
                 return
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
-    def indexed(self, table: str, index: str, pk: str, limit: int) -> list[RowKey]:
+    def query_index(self, table: str, index: str, pk: str, limit: int) -> list[RowKey]:
         """Return the keys of a partition's rows in an index. The index is eventually consistent."""
-        arguments = {**Range(pk).arguments(), "TableName": table, "IndexName": index}
-        found: list[RowKey] = []
+        arguments = {**KeyRange(pk).arguments(), "TableName": table, "IndexName": index}
+        keys: list[RowKey] = []
         while True:
-            arguments["Limit"] = limit - len(found)
-            response = self._answer(f"reading {table}", "query", arguments)
-            found += [key_of(item) for item in response["Items"]]
-            if "LastEvaluatedKey" not in response or len(found) >= limit:
-                return found
+            arguments["Limit"] = limit - len(keys)
+            response = self._call(f"reading {table}", "query", arguments)
+            keys += [key_of(item) for item in response["Items"]]
+            if "LastEvaluatedKey" not in response or len(keys) >= limit:
+                return keys
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
-    def some(self, table: str, where: Range, limit: int) -> tuple[list[Item], bool]:
+    def query_page(self, table: str, key_range: KeyRange, limit: int) -> tuple[list[Item], bool]:
         """Return the first rows of a range, read consistently, and whether more rows exist."""
-        arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
+        arguments = {**key_range.arguments(), "TableName": table, "ConsistentRead": True}
         arguments["Limit"] = limit
-        response = self._answer(f"reading {table}", "query", arguments)
+        response = self._call(f"reading {table}", "query", arguments)
         return response["Items"], "LastEvaluatedKey" in response
 
     def scan(
-        self, table: str, after: RowKey | None, limit: int, filtered: Mapping[str, Any]
+        self, table: str, after: RowKey | None, limit: int, filter_arguments: Mapping[str, Any]
     ) -> tuple[list[Item], RowKey | None]:
         """Return one page of the whole table, and the key to continue after."""
-        arguments = {**filtered, "TableName": table, "ConsistentRead": True, "Limit": limit}
+        arguments = {**filter_arguments, "TableName": table, "ConsistentRead": True, "Limit": limit}
         if after is not None:
             arguments["ExclusiveStartKey"] = after.item()
-        response = self._answer(f"walking over {table}", "scan", arguments)
-        last = response.get("LastEvaluatedKey")
-        return response["Items"], None if last is None else key_of(last)
+        response = self._call(f"walking over {table}", "scan", arguments)
+        last_key = response.get("LastEvaluatedKey")
+        return response["Items"], None if last_key is None else key_of(last_key)
 
     def put_if(self, table: str, item: Item, condition: Condition) -> ConditionFailed | None:
-        response = conditional(
+        response = conditional_write(
             f"writing {table}",
             lambda: self._client().put_item(
                 TableName=table,
@@ -164,24 +176,24 @@ class DynamoClient:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 **condition.arguments(),
             ),
-            self._patience,
+            self._retry_policy,
         )
         return response if isinstance(response, ConditionFailed) else None
 
     def update_if(
-        self, table: str, key: RowKey, condition: Condition, answers: bool = False
+        self, table: str, key: RowKey, condition: Condition, returns_row: bool = False
     ) -> Item | ConditionFailed:
-        """Update a row. Return the new row if `answers` is set, else an empty item."""
-        response = conditional(
+        """Update a row. Return the new row if `returns_row` is set, else an empty item."""
+        response = conditional_write(
             f"writing {table}",
             lambda: self._client().update_item(
                 TableName=table,
                 Key=key.item(),
-                ReturnValues="ALL_NEW" if answers else "NONE",
+                ReturnValues="ALL_NEW" if returns_row else "NONE",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 **condition.arguments(),
             ),
-            self._patience,
+            self._retry_policy,
         )
         return (
             response
@@ -194,79 +206,85 @@ class DynamoClient:
 
         False means a failed condition, a conflicting transaction, or no answer.
         """
-        doing = "writing together"
+        activity = "writing together"
 
-        def guarded() -> bool:
-            return not lost(lambda: self._client().transact_write_items(TransactItems=writes))
+        def transact_once() -> bool:
+            return not was_cancelled(
+                lambda: self._client().transact_write_items(TransactItems=writes)
+            )
 
         try:
-            return once(doing, guarded)
+            return call_once(activity, transact_once)
         except UnknownOutcome:
             return False
 
-    def wait(self, attempt: int, what: str) -> None:
+    def wait(self, attempt: int, jitter_key: str) -> None:
         """Sleep after the failed try number `attempt`, counted from 0."""
-        self._patience.wait(attempt, what)
+        self._retry_policy.wait(attempt, jitter_key)
 
-    def _answer(self, doing: str, operation: str, arguments: Mapping[str, Any]) -> Any:
-        return answer(doing, lambda: getattr(self._client(), operation)(**arguments))
+    def _call(self, activity: str, operation: str, arguments: Mapping[str, Any]) -> Any:
+        return call_aws(activity, lambda: getattr(self._client(), operation)(**arguments))
 
-    def _write(self, table: str, requests: Sequence[dict[str, Any]]) -> None:
-        chunks = list(chunked(requests, MOST_WRITTEN))
-        self.crew.map(lambda chunk: self._write_chunk(table, chunk), chunks)
+    def _write_batches(self, table: str, requests: Sequence[dict[str, Any]]) -> None:
+        chunks = list(chunked(requests, MAX_BATCH_WRITE_ROWS))
+        self.pool.map(lambda chunk: self._write_chunk(table, chunk), chunks)
 
     def _write_chunk(self, table: str, requests: Sequence[Any]) -> None:
-        def some(left: Sequence[Any]) -> tuple[list[None], Sequence[Any]]:
-            response = self._client().batch_write_item(RequestItems={table: left})
+        def write_batch(pending: Sequence[Any]) -> tuple[list[None], Sequence[Any]]:
+            response = self._client().batch_write_item(RequestItems={table: pending})
             return [], response.get("UnprocessedItems", {}).get(table, [])
 
-        self._all_of(f"writing {table}", some, requests)
+        self._repeat_until_processed(f"writing {table}", write_batch, requests)
 
     def _read_chunk(self, table: str, keys: Sequence[RowKey]) -> list[Item]:
-        def some(left: Sequence[Any]) -> tuple[list[Item], Sequence[Any]]:
+        def read_batch(pending: Sequence[Any]) -> tuple[list[Item], Sequence[Any]]:
             response = self._client().batch_get_item(
-                RequestItems={table: {"Keys": left, "ConsistentRead": True}}
+                RequestItems={table: {"Keys": pending, "ConsistentRead": True}}
             )
-            unread = response.get("UnprocessedKeys", {}).get(table, {"Keys": []})
-            return response["Responses"].get(table, []), unread["Keys"]
+            unprocessed = response.get("UnprocessedKeys", {}).get(table, {"Keys": []})
+            return response["Responses"].get(table, []), unprocessed["Keys"]
 
-        return self._all_of(f"reading {table}", some, [key.item() for key in keys])
+        return self._repeat_until_processed(
+            f"reading {table}", read_batch, [key.item() for key in keys]
+        )
 
-    def _all_of(
+    def _repeat_until_processed(
         self,
-        doing: str,
-        some: Callable[[Sequence[Any]], tuple[list[T], Sequence[Any]]],
-        wanted: Sequence[Any],
+        activity: str,
+        call_batch: Callable[[Sequence[Any]], tuple[list[T], Sequence[Any]]],
+        pending: Sequence[Any],
     ) -> list[T]:
         """Repeat the call for unprocessed rows.
 
         Raise `Unavailable` after `tries` calls in a row without progress.
         """
-        found: list[T] = []
-        idle = 0
-        while wanted:
+        results: list[T] = []
+        calls_without_progress = 0
+        while pending:
             try:
-                part, left = once(doing, partial(some, wanted))
-                found += part
+                batch_results, unprocessed = call_once(activity, partial(call_batch, pending))
+                results += batch_results
             except UnknownOutcome:
-                left = wanted
-            idle = 0 if len(left) < len(wanted) else idle + 1
-            if idle == self._patience.tries:
-                raise Unavailable(f"AWS left {len(left)} rows unprocessed while {doing}.")
-            if left:
-                self._patience.wait(idle, doing)
-            wanted = left
-        return found
+                unprocessed = pending
+            calls_without_progress = (
+                0 if len(unprocessed) < len(pending) else calls_without_progress + 1
+            )
+            if calls_without_progress == self._retry_policy.tries:
+                raise Unavailable(f"AWS left {len(unprocessed)} rows unprocessed while {activity}.")
+            if unprocessed:
+                self._retry_policy.wait(calls_without_progress, activity)
+            pending = unprocessed
+        return results
 
 
 def key_of(item: Mapping[str, Any]) -> RowKey:
     return RowKey(item[PK]["S"], item[SK]["S"])
 
 
-def known(row: Mapping[str, Any], newest: int = LAYOUT) -> Mapping[str, Any]:
-    """Return the row. Raise `LaterVersion` if its layout is newer than `newest`."""
-    layout = int(row[FORMAT]["N"])
-    if layout > newest:
+def check_layout(row: Mapping[str, Any], newest_layout: int = ROW_LAYOUT) -> Mapping[str, Any]:
+    """Return the row. Raise `LaterVersion` if its layout is newer than `newest_layout`."""
+    layout = int(row[LAYOUT_ATTR]["N"])
+    if layout > newest_layout:
         raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
     return row
 
@@ -277,25 +295,25 @@ def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
     >>> list(chunked([1, 2, 3], 2))
     [[1, 2], [3]]
     """
-    rest = iter(items)
-    while chunk := list(islice(rest, size)):
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
         yield chunk
 
 
-def fitting(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Yield lists of at most `most` total size. A larger item is a list of its own.
+def split_by_size(items: Iterable[T], size: Callable[[T], int], max_size: int) -> Iterator[list[T]]:
+    """Yield lists of at most `max_size` total size. A larger item is a list of its own.
 
-    >>> list(fitting(["ab", "c", "defg", "h"], len, 3))
+    >>> list(split_by_size(["ab", "c", "defg", "h"], len, 3))
     [['ab', 'c'], ['defg'], ['h']]
     """
     part: list[T] = []
-    weight = 0
+    part_size = 0
     for item in items:
-        one = size(item)
-        if part and weight + one > most:
+        item_size = size(item)
+        if part and part_size + item_size > max_size:
             yield part
-            part, weight = [], 0
+            part, part_size = [], 0
         part.append(item)
-        weight += one
+        part_size += item_size
     if part:
         yield part

@@ -6,7 +6,14 @@ Timers, audit, counters, limits, tokens and batch outcomes define their keys in 
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from punctual.aws.dynamodb.sort_keys import LAST_CHAR, escape, joined, number, parted, unescape
+from punctual.aws.dynamodb.sort_keys import (
+    LAST_CHAR,
+    escape,
+    join_parts,
+    number_key,
+    split_parts,
+    unescape,
+)
 from punctual.domain.identifiers import EPOCH, slot_of
 
 PK = "pk"
@@ -14,64 +21,69 @@ SK = "sk"
 TTL = "expires"
 
 # Prefixes of objects that expire with their runs. All other objects belong to an existing job.
-LEFT_BY_RUNS = ("outputs/", "logs/")
+RUN_OBJECT_PREFIXES = ("outputs/", "logs/")
 
-FORMAT = "f"  # the layout number of a row, so that a later version can read old rows
-LAYOUT = 1
+LAYOUT_ATTR = "f"  # the layout number of a row, so that a later version can read old rows
+ROW_LAYOUT = 1
 # A changed layout takes the next number: docs/decisions/0018-formats.md.
-SHARED_TIMERS = 2
-SHARED_ENDS = 2
-VERSION = "version"
-WRITERS = "writers"
-STATE = "state"
-RUNS, LINE, ENDED = "runs", "line", "ended"
-BEATING = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
-LEASE = "lease_"  # prefix of an attribute name; the run id follows, one attribute for each lease
-TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
-BY = "by"  # the audit note of a client's change; the next swap removes it
-ROW = "row"
-PARTS = "parts"
-OWNER, LOOK, DONE = "owner", "look", "done"
-AT, COUNT = "at", "n"
-BEAT, DISPATCH = "beat", "dispatch"  # time of the last watermark write; the dispatch switch
-PRINT, MADE = "print", "made"  # attributes of a receipt
+SHARED_TIMERS_LAYOUT = 2
+BATCH_OUTCOMES_LAYOUT = 2
+VERSION_ATTR = "version"
+WRITE_IDS_ATTR = "writers"
+STATUS_ATTR = "state"
+RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR = "runs", "line", "ended"
+HEARTBEAT_INDEX = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
+LEASE_ATTR_PREFIX = (
+    "lease_"  # prefix of an attribute name; the run id follows, one attribute for each lease
+)
+TOKEN_ATTR, UNTIL_ATTR, RENEWED_ATTR = "tok", "until", "beaten"
+AUDIT_NOTE_ATTR = "by"  # the audit note of a client's change; the next swap removes it
+DATA_ATTR = "row"
+PART_COUNT_ATTR = "parts"
+OWNER_ATTR, NOTIFY_COUNT_ATTR, DONE_ATTR = "owner", "look", "done"
+TIME_ATTR, SHARD_COUNT_ATTR = "at", "n"
+PLANNER_HEARTBEAT_ATTR, DISPATCH_ATTR = (
+    "beat",
+    "dispatch",
+)  # time of the last watermark write; the dispatch switch
+FINGERPRINT_ATTR, RESULT_ID_ATTR = "print", "made"  # attributes of a receipt
 
-RUN_LISTS = 4  # partitions of a tenant's list of runs over all jobs
+RUN_INDEX_PARTITIONS = 4  # partitions of a tenant's list of runs over all jobs
 
 
 class Table(NamedTuple):
     """The definition of a table for the stack. Every table has the string keys `pk` and `sk`.
 
-    `sparse` names a number attribute that some rows have, and the index of these rows.
+    `sparse_index` names a number attribute that some rows have, and the index of these rows.
     """
 
     name: str
-    expires: bool
-    streamed: bool = False
-    sparse: str = ""
+    has_ttl: bool
+    has_stream: bool = False
+    sparse_index: str = ""
 
     def schema(self) -> dict[str, Any]:
         """Return the parameters of CreateTable for keys and indexes.
 
-        >>> [key["AttributeName"] for key in JOBS.schema()["KeySchema"]]
+        >>> [key["AttributeName"] for key in JOBS_TABLE.schema()["KeySchema"]]
         ['pk', 'sk']
         """
-        kinds = {PK: "S", SK: "S", **({self.sparse: "N"} if self.sparse else {})}
-        found: dict[str, Any] = {
+        kinds = {PK: "S", SK: "S", **({self.sparse_index: "N"} if self.sparse_index else {})}
+        parameters: dict[str, Any] = {
             "KeySchema": _key_schema(PK, SK),
             "AttributeDefinitions": [
                 {"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()
             ],
         }
-        if self.sparse:
-            found["GlobalSecondaryIndexes"] = [
+        if self.sparse_index:
+            parameters["GlobalSecondaryIndexes"] = [
                 {
-                    "IndexName": self.sparse,
-                    "KeySchema": _key_schema(PK, self.sparse),
+                    "IndexName": self.sparse_index,
+                    "KeySchema": _key_schema(PK, self.sparse_index),
                     "Projection": {"ProjectionType": "KEYS_ONLY"},
                 }
             ]
-        return found
+        return parameters
 
 
 def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
@@ -81,12 +93,12 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
     ]
 
 
-JOBS = Table("jobs", expires=True, streamed=True, sparse=BEATING)
-TIMERS = Table("timers", expires=False)  # no TTL: a late timer must still fire
-HISTORY = Table("runs", expires=True)
-CONTROL = Table("control", expires=True)
-AUDIT = Table("audit", expires=True)
-TABLES = (JOBS, TIMERS, HISTORY, CONTROL, AUDIT)
+JOBS_TABLE = Table("jobs", has_ttl=True, has_stream=True, sparse_index=HEARTBEAT_INDEX)
+TIMERS_TABLE = Table("timers", has_ttl=False)  # no TTL: a late timer must still fire
+HISTORY_TABLE = Table("runs", has_ttl=True)
+CONTROL_TABLE = Table("control", has_ttl=True)
+AUDIT_TABLE = Table("audit", has_ttl=True)
+TABLES = (JOBS_TABLE, TIMERS_TABLE, HISTORY_TABLE, CONTROL_TABLE, AUDIT_TABLE)
 
 
 class RowKey(NamedTuple):
@@ -103,60 +115,60 @@ class RowKey(NamedTuple):
         return {PK: {"S": self.pk}, SK: {"S": self.sk}}
 
 
-def expiry(at: datetime) -> int:
-    """Return `at` in seconds for the TTL of DynamoDB, rounded up.
+def to_ttl(expires_at: datetime) -> int:
+    """Return `expires_at` in seconds for the TTL of DynamoDB, rounded up.
 
-    >>> expiry(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
+    >>> to_ttl(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     2
     """
-    return -((EPOCH - at) // timedelta(seconds=1))
+    return -((EPOCH - expires_at) // timedelta(seconds=1))
 
 
 # Jobs
 
 
-def slot(tenant: str, number_of: int) -> str:
+def slot_partition(tenant: str, slot_number: int) -> str:
     """Return the partition key of the job states of one sixteenth of a tenant's jobs.
 
-    >>> slot("acme", 3)
+    >>> slot_partition("acme", 3)
     'acme#03'
     """
-    return f"{escape(tenant)}#{number_of:02d}"
+    return f"{escape(tenant)}#{slot_number:02d}"
 
 
-def head(tenant: str, job_id: str) -> RowKey:
-    return RowKey(slot(tenant, slot_of(job_id)), escape(job_id))
+def state_key(tenant: str, job_id: str) -> RowKey:
+    return RowKey(slot_partition(tenant, slot_of(job_id)), escape(job_id))
 
 
-def parse_head(key: RowKey) -> tuple[str, str]:
+def parse_state_key(key: RowKey) -> tuple[str, str]:
     """Return the tenant and the job id of a job state's key.
 
-    >>> parse_head(head("acme", "01900000"))
+    >>> parse_state_key(state_key("acme", "01900000"))
     ('acme', '01900000')
     """
-    return parted(key.pk)[0], unescape(key.sk)
+    return split_parts(key.pk)[0], unescape(key.sk)
 
 
-def body(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
+def definition_key(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
     """Return the key of a definition row.
 
     Definition rows have their own partitions, so a list of job states does not read them.
 
-    >>> body("acme", "01900000", "1-abc").sk
+    >>> definition_key("acme", "01900000", "1-abc").sk
     '01900000#body#1-abc'
     """
-    sk = joined(job_id, "body", ref)
-    pk = f"{slot(tenant, slot_of(job_id))}#body"
+    sk = join_parts(job_id, "body", ref)
+    pk = f"{slot_partition(tenant, slot_of(job_id))}#body"
     return RowKey(pk, f"{sk}#{part}" if part else sk)
 
 
 # Minutes
 
 
-def bucket(minute: datetime, shard: int) -> str:
+def timer_partition(minute: datetime, shard: int) -> str:
     """Return the partition key of the timers of a minute and shard.
 
-    >>> bucket(datetime(2026, 12, 1, 10, tzinfo=UTC), 7)
+    >>> timer_partition(datetime(2026, 12, 1, 10, tzinfo=UTC), 7)
     '2026-12-01T10:00Z#7'
     """
     utc = minute.astimezone(UTC).replace(tzinfo=None)
@@ -166,85 +178,85 @@ def bucket(minute: datetime, shard: int) -> str:
 # Runs
 
 
-def job_runs(tenant: str, job_id: str) -> str:
-    return joined(tenant, job_id)
+def history_partition(tenant: str, job_id: str) -> str:
+    return join_parts(tenant, job_id)
 
 
-def run(tenant: str, job_id: str, run_id: str) -> RowKey:
+def history_key(tenant: str, job_id: str, run_id: str) -> RowKey:
     """Return the key of a run's history row.
 
-    >>> run("acme", "j", "r")
+    >>> history_key("acme", "j", "r")
     RowKey(pk='acme#j', sk='run#r')
     """
-    return RowKey(job_runs(tenant, job_id), joined("run", run_id))
+    return RowKey(history_partition(tenant, job_id), join_parts("run", run_id))
 
 
-def runs_between(before: str | None, after: str | None) -> tuple[str, str]:
+def history_bounds(before: str | None, after: str | None) -> tuple[str, str]:
     """Return the bounds for BETWEEN. The range starts behind `after` and includes `before`.
 
-    >>> runs_between("b", "a")
+    >>> history_bounds("b", "a")
     ('run#a#', 'run#b')
     """
-    low = "run#" if after is None else f"{joined('run', after)}#"
-    high = f"run#{LAST_CHAR}" if before is None else joined("run", before)
+    low = "run#" if after is None else f"{join_parts('run', after)}#"
+    high = f"run#{LAST_CHAR}" if before is None else join_parts("run", before)
     return low, high
 
 
-def attempt(
+def attempt_key(
     tenant: str, job_id: str, run_id: str, attempt_number: int, token: int, lost: bool
 ) -> RowKey:
     """Return the key of an attempt. Attempts have a prefix of their own, so run pages skip them.
 
-    >>> attempt("acme", "j", "r", 1, 7, False).sk
+    >>> attempt_key("acme", "j", "r", 1, 7, False).sk
     'try#r#000000000001#000000000007#0'
     """
-    sk = f"{attempts(run_id)}{number(attempt_number)}#{number(token)}#{int(lost)}"
-    return RowKey(job_runs(tenant, job_id), sk)
+    sk = f"{attempts_prefix(run_id)}{number_key(attempt_number)}#{number_key(token)}#{int(lost)}"
+    return RowKey(history_partition(tenant, job_id), sk)
 
 
-def attempts(run_id: str) -> str:
+def attempts_prefix(run_id: str) -> str:
     """Return the prefix of the sort keys of a run's attempts."""
-    return f"{joined('try', run_id)}#"
+    return f"{join_parts('try', run_id)}#"
 
 
 # Control. Keys without a tenant begin with the separator; no tenant's key does.
 
 
-def watermark() -> RowKey:
+def watermark_key() -> RowKey:
     return RowKey("#watermark", "-")
 
 
-def shards() -> RowKey:
+def shards_key() -> RowKey:
     return RowKey("#shards", "-")
 
 
-def walk() -> RowKey:
+def walk_key() -> RowKey:
     """Return the key of the progress row of the daily walk."""
     return RowKey("#walk", "-")
 
 
-def bucket_lease(minute: datetime, shard: int) -> RowKey:
+def partition_lease_key(minute: datetime, shard: int) -> RowKey:
     """Return the key of the lease of a partition of timers.
 
-    >>> bucket_lease(datetime(2026, 12, 1, 10, tzinfo=UTC), 7).pk
+    >>> partition_lease_key(datetime(2026, 12, 1, 10, tzinfo=UTC), 7).pk
     '#lease#2026-12-01T10:00Z#7'
     """
-    return RowKey(f"#lease#{bucket(minute, shard)}", "-")
+    return RowKey(f"#lease#{timer_partition(minute, shard)}", "-")
 
 
-def receipt(tenant: str, idempotency_key: str) -> RowKey:
+def receipt_key(tenant: str, idempotency_key: str) -> RowKey:
     """Return the key of the receipt for an idempotency key.
 
-    >>> receipt("acme", "a b").pk
+    >>> receipt_key("acme", "a b").pk
     'acme#receipt#a$20b'
     """
-    return RowKey(joined(tenant, "receipt", idempotency_key), "-")
+    return RowKey(join_parts(tenant, "receipt", idempotency_key), "-")
 
 
-def run_list(tenant: str, part: int) -> str:
+def run_index_partition(tenant: str, part: int) -> str:
     """Return the partition key of one part of a tenant's list of runs.
 
-    >>> run_list("acme", 2)
+    >>> run_index_partition("acme", 2)
     'acme#runs#2'
     """
     return f"{escape(tenant)}#runs#{part}"
@@ -259,23 +271,23 @@ def run_group(run_id: str) -> str:
     return run_id[:10]
 
 
-def run_list_row(group: str, digest: str) -> str:
-    return joined(group, digest)
+def run_index_sort_key(group: str, digest: str) -> str:
+    return join_parts(group, digest)
 
 
-def run_group_of(sk: str) -> str:
+def parse_run_group(sk: str) -> str:
     """Return the group of a packed row.
 
-    >>> run_group_of(run_list_row("01939f6a-7", "ab"))
+    >>> parse_run_group(run_index_sort_key("01939f6a-7", "ab"))
     '01939f6a-7'
     """
-    return parted(sk)[0]
+    return split_parts(sk)[0]
 
 
-def until_group(group: str) -> str:
+def group_upper_bound(group: str) -> str:
     """Return the upper bound of the sort keys of a group.
 
-    >>> run_list_row("a", "ff") < until_group("a") < run_list_row("aa", "00")
+    >>> run_index_sort_key("a", "ff") < group_upper_bound("a") < run_index_sort_key("aa", "00")
     True
     """
     return f"{escape(group)}#{LAST_CHAR}"

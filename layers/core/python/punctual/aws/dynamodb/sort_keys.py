@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 FIRST_CHAR, LAST_CHAR = "$", "\U0010ffff"  # lowest and highest character of an escaped part
 
-_RESERVED = re.compile(r"[\x00-$]")
-_ESCAPED = re.compile(r"\$([0-9a-f]{2})")
+_RESERVED_CHARACTER = re.compile(r"[\x00-$]")
+_ESCAPED_CHARACTER = re.compile(r"\$([0-9a-f]{2})")
 
 
 def escape(part: str) -> str:
@@ -20,7 +20,7 @@ def escape(part: str) -> str:
     >>> escape("a#b c$")
     'a$23b$20c$24'
     """
-    return _RESERVED.sub(lambda found: f"${ord(found.group()):02x}", part)
+    return _RESERVED_CHARACTER.sub(lambda match: f"${ord(match.group()):02x}", part)
 
 
 def unescape(part: str) -> str:
@@ -29,50 +29,50 @@ def unescape(part: str) -> str:
     >>> unescape("a$23b$20c$24")
     'a#b c$'
     """
-    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), part)
+    return _ESCAPED_CHARACTER.sub(lambda match: chr(int(match.group(1), 16)), part)
 
 
-def joined(*parts: str) -> str:
+def join_parts(*parts: str) -> str:
     """Return the escaped parts, joined with `#`.
 
-    >>> joined("a#b", "c") == joined("a", "b#c")
+    >>> join_parts("a#b", "c") == join_parts("a", "b#c")
     False
     """
     return "#".join(map(escape, parts))
 
 
-def parted(key: str) -> list[str]:
+def split_parts(key: str) -> list[str]:
     """Return the unescaped parts of a joined key.
 
-    >>> parted(joined("a#b", "", "c"))
+    >>> split_parts(join_parts("a#b", "", "c"))
     ['a#b', '', 'c']
     """
     parts = key.split("#")
     return [unescape(part) for part in parts] if "$" in key else parts
 
 
-def moment(at: datetime) -> str:
+def time_key(at: datetime) -> str:
     """Return the time as UTC text of fixed width, so that the text sorts as time does.
 
-    >>> moment(datetime(2026, 12, 1, 10, tzinfo=UTC))
+    >>> time_key(datetime(2026, 12, 1, 10, tzinfo=UTC))
     '2026-12-01T10:00:00.000000Z'
     """
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def parse_moment(text: str) -> datetime:
-    """Return the time that `moment` encoded.
+def parse_time_key(text: str) -> datetime:
+    """Return the time that `time_key` encoded.
 
-    >>> parse_moment("2026-12-01T10:00:00.000001Z")
+    >>> parse_time_key("2026-12-01T10:00:00.000001Z")
     datetime.datetime(2026, 12, 1, 10, 0, 0, 1, tzinfo=datetime.timezone.utc)
     """
     return datetime.fromisoformat(text)
 
 
-def number(value: int) -> str:
+def number_key(value: int) -> str:
     """Return the number as text of fixed width. Negative numbers sort before all others.
 
-    >>> number(7), number(-1) < number(0)
+    >>> number_key(7), number_key(-1) < number_key(0)
     ('000000000007', True)
     """
     return f"{value:012d}"

@@ -9,76 +9,82 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from punctual.aws.operator_settings import DispatchSwitch
-from punctual.aws.sqs.sender import Queue
+from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.notifications import Notification
 
-LAYOUT = 1
-KIND = "n"  # the layout number of a notification; a run message has none
+NOTIFICATION_LAYOUT = 1
+NOTIFICATION_LAYOUT_FIELD = "n"  # the layout number of a notification; a run message has none
 
 
 class SqsNotifications:
-    def __init__(self, queue: Queue, urls: Mapping[str, str], gate: DispatchSwitch) -> None:
-        self._queue = queue
+    def __init__(
+        self, sender: SqsBatchSender, urls: Mapping[str, str], dispatch_switch: DispatchSwitch
+    ) -> None:
+        self._sender = sender
         self._urls = urls
-        self._gate = gate
+        self._dispatch_switch = dispatch_switch
 
     def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
         """Send notifications. Return for each whether SQS accepted it.
 
         While dispatch is off, none is accepted, and the runs stay unrecorded.
         """
-        if not self._gate.open():
+        if not self._dispatch_switch.is_on():
             return [False] * len(notices)
         by_url: dict[str, dict[str, Notification]] = {}
-        for notice in notices:
-            by_url.setdefault(self._url(notice), {})[mark(notice)] = notice
-        taken: dict[str, bool] = {}
-        for url, some in by_url.items():
-            answers = self._queue.send(url, [_entry(notice) for notice in some.values()])
-            taken.update(zip(some, answers, strict=True))
-        return [taken[mark(notice)] for notice in notices]
+        for notification in notices:
+            by_url.setdefault(self._url(notification), {})[deduplication_id(notification)] = (
+                notification
+            )
+        accepted: dict[str, bool] = {}
+        for url, batch in by_url.items():
+            accepted_flags = self._sender.send(
+                url, [_entry(notification) for notification in batch.values()]
+            )
+            accepted.update(zip(batch, accepted_flags, strict=True))
+        return [accepted[deduplication_id(notification)] for notification in notices]
 
-    def _url(self, notice: Notification) -> str:
+    def _url(self, notification: Notification) -> str:
         lane = Lane.QUICK.value
-        return self._urls.get(f"{lane}-{notice.priority.name.lower()}") or self._urls[lane]
+        return self._urls.get(f"{lane}-{notification.priority.name.lower()}") or self._urls[lane]
 
 
-def to_body(notice: Notification) -> str:
+def to_body(notification: Notification) -> str:
     """Return the body in ASCII. SQS rejects some characters that a tenant name may contain."""
     values: dict[str, Any] = {
-        KIND: LAYOUT,
-        "t": notice.tenant,
-        "j": notice.job_id,
-        "r": notice.run_id,
-        "e": notice.entry,
-        "st": notice.status.value,
-        "c": notice.occurrences,
-        "v": notice.version,
-        "b": notice.before,
-        "p": int(notice.priority),
+        NOTIFICATION_LAYOUT_FIELD: NOTIFICATION_LAYOUT,
+        "t": notification.tenant,
+        "j": notification.job_id,
+        "r": notification.run_id,
+        "e": notification.entry,
+        "st": notification.status.value,
+        "c": notification.occurrences,
+        "v": notification.version,
+        "b": notification.before,
+        "p": int(notification.priority),
     }
     return json.dumps(values, separators=(",", ":"))
 
 
-def parse_notice(body: str) -> Notification | None:
+def parse_notification(body: str) -> Notification | None:
     """Return the notification, or None for another kind of message.
 
     Raise `Invalid` if this version cannot read it.
     """
-    if not body.startswith(f'{{"{KIND}":'):
+    if not body.startswith(f'{{"{NOTIFICATION_LAYOUT_FIELD}":'):
         return None
     try:
-        return _notice(json.loads(body))
+        return _to_notification(json.loads(body))
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid("This is not a notice of Punctual, or one of a later version.") from error
 
 
-def _notice(values: Mapping[str, Any]) -> Notification:
-    if values[KIND] > LAYOUT:
-        raise ValueError(values[KIND])
+def _to_notification(values: Mapping[str, Any]) -> Notification:
+    if values[NOTIFICATION_LAYOUT_FIELD] > NOTIFICATION_LAYOUT:
+        raise ValueError(values[NOTIFICATION_LAYOUT_FIELD])
     return Notification(
         tenant=values["t"],
         job_id=values["j"],
@@ -92,14 +98,14 @@ def _notice(values: Mapping[str, Any]) -> Notification:
     )
 
 
-def mark(notice: Notification) -> str:
+def deduplication_id(notification: Notification) -> str:
     """Return the deduplication id. SQS drops a repeat within five minutes."""
-    return f"notice/{notice.job_id}/{notice.id}/{notice.status.value}"
+    return f"notice/{notification.job_id}/{notification.id}/{notification.status.value}"
 
 
-def _entry(notice: Notification) -> dict[str, str]:
+def _entry(notification: Notification) -> dict[str, str]:
     return {
-        "MessageBody": to_body(notice),
-        "MessageGroupId": mark(notice),
-        "MessageDeduplicationId": mark(notice),
+        "MessageBody": to_body(notification),
+        "MessageGroupId": deduplication_id(notification),
+        "MessageDeduplicationId": deduplication_id(notification),
     }

@@ -9,30 +9,30 @@ from typing import Any
 
 import msgspec
 
-from punctual.aws.sqs.sender import Queue
+from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.utc import Moment
 from punctual.engine.ports.run_queue import Message
 
-LAYOUT = 1
+RUN_MESSAGE_LAYOUT = 1
 
 
-class SqsMessages:
-    def __init__(self, queue: Queue, urls: Mapping[str, str]) -> None:
-        self._queue = queue
+class SqsRunQueue:
+    def __init__(self, sender: SqsBatchSender, urls: Mapping[str, str]) -> None:
+        self._sender = sender
         self._urls = urls
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         """Send by priority. A message that occurs twice is sent once."""
         by_url: dict[str, dict[str, Message]] = {}
-        for message in sorted(messages, key=lambda one: one.priority):
-            by_url.setdefault(self._url(message), {})[_mark(message)] = message
-        taken: dict[str, bool] = {}
-        for url, some in by_url.items():
-            answers = self._queue.send(url, [_entry(message) for message in some.values()])
-            taken.update(zip(some, answers, strict=True))
-        return [taken[_mark(message)] for message in messages]
+        for message in sorted(messages, key=lambda item: item.priority):
+            by_url.setdefault(self._url(message), {})[_deduplication_id(message)] = message
+        accepted: dict[str, bool] = {}
+        for url, batch in by_url.items():
+            accepted_flags = self._sender.send(url, [_entry(message) for message in batch.values()])
+            accepted.update(zip(batch, accepted_flags, strict=True))
+        return [accepted[_deduplication_id(message)] for message in messages]
 
     def _url(self, message: Message) -> str:
         lane = message.lane.value
@@ -42,7 +42,7 @@ class SqsMessages:
 def to_body(message: Message) -> str:
     """Return the body in ASCII. SQS rejects some characters that a tenant name may contain."""
     values: dict[str, Any] = {
-        "f": LAYOUT,
+        "f": RUN_MESSAGE_LAYOUT,
         "t": message.tenant,
         "j": message.job_id,
         "r": message.run_id,
@@ -57,13 +57,13 @@ def to_body(message: Message) -> str:
 
 def parse_message(body: str) -> Message:
     try:
-        return _message(json.loads(body))
+        return _to_message(json.loads(body))
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid("This is not a message of Punctual, or one of a later version.") from error
 
 
-def _message(values: Mapping[str, Any]) -> Message:
-    if values["f"] > LAYOUT:
+def _to_message(values: Mapping[str, Any]) -> Message:
+    if values["f"] > RUN_MESSAGE_LAYOUT:
         raise ValueError(values["f"])
     return Message(
         tenant=values["t"],
@@ -82,11 +82,11 @@ def _entry(message: Message) -> dict[str, str]:
         "MessageBody": to_body(message),
         # SQS delivers one message of a group at a time. In a larger group, the hidden message of a
         # crashed executor would delay later messages.
-        "MessageGroupId": _mark(message),
+        "MessageGroupId": _deduplication_id(message),
         # Without the version, SQS would drop a run that is sent again within five minutes.
-        "MessageDeduplicationId": _mark(message),
+        "MessageDeduplicationId": _deduplication_id(message),
     }
 
 
-def _mark(message: Message) -> str:
+def _deduplication_id(message: Message) -> str:
     return f"{message.job_id}/{message.run_id}/{message.version}"

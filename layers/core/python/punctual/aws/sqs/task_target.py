@@ -4,10 +4,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, answer
+from punctual.aws.retries import Client, call_aws
 from punctual.tasks.contract import BadTask
 
-_HOPELESS = {
+_SQS_REJECTIONS = {
     "AWS.SimpleQueueService.NonExistentQueue": "There is no such queue in this region",
     "QueueDoesNotExist": "There is no such queue in this region",
     "AccessDenied": "Punctual may not send to this queue",
@@ -17,16 +17,16 @@ _HOPELESS = {
 }
 
 
-class SqsSender:
+class SqsTaskSender:
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
-        ordered: dict[str, Any] = {}
+        fifo_arguments: dict[str, Any] = {}
         if fifo:
-            ordered = {"MessageGroupId": run_id, "MessageDeduplicationId": run_id}
+            fifo_arguments = {"MessageGroupId": run_id, "MessageDeduplicationId": run_id}
 
-        def send() -> Any:
+        def send_once() -> Any:
             try:
                 return self._client().send_message(
                     QueueUrl=queue_url,
@@ -35,13 +35,13 @@ class SqsSender:
                         name: {"DataType": "String", "StringValue": value}
                         for name, value in (("run_id", run_id), ("tenant", tenant))
                     },
-                    **ordered,
+                    **fifo_arguments,
                 )
             except ClientError as error:
                 code = error.response.get("Error", {}).get("Code", "")
-                if code in _HOPELESS:
-                    raise BadTask(_HOPELESS[code]) from error
+                if code in _SQS_REJECTIONS:
+                    raise BadTask(_SQS_REJECTIONS[code]) from error
                 raise
 
-        message_id: str = answer("sending a job's message", send)["MessageId"]
+        message_id: str = call_aws("sending a job's message", send_once)["MessageId"]
         return message_id

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
-from punctual.aws.sqs.sender import Queue
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY, START, WARM, WakeUp, wake_at
@@ -16,20 +16,24 @@ from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 
-LAYOUT = 1
+WAKE_UP_LAYOUT = 1
 # Two minutes that the planner works ahead, and one for clock differences.
-HANDED_OUT = timedelta(minutes=3)
-LONGEST = 900  # seconds; the longest delay of SQS
-PLACES = 1_000  # timer partitions in one message
-MORE = (25, 100, MANY)  # numbers of timers in a partition above which the poller must start earlier
-_DELIVERED = timedelta(seconds=2)  # SQS may deliver a message this much early
+PLANNED_AHEAD = timedelta(minutes=3)
+MAX_SQS_DELAY_SECONDS = 900  # seconds; the longest delay of SQS
+MAX_PARTITIONS_PER_WAKE_UP = 1_000  # timer partitions in one message
+WAKE_UP_SIZE_STEPS = (
+    25,
+    100,
+    MANY,
+)  # numbers of timers in a partition above which the poller must start earlier
+_MAX_EARLY_DELIVERY = timedelta(seconds=2)  # SQS may deliver a message this much early
 
 
-class _Called(NamedTuple):
+class _PendingWakeUp(NamedTuple):
     """A wake-up under way. Its poller reads all timers put before it starts."""
 
-    at: datetime
-    many: int  # timers put for the partition so far
+    wake_up_at: datetime
+    timer_count: int  # timers put for the partition so far
 
 
 class SqsWakeUps:
@@ -38,94 +42,111 @@ class SqsWakeUps:
     A new timer needs no wake-up while an earlier one is under way.
     """
 
-    def __init__(self, queue: Queue, url: str, clock: Clock, start: timedelta = START) -> None:
-        self._queue = queue
+    def __init__(
+        self, sender: SqsBatchSender, url: str, clock: Clock, start_delay: timedelta = START
+    ) -> None:
+        self._sender = sender
         self._url = url
         self._clock = clock
-        self._start = start
-        self._called: dict[TimerPartition, _Called] = {}
+        self._start_delay = start_delay
+        self._pending: dict[TimerPartition, _PendingWakeUp] = {}
 
-    def from_poller(self) -> "SqsWakeUps":
+    def for_poller(self) -> "SqsWakeUps":
         """Return a sender for a poller. Its wake-ups within minutes meet warm functions."""
-        return SqsWakeUps(self._queue, self._url, self._clock, WARM)
+        return SqsWakeUps(self._sender, self._url, self._clock, WARM)
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         """Send wake-ups for timers in minutes that the planner has handed out already.
 
         Each wake-up arrives when its timers need a poller. If the number of timers in a partition
-        grows past a step of `MORE`, an earlier wake-up follows.
+        grows past a step of `WAKE_UP_SIZE_STEPS`, an earlier wake-up follows.
         """
         now = self._clock()
-        last = bucket_of(now) + HANDED_OUT
-        called = {place: one for place, one in self._called.items() if one.at - _DELIVERED > now}
-        near: dict[TimerPartition, list[datetime]] = {}
+        last_bucket = bucket_of(now) + PLANNED_AHEAD
+        pending = {
+            partition: pending_wake_up
+            for partition, pending_wake_up in self._pending.items()
+            if pending_wake_up.wake_up_at - _MAX_EARLY_DELIVERY > now
+        }
+        times_by_partition: dict[TimerPartition, list[datetime]] = {}
         for timer in timers:
-            if timer.bucket <= last:
-                near.setdefault(TimerPartition(timer.bucket, timer.shard), []).append(timer.at)
-        wanted: dict[TimerPartition, datetime] = {}
-        only: set[TimerPartition] = set()  # partitions without an earlier wake-up under way
-        for place, moments in near.items():
-            before = called.get(place)
-            many = len(moments) + (before.many if before else 0)
-            if before is None or max(now, wake_at([min(moments)], self._start)) < before.at:
-                wanted[place] = max(now, wake_at(moments, self._start))
-                called[place] = _Called(wanted[place], many)
-                only.add(place)
+            if timer.bucket <= last_bucket:
+                times_by_partition.setdefault(TimerPartition(timer.bucket, timer.shard), []).append(
+                    timer.at
+                )
+        wake_up_times: dict[TimerPartition, datetime] = {}
+        new_partitions: set[TimerPartition] = (
+            set()
+        )  # partitions without an earlier wake-up under way
+        for partition, times in times_by_partition.items():
+            earlier = pending.get(partition)
+            timer_count = len(times) + (earlier.timer_count if earlier else 0)
+            if (
+                earlier is None
+                or max(now, wake_at([min(times)], self._start_delay)) < earlier.wake_up_at
+            ):
+                wake_up_times[partition] = max(now, wake_at(times, self._start_delay))
+                pending[partition] = _PendingWakeUp(wake_up_times[partition], timer_count)
+                new_partitions.add(partition)
             else:
-                called[place] = before._replace(many=many)
-            if before is not None and _rank(before.many) < _rank(many):
-                wanted[place] = max(now, wake_at([min(moments)] * many, self._start))
-        calls = _by_minute(wanted)
-        for call in calls:  # sent for the earliest of its partitions
-            for place in only.intersection(call.places):
-                called[place] = called[place]._replace(at=call.at)
-        self.call_all(calls)
-        self._called = called
+                pending[partition] = earlier._replace(timer_count=timer_count)
+            if earlier is not None and _size_step(earlier.timer_count) < _size_step(timer_count):
+                wake_up_times[partition] = max(
+                    now, wake_at([min(times)] * timer_count, self._start_delay)
+                )
+        wake_ups = _group_by_minute(wake_up_times)
+        for wake_up in wake_ups:  # sent for the earliest of its partitions
+            for partition in new_partitions.intersection(wake_up.places):
+                pending[partition] = pending[partition]._replace(wake_up_at=wake_up.at)
+        self.send_wake_ups(wake_ups)
+        self._pending = pending
 
-    def call(self, places: Sequence[TimerPartition], at: datetime) -> None:
-        """Wake a poller of these partitions at `at`, or after 15 minutes if `at` is later."""
-        self.call_all([WakeUp(tuple(places), at)])
+    def send_wake_up(self, partitions: Sequence[TimerPartition], wake_up_at: datetime) -> None:
+        """Wake a poller of these partitions at `wake_up_at`, or after 15 minutes if `wake_up_at` is later."""
+        self.send_wake_ups([WakeUp(tuple(partitions), wake_up_at)])
 
-    def call_all(self, calls: Sequence[WakeUp]) -> None:
+    def send_wake_ups(self, wake_ups: Sequence[WakeUp]) -> None:
         now = self._clock()
         entries = [
             {
-                "MessageBody": _body(call.places[start : start + PLACES]),
-                "DelaySeconds": max(0, min(LONGEST, int((call.at - now).total_seconds()))),
+                "MessageBody": _to_body(wake_up.places[start : start + MAX_PARTITIONS_PER_WAKE_UP]),
+                "DelaySeconds": max(
+                    0, min(MAX_SQS_DELAY_SECONDS, int((wake_up.at - now).total_seconds()))
+                ),
             }
-            for call in calls
-            for start in range(0, len(call.places), PLACES)
+            for wake_up in wake_ups
+            for start in range(0, len(wake_up.places), MAX_PARTITIONS_PER_WAKE_UP)
         ]
-        if not all(self._queue.send(self._url, entries)):
+        if not all(self._sender.send(self._url, entries)):
             raise Unavailable("A wake-up could not be sent.")
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
         """Send nothing. Executors read cancel requests with each heartbeat, every four seconds."""
 
 
-def _rank(many: int) -> int:
-    return sum(many >= least for least in MORE)
+def _size_step(timer_count: int) -> int:
+    return sum(timer_count >= threshold for threshold in WAKE_UP_SIZE_STEPS)
 
 
-def _by_minute(wanted: Mapping[TimerPartition, datetime]) -> list[WakeUp]:
+def _group_by_minute(wake_up_times: Mapping[TimerPartition, datetime]) -> list[WakeUp]:
     """Return one wake-up for each minute, at the earliest time of its partitions."""
     return [
-        WakeUp(tuple(places), min(wanted[place] for place in places))
-        for _, some in groupby(sorted(wanted), key=lambda place: place.bucket)
-        for places in [list(some)]
+        WakeUp(tuple(partitions), min(wake_up_times[partition] for partition in partitions))
+        for _, group in groupby(sorted(wake_up_times), key=lambda partition: partition.bucket)
+        for partitions in [list(group)]
     ]
 
 
-def parse_wake(body: str) -> list[TimerPartition]:
+def parse_wake_up(body: str) -> list[TimerPartition]:
     try:
         values = json.loads(body)
-        if values["f"] > LAYOUT:
+        if values["f"] > WAKE_UP_LAYOUT:
             raise ValueError(values["f"])
-        return [TimerPartition(parse_moment(bucket), shard) for bucket, shard in values["places"]]
+        return [TimerPartition(parse_time_key(bucket), shard) for bucket, shard in values["places"]]
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid("This is not a wake-up of Punctual, or one of a later version.") from error
 
 
-def _body(places: Sequence[TimerPartition]) -> str:
-    named = [(moment(place.bucket), place.shard) for place in places]
-    return json.dumps({"f": LAYOUT, "places": named}, separators=(",", ":"))
+def _to_body(partitions: Sequence[TimerPartition]) -> str:
+    pairs = [(time_key(partition.bucket), partition.shard) for partition in partitions]
+    return json.dumps({"f": WAKE_UP_LAYOUT, "places": pairs}, separators=(",", ":"))

@@ -6,54 +6,81 @@ from typing import Any, Unpack
 
 from msgspec import UNSET
 
-from punctual.client.batching import chunks, key_of, settled
-from punctual.client.call_steps import Core, Steps, Stream, ask
+from punctual.client.batching import chunk_key, split_into_chunks, submit_chunk
+from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.errors import Misuse, PunctualError
-from punctual.client.fields import JobChanges, JobState, Misfire, Moment, NewJob, ScheduleType
+from punctual.client.fields import (
+    JobChanges,
+    JobStatusName,
+    MisfirePolicy,
+    NewJob,
+    ScheduleType,
+    TimeValue,
+)
 from punctual.client.job import Accepted, Backfill, Batch, Declined, Explanation, Job, JobStatus
-from punctual.client.model import one, parsed, part, seen, times
-from punctual.client.paging import paged
-from punctual.client.poll import until_ended
+from punctual.client.model import (
+    convert_model,
+    convert_times,
+    decode_json,
+    decode_model,
+    required_field,
+)
+from punctual.client.paging import stream_pages
+from punctual.client.poll import poll_until_ended
 from punctual.client.run import Run
-from punctual.client.wire import Repeat, Request, body, keyed, path, query
+from punctual.client.wire import (
+    Repeat,
+    Request,
+    build_path,
+    encode_body,
+    idempotency_headers,
+    query_parameters,
+)
 
 JobRef = str | Job
 Version = int | str | Job  # "*" and None match any version
 
 
 def create(
-    core: Core, *, idempotency_key: str | None = None, **fields: Unpack[NewJob]
+    settings: ClientSettings, *, idempotency_key: str | None = None, **fields: Unpack[NewJob]
 ) -> Steps[Job]:
     """Create a job. Retries of the request create only one job."""
-    key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
-    request = Request("POST", "/jobs", body=body(fields), headers=key, repeat=Repeat.SAFE)
-    return one(Job, (yield from ask(core, request)))
+    key_headers = idempotency_headers(
+        settings.new_idempotency_key() if idempotency_key is None else idempotency_key
+    )
+    request = Request(
+        "POST", "/jobs", body=encode_body(fields), headers=key_headers, repeat=Repeat.SAFE
+    )
+    return decode_model(Job, (yield from send_request(settings, request)))
 
 
 def create_many(
-    core: Core, jobs: Iterable[Mapping[str, object]], *, idempotency_key: str | None = None
+    settings: ClientSettings,
+    jobs: Iterable[Mapping[str, object]],
+    *,
+    idempotency_key: str | None = None,
 ) -> Steps[Batch]:
     """Create jobs in as few requests as possible. Each job is accepted or declined on its own.
 
     All jobs are encoded before the first request, so an invalid value sends nothing.
     """
-    key = core.new_key() if idempotency_key is None else idempotency_key
+    batch_key = settings.new_idempotency_key() if idempotency_key is None else idempotency_key
     results: list[Accepted | Declined] = []
-    for number, chunk in enumerate(list(chunks(jobs))):
+    for number, chunk in enumerate(list(split_into_chunks(jobs))):
         try:
-            results += yield from settled(core, chunk, key_of(key, number))
+            results += yield from submit_chunk(settings, chunk, chunk_key(batch_key, number))
         except PunctualError as error:
-            error.idempotency_key = key
+            error.idempotency_key = batch_key
             if results:
                 error.add_note(f"{len(results)} jobs before were answered: the same call goes on.")
             raise
-    return Batch(tuple(results), key)
+    return Batch(tuple(results), batch_key)
 
 
-def listed(
-    core: Core,
+def list_jobs(
+    settings: ClientSettings,
     *,
-    status: JobState | Sequence[JobState] | None = None,
+    status: JobStatusName | Sequence[JobStatusName] | None = None,
     schedule_type: ScheduleType | None = None,
     name_prefix: str | None = None,
     created_by: str | None = None,
@@ -61,52 +88,62 @@ def listed(
     limit: int | None = None,
 ) -> Stream[Job]:
     """Yield the jobs that match all filters, the newest first, at most `limit` of them."""
-    filters = query(
+    filters = query_parameters(
         status=status,
         schedule_type=schedule_type,
         name_prefix=name_prefix,
         created_by=created_by,
         tag=[f"{name}:{value}" for name, value in (tags or {}).items()],
     )
-    return paged(core, "/jobs", filters, "jobs", lambda value: seen(Job, value), limit)
+    return stream_pages(
+        settings, "/jobs", filters, "jobs", lambda value: convert_model(Job, value), limit
+    )
 
 
-def get(core: Core, job: JobRef) -> Steps[Job]:
-    request = Request("GET", _path(job), repeat=Repeat.READS)
-    return one(Job, (yield from ask(core, request)))
+def get(settings: ClientSettings, job: JobRef) -> Steps[Job]:
+    request = Request("GET", _job_path(job), repeat=Repeat.READS)
+    return decode_model(Job, (yield from send_request(settings, request)))
 
 
 def update(
-    core: Core, job: JobRef, *, if_match: Version | None = None, **changes: Unpack[JobChanges]
+    settings: ClientSettings,
+    job: JobRef,
+    *,
+    if_match: Version | None = None,
+    **changes: Unpack[JobChanges],
 ) -> Steps[Job]:
     """Change the given fields. With `if_match`, change them only if the job has this version."""
-    return (yield from _change(core, "PATCH", _path(job), if_match, changes))
+    return (yield from _send_change(settings, "PATCH", _job_path(job), if_match, changes))
 
 
-def cancel(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
+def cancel(settings: ClientSettings, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
     """Cancel the job and stop its live runs. A repeated call changes nothing."""
-    return (yield from _change(core, "DELETE", _path(job), if_match))
+    return (yield from _send_change(settings, "DELETE", _job_path(job), if_match))
 
 
-def pause(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
+def pause(settings: ClientSettings, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
     """Pause the schedule. Running attempts continue."""
-    return (yield from _change(core, "POST", _path(job, "pause"), if_match))
+    return (yield from _send_change(settings, "POST", _job_path(job, "pause"), if_match))
 
 
 def resume(
-    core: Core, job: JobRef, *, missed: Misfire | None = None, if_match: Version | None = None
+    settings: ClientSettings,
+    job: JobRef,
+    *,
+    missed: MisfirePolicy | None = None,
+    if_match: Version | None = None,
 ) -> Steps[Job]:
     """Resume the schedule.
 
     `missed` is the policy for occurrences during the pause. Without it, the job's misfire policy
     applies.
     """
-    sent = {} if missed is None else {"missed": missed}
-    return (yield from _change(core, "POST", _path(job, "resume"), if_match, sent))
+    content = {} if missed is None else {"missed": missed}
+    return (yield from _send_change(settings, "POST", _job_path(job, "resume"), if_match, content))
 
 
 def run(
-    core: Core,
+    settings: ClientSettings,
     job: JobRef,
     *,
     payload: Any = UNSET,
@@ -118,65 +155,77 @@ def run(
 
     With `wait`, return the run after its end, or raise WaitTimeout after `timeout`.
     """
-    key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
-    sent = body({} if payload is UNSET else {"payload": payload})
-    request = Request("POST", _path(job, "runNow"), body=sent, headers=key, repeat=Repeat.SAFE)
-    begun = one(Run, (yield from ask(core, request)))
-    return (yield from until_ended(core, begun, timeout)) if wait else begun
+    key_headers = idempotency_headers(
+        settings.new_idempotency_key() if idempotency_key is None else idempotency_key
+    )
+    content = encode_body({} if payload is UNSET else {"payload": payload})
+    request = Request(
+        "POST", _job_path(job, "runNow"), body=content, headers=key_headers, repeat=Repeat.SAFE
+    )
+    started_run = decode_model(Run, (yield from send_request(settings, request)))
+    return (yield from poll_until_ended(settings, started_run, timeout)) if wait else started_run
 
 
 def backfill(
-    core: Core, job: JobRef, from_: Moment, to: Moment, *, dry_run: bool = False
+    settings: ClientSettings, job: JobRef, from_: TimeValue, to: TimeValue, *, dry_run: bool = False
 ) -> Steps[Backfill]:
     """Run the occurrences in the range that did not run. With `dry_run`, only count them."""
-    sent = body({"from": from_, "to": to, "dry_run": dry_run})
+    content = encode_body({"from": from_, "to": to, "dry_run": dry_run})
     repeat = Repeat.READS if dry_run else Repeat.NEVER
-    request = Request("POST", _path(job, "backfill"), body=sent, repeat=repeat)
-    value = parsed((yield from ask(core, request)))
-    return Backfill(part(value, "runs"), times(value.get("times", [])))
+    request = Request("POST", _job_path(job, "backfill"), body=content, repeat=repeat)
+    value = decode_json((yield from send_request(settings, request)))
+    return Backfill(required_field(value, "runs"), convert_times(value.get("times", [])))
 
 
-def explain(core: Core, job: JobRef, at: Moment | None = None) -> Steps[Explanation]:
+def explain(
+    settings: ClientSettings, job: JobRef, at: TimeValue | None = None
+) -> Steps[Explanation]:
     """Return the outcome at a past or future time, and its reason.
 
     Without `at`, explain the last due time. A text without an offset is in the job's time zone.
     """
-    request = Request("GET", _path(job, "explain"), query(at=at), repeat=Repeat.READS)
-    return one(Explanation, (yield from ask(core, request)))
+    request = Request(
+        "GET", _job_path(job, "explain"), query_parameters(at=at), repeat=Repeat.READS
+    )
+    return decode_model(Explanation, (yield from send_request(settings, request)))
 
 
-def status(core: Core, job: JobRef) -> Steps[JobStatus]:
-    request = Request("GET", _path(job, "status"), repeat=Repeat.READS)
-    return one(JobStatus, (yield from ask(core, request)))
+def status(settings: ClientSettings, job: JobRef) -> Steps[JobStatus]:
+    request = Request("GET", _job_path(job, "status"), repeat=Repeat.READS)
+    return decode_model(JobStatus, (yield from send_request(settings, request)))
 
 
-def id_of(job: Any) -> str:
+def job_id_of(job: Any) -> str:
     """Return the id of a job, or of an object with a `job_id`."""
-    found = job if isinstance(job, str) else getattr(job, "job_id", None)
-    if not isinstance(found, str):
+    job_id = job if isinstance(job, str) else getattr(job, "job_id", None)
+    if not isinstance(job_id, str):
         raise Misuse(f"Pass a Job or its job_id, not {job!r:.64}.")
-    return found
+    return job_id
 
 
-def _path(job: JobRef, *more: str) -> str:
-    return path("jobs", id_of(job), *more)
+def _job_path(job: JobRef, *parts: str) -> str:
+    return build_path("jobs", job_id_of(job), *parts)
 
 
-def _change(
-    core: Core, method: str, where: str, if_match: Version | None, sent: Any = None
+def _send_change(
+    settings: ClientSettings,
+    method: str,
+    job_path: str,
+    if_match: Version | None,
+    fields: Any = None,
 ) -> Steps[Job]:
-    headers = () if if_match is None else (("if-match", _version(if_match)),)
-    content = None if sent is None else body(sent)
-    request = Request(method, where, body=content, headers=headers, repeat=Repeat.SAFE)
-    return one(Job, (yield from ask(core, request)))
+    headers = () if if_match is None else (("if-match", _version_tag(if_match)),)
+    content = None if fields is None else encode_body(fields)
+    request = Request(method, job_path, body=content, headers=headers, repeat=Repeat.SAFE)
+    return decode_model(Job, (yield from send_request(settings, request)))
 
 
-def _version(wanted: Version) -> str:
+def _version_tag(reference: Version) -> str:
     """
-    >>> _version(3), _version("*")
+    >>> _version_tag(3), _version_tag("*")
     ('"3"', '*')
     """
-    version = str(wanted.version if isinstance(wanted, Job) else wanted)
+    version = str(reference.version if isinstance(reference, Job) else reference)
     if version != "*" and not (version.isascii() and version.isdigit()):
         raise Misuse(f"{version!r} is no version: pass the job, its version, or '*'.")
     return "*" if version == "*" else f'"{version}"'

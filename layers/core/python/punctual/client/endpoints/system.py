@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any, Unpack
 
-from punctual.client.call_steps import Core, Steps, Stream, ask
-from punctual.client.error_mapping import of_problem, problem_of
+from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.error_mapping import error_of_problem, read_problem
 from punctual.client.errors import Unexpected
-from punctual.client.fields import Moment, Role, ScheduleFields
+from punctual.client.fields import Role, ScheduleFields, TimeValue
 from punctual.client.installation import (
     AuditEntry,
     Health,
@@ -20,37 +20,55 @@ from punctual.client.installation import (
     WebhookSecret,
 )
 from punctual.client.job import Job
-from punctual.client.model import M, one, parsed, seen
-from punctual.client.paging import paged
-from punctual.client.wire import SUCCESSFUL, Repeat, Request, body, path, query
+from punctual.client.model import M, convert_model, decode_json, decode_model
+from punctual.client.paging import stream_pages
+from punctual.client.wire import (
+    SUCCESS_STATUSES,
+    Repeat,
+    Request,
+    build_path,
+    encode_body,
+    query_parameters,
+)
 
 
 def preview(
-    core: Core,
+    settings: ClientSettings,
     *,
-    from_: Moment | None = None,
+    from_: TimeValue | None = None,
     count: int | None = None,
     **schedule: Unpack[ScheduleFields],
 ) -> Steps[Preview]:
     """Return the times of a schedule after `from_`, with warnings about clock changes."""
-    rest = {"from": from_, "count": count}
-    sent = body({**schedule, **{name: v for name, v in rest.items() if v is not None}})
-    request = Request("POST", "/schedules/preview", body=sent, repeat=Repeat.READS)
-    return one(Preview, (yield from ask(core, request)))
+    range_fields = {"from": from_, "count": count}
+    content = encode_body(
+        {**schedule, **{name: value for name, value in range_fields.items() if value is not None}}
+    )
+    request = Request("POST", "/schedules/preview", body=content, repeat=Repeat.READS)
+    return decode_model(Preview, (yield from send_request(settings, request)))
 
 
 def upcoming(
-    core: Core, *, from_: Moment | None = None, to: Moment | None = None, limit: int | None = None
+    settings: ClientSettings,
+    *,
+    from_: TimeValue | None = None,
+    to: TimeValue | None = None,
+    limit: int | None = None,
 ) -> Stream[Upcoming]:
     """Yield the occurrences of all jobs in order of time, for at most 31 days."""
-    filters = query(from_=from_, to=to)
-    return paged(
-        core, "/schedules/upcoming", filters, "times", lambda value: seen(Upcoming, value), limit
+    filters = query_parameters(from_=from_, to=to)
+    return stream_pages(
+        settings,
+        "/schedules/upcoming",
+        filters,
+        "times",
+        lambda value: convert_model(Upcoming, value),
+        limit,
     )
 
 
 def create_token(
-    core: Core,
+    settings: ClientSettings,
     *,
     name: str,
     role: Role,
@@ -58,102 +76,113 @@ def create_token(
     tenant: str | None = None,
 ) -> Steps[NewToken]:
     """Create a token. The server returns its secret, `token`, only this once."""
-    sent = {"name": name, "role": role, "expires_at": expires_at}
+    fields = {"name": name, "role": role, "expires_at": expires_at}
     if tenant is not None:
-        sent["tenant"] = tenant
-    request = Request("POST", "/tokens", body=body(sent))
-    return one(NewToken, (yield from ask(core, request)))
+        fields["tenant"] = tenant
+    request = Request("POST", "/tokens", body=encode_body(fields))
+    return decode_model(NewToken, (yield from send_request(settings, request)))
 
 
-def tokens(core: Core, *, limit: int | None = None) -> Stream[Token]:
+def tokens(settings: ClientSettings, *, limit: int | None = None) -> Stream[Token]:
     """Yield the tokens, the newest first."""
-    return paged(core, "/tokens", (), "tokens", lambda value: seen(Token, value), limit)
+    return stream_pages(
+        settings, "/tokens", (), "tokens", lambda value: convert_model(Token, value), limit
+    )
 
 
-def get_token(core: Core, token_id: str) -> Steps[Token]:
-    return _read(core, Token, path("tokens", token_id))
+def get_token(settings: ClientSettings, token_id: str) -> Steps[Token]:
+    return _get(settings, Token, build_path("tokens", token_id))
 
 
-def revoke_token(core: Core, token_id: str) -> Steps[Token]:
+def revoke_token(settings: ClientSettings, token_id: str) -> Steps[Token]:
     """Revoke a token. Calls with it fail within a minute. A repeated call changes nothing."""
-    request = Request("DELETE", path("tokens", token_id), repeat=Repeat.SAFE)
-    return one(Token, (yield from ask(core, request)))
+    request = Request("DELETE", build_path("tokens", token_id), repeat=Repeat.SAFE)
+    return decode_model(Token, (yield from send_request(settings, request)))
 
 
-def webhook_secret(core: Core) -> Steps[str]:
+def webhook_secret(settings: ClientSettings) -> Steps[str]:
     """Return the secret that signs the tenant's webhooks, for `verify_webhook`."""
     request = Request("GET", "/webhook-secret", repeat=Repeat.READS)
-    return one(WebhookSecret, (yield from ask(core, request))).secret
+    return decode_model(WebhookSecret, (yield from send_request(settings, request))).secret
 
 
 def audit(
-    core: Core,
+    settings: ClientSettings,
     *,
     job_id: str | Job | None = None,
     caller: str | None = None,
     action: str | None = None,
-    from_: Moment | None = None,
-    to: Moment | None = None,
+    from_: TimeValue | None = None,
+    to: TimeValue | None = None,
     limit: int | None = None,
 ) -> Stream[AuditEntry]:
     """Yield the changes in the audit, the newest first."""
-    of = job_id.job_id if isinstance(job_id, Job) else job_id
-    filters = query(job_id=of, caller=caller, action=action, from_=from_, to=to)
-    return paged(core, "/audit", filters, "entries", lambda v: seen(AuditEntry, v), limit)
+    filter_job_id = job_id.job_id if isinstance(job_id, Job) else job_id
+    filters = query_parameters(
+        job_id=filter_job_id, caller=caller, action=action, from_=from_, to=to
+    )
+    return stream_pages(
+        settings,
+        "/audit",
+        filters,
+        "entries",
+        lambda value: convert_model(AuditEntry, value),
+        limit,
+    )
 
 
-def whoami(core: Core) -> Steps[Identity]:
-    return _read(core, Identity, "/whoami")
+def whoami(settings: ClientSettings) -> Steps[Identity]:
+    return _get(settings, Identity, "/whoami")
 
 
-def stats(core: Core) -> Steps[Stats]:
-    return _read(core, Stats, "/stats")
+def stats(settings: ClientSettings) -> Steps[Stats]:
+    return _get(settings, Stats, "/stats")
 
 
-def health(core: Core) -> Steps[Health]:
+def health(settings: ClientSettings) -> Steps[Health]:
     """Return the health of the installation. `late` and `down` are answers, not errors."""
-    return _probed(core, Health, "/health")
+    return _probe(settings, Health, "/health")
 
 
-def live(core: Core) -> Steps[Probe]:
+def live(settings: ClientSettings) -> Steps[Probe]:
     """Return the answer of the liveness check."""
-    return _probed(core, Probe, "/health/live")
+    return _probe(settings, Probe, "/health/live")
 
 
-def ready(core: Core) -> Steps[Probe]:
+def ready(settings: ClientSettings) -> Steps[Probe]:
     """Return whether the installation accepts requests and fires jobs.
 
     The status `down` is an answer, not an error.
     """
-    return _probed(core, Probe, "/health/ready")
+    return _probe(settings, Probe, "/health/ready")
 
 
-def _probed(core: Core, kind: type[M], where: str) -> Steps[M]:
+def _probe(settings: ClientSettings, model_class: type[M], url_path: str) -> Steps[M]:
     request = Request(
         "GET",
-        where,
+        url_path,
         repeat=Repeat.READS,
-        expected=SUCCESSFUL | {503},
+        expected=SUCCESS_STATUSES | {503},
         with_token=False,
     )
-    answer = yield from ask(core, request)
+    answer = yield from send_request(settings, request)
     try:
-        return one(kind, answer)
+        return decode_model(model_class, answer)
     except Unexpected:
-        if answer.status in SUCCESSFUL:
+        if answer.status in SUCCESS_STATUSES:
             raise
-        raise of_problem(problem_of(answer)) from None
+        raise error_of_problem(read_problem(answer)) from None
 
 
-def openapi(core: Core) -> Steps[dict[str, Any]]:
+def openapi(settings: ClientSettings) -> Steps[dict[str, Any]]:
     """Return the OpenAPI 3.1 document of the API."""
     request = Request("GET", "/openapi.json", repeat=Repeat.READS, with_token=False)
-    value = parsed((yield from ask(core, request)))
+    value = decode_json((yield from send_request(settings, request)))
     if not isinstance(value, dict):
         raise Unexpected("The server's answer is no OpenAPI document.")
     return value
 
 
-def _read(core: Core, kind: type[M], where: str) -> Steps[M]:
-    request = Request("GET", where, repeat=Repeat.READS)
-    return one(kind, (yield from ask(core, request)))
+def _get(settings: ClientSettings, model_class: type[M], url_path: str) -> Steps[M]:
+    request = Request("GET", url_path, repeat=Repeat.READS)
+    return decode_model(model_class, (yield from send_request(settings, request)))

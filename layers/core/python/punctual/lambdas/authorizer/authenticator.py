@@ -38,7 +38,9 @@ def build_authenticator(
         admin_identity(DEFAULT_TENANT),
     )
     issuer_config = IssuerConfig.from_env(env)
-    return Authenticator(tokens, None if issuer_config is None else _LazyJwtVerifier(issuer_config, wall_seconds))
+    return Authenticator(
+        tokens, None if issuer_config is None else _LazyJwtVerifier(issuer_config, wall_seconds)
+    )
 
 
 class _LazyJwtVerifier:
@@ -58,6 +60,9 @@ class _LazyJwtVerifier:
             from punctual.auth.issuer import JwtVerifier
 
             self._verifier = JwtVerifier(
-                self._issuer_config, fetch_document, build_clock(self._wall_seconds), self._wall_seconds
+                self._issuer_config,
+                fetch_document,
+                build_clock(self._wall_seconds),
+                self._wall_seconds,
             )
         return self._verifier.identify(text)

@@ -56,7 +56,10 @@ class DeployedSecrets:
     """
 
     def __init__(
-        self, read: Callable[[], Mapping[str, str]], parameter_prefix: str, wall_seconds: Callable[[], float]
+        self,
+        read: Callable[[], Mapping[str, str]],
+        parameter_prefix: str,
+        wall_seconds: Callable[[], float],
     ) -> None:
         self._read = read
         self._parameter_prefix = parameter_prefix
@@ -79,10 +82,17 @@ class DeployedSecrets:
             if age_seconds is None or not 0 <= age_seconds < MAX_STALE_SECRETS_SECONDS:
                 raise
             return self._secrets
-        key, stored_hash = (values.get(name, "") for name in self.parameter_names(self._parameter_prefix))
+        key, stored_hash = (
+            values.get(name, "") for name in self.parameter_names(self._parameter_prefix)
+        )
         if not stored_hash:
-            raise Unavailable(f"There is no parameter {self._parameter_prefix}{ADMIN_HASH_PARAMETER}.")
-        self._secrets, self._read_seconds = TokenSecrets(decode_key(key), stored_hash.strip()), now_seconds
+            raise Unavailable(
+                f"There is no parameter {self._parameter_prefix}{ADMIN_HASH_PARAMETER}."
+            )
+        self._secrets, self._read_seconds = (
+            TokenSecrets(decode_key(key), stored_hash.strip()),
+            now_seconds,
+        )
         return self._secrets
 
 

@@ -7,7 +7,7 @@ message is logged and deleted. It only names a run, and the job of the run has t
 
 from collections.abc import Callable, Sequence
 
-from punctual.aws.sqs.dead_letters import DeadLetterQueues, DeadLetterMessage
+from punctual.aws.sqs.dead_letters import DeadLetterMessage, DeadLetterQueues
 from punctual.aws.sqs.notifications import parse_notification
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.domain.decide import Verdict

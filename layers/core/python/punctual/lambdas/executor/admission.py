@@ -62,7 +62,10 @@ class Admission:
             self._permits.rest()
 
     def admit(
-        self, due: dict[str, Delivery], waiting: dict[str, Delivery], call_in_background: CallInBackground
+        self,
+        due: dict[str, Delivery],
+        waiting: dict[str, Delivery],
+        call_in_background: CallInBackground,
     ) -> dict[str, Delivery]:
         """Return the messages to claim now. Remove the returned messages from `waiting`.
 
@@ -74,7 +77,10 @@ class Admission:
         requesting = [delivery for nonce, delivery in due.items() if nonce not in self._admitted]
         requested = Counter(one.message.tenant for one in requesting)
         # All messages of a batch come from one queue.
-        queues = {permission.message.tenant: self._queues.get(permission.queue_url, "") for permission in requesting}
+        queues = {
+            permission.message.tenant: self._queues.get(permission.queue_url, "")
+            for permission in requesting
+        }
         permitted = call_in_background(
             lambda: {
                 tenant: permits.ask(tenant, count, queues[tenant])
@@ -104,9 +110,13 @@ class Admission:
     def _delay(self, delivery: Delivery, retry_seconds: float) -> None:
         message = delivery.message
         self._log.metric(Metric.LIMITED)
-        spread = min(MAX_RETRY_SPREAD_SECONDS, 2.0 ** min(delivery.receive_count, 6)) * _spread_fraction(message.run_id, delivery.receive_count)
+        spread = min(
+            MAX_RETRY_SPREAD_SECONDS, 2.0 ** min(delivery.receive_count, 6)
+        ) * _spread_fraction(message.run_id, delivery.receive_count)
         now = self._clock()
-        retry_at = now + timedelta(seconds=retry_seconds + spread + PRIORITY_DELAY_SECONDS * message.priority)
+        retry_at = now + timedelta(
+            seconds=retry_seconds + spread + PRIORITY_DELAY_SECONDS * message.priority
+        )
         if delivery.receive_count >= MAX_LIMITED_RECEIVES:
             try:
                 self._executor.look_later([message], retry_at)
@@ -114,7 +124,9 @@ class Admission:
                 return
             except Unavailable as error:
                 self._log.error("look_not_put", run_id=message.run_id, error=error.message)
-                retry_at = now + timedelta(hours=1)  # nine deliveries are left, enough for most of a day
+                retry_at = now + timedelta(
+                    hours=1
+                )  # nine deliveries are left, enough for most of a day
         self._messages.retry_at(delivery, retry_at)
 
     def release(self, nonces: Iterable[str], started: bool) -> None:
@@ -126,7 +138,11 @@ class Admission:
 
     def needs_renewal(self) -> bool:
         """Return whether permits are due for renewal and no renewal is active."""
-        if self._permits is None or self._steady() < self._next_renewal_steady or not self._permits.aging:
+        if (
+            self._permits is None
+            or self._steady() < self._next_renewal_steady
+            or not self._permits.aging
+        ):
             return False
         self._next_renewal_steady = self._steady() + PERMIT_RENEWAL_RETRY_SECONDS
         return True

@@ -102,7 +102,10 @@ class RunningAttempt:
             if steady >= self._ends_steady + TASK_STOP_GRACE_SECONDS:
                 self._abandoned_outcome = Outcome.timed_out(self._timeout)
                 self.stop.stop("SHUTDOWN")
-            elif self._stopped_steady is not None and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS:
+            elif (
+                self._stopped_steady is not None
+                and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS
+            ):
                 self._abandoned_outcome = Outcome.stopped(self.stop.wanted())
         if self._task_outcome is not None or self._abandoned_outcome is not None:
             self.ended_steady = steady

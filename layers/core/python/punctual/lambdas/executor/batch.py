@@ -19,7 +19,13 @@ from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.admission import Admission
-from punctual.lambdas.executor.attempt import Delivery, LaneSettings, RunningAttempt, is_claim_old, take_delivery
+from punctual.lambdas.executor.attempt import (
+    Delivery,
+    LaneSettings,
+    RunningAttempt,
+    is_claim_old,
+    take_delivery,
+)
 from punctual.lambdas.executor.claims_back import ClaimReturns
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.outputs import store_results
@@ -66,13 +72,21 @@ class Batch:
         self._new_id = new_id
         self._log = tell
         self._leases = LeaseKeeper(executor, steady)
-        self._claim_returns = ClaimReturns(executor=executor, mail=messages, clock=clock, tell=tell)
+        self._claim_returns = ClaimReturns(
+            executor=executor, messages=messages, clock=clock, tell=tell
+        )
         self._began_steady = steady()
         self._waiting: dict[str, Delivery] = {}  # unclaimed deliveries by nonce of the claim
-        self._unreadable_runs: dict[str, Run] = {}  # claimed runs with an unreadable payload, by nonce
+        self._unreadable_runs: dict[
+            str, Run
+        ] = {}  # claimed runs with an unreadable payload, by nonce
         self._attempts: list[RunningAttempt] = []
-        self._next_claim_steady = self._next_write_steady = self._next_renewal_steady = self._began_steady
-        self._background_calls = BackgroundCalls(task_runner, tell)  # heartbeats and visibility calls
+        self._next_claim_steady = self._next_write_steady = self._next_renewal_steady = (
+            self._began_steady
+        )
+        self._background_calls = BackgroundCalls(
+            task_runner, tell
+        )  # heartbeats and visibility calls
         self._visibility = VisibilityTimeouts(messages, self._background_calls, self._began_steady)
         self._idle_steady: float | None = None
 
@@ -107,7 +121,10 @@ class Batch:
             return True
         if self._idle_steady is None:
             self._idle_steady = self._steady()
-        return self._background_calls.is_busy and self._steady() < self._idle_steady + pace.MAX_LINGER_SECONDS
+        return (
+            self._background_calls.is_busy
+            and self._steady() < self._idle_steady + pace.MAX_LINGER_SECONDS
+        )
 
     def _extend_visibility(self) -> None:
         runs = [*self._waiting.values(), *(attempt.delivery for attempt in self._attempts)]
@@ -117,7 +134,11 @@ class Batch:
 
     def _claim(self) -> None:
         now, steady = self._clock(), self._steady()
-        due = {nonce: delivery for nonce, delivery in self._waiting.items() if delivery.message.due_at <= now}
+        due = {
+            nonce: delivery
+            for nonce, delivery in self._waiting.items()
+            if delivery.message.due_at <= now
+        }
         if not due or steady < self._next_claim_steady:
             return
         due = self._admission.admit(due, self._waiting, self._call_in_background)
@@ -125,22 +146,34 @@ class Batch:
             return
         try:
             messages = [unreadable_claim.message for unreadable_claim in due.values()]
-            claim_result = self._call_in_background(lambda: self._executor.claim(messages, list(due)))
+            claim_result = self._call_in_background(
+                lambda: self._executor.claim(messages, list(due))
+            )
         except Unavailable as error:
             self._retry_claim(due, error.message)
             return
         unreadable = {assignment.nonce: due[assignment.nonce] for assignment in claim_result.unread}
         if unreadable:
-            self._unreadable_runs.update((assignment.nonce, assignment.run) for assignment in claim_result.unread)
+            self._unreadable_runs.update(
+                (assignment.nonce, assignment.run) for assignment in claim_result.unread
+            )
             self._retry_claim(unreadable, "What they are to do cannot be read.")
         for nonce in due.keys() - unreadable:
             del self._waiting[nonce]
         assignments = {one.run.nonce: one for one in claim_result.granted}
-        unclaimed = [one for nonce, one in due.items() if nonce not in assignments and nonce not in unreadable]
+        unclaimed = [
+            one
+            for nonce, one in due.items()
+            if nonce not in assignments and nonce not in unreadable
+        ]
         for message, retry_at in claim_result.again:
             self._messages.retry_at(take_delivery(unclaimed, message), retry_at)
-        self._messages.back_off([take_delivery(unclaimed, message) for message in claim_result.later])
-        self._admission.release([n for n in due if n not in assignments and n not in unreadable], False)
+        self._messages.back_off(
+            [take_delivery(unclaimed, message) for message in claim_result.later]
+        )
+        self._admission.release(
+            [n for n in due if n not in assignments and n not in unreadable], False
+        )
         self._start_attempts([(due[nonce], one) for nonce, one in assignments.items()])
 
     def _retry_claim(self, due: Mapping[str, Delivery], reason: str) -> None:
@@ -159,7 +192,7 @@ class Batch:
             if run is None:
                 self._messages.back_off([delivery])
             else:
-                self._claim_returns.return_unbegun(delivery, run, waits=True)
+                self._claim_returns.return_unbegun(delivery, run, is_delayed=True)
 
     def _start_attempts(self, claimed: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
@@ -169,9 +202,12 @@ class Batch:
             is_old = is_claim_old(assignment.run, now)
             if is_old or seconds_left < min(assignment.timeout_seconds, pace.MIN_RUN_SECONDS):
                 self._admission.release([assignment.run.nonce], False)
-                self._claim_returns.return_unbegun(delivery, assignment.run, waits=is_old)
+                self._claim_returns.return_unbegun(delivery, assignment.run, is_delayed=is_old)
                 continue
-            registry, is_lost = self._registry_for(assignment.key.tenant), partial(self._leases.is_lost, assignment)
+            registry, is_lost = (
+                self._registry_for(assignment.key.tenant),
+                partial(self._leases.is_lost, assignment),
+            )
             attempt = RunningAttempt(delivery, assignment, registry, steady, seconds_left, is_lost)
             self._leases.add(assignment, attempt.stop)
             self._attempts.append(attempt)
@@ -189,7 +225,9 @@ class Batch:
             self._background_calls.start(self._admission.renew, "places_not_renewed")
         self._leases.end_the_lost()
         renewal_steady = self._leases.next_beat()
-        if renewal_steady is None or self._steady() < max(renewal_steady, self._next_renewal_steady):
+        if renewal_steady is None or self._steady() < max(
+            renewal_steady, self._next_renewal_steady
+        ):
             return
         self._next_renewal_steady = self._ends_steady  # blocks a second renewal while one is active
         self._background_calls.start(self._renew_in_background, "beat_failed")
@@ -226,20 +264,35 @@ class Batch:
         ended_attempts = [attempt for attempt in self._attempts if attempt.ended_steady is not None]
         if not ended_attempts or steady < self._next_write_steady:
             return
-        first_steady = min(attempt.ended_steady for attempt in ended_attempts if attempt.ended_steady is not None)
-        if len(ended_attempts) < len(self._attempts) and steady < first_steady + pace.END_BATCH_WAIT_SECONDS:
+        first_steady = min(
+            attempt.ended_steady for attempt in ended_attempts if attempt.ended_steady is not None
+        )
+        if (
+            len(ended_attempts) < len(self._attempts)
+            and steady < first_steady + pace.END_BATCH_WAIT_SECONDS
+        ):
             return
         try:
             self._finish([attempt for attempt in ended_attempts if not attempt.returns_claim])
             for attempt in [attempt for attempt in ended_attempts if attempt.returns_claim]:
-                key, run, has_begun = attempt.assignment.key, attempt.assignment.run, attempt.outcome.begun
-                return_claim = partial(self._claim_returns.return_claim, key, run, has_begun, unstarted=not has_begun)
+                key, run, has_begun = (
+                    attempt.assignment.key,
+                    attempt.assignment.run,
+                    attempt.outcome.begun,
+                )
+                return_claim = partial(
+                    self._claim_returns.return_claim, key, run, has_begun, unstarted=not has_begun
+                )
                 self._settle(attempt, self._call_in_background(return_claim))
         except Unavailable as error:
             self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
-            if self._next_write_steady > min(self._ends_steady - pace.NO_RETRY_SECONDS, first_steady + pace.MAX_END_RETRY_SECONDS):
+            if self._next_write_steady > min(
+                self._ends_steady - pace.NO_RETRY_SECONDS, first_steady + pace.MAX_END_RETRY_SECONDS
+            ):
                 self._log.error("finish_failed", runs=len(ended_attempts), error=error.message)
-                for attempt in [attempt for attempt in self._attempts if attempt.ended_steady is not None]:
+                for attempt in [
+                    attempt for attempt in self._attempts if attempt.ended_steady is not None
+                ]:
                     self._drop(attempt)
                     self._messages.back_off([attempt.delivery])
 
@@ -297,7 +350,11 @@ class Batch:
 
     def _call_in_background(self, call: Callable[[], T]) -> T:
         """Run a store call in a thread, so heartbeats continue while the store hangs."""
-        return call_in_background(self._task_runner, call, self._keep_alive) if self._attempts else call()
+        return (
+            call_in_background(self._task_runner, call, self._keep_alive)
+            if self._attempts
+            else call()
+        )
 
     def _keep_alive(self) -> float:
         if self._steady() >= self._ends_steady - pace.NO_RETRY_SECONDS:
@@ -310,16 +367,27 @@ class Batch:
     def _seconds_to_next_step(self) -> float:
         """Return the seconds until the next step that needs no finished thread."""
         now, steady = self._clock(), self._steady()
-        step_times = [attempt.next_check_steady for attempt in self._attempts if attempt.ended_steady is None]
+        step_times = [
+            attempt.next_check_steady for attempt in self._attempts if attempt.ended_steady is None
+        ]
         if self._attempts:
             step_times += [steady + pace.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
             step_steady = self._leases.next_beat()
             if step_steady is not None:
                 step_times.append(max(self._next_renewal_steady, step_steady))
         ended_times = [one.ended_steady for one in self._attempts]
-        step_times += [step_steady + pace.END_BATCH_WAIT_SECONDS for step_steady in ended_times if step_steady is not None]
+        step_times += [
+            step_steady + pace.END_BATCH_WAIT_SECONDS
+            for step_steady in ended_times
+            if step_steady is not None
+        ]
         if self._waiting:
             soonest_at = min(one.message.due_at for one in self._waiting.values())
-            step_times.append(max(self._next_claim_steady, steady + (soonest_at - now).total_seconds()))
+            step_times.append(
+                max(self._next_claim_steady, steady + (soonest_at - now).total_seconds())
+            )
         step_times += self._visibility.next_steady_times
-        return min((step_steady - steady for step_steady in step_times if step_steady > steady), default=pace.ATTEMPT_CHECK_SECONDS)
+        return min(
+            (step_steady - steady for step_steady in step_times if step_steady > steady),
+            default=pace.ATTEMPT_CHECK_SECONDS,
+        )

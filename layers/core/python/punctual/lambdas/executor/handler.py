@@ -87,17 +87,19 @@ class ExecutorHandler:
             deliveries,
             heads=runtime.ports.job_states,
             history=runtime.ports.history,
-            mail=messages,
-            tasks=self._registry_for,
+            messages=messages,
+            registry_for=self._registry_for,
             secrets=self._secrets,
-            hands=self._task_runner,
-            over=ends_steady,
+            task_runner=self._task_runner,
+            ends_steady=ends_steady,
             clock=runtime.clock,
             steady=runtime.steady,
             tell=runtime.log,
         )
 
-    def _build_batch(self, messages: MessageBatch, ends_steady: float, webhooks: WebhookDeliveries) -> Batch:
+    def _build_batch(
+        self, messages: MessageBatch, ends_steady: float, webhooks: WebhookDeliveries
+    ) -> Batch:
         runtime = self._runtime
         admission = Admission(
             permits=self._permits,

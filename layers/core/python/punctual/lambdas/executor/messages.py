@@ -43,14 +43,22 @@ class MessageBatch:
         After a crash they reappear when the lease expires.
         """
         seconds = int(CLAIM_LEASE.total_seconds())
-        self._set_visibility({message: seconds for message in messages if message.receipt_handle not in self._acknowledged})
+        self._set_visibility(
+            {
+                message: seconds
+                for message in messages
+                if message.receipt_handle not in self._acknowledged
+            }
+        )
 
     def extend_by_receives(self, messages: Iterable[DeliveredMessage]) -> None:
         """Hide messages for longer after each delivery.
 
         A message that crashes its executor must not return more often than others.
         """
-        self._set_visibility({message: _back_off_seconds(message.receive_count - 1) for message in messages})
+        self._set_visibility(
+            {message: _back_off_seconds(message.receive_count - 1) for message in messages}
+        )
 
     def acknowledge(self, messages: Sequence[DeliveredMessage]) -> None:
         """Delete messages. They do not return, however this invocation ends."""
@@ -66,7 +74,9 @@ class MessageBatch:
         """Return messages after a failed store call, with a longer delay after each delivery."""
         now = self._clock()
         for message in messages:
-            self._retry_times[message] = now + timedelta(seconds=_back_off_seconds(message.receive_count))
+            self._retry_times[message] = now + timedelta(
+                seconds=_back_off_seconds(message.receive_count)
+            )
 
     def batch_failures(self) -> list[str]:
         """Set the delay of returned messages. Return their message ids."""
@@ -85,7 +95,11 @@ class MessageBatch:
 
     def _set_visibility(self, delays: Mapping[DeliveredMessage, int]) -> None:
         for url in {message.queue_url for message in delays}:
-            handles = {message.receipt_handle: delay_seconds for message, delay_seconds in delays.items() if message.queue_url == url}
+            handles = {
+                message.receipt_handle: delay_seconds
+                for message, delay_seconds in delays.items()
+                if message.queue_url == url
+            }
             self._deliveries.set_visibility(url, handles)
 
 

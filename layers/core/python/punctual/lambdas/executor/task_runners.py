@@ -55,19 +55,19 @@ def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str],
         from punctual.aws.lambda_target import LambdaInvoker
         from punctual.tasks.lambda_function import InvokeTask
 
-        return InvokeTask(LambdaInvoker(clients.lambda_client), reach().allows_function)
+        return InvokeTask(LambdaInvoker(clients.lambda_client), allowed_reach().allows_function)
 
     def build_sqs_task() -> Runner:
         from punctual.aws.sqs.task_target import SqsTaskSender
         from punctual.tasks.sqs import QueueTask
 
-        return QueueTask(SqsTaskSender(lambda: clients.sqs), reach().allows_queue)
+        return QueueTask(SqsTaskSender(lambda: clients.sqs), allowed_reach().allows_queue)
 
     runners: dict[str, Runner] = {
         "event": _LazyRunner(lambda: EventTask(runtime.ports.feed.publish)),
-        "http": _LazyRunner(http),
-        "lambda": _LazyRunner(invoke),
-        "sqs": _LazyRunner(queue),
+        "http": _LazyRunner(build_http_task),
+        "lambda": _LazyRunner(build_lambda_task),
+        "sqs": _LazyRunner(build_sqs_task),
     }
     secrets = AwsSecrets(
         lambda: clients.secretsmanager,

@@ -39,7 +39,9 @@ def log_ended(log: Telemetry, finished: Finished, run: Run | None) -> None:
     error_fields = {}
     if run.status in _FAILED_STATUSES:
         log.metric(Metric.FAILED)
-        error_fields["error"] = finished.detail.error.partition("\n")[0][:MAX_LOGGED_ERROR_CHARACTERS]
+        error_fields["error"] = finished.detail.error.partition("\n")[0][
+            :MAX_LOGGED_ERROR_CHARACTERS
+        ]
     lateness = run.lateness
     log(
         "run_ended",

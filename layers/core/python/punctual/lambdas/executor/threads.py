@@ -52,7 +52,9 @@ class TaskThreads:
             self._seen_count = self._ended_count
 
 
-def call_in_background(task_runner: TaskRunner, call: Callable[[], T], keep_alive: Callable[[], float]) -> T:
+def call_in_background(
+    task_runner: TaskRunner, call: Callable[[], T], keep_alive: Callable[[], float]
+) -> T:
     """Run the call in a thread and return its result. The caller runs `keep_alive` in between.
 
     `keep_alive` returns the seconds until its next call. If `keep_alive` raises, the call is abandoned.
@@ -66,7 +68,7 @@ def call_in_background(task_runner: TaskRunner, call: Callable[[], T], keep_aliv
         except BaseException as error:
             errors.append(error)
 
-    task_runner.start(beside)
+    task_runner.start(run_call)
     while not results and not errors:
         task_runner.wait(keep_alive())
     if errors:
@@ -104,7 +106,7 @@ class BackgroundCalls:
             finally:
                 self._active.discard(number)
 
-        self._task_runner.start(beside)
+        self._task_runner.start(run_work)
 
     def run_logged(self, work: Work, failure_event: str) -> None:
         try:

@@ -12,7 +12,9 @@ from punctual.lambdas.executor.threads import BackgroundCalls
 
 
 class VisibilityTimeouts:
-    def __init__(self, messages: MessageBatch, background_calls: BackgroundCalls, began_steady: float) -> None:
+    def __init__(
+        self, messages: MessageBatch, background_calls: BackgroundCalls, began_steady: float
+    ) -> None:
         self._messages = messages
         self._background_calls = background_calls
         self._extend_steady: float | None = began_steady + pace.HIDE_AFTER_SECONDS
@@ -24,7 +26,9 @@ class VisibilityTimeouts:
         """
         redelivered = [delivery for delivery in deliveries if delivery.receive_count > 1]
         if redelivered:
-            self._background_calls.start(lambda: self._messages.extend_by_receives(redelivered), "hiding_failed")
+            self._background_calls.start(
+                lambda: self._messages.extend_by_receives(redelivered), "hiding_failed"
+            )
 
     def extend(self, steady: float, unfinished: Sequence[DeliveredMessage]) -> None:
         """Hide messages that are still held after a second for the lease of a claim."""
@@ -32,7 +36,9 @@ class VisibilityTimeouts:
             return
         self._extend_steady = None
         if unfinished:
-            self._background_calls.start(lambda: self._messages.extend_for_lease(unfinished), "hiding_failed")
+            self._background_calls.start(
+                lambda: self._messages.extend_for_lease(unfinished), "hiding_failed"
+            )
 
     @property
     def next_steady_times(self) -> list[float]:

@@ -114,18 +114,27 @@ class WebhookDeliveries:
         # imported on first use, since most invocations deliver no webhooks
         from punctual.web.views.event import notification_json
 
-        data, secrets = notification_json(notification, target.run), self._secrets(notification.tenant)
+        data, secrets = (
+            notification_json(notification, target.run),
+            self._secrets(notification.tenant),
+        )
         attempt = webhook(notification, target.url, data, secrets, now, timeout)
         return self._registry_for(notification.tenant).run(attempt, StopSignal(), NoLog())
 
     def _settle(self, delivery: WebhookDelivery, outcome: Outcome | Exception | None) -> None:
         notification, tries = delivery.notification, delivery.receive_count
-        ids = {"job_id": notification.job_id, "run_id": notification.run_id, "tenant": notification.tenant}
+        ids = {
+            "job_id": notification.job_id,
+            "run_id": notification.run_id,
+            "tenant": notification.tenant,
+        }
         if isinstance(outcome, Exception):
             # A bug in the delivery must not fail the runs of the batch.
             is_unavailable = isinstance(outcome, Unavailable)
             error = str(outcome) if is_unavailable else type(outcome).__name__
-            (self._log if is_unavailable else self._log.error)("webhook_not_begun", **ids, error=error)
+            (self._log if is_unavailable else self._log.error)(
+                "webhook_not_begun", **ids, error=error
+            )
             self._messages.back_off([delivery])
             return
         if outcome is None:

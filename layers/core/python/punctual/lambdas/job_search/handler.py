@@ -8,7 +8,13 @@ from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
-from punctual.lambdas.api_runtime import MAX_LIST_RESPONSE_BYTES, API_TIME_LIMIT_SECONDS, DEPLOYED_TASK_TYPES, installation_info, read_caller
+from punctual.lambdas.api_runtime import (
+    API_TIME_LIMIT_SECONDS,
+    DEPLOYED_TASK_TYPES,
+    MAX_LIST_RESPONSE_BYTES,
+    installation_info,
+    read_caller,
+)
 from punctual.lambdas.job_search.monitor import DeployedMonitor
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import engine_log
@@ -28,7 +34,10 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
     """Return the resolver for reads and for calls that no route names."""
     table = runtime.settings.control_table
     partitions = DynamoPartitions(runtime.dynamo, table, runtime.clock)
-    counters, load_heartbeat_states = Counters(runtime.dynamo, table), runtime.ports.job_states.load_heartbeat_states
+    counters, load_heartbeat_states = (
+        Counters(runtime.dynamo, table),
+        runtime.ports.job_states.load_heartbeat_states,
+    )
     monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, DEPLOYED_TASK_TYPES)
     queries = JobQueries(
         heads=runtime.ports.job_states,
@@ -39,7 +48,10 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         clock=runtime.clock,
         log=engine_log(runtime.log),
     )
-    stage_quotas, token_commands = quotas.build_api_quotas(runtime), build_token_commands(runtime, key=_no_token_key)
+    stage_quotas, token_commands = (
+        quotas.build_api_quotas(runtime),
+        build_token_commands(runtime, key=_no_token_key),
+    )
     services = ReadServices(
         *(queries, runtime.clock, installation_info(issuer_config), token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,

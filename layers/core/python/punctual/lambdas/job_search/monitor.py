@@ -12,7 +12,15 @@ from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries.lateness import quantiles
-from punctual.lambdas.status.counters import ENDED_COUNTS, JOB_COUNT_PREFIX, LATENESS_COUNT_PREFIX, QUEUED_COUNT, RUN_COUNT_PREFIX, STARTED_COUNT, step_milliseconds
+from punctual.lambdas.status.counters import (
+    ENDED_COUNTS,
+    JOB_COUNT_PREFIX,
+    LATENESS_COUNT_PREFIX,
+    QUEUED_COUNT,
+    RUN_COUNT_PREFIX,
+    STARTED_COUNT,
+    step_milliseconds,
+)
 
 STATISTICS_PERIOD = timedelta(hours=1)
 HEALTH_PERIOD = timedelta(minutes=5)
@@ -54,11 +62,17 @@ class DeployedMonitor:
 
     def stats(self, tenant: str, now: datetime) -> Stats:
         totals = self._counters.totals(tenant)
-        minutes = self._counters.minutes(tenant, bucket_of(now - STATISTICS_PERIOD), bucket_of(now + STATS_LOOKAHEAD))
+        minutes = self._counters.minutes(
+            tenant, bucket_of(now - STATISTICS_PERIOD), bucket_of(now + STATS_LOOKAHEAD)
+        )
         past_minutes = [minute for minute in minutes if minute.minute_at <= now]
-        queued_ahead = sum(minute.counts.get(QUEUED_COUNT, 0) for minute in minutes if minute.minute_at > now)
+        queued_ahead = sum(
+            minute.counts.get(QUEUED_COUNT, 0) for minute in minutes if minute.minute_at > now
+        )
         depth = max(0, totals.get(f"{RUN_COUNT_PREFIX}QUEUED", 0) - queued_ahead)
-        queued_minutes = [minute.minute_at for minute in past_minutes if minute.counts.get(QUEUED_COUNT, 0) > 0]
+        queued_minutes = [
+            minute.minute_at for minute in past_minutes if minute.counts.get(QUEUED_COUNT, 0) > 0
+        ]
         return Stats(
             jobs=_counts_with_prefix(totals, JOB_COUNT_PREFIX),
             runs=_counts_with_prefix(totals, RUN_COUNT_PREFIX),
@@ -66,7 +80,9 @@ class DeployedMonitor:
             lateness_ms=_lateness(past_minutes),
             queue={
                 "depth": depth,
-                "oldest_seconds": (now - queued_minutes[0]).total_seconds() if depth and queued_minutes else 0,
+                "oldest_seconds": (now - queued_minutes[0]).total_seconds()
+                if depth and queued_minutes
+                else 0,
             },
             executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
         )
@@ -96,7 +112,9 @@ def _executors(states: Mapping[Key, StoredState]) -> list[dict[str, Any]]:
             if run.held and run.claimer:
                 lease = stored.leases.get(run.run_id)
                 renewed_at = lease.until - LEASE if lease is not None and lease.beaten else None
-                renewals_by_executor.setdefault(run.claimer, []).append(renewed_at or run.changed_at)
+                renewals_by_executor.setdefault(run.claimer, []).append(
+                    renewed_at or run.changed_at
+                )
     return [
         {"executor_id": name, "last_heartbeat": max(renewals), "running": len(renewals)}
         for name, renewals in sorted(renewals_by_executor.items())

@@ -8,10 +8,16 @@ from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.webhook_secret import WebhookSecretReader
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
-from punctual.lambdas.api_runtime import MAX_LIST_RESPONSE_BYTES, API_TIME_LIMIT_SECONDS, DEPLOYED_TASK_TYPES, installation_info, read_caller
+from punctual.lambdas.api_runtime import (
+    API_TIME_LIMIT_SECONDS,
+    DEPLOYED_TASK_TYPES,
+    MAX_LIST_RESPONSE_BYTES,
+    installation_info,
+    read_caller,
+)
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import engine_log
-from punctual.lambdas.token_service import read_token_key, build_token_commands
+from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.http.request import url_problem
 from punctual.tasks.reach import reach_of
@@ -54,7 +60,9 @@ def build_write_api(runtime: Runtime) -> Any:
     )
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
-    features = DEPLOYED_FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)
+    features = DEPLOYED_FEATURES._replace(
+        check_allowed_target=reach_of(runtime.settings.reach).problems
+    )
     services = Services(
         *(jobs, queries, runtime.clock, features, installation_info(), token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,

@@ -29,7 +29,9 @@ from punctual.lambdas.telemetry import Metric, Telemetry, engine_log
 MAX_POLLER_SLEEP = timedelta(seconds=2.5)  # a longer sleep costs more than a new invocation
 NEW_TIMER_CHECK_INTERVAL = timedelta(seconds=1)  # time between two checks for new timers
 HAND_OVER_RESERVE = timedelta(seconds=15)  # reserved time of an invocation to hand over partitions
-_HAND_OVER_DELAY = timedelta(seconds=1)  # delay of a wake-up, so the leases are released before it arrives
+_HAND_OVER_DELAY = timedelta(
+    seconds=1
+)  # delay of a wake-up, so the leases are released before it arrives
 MAX_LEASE_TRIES = 3
 CACHED_TIMER_PAGES = 4  # a window holds two pages, and as many again may be put meanwhile
 
@@ -44,7 +46,9 @@ class PollerWakeUps:
     def nudge(self, timers: Sequence[Timer]) -> None:
         own_partitions = set(self.poller.places if self.poller else ())
         other_timers = [
-            timer for timer in timers if TimerPartition(timer.bucket, timer.shard) not in own_partitions
+            timer
+            for timer in timers
+            if TimerPartition(timer.bucket, timer.shard) not in own_partitions
         ]
         if self.poller is not None:
             self.poller.nudge([timer for timer in timers if timer not in other_timers])
@@ -136,7 +140,9 @@ class PollerSession:
         """
         self._poller.send_all()
         if self._is_dispatch_on():
-            self._wake_ups.send_wake_ups([WakeUp(tuple(self._poller.places), now + _HAND_OVER_DELAY)])
+            self._wake_ups.send_wake_ups(
+                [WakeUp(tuple(self._poller.places), now + _HAND_OVER_DELAY)]
+            )
         self._log("handed_over", places=len(self._poller.places))
         for _ in range(MAX_LEASE_TRIES):
             if self._poller.leave(now):
@@ -217,7 +223,9 @@ class PollerHandler:
                 unreadable_ids.append(record["messageId"])
                 log.error("wake_up_refused", message_id=unreadable_ids[-1], error=error.message)
         with log.invocation():
-            ends_at = self._runtime.clock() + timedelta(seconds=remaining_seconds) - HAND_OVER_RESERVE
+            ends_at = (
+                self._runtime.clock() + timedelta(seconds=remaining_seconds) - HAND_OVER_RESERVE
+            )
             has_failed = self._run_session(partitions, ends_at) if partitions else False
         retry_ids = [*unreadable_ids, *parsed_ids] if has_failed else unreadable_ids
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in retry_ids]}
@@ -225,7 +233,10 @@ class PollerHandler:
     def _run_session(self, partitions: Sequence[TimerPartition], ends_at: datetime) -> bool:
         """Run one session. Return whether it failed, so that all wake-ups are delivered again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
-        early_messages, wake_ups = EarlyMessages(ports.run_queue, clock, self._throughput), PollerWakeUps(self._wake_ups)
+        early_messages, wake_ups = (
+            EarlyMessages(ports.run_queue, clock, self._throughput),
+            PollerWakeUps(self._wake_ups),
+        )
         changes = ChangeApplier(
             heads=ports.job_states,
             timers=self._timers,

@@ -58,7 +58,10 @@ class ReconcilerRun:
                 break
             progress = replace(next_progress, step=next_progress.step + 1)
         if self._corrected_tenants:
-            fields = {"number": len(self._corrected_tenants), "tenants": self._corrected_tenants[:MAX_LOGGED_JOBS]}
+            fields = {
+                "number": len(self._corrected_tenants),
+                "tenants": self._corrected_tenants[:MAX_LOGGED_JOBS],
+            }
             self._log.error("counts_corrected", **fields)
         self._log.metric(Metric.RECONCILER_FINDS, find_count)
         self._log("walked", over=progress.is_complete, finds=find_count)
@@ -67,7 +70,10 @@ class ReconcilerRun:
         now, stored = self._clock(), self._progress_store.read()
         if stored is None:
             return Progress(started_at=now)
-        if stored.is_complete and now - stored.started_at >= WALK_INTERVAL - WALK_INTERVAL_TOLERANCE:
+        if (
+            stored.is_complete
+            and now - stored.started_at >= WALK_INTERVAL - WALK_INTERVAL_TOLERANCE
+        ):
             return Progress(started_at=now, step=stored.step)
         return stored
 
@@ -104,9 +110,13 @@ class ReconcilerRun:
         sweep = self._sweeper.step(progress.timer_cursor)
         if sweep.found:
             self._log.error("timers_behind_watermark", timers=sweep.found)
-        return sweep.found, replace(progress, timer_cursor=sweep.cursor, timers_done=sweep.cursor is None)
+        return sweep.found, replace(
+            progress, timer_cursor=sweep.cursor, timers_done=sweep.cursor is None
+        )
 
-    def _correct_counts(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
+    def _correct_counts(
+        self, progress: Progress, recount: Recount, now: datetime
+    ) -> tuple[int, Progress]:
         """Correct the counts of one tenant after `status` has counted all changes of the walk."""
         if not recount.is_due(now):
             return 0, progress
@@ -128,7 +138,12 @@ class ReconcilerRun:
             self._log("orphans_removed", number=removed.payloads, jobs=jobs[:MAX_LOGGED_JOBS])
         payloads_done = removed.cursor is None
         is_complete = payloads_done and not has_differences
-        return replace(progress, payload_cursor=removed.cursor, payloads_done=payloads_done, is_complete=is_complete)
+        return replace(
+            progress,
+            payload_cursor=removed.cursor,
+            payloads_done=payloads_done,
+            is_complete=is_complete,
+        )
 
 
 def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:

@@ -32,14 +32,24 @@ MAX_RECOUNT_TENANTS = 1_000  # in one walk, since their counts are stored in one
 MAX_WALK_TIME = timedelta(days=1)  # after a longer walk the rows of its changes may have expired
 
 
-class TenantRecount(msgspec.Struct, rename={"first_page_at": "since", "status_counts": "counted", "walk_counts": "seen", "is_readable": "readable"}):
+class TenantRecount(
+    msgspec.Struct,
+    rename={
+        "first_page_at": "since",
+        "status_counts": "counted",
+        "walk_counts": "seen",
+        "is_readable": "readable",
+    },
+):
     first_page_at: datetime  # when the walk read the first job state
     status_counts: dict[str, int]  # by `status` at that time
     walk_counts: dict[str, int]  # by the walk
     is_readable: bool = True  # false if a job state is unreadable
 
 
-class WalkCounts(msgspec.Struct, rename={"last_page_at": "until", "has_left_out_tenants": "some_left_out"}):
+class WalkCounts(
+    msgspec.Struct, rename={"last_page_at": "until", "has_left_out_tenants": "some_left_out"}
+):
     """The counts of a walk so far."""
 
     tenants: dict[str, TenantRecount] = msgspec.field(default_factory=dict)
@@ -53,7 +63,11 @@ class Recount:
     def __init__(self, tenant_counters: Counters, started_at: datetime, packed: bytes) -> None:
         self._counters = tenant_counters
         self._started_at = started_at
-        self._walk = msgspec.json.decode(zlib.decompress(packed), type=WalkCounts) if packed else WalkCounts()
+        self._walk = (
+            msgspec.json.decode(zlib.decompress(packed), type=WalkCounts)
+            if packed
+            else WalkCounts()
+        )
 
     @property
     def packed(self) -> bytes:
@@ -77,7 +91,9 @@ class Recount:
                 recount.is_readable = False
         counts: dict[str, Counter[str]] = {}
         for state in states:
-            state_counts = counters.live_counts(counters.status_count_changes(compare_states(None, state)))
+            state_counts = counters.live_counts(
+                counters.status_count_changes(compare_states(None, state))
+            )
             counts.setdefault(state.tenant, Counter()).update(state_counts)
         for tenant, page_counts in counts.items():
             recount = self._find_or_add_tenant(tenant, now)
@@ -114,12 +130,20 @@ class Recount:
         assert self._walk.last_page_at is not None, "a page had the tenant's first head"
         differences = _differences(tenant)
         slack: Counter[str] = Counter()
-        rows = self._counters.moved_counts(name, tenant.first_page_at - COUNT_LAG, self._walk.last_page_at + WALK_TIME_MARGIN)
+        rows = self._counters.moved_counts(
+            name, tenant.first_page_at - COUNT_LAG, self._walk.last_page_at + WALK_TIME_MARGIN
+        )
         for moved in rows:
             slack.update(moved)
-            if all(abs(difference) <= slack[count_name] for count_name, difference in differences.items()):
+            if all(
+                abs(difference) <= slack[count_name]
+                for count_name, difference in differences.items()
+            ):
                 return {}
-        return {count_name: _excess(difference, slack[count_name]) for count_name, difference in differences.items()}
+        return {
+            count_name: _excess(difference, slack[count_name])
+            for count_name, difference in differences.items()
+        }
 
     def _find_or_add_tenant(self, name: str, now: datetime) -> TenantRecount | None:
         """Return the tenant's counts, or None if this walk leaves the tenant out.
@@ -142,7 +166,9 @@ class Recount:
 
 def _differences(tenant: TenantRecount) -> dict[str, int]:
     names = sorted(tenant.status_counts.keys() | tenant.walk_counts.keys())
-    return {name: tenant.walk_counts.get(name, 0) - tenant.status_counts.get(name, 0) for name in names}
+    return {
+        name: tenant.walk_counts.get(name, 0) - tenant.status_counts.get(name, 0) for name in names
+    }
 
 
 def _excess(difference: int, slack: int) -> int:

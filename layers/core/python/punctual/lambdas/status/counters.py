@@ -10,8 +10,17 @@ from punctual.domain.run import Run, RunStatus
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
 
-JOB_COUNT_PREFIX, RUN_COUNT_PREFIX, LATENESS_COUNT_PREFIX = "job_", "run_", "late_"  # prefixes of count names
-STARTED_COUNT, SUCCEEDED_COUNT, FAILED_COUNT, QUEUED_COUNT = "started", "succeeded", "failed", "queued"
+JOB_COUNT_PREFIX, RUN_COUNT_PREFIX, LATENESS_COUNT_PREFIX = (
+    "job_",
+    "run_",
+    "late_",
+)  # prefixes of count names
+STARTED_COUNT, SUCCEEDED_COUNT, FAILED_COUNT, QUEUED_COUNT = (
+    "started",
+    "succeeded",
+    "failed",
+    "queued",
+)
 ENDED_COUNTS = (SUCCEEDED_COUNT, FAILED_COUNT)
 
 _COUNTED_AS = {
@@ -34,7 +43,9 @@ def status_count_changes(changes: Changes) -> Counter[str]:
             count_changes[JOB_COUNT_PREFIX + job.after] += 1
     for change in changes.runs:
         if change.before is not None:
-            count_changes[RUN_COUNT_PREFIX + change.before.status] -= _occurrence_count(change.before)
+            count_changes[RUN_COUNT_PREFIX + change.before.status] -= _occurrence_count(
+                change.before
+            )
         if change.after is not None:
             count_changes[RUN_COUNT_PREFIX + change.after.status] += _occurrence_count(change.after)
     return count_changes
@@ -46,7 +57,11 @@ def live_counts(counts: Mapping[str, int]) -> dict[str, int]:
     >>> live_counts({"job_PAUSED": 1, "run_QUEUED": 2, "run_SUCCESS": 3})
     {'job_PAUSED': 1, 'run_QUEUED': 2}
     """
-    return {name: count for name, count in counts.items() if name.startswith(JOB_COUNT_PREFIX) or name in LIVE_RUN_COUNTS}
+    return {
+        name: count
+        for name, count in counts.items()
+        if name.startswith(JOB_COUNT_PREFIX) or name in LIVE_RUN_COUNTS
+    }
 
 
 def moved_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -32,7 +32,9 @@ def _bus_event(kind: str, detail: Mapping[str, Any]) -> Event:
     return {"source": EVENT_SOURCE, "detail-type": kind, "detail": detail}
 
 
-def _job_detail(state: JobState, sequence: int, changed_at: datetime, change: JobChange) -> dict[str, Any]:
+def _job_detail(
+    state: JobState, sequence: int, changed_at: datetime, change: JobChange
+) -> dict[str, Any]:
     next_at = state.next_at if change.after is JobStatus.SCHEDULED else None
     return {
         **_envelope(state, f"{state.job_id}.{sequence}", sequence, changed_at),
@@ -45,7 +47,9 @@ def _job_detail(state: JobState, sequence: int, changed_at: datetime, change: Jo
     }
 
 
-def _run_detail(state: JobState, sequence: int, changed_at: datetime, change: RunChange) -> dict[str, Any]:
+def _run_detail(
+    state: JobState, sequence: int, changed_at: datetime, change: RunChange
+) -> dict[str, Any]:
     run, before, after = change.run, change.before, change.after
     return {
         **_envelope(state, f"{run.run_id}.{sequence}", sequence, changed_at),
@@ -57,5 +61,7 @@ def _run_detail(state: JobState, sequence: int, changed_at: datetime, change: Ru
     }
 
 
-def _envelope(state: JobState, event_id: str, sequence: int, changed_at: datetime) -> dict[str, Any]:
+def _envelope(
+    state: JobState, event_id: str, sequence: int, changed_at: datetime
+) -> dict[str, Any]:
     return event_envelope_json(state.tenant, state.job_id, event_id, sequence, changed_at)

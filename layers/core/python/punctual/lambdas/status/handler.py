@@ -16,7 +16,7 @@ from punctual.aws.dynamodb.audit.audit import DynamoAudit
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData
-from punctual.aws.dynamodb.stream_records import Record, sequence_number_of, parse_record
+from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
 from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
@@ -38,7 +38,9 @@ from punctual.lambdas.status.events import build_events
 from punctual.lambdas.telemetry import Telemetry
 
 MINUTE_COUNTS_WINDOW = timedelta(minutes=65)  # no read shows the counts of earlier minutes
-MINUTE_COUNTS_LOOKAHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
+MINUTE_COUNTS_LOOKAHEAD = timedelta(
+    minutes=5
+)  # runs are queued up to two minutes before their time
 RecordChanges = tuple[Record, Changes]
 
 
@@ -168,7 +170,11 @@ class StatusHandler:
             if change.has_ended
         }
         now = self._clock()
-        rows = [_without_output(row) for row in self._history_rows(ended_runs, now) if row.expires_at > now]
+        rows = [
+            _without_output(row)
+            for row in self._history_rows(ended_runs, now)
+            if row.expires_at > now
+        ]
         for tenant, tenant_rows in groupby(sorted(rows, key=_tenant_of), key=_tenant_of):
             self._run_index.append(tenant, list(tenant_rows))
 
@@ -192,7 +198,13 @@ class StatusHandler:
         bus_events = [
             event
             for record, job_changes in changes
-            for event in build_events(record.state, _event_sequence(record), record.changed_at, job_changes, self._run_events)
+            for event in build_events(
+                record.state,
+                _event_sequence(record),
+                record.changed_at,
+                job_changes,
+                self._run_events,
+            )
         ]
         if bus_events:
             self._feed.publish(bus_events)
@@ -209,7 +221,9 @@ class StatusHandler:
                 continue
             data = self._job_data.find(key)
             if data.payload_ids:
-                self._blobs.delete([payload_name(key, payload_id) for payload_id in data.payload_ids])
+                self._blobs.delete(
+                    [payload_name(key, payload_id) for payload_id in data.payload_ids]
+                )
             if data.rows:
                 self._job_data.delete(data)
             self._log("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(data.rows))

@@ -23,14 +23,14 @@ from punctual.node.files.durable import (
     write_durably,
 )
 
-Place = tuple[str, str]  # a folder of payloads, and a file in it
-_LONGEST_FILE = 240
-_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+PayloadCursor = tuple[str, str]  # a folder of payloads, and a file in it
+_MAX_FILE_NAME_CHARACTERS = 240
+_APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 # the form of `output_key` in `run_results`
-_OUTPUT = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")
+_OUTPUT_NAME = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")
 
 
-class Stored(NamedTuple):
+class StoredPayload(NamedTuple):
     """A payload's name, and the time at which it was stored."""
 
     name: str
@@ -54,24 +54,28 @@ class FileBlobs:
         self._folder = folder
         self._payloads = folder / "payloads"
         make_folder(self._payloads)
-        self._new = folder / "new"
-        self._numbers = count()  # its next() is atomic
-        self._folders = Lock()  # prevents the removal of a folder while another is created in it
-        make_folder(self._new)
-        for unfinished in self._new.iterdir():  # An earlier process was killed while it wrote them.
+        self._temporary_folder = folder / "new"
+        self._temporary_names = count()  # its next() is atomic
+        self._folder_changes = (
+            Lock()
+        )  # prevents the removal of a folder while another is created in it
+        make_folder(self._temporary_folder)
+        for (
+            unfinished
+        ) in self._temporary_folder.iterdir():  # An earlier process was killed while it wrote them.
             unfinished.unlink()
 
     def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
         path = self._path(name)
-        new = self._new / str(next(self._numbers))
-        with _answering():
-            self._make_place(path)
-            write_durably(path, data, new)
+        temporary_file = self._temporary_folder / str(next(self._temporary_names))
+        with _unavailable_on_os_error():
+            self._make_folders(path)
+            write_durably(path, data, temporary_file)
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
-        return [self._put(blob) for blob in blobs]
+        return [self._try_put(blob) for blob in blobs]
 
-    def _put(self, blob: Blob) -> Unavailable | None:
+    def _try_put(self, blob: Blob) -> Unavailable | None:
         try:
             self.put(*blob)
         except Unavailable as error:
@@ -81,12 +85,12 @@ class FileBlobs:
     def open_log(self, name: str) -> "LogFile":
         """Open a blob that grows. It stays open until `LogFile.end` or `LogFile.discard`."""
         path = self._path(name)
-        with _answering():
-            self._make_place(path)
+        with _unavailable_on_os_error():
+            self._make_folders(path)
             return LogFile(path)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
-        with _answering():
+        with _unavailable_on_os_error():
             try:
                 with self._path(name).open("rb") as file:
                     file.seek(start)
@@ -95,68 +99,76 @@ class FileBlobs:
                 return None
 
     def delete(self, names: Sequence[str]) -> None:
-        with _answering():
+        with _unavailable_on_os_error():
             for name in names:
                 path = self._path(name)
                 path.unlink(missing_ok=True)
-                if _OUTPUT.fullmatch(name):
-                    with self._folders:
+                if _OUTPUT_NAME.fullmatch(name):
+                    with self._folder_changes:
                         _remove_if_empty(path.parent, path.parent.parent)
 
-    def payloads(self, after: Place | None, most: int) -> tuple[list[Stored], Place | None]:
+    def list_payloads(
+        self, cursor: PayloadCursor | None, limit: int
+    ) -> tuple[list[StoredPayload], PayloadCursor | None]:
         """Return some payloads in a fixed order, and the place to continue from.
 
         It is None at the end.
         """
-        place: Place = after or ("", "")
-        with _answering():
+        start: PayloadCursor = cursor or ("", "")
+        with _unavailable_on_os_error():
             for folder in sorted(os.listdir(self._payloads)):
-                if folder < place[0]:
+                if folder < start[0]:
                     continue
-                behind = place[1] if folder == place[0] else ""
+                last_file = start[1] if folder == start[0] else ""
                 files = sorted(
-                    name for name in os.listdir(self._payloads / folder) if name > behind
+                    name for name in os.listdir(self._payloads / folder) if name > last_file
                 )
                 if files:
-                    found = [self._stored(folder, file) for file in files[:most]]
-                    return [one for one in found if one is not None], (folder, files[:most][-1])
+                    payloads = [self._stat_payload(folder, file) for file in files[:limit]]
+                    return [payload for payload in payloads if payload is not None], (
+                        folder,
+                        files[:limit][-1],
+                    )
         return [], None
 
-    def _stored(self, folder: str, file: str) -> Stored | None:
+    def _stat_payload(self, folder: str, file: str) -> StoredPayload | None:
         try:
             stored_at = (self._payloads / folder / file).stat().st_mtime
         except FileNotFoundError:
             return None  # removed since the listing
-        return Stored(_decoded(file), datetime.fromtimestamp(stored_at, UTC))
+        return StoredPayload(_decode_name(file), datetime.fromtimestamp(stored_at, UTC))
 
     def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server serves files
         return None
 
     def _path(self, name: str) -> Path:
-        if _OUTPUT.fullmatch(name):
+        if _OUTPUT_NAME.fullmatch(name):
             return self._folder / name
         digest = blake2b(name.encode(), digest_size=20).hexdigest()
-        if name.startswith(PAYLOADS) and len(coded := _coded(name)) <= _LONGEST_FILE:
-            return self._payloads / digest[:2] / coded
+        if (
+            name.startswith(PAYLOADS)
+            and len(file_name := _encode_name(name)) <= _MAX_FILE_NAME_CHARACTERS
+        ):
+            return self._payloads / digest[:2] / file_name
         return self._folder / digest[:2] / digest[2:]
 
-    def _make_place(self, path: Path) -> None:
+    def _make_folders(self, path: Path) -> None:
         """Create the file's folders, below `_folder` only.
 
         A deleted data folder stays deleted.
 
         A folder that cannot be synced is removed again, so that the next attempt syncs it.
         """
-        with self._folders:
-            missing = self._missing(path.parent)
-            for number, folder in enumerate(missing, start=1):
+        with self._folder_changes:
+            missing = self._missing_folders(path.parent)
+            for count, folder in enumerate(missing, start=1):
                 folder.mkdir(mode=OWNER_FOLDER)
-                if number < len(missing):
-                    _sync(folder)
+                if count < len(missing):
+                    _sync_new_folder(folder)
         if missing:  # The run has a folder of its own, so no other thread waits for this sync.
-            _sync(path.parent)
+            _sync_new_folder(path.parent)
 
-    def _missing(self, folder: Path) -> list[Path]:
+    def _missing_folders(self, folder: Path) -> list[Path]:
         """Return the folders to create, the outermost first."""
         missing: list[Path] = []
         while folder != self._folder and not folder.is_dir():
@@ -165,7 +177,7 @@ class FileBlobs:
         return missing
 
 
-def _sync(folder: Path) -> None:
+def _sync_new_folder(folder: Path) -> None:
     """Sync the name of a new folder to the disk, or remove the folder."""
     try:
         sync_folder(folder.parent)
@@ -180,14 +192,14 @@ def _remove_if_empty(*folders: Path) -> None:
             folder.rmdir()
 
 
-def _coded(name: str) -> str:
+def _encode_name(name: str) -> str:
     """Return the file name of a payload, in lower case because some file systems ignore case."""
     return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
 
 
-def _decoded(file: str) -> str:
-    padded = file.upper() + "=" * (-len(file) % 8)
-    return PAYLOADS + b32decode(padded).decode()
+def _decode_name(file_name: str) -> str:
+    padded_name = file_name.upper() + "=" * (-len(file_name) % 8)
+    return PAYLOADS + b32decode(padded_name).decode()
 
 
 class LogFile:
@@ -203,21 +215,21 @@ class LogFile:
         self._path = path
         self._folder = os.open(path.parent, os.O_RDONLY)
         try:
-            self._file = os.open(path, _APPENDING, OWNER_FILE)
+            self._file = os.open(path, _APPEND_FLAGS, OWNER_FILE)
         except BaseException:
             os.close(self._folder)
             raise
 
     def write(self, data: bytes) -> None:
-        left = memoryview(data)
-        with _answering():
-            while left:
-                left = left[os.write(self._file, left) :]
+        remaining = memoryview(data)
+        with _unavailable_on_os_error():
+            while remaining:
+                remaining = remaining[os.write(self._file, remaining) :]
 
     def end(self) -> int:
         """Sync the log before a row names it. Return its size. An empty log is removed."""
         try:
-            with _answering():
+            with _unavailable_on_os_error():
                 size = os.fstat(self._file).st_size
                 if size:
                     os.fsync(self._file)
@@ -231,7 +243,7 @@ class LogFile:
     def discard(self) -> None:
         """Remove the log of an attempt that did not begin."""
         try:
-            with _answering():
+            with _unavailable_on_os_error():
                 self._path.unlink(missing_ok=True)
         finally:
             self._close()
@@ -242,7 +254,7 @@ class LogFile:
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _unavailable_on_os_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -9,9 +9,9 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.monitor import HealthWarning
 
 # Errors of decoding a damaged value: those of msgspec, and those of plain conversions.
-DECODING = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError)
-KNOWN = 10_000  # remembered rows; more rows are not counted
-Row = tuple[object, ...]
+DECODING_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError)
+MAX_COUNTED_DAMAGED_ROWS = 10_000  # remembered rows; more rows are not counted
+DamagedRowKey = tuple[object, ...]
 
 
 class Damage:
@@ -19,39 +19,41 @@ class Damage:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._known: set[tuple[str, Row]] = set()
-        self.lost_timer = False  # a timer was removed, and its job needs another
+        self._damaged_rows: set[tuple[str, DamagedRowKey]] = set()
+        self.has_lost_timer = False  # a timer was removed, and its job needs another
         self._problems: Sequence[str] = ()
 
-    def note(self, table: str, row: Row, error: Exception) -> None:
-        """Log and count an unreadable row. `row` is its key."""
-        if (table, row) not in self._known and len(self._known) < KNOWN:
-            self._known.add((table, row))
-            named = "/".join(str(part) for part in row)
-            self._log("row_unreadable", table=table, row=named, error=type(error).__name__)
+    def note(self, table: str, row_key: DamagedRowKey, error: Exception) -> None:
+        """Log and count an unreadable row. `row_key` is its key."""
+        if (table, row_key) not in self._damaged_rows and len(
+            self._damaged_rows
+        ) < MAX_COUNTED_DAMAGED_ROWS:
+            self._damaged_rows.add((table, row_key))
+            row_name = "/".join(str(part) for part in row_key)
+            self._log("row_unreadable", table=table, row=row_name, error=type(error).__name__)
 
-    def found(self, problems: Sequence[str]) -> None:
+    def report_problems(self, problems: Sequence[str]) -> None:
         """Log and keep the problems that a check of the whole database found."""
         self._problems = tuple(problems)
         self._log("database_damaged", problems=self._problems)
 
     def warnings(self) -> Sequence[HealthWarning]:
-        found = []
+        warnings = []
         if self._problems:
             text = (
                 f"The database is damaged: {self._problems[0]}. The log has more "
                 "(database_damaged). Restore it from a backup."
             )
-            found.append(HealthWarning("DATABASE_DAMAGED", text))
-        if count := len(self._known):
+            warnings.append(HealthWarning("DATABASE_DAMAGED", text))
+        if count := len(self._damaged_rows):
             text = (
                 f"Rows of the store that cannot be read: {count}. "
                 "The log names each (row_unreadable)."
             )
-            found.append(HealthWarning("ROWS_UNREADABLE", text))
-        return found
+            warnings.append(HealthWarning("ROWS_UNREADABLE", text))
+        return warnings
 
-    def refuse(self, keys: Sequence[tuple[str, str]]) -> None:
+    def raise_if_unreadable(self, keys: Sequence[tuple[str, str]]) -> None:
         """Raise `Unreadable` if there are keys.
 
         Call it outside of a transaction, so that the error rolls back no write.

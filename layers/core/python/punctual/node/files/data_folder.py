@@ -11,11 +11,11 @@ from punctual.node.errors import StoreError, StoreLost
 DATABASE = "punctual.db"
 BLOBS = "blobs"
 GUIDE = "docs/how-to/back-up-and-restore-a-node.md"
-SHARE_LEFT = 20  # warn below a twentieth of the disk, at most 5 GiB
-MOST_LEFT = 5 * 1024**3
-_HEADER = 100  # bytes, by SQLite's file format
-_MAGIC = b"SQLite format 3\0"
-_WRITTEN_BY_FIRST_START = ("token.key", "webhook.key", "local-token", "groups", "work")
+DISK_WARNING_DIVISOR = 20  # warn below a twentieth of the disk, at most 5 GiB
+DISK_WARNING_MAX_BYTES = 5 * 1024**3
+_DATABASE_HEADER_BYTES = 100  # bytes, by SQLite's file format
+_DATABASE_MAGIC = b"SQLite format 3\0"
+_FIRST_START_FILES = ("token.key", "webhook.key", "local-token", "groups", "work")
 
 
 class OpenDatabase:
@@ -28,37 +28,37 @@ class OpenDatabase:
     def __init__(self, database: Path) -> None:
         self.folder = database.parent
         self._paths = [database, database.with_name(f"{database.name}-wal")]
-        self._opened: list[tuple[int, int] | None] | None = None
-        self.when_lost: Callable[[StoreLost], None] = _nothing
+        self._identities: list[tuple[int, int] | None] | None = None
+        self.on_lost: Callable[[StoreLost], None] = _ignore_loss
 
-    def opened(self) -> None:
+    def remember_files(self) -> None:
         """Remember the files as they are now. Both exist after the first transaction."""
-        self._opened = [_identity(path) for path in self._paths]
+        self._identities = [_file_identity(path) for path in self._paths]
 
     def check(self) -> None:
         """Raise `StoreLost` if a file is gone or replaced."""
-        if self._opened is None:
+        if self._identities is None:
             return
-        for path, opened in zip(self._paths, self._opened, strict=True):
-            if opened is not None and _identity(path) != opened:
+        for path, identity in zip(self._paths, self._identities, strict=True):
+            if identity is not None and _file_identity(path) != identity:
                 error = StoreLost(
                     f"The file {path} was deleted or replaced while the node used it: the node "
                     f"ends, since nothing more can be kept. Restore it from a backup ({GUIDE})."
                 )
-                self.when_lost(error)
+                self.on_lost(error)
                 raise error
 
-    def damaged(self, error: sqlite3.Error) -> StoreLost:
+    def report_damage(self, error: sqlite3.Error) -> StoreLost:
         """Report damage that SQLite found, and return the error to raise.
 
         More writes could lose more data.
         """
-        lost = StoreLost(
+        store_lost = StoreLost(
             f"The database {self._paths[0]} is damaged ({error}): the node ends, since what it "
             f"goes on to write could be lost. Restore it from a backup ({GUIDE})."
         )
-        self.when_lost(lost)
-        return lost
+        self.on_lost(store_lost)
+        return store_lost
 
 
 def disk_warning(
@@ -69,32 +69,34 @@ def disk_warning(
     On a full disk all writes are answered with 503.
     """
     try:
-        found = statvfs(folder)
+        disk = statvfs(folder)
     except OSError:
         return None  # The next commit reports the problem.
-    free = found.f_bavail * found.f_frsize
-    if free < min(found.f_blocks * found.f_frsize // SHARE_LEFT, MOST_LEFT):
-        text = f"The disk of the data folder has {free >> 20:,} MiB left."
+    free_bytes = disk.f_bavail * disk.f_frsize
+    if free_bytes < min(
+        disk.f_blocks * disk.f_frsize // DISK_WARNING_DIVISOR, DISK_WARNING_MAX_BYTES
+    ):
+        text = f"The disk of the data folder has {free_bytes >> 20:,} MiB left."
         return HealthWarning("DISK_NEARLY_FULL", text)
-    if found.f_files and found.f_favail < found.f_files // SHARE_LEFT:
-        text = f"The disk of the data folder has room for {found.f_favail:,} more files."
+    if disk.f_files and disk.f_favail < disk.f_files // DISK_WARNING_DIVISOR:
+        text = f"The disk of the data folder has room for {disk.f_favail:,} more files."
         return HealthWarning("DISK_NEARLY_FULL", text)
     return None
 
 
-def _nothing(_error: StoreLost) -> None:
+def _ignore_loss(_error: StoreLost) -> None:
     """Do nothing: the default if there is no server to end."""
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def check(folder: Path) -> None:
+def check_data_folder(folder: Path) -> None:
     """Raise `StoreError` if the folder lacks its database, or the blobs that the database names.
 
     A start creates the blobs' folder, then the database, then all else. So other files beside a
@@ -103,9 +105,15 @@ def check(folder: Path) -> None:
     database = folder / DATABASE
     size = database.stat().st_size if database.exists() else 0
     if size == 0:
-        log = folder / f"{DATABASE}-wal"
-        left = [log.name] if log.exists() and log.stat().st_size else []
-        refuse_new(folder, "is empty" if database.exists() else "is missing", left)
+        write_ahead_log = folder / f"{DATABASE}-wal"
+        unsaved_files = (
+            [write_ahead_log.name]
+            if write_ahead_log.exists() and write_ahead_log.stat().st_size
+            else []
+        )
+        check_no_former_database(
+            folder, "is empty" if database.exists() else "is missing", unsaved_files
+        )
     elif not (folder / BLOBS).is_dir():
         raise StoreError(
             f"The folder {folder / BLOBS} is missing beside its database: restore it from a "
@@ -115,25 +123,25 @@ def check(folder: Path) -> None:
         _check_length(database, size)
 
 
-def refuse_new(folder: Path, state: str, left: Sequence[str] = ()) -> None:
+def check_no_former_database(folder: Path, problem: str, other_files: Sequence[str] = ()) -> None:
     """Raise `StoreError` if a new database would replace one that existed before."""
-    remains = sorted([*left, *_remains(folder)])
-    if remains:
+    former_files = sorted([*other_files, *_node_files(folder)])
+    if former_files:
         raise StoreError(
-            f"The database {folder / DATABASE} {state}, but the folder holds "
-            f"{', '.join(remains)} of its node: restore the database from a backup ({GUIDE}), or "
+            f"The database {folder / DATABASE} {problem}, but the folder holds "
+            f"{', '.join(former_files)} of its node: restore the database from a backup ({GUIDE}), or "
             "move the folder away to begin without any job."
         )
 
 
-def _remains(folder: Path) -> Iterator[str]:
+def _node_files(folder: Path) -> Iterator[str]:
     """Yield the names of files that only a node with a database leaves."""
-    yield from (name for name in _WRITTEN_BY_FIRST_START if (folder / name).exists())
-    if (folder / BLOBS).is_dir() and _holds_a_file(folder / BLOBS):
+    yield from (name for name in _FIRST_START_FILES if (folder / name).exists())
+    if (folder / BLOBS).is_dir() and _contains_file(folder / BLOBS):
         yield BLOBS
 
 
-def _holds_a_file(folder: Path) -> bool:
+def _contains_file(folder: Path) -> bool:
     return any(files for _, _, files in os.walk(folder))
 
 
@@ -142,18 +150,18 @@ def _check_length(database: Path, size: int) -> None:
 
     If a write-ahead log exists beside it, the log may hold what the file lacks.
     """
-    log = database.with_name(f"{DATABASE}-wal")
-    if log.exists() and log.stat().st_size:
+    write_ahead_log = database.with_name(f"{DATABASE}-wal")
+    if write_ahead_log.exists() and write_ahead_log.stat().st_size:
         return
     with database.open("rb") as file:
-        header = file.read(_HEADER)
-    if not header.startswith(_MAGIC):
+        header = file.read(_DATABASE_HEADER_BYTES)
+    if not header.startswith(_DATABASE_MAGIC):
         return  # SQLite itself reports this.
-    whole = int.from_bytes(header[16:18], "big") * int.from_bytes(header[28:32], "big")
+    expected_size = int.from_bytes(header[16:18], "big") * int.from_bytes(header[28:32], "big")
     # otherwise an old SQLite wrote it and the number is stale
-    counted = header[24:28] == header[92:96]
-    if counted and size < whole:
+    has_valid_size = header[24:28] == header[92:96]
+    if has_valid_size and size < expected_size:
         raise StoreError(
-            f"The database {database} is cut short: it has {size:,} bytes of {whole:,}. "
+            f"The database {database} is cut short: it has {size:,} bytes of {expected_size:,}. "
             f"Restore it from a backup ({GUIDE})."
         )

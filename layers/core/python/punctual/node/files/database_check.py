@@ -15,7 +15,7 @@ from punctual.node.files.damage import Damage
 from punctual.node.sqlite.transaction import is_damage
 
 LOWEST_PRIORITY = 19
-MOST_SHOWN = 3  # of the problems that SQLite lists
+MAX_SHOWN_PROBLEMS = 3  # of the problems that SQLite lists
 
 
 class DatabaseCheck:
@@ -54,7 +54,7 @@ class DatabaseCheck:
                 return
             problems = [str(error)]
         if problems:
-            self._damage.found(problems)
+            self._damage.report_problems(problems)
 
     def _problems(self) -> list[str]:
         uri = f"{self._database.absolute().as_uri()}?mode=ro"
@@ -64,7 +64,7 @@ class DatabaseCheck:
                 if self._stopped:
                     return []
                 self._db = db
-            rows = db.execute(f"PRAGMA quick_check({MOST_SHOWN})").fetchall()
+            rows = db.execute(f"PRAGMA quick_check({MAX_SHOWN_PROBLEMS})").fetchall()
             return [str(text) for (text,) in rows if text != "ok"]
         finally:
             with self._lock:

@@ -17,25 +17,27 @@ _TOP_FILES = (
 _TOP_FOLDERS = ("blobs", "groups")
 
 
-def write_durably(path: Path, data: bytes, new: Path | None = None) -> None:
+def write_durably(path: Path, data: bytes, temporary_file: Path | None = None) -> None:
     """Write the whole file or, if anything fails, leave the former one.
 
     The order makes this true after a power cut:
 
-    1. The content is synced in the temporary file `new`.
+    1. The content is synced in the temporary file `temporary_file`.
     2. The file is renamed.
     3. The folder that holds the name is synced.
     """
-    new = new or path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
+    temporary_file = temporary_file or path.with_name(f"{path.name}.new")
+    temporary_file.unlink(missing_ok=True)
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
+        with open(
+            os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb"
+        ) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(path)
+        temporary_file.replace(path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        temporary_file.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -68,19 +70,19 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class Opened(NamedTuple):
+class RestrictedPath(NamedTuple):
     """A file or folder on which other users had rights.
 
-    `files` counts the closed files in a folder.
+    `changed_files` counts the closed files in a folder.
     """
 
     path: Path
-    had: int
-    has: int
-    files: int = 0
+    old_mode: int
+    new_mode: int
+    changed_files: int = 0
 
 
-def close_to_others(folder: Path) -> list[Opened]:
+def close_to_others(folder: Path) -> list[RestrictedPath]:
     """Remove the rights of other users on the data folder and on the node's files in it.
 
     Return what was changed.
@@ -95,13 +97,21 @@ def close_to_others(folder: Path) -> list[Opened]:
             "to a folder of its own."
         )
     was_open = bool(mode & ~OWNER_FOLDER)
-    found = [_close(path, OWNER_FILE) for path in _top_files(folder)]
+    restricted = [_restrict(path, OWNER_FILE) for path in _top_files(folder)]
     for name in _TOP_FOLDERS:
         if (folder / name).is_dir():
-            found.append(_close_tree(folder / name, was_open))
-    found += [_close(work, OWNER_FOLDER) for work in [folder / "work"] if work.is_dir()]
-    found.append(_close(folder, OWNER_FOLDER))
-    return [one for one in found if _is_closed(one) or one.files]
+            restricted.append(_restrict_tree(folder / name, was_open))
+    restricted += [
+        _restrict(work_folder, OWNER_FOLDER)
+        for work_folder in [folder / "work"]
+        if work_folder.is_dir()
+    ]
+    restricted.append(_restrict(folder, OWNER_FOLDER))
+    return [
+        path_change
+        for path_change in restricted
+        if _has_changed(path_change) or path_change.changed_files
+    ]
 
 
 def _top_files(folder: Path) -> Iterator[Path]:
@@ -109,33 +119,35 @@ def _top_files(folder: Path) -> Iterator[Path]:
         yield from sorted(path for path in folder.glob(pattern) if path.is_file())
 
 
-def _close_tree(top: Path, was_open: bool) -> Opened:
-    closed = 0
+def _restrict_tree(top: Path, was_open: bool) -> RestrictedPath:
+    changed_files = 0
     if was_open or _mode(top) & ~OWNER_FOLDER:
         for parent, folders, files in os.walk(top, topdown=False):
             paths = [(Path(parent, name), OWNER_FILE) for name in files]
             paths += [(Path(parent, name), OWNER_FOLDER) for name in folders]
-            closed += sum(_is_closed(_close(*one)) for one in paths if not one[0].is_symlink())
-    return _close(top, OWNER_FOLDER)._replace(files=closed)
+            changed_files += sum(
+                _has_changed(_restrict(*entry)) for entry in paths if not entry[0].is_symlink()
+            )
+    return _restrict(top, OWNER_FOLDER)._replace(changed_files=changed_files)
 
 
-def _close(path: Path, most: int) -> Opened:
-    """Remove all rights beyond `most`. No right is added that the owner lacks."""
-    had = _mode(path)
-    has = had & most
-    if had != has:
+def _restrict(path: Path, allowed_mode: int) -> RestrictedPath:
+    """Remove all rights beyond `allowed_mode`. No right is added that the owner lacks."""
+    old_mode = _mode(path)
+    new_mode = old_mode & allowed_mode
+    if old_mode != new_mode:
         try:
-            path.chmod(has)
+            path.chmod(new_mode)
         except OSError as error:
             raise StoreError(
                 f"{path} is open to other users, and its rights cannot be changed "
                 f"({error.strerror}): let only the node's own user read it."
             ) from error
-    return Opened(path, had, has)
+    return RestrictedPath(path, old_mode, new_mode)
 
 
-def _is_closed(one: Opened) -> bool:
-    return one.had != one.has
+def _has_changed(restricted: RestrictedPath) -> bool:
+    return restricted.old_mode != restricted.new_mode
 
 
 def _mode(path: Path) -> int:

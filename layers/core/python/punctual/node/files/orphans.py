@@ -10,63 +10,67 @@ from datetime import datetime, timedelta
 from punctual.domain.run import Run, WaitingRun
 from punctual.engine.commands.definitions_store import job_of
 from punctual.engine.ports.rows import Key
-from punctual.node.files.blobs import FileBlobs, Place
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.state_rows import HEAD
+from punctual.node.files.blobs import FileBlobs, PayloadCursor
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.state_rows import STATE_CODEC
 from punctual.node.sqlite.transaction import Transaction
 
-OLD = timedelta(hours=1)  # a request that stored a payload has ended long before
-AT_ONCE = 100  # payloads of one step, which takes a few milliseconds
+MIN_ORPHAN_AGE = timedelta(hours=1)  # a request that stored a payload has ended long before
+PAYLOAD_PAGE_SIZE = 100  # payloads of one step, which takes a few milliseconds
 
 
 class Orphans:
-    def __init__(self, unit: Transaction, blobs: FileBlobs) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction, blobs: FileBlobs) -> None:
+        self._transaction = transaction
         self._blobs = blobs
 
-    def remove(self, after: Place | None, now: datetime) -> tuple[int, Place | None]:
+    def remove(
+        self, cursor: PayloadCursor | None, now: datetime
+    ) -> tuple[int, PayloadCursor | None]:
         """Remove the orphans among some payloads.
 
         Return how many, and the place to continue from.
         """
-        found, place = self._blobs.payloads(after, AT_ONCE)
-        old = [one.name for one in found if one.stored_at < now - OLD]
-        with self._unit:
-            gone = [name for name in old if not self._is_named(name)]
-        self._blobs.delete(gone)
-        return len(gone), place
+        payloads, next_cursor = self._blobs.list_payloads(cursor, PAYLOAD_PAGE_SIZE)
+        old_names = [
+            payload.name for payload in payloads if payload.stored_at < now - MIN_ORPHAN_AGE
+        ]
+        with self._transaction:
+            orphan_names = [name for name in old_names if not self._has_owner(name)]
+        self._blobs.delete(orphan_names)
+        return len(orphan_names), next_cursor
 
-    def _is_named(self, name: str) -> bool:
+    def _has_owner(self, name: str) -> bool:
         key = job_of(name)
         if key is None:
             return True
-        given_by = name.rpartition("/")[2]
+        owner_id = name.rpartition("/")[2]
         return (
-            self._has("bodies", "ref", key, given_by)
-            or self._has("runs", "run_id", key, given_by)
-            or self._is_alive(key, given_by)
+            self._has_row("bodies", "ref", key, owner_id)
+            or self._has_row("runs", "run_id", key, owner_id)
+            or self._is_in_job_state(key, owner_id)
         )
 
-    def _has(self, table: str, column: str, key: Key, given_by: str) -> bool:
-        found = self._unit.db.execute(
+    def _has_row(self, table: str, column: str, key: Key, owner_id: str) -> bool:
+        rows = self._transaction.db.execute(
             f"SELECT 1 FROM {table} WHERE tenant = ? AND job_id = ? AND {column} = ?",
-            (*key, given_by),
+            (*key, owner_id),
         )
-        return found.fetchone() is not None
+        return rows.fetchone() is not None
 
-    def _is_alive(self, key: Key, run_id: str) -> bool:
+    def _is_in_job_state(self, key: Key, run_id: str) -> bool:
         """Return whether the job state has the run.
 
         An unreadable state counts as having it, so that no needed payload is removed.
         """
-        row = self._unit.db.execute(
+        row = self._transaction.db.execute(
             "SELECT head FROM heads WHERE tenant = ? AND job_id = ?", key
         ).fetchone()
         if row is None:
             return False
         try:
-            head = HEAD.decode(row[0])
-        except DECODING:
+            state = STATE_CODEC.decode(row[0])
+        except DECODING_ERRORS:
             return True
-        runs: list[Run | WaitingRun] = [*head.runs, *head.line, *head.ended]
+        runs: list[Run | WaitingRun] = [*state.runs, *state.line, *state.ended]
         return any(run.run_id == run_id for run in runs)

@@ -12,18 +12,18 @@ from punctual.node.files.durable import make_folder, rename_durably, write_durab
 from punctual.tasks.script.process_group import Group, kill_left_behind
 from punctual.tasks.script.survivors import end_survivors
 
-UNREADABLE = ".unreadable"
-_NEW = ".new"
+UNREADABLE_SUFFIX = ".unreadable"
+_TEMPORARY_SUFFIX = ".new"
 
 
-class Left(NamedTuple):
+class EndedGroups(NamedTuple):
     """What a previous node left: the number of groups killed, and the unreadable files.
 
     The name of an unreadable file is the id of the run.
     """
 
     killed: int
-    unreadable: list[str]
+    unreadable_run_ids: list[str]
 
 
 class GroupFiles:
@@ -42,25 +42,25 @@ class GroupFiles:
     def on_ended(self, run_id: str, group: Group) -> None:  # noqa: ARG002
         (self._folder / run_id).unlink(missing_ok=True)
 
-    def end_all(self) -> Left:
+    def end_all(self) -> EndedGroups:
         """Kill the groups that a previous node left running.
 
         An unreadable file does not stop the start. It is renamed, for a person to inspect.
         """
         killed = 0
         run_ids: list[str] = []
-        unreadable: list[str] = []
+        unreadable_run_ids: list[str] = []
         for path in sorted(self._folder.iterdir()):
-            if path.suffix == UNREADABLE:
+            if path.suffix == UNREADABLE_SUFFIX:
                 continue
-            if path.suffix != _NEW:
+            if path.suffix != _TEMPORARY_SUFFIX:
                 run_ids.append(path.name)
                 try:
                     group = msgspec.json.decode(path.read_bytes(), type=Group)
                 except (msgspec.MsgspecError, OSError, UnicodeDecodeError):
-                    rename_durably(path, path.with_name(path.name + UNREADABLE))
-                    unreadable.append(path.name)
+                    rename_durably(path, path.with_name(path.name + UNREADABLE_SUFFIX))
+                    unreadable_run_ids.append(path.name)
                     continue
                 killed += kill_left_behind(group.pgid, group.start_time)
             path.unlink()
-        return Left(killed + end_survivors(run_ids), unreadable)
+        return EndedGroups(killed + end_survivors(run_ids), unreadable_run_ids)

@@ -7,7 +7,7 @@ from punctual.domain.tenants.tokens import KEY_BYTES
 from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
 
-FILE = "token.key"
+TOKEN_KEY_FILE = "token.key"
 
 
 class TokenKey:
@@ -18,11 +18,11 @@ class TokenKey:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+        self.path = folder / TOKEN_KEY_FILE
         self._key = b""
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the key exists.
 
         Otherwise the next `read` creates one, which makes all former tokens invalid.
@@ -32,20 +32,20 @@ class TokenKey:
     def read(self) -> bytes:
         if not self._key:
             try:
-                self._key = self.path.read_bytes() if self.path.exists() else self._made()
+                self._key = self.path.read_bytes() if self.path.exists() else self._create()
             except OSError as error:
                 raise StoreError(
                     f"The key of tokens {self.path} cannot be used: {error.strerror}."
                 ) from error
         if len(self._key) != KEY_BYTES:
-            found, self._key = len(self._key), b""
+            length, self._key = len(self._key), b""
             raise StoreError(
-                f"The key of tokens {self.path} has {found} bytes, not {KEY_BYTES}: put the "
+                f"The key of tokens {self.path} has {length} bytes, not {KEY_BYTES}: put the "
                 "right file back, or remove it, and all tokens are made anew."
             )
         return self._key
 
-    def _made(self) -> bytes:
+    def _create(self) -> bytes:
         key = os.urandom(KEY_BYTES)
         write_durably(self.path, key)
         return key

@@ -13,7 +13,7 @@ from punctual.domain.tenants.webhooks import tenant_secret as secret_of
 from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
 
-FILE = "webhook.key"
+WEBHOOK_KEY_FILE = "webhook.key"
 
 
 class WebhookKeys:
@@ -23,18 +23,18 @@ class WebhookKeys:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+        self.path = folder / WEBHOOK_KEY_FILE
 
     def secrets(self, tenant: str) -> tuple[bytes, ...]:
         return tuple(secret_of(key, tenant) for key in self._read())
 
-    def shown(self, tenant: str) -> str:
+    def display_secret(self, tenant: str) -> str:
         return shown_secret(self.secrets(tenant)[0])
 
     def rotate(self) -> None:
         """Add a new key before the former one."""
-        former = self._read() if self.path.exists() else ()
-        self._write(rotated(former, os.urandom(KEY_BYTES)))
+        former_keys = self._read() if self.path.exists() else ()
+        self._write(rotated(former_keys, os.urandom(KEY_BYTES)))
 
     def check(self) -> None:
         """Raise `StoreError` if the file exists and cannot be used. This stops a start."""

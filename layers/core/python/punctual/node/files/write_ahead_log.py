@@ -11,14 +11,16 @@ from pathlib import Path
 
 from punctual.node.errors import StoreError
 
-_HEADER, _FRAME_HEADER = 32, 24
-_MAX_FRAME = slice(16, 20)  # in the header of SQLite's index of the log, in native byte order
+_LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+_LAST_FRAME_FIELD = slice(
+    16, 20
+)  # in the header of SQLite's index of the log, in native byte order
 
 
 def check_log(database: Path, guide: str) -> None:
     """Raise `StoreError` if SQLite would drop acknowledged changes of the log."""
     log = database.with_name(f"{database.name}-wal")
-    if not log.exists() or log.stat().st_size <= _HEADER:
+    if not log.exists() or log.stat().st_size <= _LOG_HEADER_BYTES:
         return
     acknowledged = acknowledged_frames(log)
     if not acknowledged:
@@ -35,16 +37,16 @@ def check_log(database: Path, guide: str) -> None:
 def acknowledged_frames(log: Path) -> int:
     """Return how many frames end with the last commit that another frame follows."""
     with log.open("rb") as file:
-        header = file.read(_HEADER)
-        page, salts = int.from_bytes(header[8:12], "big"), header[16:24]
-        found = last_commit = number = 0
-        while len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER:
-            number += 1
+        header = file.read(_LOG_HEADER_BYTES)
+        page_bytes, salts = int.from_bytes(header[8:12], "big"), header[16:24]
+        acknowledged = last_commit = frame_number = 0
+        while len(frame := file.read(_FRAME_HEADER_BYTES)) == _FRAME_HEADER_BYTES:
+            frame_number += 1
             if frame[8:16] == salts:
-                found = last_commit or found
-                last_commit = number if any(frame[4:8]) else last_commit
-            file.seek(page, 1)
-    return found
+                acknowledged = last_commit or acknowledged
+                last_commit = frame_number if any(frame[4:8]) else last_commit
+            file.seek(page_bytes, 1)
+    return acknowledged
 
 
 def _readable_frames(database: Path) -> int:
@@ -55,7 +57,7 @@ def _readable_frames(database: Path) -> int:
     db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        index = database.with_name(f"{database.name}-shm").read_bytes()[:_HEADER]
-        return int.from_bytes(index[_MAX_FRAME], sys.byteorder)
+        index_header = database.with_name(f"{database.name}-shm").read_bytes()[:_LOG_HEADER_BYTES]
+        return int.from_bytes(index_header[_LAST_FRAME_FIELD], sys.byteorder)
     finally:
         db.close()

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from punctual.auth.authenticator import TokenVerifier, is_jwt
 from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
-from punctual.node.http.parsing import ROOT
+from punctual.node.http.parsing import API_ROOT
 from punctual.web.contract import PUBLIC_PATHS
 from punctual.web.http.challenge import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
@@ -17,7 +17,7 @@ from punctual.web.http.request import Caller
 T = TypeVar("T")
 
 PUBLIC_CALLER = Caller("", "")
-OPEN = frozenset(f"{ROOT}{path}".encode() for path in PUBLIC_PATHS)
+PUBLIC_RAW_PATHS = frozenset(f"{API_ROOT}{path}".encode() for path in PUBLIC_PATHS)
 
 
 class Issuer(TokenVerifier, Protocol):
@@ -37,40 +37,42 @@ class NodeAuthenticator:
         self,
         tokens: TokenVerifier,
         issuer: Issuer | None,
-        background: BackgroundCalls,
+        call_in_background: BackgroundCalls,
         log: Callable[..., None],
     ) -> None:
         self._tokens = tokens
         self._issuer = issuer
-        self._background = background
+        self._call_in_background = call_in_background
         self._log = log
 
-    async def caller(
+    async def authenticate(
         self, path: bytes, headers: Iterable[tuple[bytes, bytes]], peer: str
     ) -> Caller:
         """Return the caller of a request, or raise the error that rejects it."""
-        if path.rstrip(b"/") in OPEN:
+        if path.rstrip(b"/") in PUBLIC_RAW_PATHS:
             return PUBLIC_CALLER._replace(address=peer)
-        given = [value for name, value in headers if name == b"authorization"]
-        text = bearer_token(given[0].decode("latin-1")) if len(given) == 1 else None
-        if text is None:
+        authorizations = [value for name, value in headers if name == b"authorization"]
+        token = (
+            bearer_token(authorizations[0].decode("latin-1")) if len(authorizations) == 1 else None
+        )
+        if token is None:
             raise unauthenticated()
         try:
-            identity = await self._identity(text)
+            identity = await self._identity(token)
         except Unavailable as error:
             self._log("token_not_checked", error=error.message)
             raise tokens_unavailable() from error
         if identity is None:
             raise unauthenticated()
-        return _caller(identity, peer)
+        return _caller_of(identity, peer)
 
-    async def _identity(self, text: str) -> Identity | None:
-        if self._issuer is None or not is_jwt(text):
-            return self._tokens.identify(text)
-        cached = self._issuer.cached_identity(text)
+    async def _identity(self, token: str) -> Identity | None:
+        if self._issuer is None or not is_jwt(token):
+            return self._tokens.identify(token)
+        cached = self._issuer.cached_identity(token)
         if cached is not None:
             return cached
-        return await self._background(partial(self._issuer.identify, text))
+        return await self._call_in_background(partial(self._issuer.identify, token))
 
 
 class IssuerThread:
@@ -86,5 +88,7 @@ class IssuerThread:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _caller(who: Identity, peer: str) -> Caller:
-    return Caller(who.tenant, who.name, who.role, who.token_id, peer, who.expires_at)
+def _caller_of(identity: Identity, peer: str) -> Caller:
+    return Caller(
+        identity.tenant, identity.name, identity.role, identity.token_id, peer, identity.expires_at
+    )

@@ -13,15 +13,15 @@ from punctual.auth.bearer import bearer_token
 from punctual.domain.tenants.roles import Role
 from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
-from punctual.node.http.authentication import OPEN, PUBLIC_CALLER
+from punctual.node.http.authentication import PUBLIC_CALLER, PUBLIC_RAW_PATHS
 from punctual.node.http.peers import Address
 from punctual.tasks.script.sandbox import LOCAL as LOCAL
 from punctual.web.http.challenge import CHALLENGE
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import Caller
 
-FILE = "local-token"  # in the data folder
-_BYTES = 32
+LOCAL_TOKEN_FILE = "local-token"  # in the data folder
+_LOCAL_TOKEN_BYTES = 32
 
 
 class OwnUser:
@@ -31,44 +31,46 @@ class OwnUser:
     """
 
     def __init__(
-        self, owner: Callable[[Address, Address], int | None], token: str, uid: int
+        self, socket_owner: Callable[[Address, Address], int | None], token: str, uid: int
     ) -> None:
-        self.owner = owner
+        self.socket_owner = socket_owner
         self._token = token.encode()
         self._uid = uid
 
-    def caller(
+    def authenticate(
         self, path: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, uid: int | None
     ) -> Caller:
         """Return the caller, or raise the error that rejects it. `uid` owns the client's socket."""
-        if path.rstrip(b"/") in OPEN:
+        if path.rstrip(b"/") in PUBLIC_RAW_PATHS:
             return PUBLIC_CALLER._replace(address=address)
         if uid == self._uid or self._has_token(headers):
             return Caller(LOCAL, LOCAL, Role.ADMIN, "", address)
         raise RequestRejected(
             "UNAUTHENTICATED",
             "Without a token this node takes calls only from the user that runs it. Call as that "
-            f"user, or send the token in the file {FILE} of its data folder: "
+            f"user, or send the token in the file {LOCAL_TOKEN_FILE} of its data folder: "
             "Authorization: Bearer <token>.",
             CHALLENGE,
         )
 
     def _has_token(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        given = [value for name, value in headers if name == b"authorization"]
-        text = bearer_token(given[0].decode("latin-1")) if len(given) == 1 else None
-        return text is not None and hmac.compare_digest(text.encode("latin-1"), self._token)
+        authorizations = [value for name, value in headers if name == b"authorization"]
+        token = (
+            bearer_token(authorizations[0].decode("latin-1")) if len(authorizations) == 1 else None
+        )
+        return token is not None and hmac.compare_digest(token.encode("latin-1"), self._token)
 
 
-def local_token(folder: Path) -> str:
+def load_local_token(folder: Path) -> str:
     """Return the token that only the node's own user can read. The first start creates it."""
-    path = folder / FILE
+    path = folder / LOCAL_TOKEN_FILE
     try:
         if not path.exists():
-            write_durably(path, secrets.token_urlsafe(_BYTES).encode())
+            write_durably(path, secrets.token_urlsafe(_LOCAL_TOKEN_BYTES).encode())
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"The token {path} cannot be used: {error}.") from error
-    if len(token) < _BYTES:
+    if len(token) < _LOCAL_TOKEN_BYTES:
         raise StoreError(f"The token {path} is too short: remove it, and the node makes another.")
     return token
 

@@ -1,7 +1,7 @@
 """Limits and deadlines of a connection, before its caller is authenticated.
 
 A connection is idle, sends a head, sends a body, or waits for an answer. The first three have a
-deadline. `sweep` checks all connections each second, so a request needs no timer of its own. Above
+deadline. `expire_connections` checks all connections each second, so a request needs no timer of its own. Above
 `MAX_CONNECTIONS` the connection that has kept the node waiting longest ends.
 """
 
@@ -15,27 +15,27 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from punctual.node.http.application import OWNER, Application
-from punctual.node.http.parsing import MAX_HEAD, MAX_HEADERS, too_large_head
+from punctual.node.http.application import SOCKET_OWNER, Application
+from punctual.node.http.parsing import MAX_HEAD_BYTES, MAX_REQUEST_HEADERS, head_too_large
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import COMMON_HEADERS
 
 MAX_CONNECTIONS = 1_000
-IDLE_SECONDS = 60
+IDLE_CONNECTION_SECONDS = 60
 HEAD_SECONDS = 10
 BODY_SECONDS = 30
 SWEEP_SECONDS = 1.0
 # A chunked body is longer on the wire than its content.
-MAX_BODY_ON_WIRE = 2 * MAX_BATCH_BODY_BYTES
-PIECE_BYTES = 16 * 1024  # of a head, between two checks of its length
-_COMMON = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
+MAX_BODY_WIRE_BYTES = 2 * MAX_BATCH_BODY_BYTES
+HEAD_PIECE_BYTES = 16 * 1024  # of a head, between two checks of its length
+_COMMON_HEADER_LINES = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
 
 
 class _Phase(Enum):
     """The part of a request that is arriving. The value is its deadline in seconds."""
 
-    NONE = IDLE_SECONDS
+    NONE = IDLE_CONNECTION_SECONDS
     HEAD = HEAD_SECONDS
     BODY = BODY_SECONDS
 
@@ -59,44 +59,46 @@ class HttpProtocol(HttpToolsProtocol):
         self._max_connections = max_connections
         self._monotonic = monotonic or self.loop.time
         self._phase = _Phase.NONE
-        self._since = self._monotonic()
+        self._phase_since = self._monotonic()
         self._received = 0  # bytes of this phase
         self._unsent = 0  # bytes of answers that the client has not read
-        self._unsent_since = self._since
+        self._unsent_since = self._phase_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # The owner of a connection never changes, so one query is enough.
-        self._state[OWNER] = self._application.owner(self.client, self._own_address())
+        self._state[SOCKET_OWNER] = self._application.socket_owner(
+            self.client, self._server_address()
+        )
         if len(self.connections) > self._max_connections:
-            self._make_room()
+            self._abort_oldest_connection()
 
-    def _own_address(self) -> tuple[str, int] | None:
+    def _server_address(self) -> tuple[str, int] | None:
         if self.server is None or self.server[1] is None:
             return None
         return self.server[0], self.server[1]
 
-    def _make_room(self) -> None:
+    def _abort_oldest_connection(self) -> None:
         others = [cast(HttpProtocol, other) for other in self.connections if other is not self]
-        standing = [other for other in others if not other.transport.is_closing()]
-        if len(standing) < self._max_connections:
+        open_connections = [other for other in others if not other.transport.is_closing()]
+        if len(open_connections) < self._max_connections:
             return
-        waiting = [other for other in standing if other._waits_for_client()]
-        oldest = min(waiting, key=lambda other: other._since, default=self)
+        waiting = [other for other in open_connections if other._waits_for_client()]
+        oldest = min(waiting, key=lambda other: other._phase_since, default=self)
         oldest.transport.abort()
 
     def _waits_for_client(self) -> bool:
-        answered = self.cycle is None or self.cycle.response_complete
-        return self._phase is _Phase.BODY or answered
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return self._phase is _Phase.BODY or is_answered
 
     def data_received(self, data: bytes) -> None:
         if self._phase is _Phase.NONE:
             self._enter(_Phase.HEAD)
-        start = 0
-        while start < len(data) and not self.transport.is_closing():
-            end = start + PIECE_BYTES if self._phase is _Phase.HEAD else len(data)
-            piece = data[start:end]
-            start += len(piece)
+        piece_start = 0
+        while piece_start < len(data) and not self.transport.is_closing():
+            piece_end = piece_start + HEAD_PIECE_BYTES if self._phase is _Phase.HEAD else len(data)
+            piece = data[piece_start:piece_end]
+            piece_start += len(piece)
             self._received += len(piece)
             super().data_received(piece)
             self._check_size()
@@ -105,10 +107,10 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._phase is _Phase.HEAD:
-            if self._received > MAX_HEAD or len(self.headers or ()) > MAX_HEADERS:
-                self._reject(too_large_head())
-        elif self._phase is _Phase.BODY and self._received > MAX_BODY_ON_WIRE:
-            text = f"The body takes over {MAX_BODY_ON_WIRE:,} bytes."
+            if self._received > MAX_HEAD_BYTES or len(self.headers or ()) > MAX_REQUEST_HEADERS:
+                self._reject(head_too_large())
+        elif self._phase is _Phase.BODY and self._received > MAX_BODY_WIRE_BYTES:
+            text = f"The body takes over {MAX_BODY_WIRE_BYTES:,} bytes."
             self._reject(RequestRejected("TOO_LARGE", text))
 
     def on_message_begin(self) -> None:
@@ -126,23 +128,27 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         if self._phase is not _Phase.BODY:
-            self._since = self._monotonic()
+            self._phase_since = self._monotonic()
         super().on_response_complete()
 
     def _enter(self, phase: _Phase) -> None:
-        self._phase, self._since, self._received = phase, self._monotonic(), 0
+        self._phase, self._phase_since, self._received = phase, self._monotonic(), 0
 
     def expire(self, now: float) -> None:
         """End the connection if its client exceeds a deadline."""
         if self.transport.is_closing():
             return
-        unsent = self.transport.get_write_buffer_size()
-        if not unsent or unsent != self._unsent:
-            self._unsent, self._unsent_since = unsent, now
-        elif now - self._unsent_since >= IDLE_SECONDS:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if not unsent_bytes or unsent_bytes != self._unsent:
+            self._unsent, self._unsent_since = unsent_bytes, now
+        elif now - self._unsent_since >= IDLE_CONNECTION_SECONDS:
             self.transport.abort()
             return
-        if unsent or not self._waits_for_client() or now - self._since < self._phase.value:
+        if (
+            unsent_bytes
+            or not self._waits_for_client()
+            or now - self._phase_since < self._phase.value
+        ):
             return
         if self._phase is _Phase.NONE:
             self.transport.close()
@@ -160,18 +166,18 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer with the error, unless the request has its answer, and close the connection."""
         cycle = self.cycle
         if cycle is None or not (self._phase is _Phase.BODY and cycle.response_complete):
-            reply, request_id = self._application.refusal(error)
+            reply, request_id = self._application.rejection_reply(error)
             status = HTTPStatus(reply.status)
-            head = (
+            response_head = (
                 f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-                f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n{_COMMON}"
+                f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n{_COMMON_HEADER_LINES}"
                 f"content-type: {reply.content_type}\r\nconnection: close\r\n\r\n"
             )
-            self.transport.write(head.encode("latin-1") + reply.body)
+            self.transport.write(response_head.encode("latin-1") + reply.body)
         self.transport.close()
 
 
-def sweep(connections: Iterable[Any], now: float) -> None:
+def expire_connections(connections: Iterable[Any], now: float) -> None:
     """End each connection with a client that exceeds a deadline."""
     for connection in list(connections):
         connection.expire(now)

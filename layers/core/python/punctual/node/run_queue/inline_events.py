@@ -1,4 +1,4 @@
-"""The `event` task on the node.
+"""The `run_events` task on the node.
 
 The event is published in the commit that claims and ends its run.
 """
@@ -19,7 +19,7 @@ from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
 
 class InlineRunner:
-    """Runs `event` tasks on the node's own thread, because the work is one more row."""
+    """Runs `run_events` tasks on the node's own thread, because the work is one more row."""
 
     def __init__(self, executor: Executor, feed: SqliteFeed, new_id: Callable[[], str]) -> None:
         self._executor = executor
@@ -28,18 +28,18 @@ class InlineRunner:
 
     def run(self, assignments: Sequence[Assignment]) -> list[tuple[Finished, Run]]:
         """Publish the events and finish the runs, in the transaction that claimed them."""
-        work = [self._work(assignment) for assignment in assignments]
-        results = self._executor.finish([finished for finished, _ in work])
-        ended: list[tuple[Finished, Run]] = []
+        outcomes = [self._run_event(assignment) for assignment in assignments]
+        results = self._executor.finish([finished for finished, _ in outcomes])
+        ended_runs: list[tuple[Finished, Run]] = []
         events: list[Event] = []
-        for (finished, event), result in zip(work, results, strict=True):
+        for (finished, run_events), result in zip(outcomes, results, strict=True):
             if result.verdict is Verdict.OK and result.decision and result.decision.run:
-                ended.append((finished, result.decision.run))
-                events += event
+                ended_runs.append((finished, result.decision.run))
+                events += run_events
         self._feed.publish(events)
-        return ended
+        return ended_runs
 
-    def _work(self, assignment: Assignment) -> tuple[Finished, list[Event]]:
+    def _run_event(self, assignment: Assignment) -> tuple[Finished, list[Event]]:
         """Return the end of the run and its event.
 
         A wrong placeholder fails the run without a retry.

@@ -13,48 +13,52 @@ from punctual.domain.job_state import JobState
 from punctual.engine.commands.audit import DEFINED, moment_text, newest_first
 from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
 from punctual.engine.queries.cursor import number_in
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.codec import micros, moment
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
-PACK = 512  # subjects or notes in a row
-READ = 500  # rows read for one page
-_TOGETHER = 32
+MAX_SUBJECTS_PER_ROW = 512  # subjects or notes in a row
+MAX_AUDIT_ROWS_READ = 500  # rows read for one page
+_AUDIT_QUERY_ROWS = 32
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Noted]).decode
 
 
-Place = tuple[str, int, str]  # a subject as a plain tuple, which costs a sixth of the time
-Held = tuple[Note, list[Place]]
-_Row = tuple[int, int, int, bytes]
-_MILLISECOND = 1_000
+SubjectTuple = tuple[str, int, str]  # a subject as a plain tuple, which costs a sixth of the time
+NotedSubjects = tuple[Note, list[SubjectTuple]]
+_AuditRow = tuple[int, int, int, bytes]
+_MICROS_PER_MILLISECOND = 1_000
 
 
 class SqliteAudit:
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
-        self._held: dict[str, list[Held]] = {}
-        self._latest: Note | None = None  # with its tenant, and the list that its subjects go to
-        self._tenant = ""
-        self._places: list[Place] = []
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._pending: dict[str, list[NotedSubjects]] = {}
+        self._last_note: Note | None = None  # with its tenant, and the list that its subjects go to
+        self._last_tenant = ""
+        self._last_subjects: list[SubjectTuple] = []
 
     def note(self, tenant: str, note: Note) -> None:
-        with self._unit:
-            self._hold(tenant, note, Subject())
+        with self._transaction:
+            self._add(tenant, note, Subject())
 
-    def changed(self, note: Note, head: JobState) -> None:
+    def note_change(self, note: Note, state: JobState) -> None:
         """Note a change of this job state, in the transaction of its swap."""
-        ref = head.rules[head.definition].body if note.action in DEFINED else ""
-        place = (head.job_id, head.version, ref)
-        if note is self._latest and head.tenant == self._tenant and len(self._places) < PACK:
-            self._places.append(place)
+        ref = state.rules[state.definition].body if note.action in DEFINED else ""
+        subject = (state.job_id, state.version, ref)
+        if (
+            note is self._last_note
+            and state.tenant == self._last_tenant
+            and len(self._last_subjects) < MAX_SUBJECTS_PER_ROW
+        ):
+            self._last_subjects.append(subject)
         else:
-            self._hold(head.tenant, note, place)
+            self._add(state.tenant, note, subject)
 
-    def _hold(self, tenant: str, note: Note, place: Place) -> None:
-        self._latest, self._tenant, self._places = note, tenant, [place]
-        self._held.setdefault(tenant, []).append((note, self._places))
+    def _add(self, tenant: str, note: Note, subject: SubjectTuple) -> None:
+        self._last_note, self._last_tenant, self._last_subjects = note, tenant, [subject]
+        self._pending.setdefault(tenant, []).append((note, self._last_subjects))
 
     def page(
         self,
@@ -69,96 +73,98 @@ class SqliteAudit:
         `after` holds a row number, and the last entry of that row that was shown.
         """
         filters = filters.kept(now)
-        row, last = (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
-        with self._unit:
+        row_id, last_audit_id = (
+            (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
+        )
+        with self._transaction:
             self.flush()
-            found = self._page(tenant, filters, limit, row, last)
-        if isinstance(found, Unreadable):
-            raise found
-        return found
+            page = self._page(tenant, filters, limit, row_id, last_audit_id)
+        if isinstance(page, Unreadable):
+            raise page
+        return page
 
     def _page(
-        self, tenant: str, filters: AuditFilters, limit: int, row: int, last: str
+        self, tenant: str, filters: AuditFilters, limit: int, row_id: int, last_audit_id: str
     ) -> AuditPage | Unreadable:
-        found: list[Entry] = []
-        rows = self._rows(tenant, filters, row)
-        for looked, (number, earliest, latest, packed) in enumerate(rows, start=1):
+        page_entries: list[Entry] = []
+        rows = self._rows(tenant, filters, row_id)
+        for rows_read, (id_of_row, earliest, latest, encoded) in enumerate(rows, start=1):
             try:
-                entries = newest_first(tenant, _decode(packed), filters)
-            except DECODING as error:
-                self._unit.damage.note("audit", (tenant, number), error)
-                return _unreadable(earliest, latest)
-            if number == row and last:
-                entries = [entry for entry in entries if entry.audit_id < last]
-            room = limit - len(found)
-            found += entries[:room]
+                entries = newest_first(tenant, _decode(encoded), filters)
+            except DECODING_ERRORS as error:
+                self._transaction.damage.note("audit", (tenant, id_of_row), error)
+                return _unreadable_range(earliest, latest)
+            if id_of_row == row_id and last_audit_id:
+                entries = [entry for entry in entries if entry.audit_id < last_audit_id]
+            room = limit - len(page_entries)
+            page_entries += entries[:room]
             if len(entries) > room:
-                shown = entries[room - 1].audit_id if room else ""
-                return AuditPage(found, (str(number), shown))
-            if looked == READ:
-                return AuditPage(found, (str(number - 1), ""))
-        return AuditPage(found, None)
+                shown_audit_id = entries[room - 1].audit_id if room else ""
+                return AuditPage(page_entries, (str(id_of_row), shown_audit_id))
+            if rows_read == MAX_AUDIT_ROWS_READ:
+                return AuditPage(page_entries, (str(id_of_row - 1), ""))
+        return AuditPage(page_entries, None)
 
-    def _rows(self, tenant: str, filters: AuditFilters, row: int) -> Iterator[_Row]:
-        """Yield the rows from `row` on that may match, the newest first."""
-        start = -1 if filters.start is None else micros(filters.start)
-        end = 2**63 - 1 if filters.end is None else micros(filters.end)
+    def _rows(self, tenant: str, filters: AuditFilters, row_id: int) -> Iterator[_AuditRow]:
+        """Yield the rows from `row_id` on that may match, the newest first."""
+        start_micros = -1 if filters.start is None else to_micros(filters.start)
+        end_micros = 2**63 - 1 if filters.end is None else to_micros(filters.end)
         while True:
-            some = self._unit.db.execute(
+            rows = self._transaction.db.execute(
                 "SELECT id, earliest, latest, noted FROM audit "
                 "WHERE tenant = ? AND id <= ? AND latest >= ? "
                 "AND earliest < ? ORDER BY id DESC LIMIT ?",
-                (tenant, row, start, end, _TOGETHER),
+                (tenant, row_id, start_micros, end_micros, _AUDIT_QUERY_ROWS),
             ).fetchall()
-            yield from some
-            if len(some) < _TOGETHER:
+            yield from rows
+            if len(rows) < _AUDIT_QUERY_ROWS:
                 return
-            row = some[-1][0] - 1
+            row_id = rows[-1][0] - 1
 
     def flush(self) -> None:
-        if not self._held:
+        if not self._pending:
             return
-        self._unit.begin()
+        self._transaction.begin()
         rows = [
-            (tenant, micros(min(moments)), micros(max(moments)), _encode(pack))
-            for tenant, held in self._held.items()
-            for pack in _packs(held)
-            if (moments := [note.at for note, _ in pack])
+            (tenant, to_micros(min(times)), to_micros(max(times)), _encode(pack))
+            for tenant, noted in self._pending.items()
+            for pack in _group_by_row(noted)
+            if (times := [note.at for note, _ in pack])
         ]
-        self.drop()
-        self._unit.db.executemany(
+        self.on_rollback()
+        self._transaction.db.executemany(
             "INSERT INTO audit (tenant, earliest, latest, noted) VALUES (?, ?, ?, ?)", rows
         )
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
-        self._held.clear()
-        self._latest = None
+    def on_rollback(self) -> None:
+        self._pending.clear()
+        self._last_note = None
 
 
-def _unreadable(earliest: int, latest: int) -> Unreadable:
+def _unreadable_range(earliest: int, latest: int) -> Unreadable:
     """Return the error for an unreadable row.
 
     A list without its entries would hide the gap, so the error names the ranges that can be read.
     """
-    start, end = moment(earliest), moment(latest + _MILLISECOND)
+    start_at, end_at = from_micros(earliest), from_micros(latest + _MICROS_PER_MILLISECOND)
     return Unreadable(
-        f"The audit's lines from {moment_text(start)} to {moment_text(end)} cannot be read. Ask "
-        f"for those before with to={moment_text(start)}, and for those after with "
-        f"from={moment_text(end)}."
+        f"The audit's lines from {moment_text(start_at)} to {moment_text(end_at)} cannot be read. Ask "
+        f"for those before with to={moment_text(start_at)}, and for those after with "
+        f"from={moment_text(end_at)}."
     )
 
 
-def _packs(held: Sequence[Held]) -> Iterator[list[Held]]:
-    pack: list[Held] = []
+def _group_by_row(noted: Sequence[NotedSubjects]) -> Iterator[list[NotedSubjects]]:
+    pack: list[NotedSubjects] = []
     size = 0
-    for note, places in held:
-        if pack and size + len(places) > PACK:
+    for note, subjects in noted:
+        if pack and size + len(subjects) > MAX_SUBJECTS_PER_ROW:
             yield pack
             pack, size = [], 0
-        pack.append((note, places))
-        size += len(places)
+        pack.append((note, subjects))
+        size += len(subjects)
     if pack:
         yield pack

@@ -9,31 +9,32 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-TOGETHER = 50
+ROWS_PER_STATEMENT = 50
 
 
-def insert(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+def insert_rows(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]]) -> int:
     """Run `INSERT … VALUES (?, …)` for all rows.
 
     Return how many rows were written and not ignored.
     """
-    whole = len(rows) - len(rows) % TOGETHER
+    batched_rows = len(rows) - len(rows) % ROWS_PER_STATEMENT
     written = 0
-    if whole:
-        together = [
-            tuple(chain.from_iterable(rows[at : at + TOGETHER])) for at in range(0, whole, TOGETHER)
+    if batched_rows:
+        batches = [
+            tuple(chain.from_iterable(rows[start : start + ROWS_PER_STATEMENT]))
+            for start in range(0, batched_rows, ROWS_PER_STATEMENT)
         ]
-        written += db.executemany(_of_many(statement), together).rowcount
-    if whole < len(rows):
-        written += db.executemany(statement, rows[whole:]).rowcount
+        written += db.executemany(_multi_row_statement(statement), batches).rowcount
+    if batched_rows < len(rows):
+        written += db.executemany(statement, rows[batched_rows:]).rowcount
     return written
 
 
 @cache
-def _of_many(statement: str) -> str:
+def _multi_row_statement(statement: str) -> str:
     """
-    >>> _of_many("INSERT INTO t (a, b) VALUES (?, ?)").count("(?, ?)")
+    >>> _multi_row_statement("INSERT INTO t (a, b) VALUES (?, ?)").count("(?, ?)")
     50
     """
-    into, values, row = statement.partition(" VALUES ")
-    return into + values + ", ".join([row] * TOGETHER)
+    target, keyword, row_placeholders = statement.partition(" VALUES ")
+    return target + keyword + ", ".join([row_placeholders] * ROWS_PER_STATEMENT)

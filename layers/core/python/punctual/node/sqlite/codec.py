@@ -16,12 +16,12 @@ class Codec(Generic[T]):
 
     __slots__ = ("decode", "encode")
 
-    def __init__(self, kind: type[T]) -> None:
+    def __init__(self, value_type: type[T]) -> None:
         self.encode = msgspec.json.Encoder().encode
-        self.decode = msgspec.json.Decoder(kind).decode
+        self.decode = msgspec.json.Decoder(value_type).decode
 
 
-class Packed(Generic[T]):
+class PackedCodec(Generic[T]):
     """MessagePack encoder and decoder of one type.
 
     The result has two thirds of the length of JSON.
@@ -31,39 +31,39 @@ class Packed(Generic[T]):
 
     __slots__ = ("decode", "encode")
 
-    def __init__(self, kind: type[T]) -> None:
+    def __init__(self, value_type: type[T]) -> None:
         self.encode = msgspec.msgpack.Encoder().encode
-        self.decode = msgspec.msgpack.Decoder(kind).decode
+        self.decode = msgspec.msgpack.Decoder(value_type).decode
 
 
-def micros(at: datetime) -> int:
+def to_micros(time: datetime) -> int:
     """
-    >>> micros(datetime(1970, 1, 1, 0, 0, 1, 500_001, tzinfo=EPOCH.tzinfo))
+    >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, 500_001, tzinfo=EPOCH.tzinfo))
     1500001
     """
-    since = at - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    elapsed = time - EPOCH
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
-def moment(at: int) -> datetime:
+def from_micros(micros: int) -> datetime:
     """
-    >>> moment(1500001)
+    >>> from_micros(1500001)
     datetime.datetime(1970, 1, 1, 0, 0, 1, 500001, tzinfo=datetime.timezone.utc)
     """
-    return EPOCH + timedelta(microseconds=at)
+    return EPOCH + timedelta(microseconds=micros)
 
 
-def minute(bucket: datetime) -> int:
+def to_minute(bucket: datetime) -> int:
     """
-    >>> minute(EPOCH + 3 * _MINUTE)
+    >>> to_minute(EPOCH + 3 * _MINUTE)
     3
     """
     return (bucket - EPOCH) // _MINUTE
 
 
-def of_minute(number: int) -> datetime:
+def from_minute(minute: int) -> datetime:
     """
-    >>> of_minute(minute(EPOCH + 3 * _MINUTE)) == EPOCH + 3 * _MINUTE
+    >>> from_minute(to_minute(EPOCH + 3 * _MINUTE)) == EPOCH + 3 * _MINUTE
     True
     """
-    return EPOCH + number * _MINUTE
+    return EPOCH + minute * _MINUTE

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from punctual.node.sqlite.transaction import Transaction
 
-JOB, RUN = "job", "run"
+JOB_KIND, RUN_KIND = "job", "run"
 
 
 class Counts:
@@ -14,30 +14,30 @@ class Counts:
     It is flushed last, because other parts note changes while they flush.
     """
 
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
         self.changes: Counter[tuple[str, str, str]] = Counter()
 
-    def of(self, tenant: str, kind: str) -> Mapping[str, int]:
+    def by_status(self, tenant: str, kind: str) -> Mapping[str, int]:
         """Return the counts of the stored rows. Expired rows count until they are removed."""
-        found = self._unit.db.execute(
+        rows = self._transaction.db.execute(
             "SELECT status, n FROM counts WHERE tenant = ? AND kind = ? AND n > 0", (tenant, kind)
         )
-        return dict(found.fetchall())
+        return dict(rows.fetchall())
 
     def flush(self) -> None:
-        rows = [(*key, n) for key, n in self.changes.items() if n]
+        rows = [(*key, change) for key, change in self.changes.items() if change]
         self.changes.clear()
         if rows:
-            self._unit.begin()
-            self._unit.db.executemany(
+            self._transaction.begin()
+            self._transaction.db.executemany(
                 "INSERT INTO counts (tenant, kind, status, n) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET n = n + excluded.n",
                 rows,
             )
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
+    def on_rollback(self) -> None:
         self.changes.clear()

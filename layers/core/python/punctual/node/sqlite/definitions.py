@@ -4,95 +4,105 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from punctual.engine.ports.rows import DefinitionRow, Key
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.bulk_insert import insert
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.bulk_insert import insert_rows
 from punctual.node.sqlite.codec import Codec
 from punctual.node.sqlite.transaction import Transaction
 
-BODY = Codec(DefinitionRow)
-CACHED = 20_000
+DEFINITION_CODEC = Codec(DefinitionRow)
+MAX_CACHED_DEFINITIONS = 20_000
 # a plain tuple: it has the hash of a `Key`, and is faster to create
-Place = tuple[tuple[str, str], str]
-SMALL = 1_024  # bytes: larger definitions are not cached, so that memory stays bounded
+DefinitionKey = tuple[tuple[str, str], str]
+MAX_CACHED_DEFINITION_BYTES = (
+    1_024  # bytes: larger definitions are not cached, so that memory stays bounded
+)
 
 
 class SqliteDefinitions:
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
-        self._held: dict[Place, tuple[DefinitionRow, bytes]] = {}
-        self._flushed: dict[Place, DefinitionRow] = {}
-        self._cache: OrderedDict[Place, DefinitionRow] = OrderedDict()
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._pending: dict[DefinitionKey, tuple[DefinitionRow, bytes]] = {}
+        self._flushed: dict[DefinitionKey, DefinitionRow] = {}
+        self._cache: OrderedDict[DefinitionKey, DefinitionRow] = OrderedDict()
 
-    def put(self, bodies: Sequence[DefinitionRow]) -> None:
+    def put(self, definitions: Sequence[DefinitionRow]) -> None:
         """Store definitions.
 
         Each is encoded at once, so that an error fails its own caller and not the whole
         transaction.
         """
         rows = {
-            ((body.tenant, body.job_id), body.ref): (body, BODY.encode(body)) for body in bodies
+            ((definition.tenant, definition.job_id), definition.ref): (
+                definition,
+                DEFINITION_CODEC.encode(definition),
+            )
+            for definition in definitions
         }
-        with self._unit:
-            self._held.update(rows)
+        with self._transaction:
+            self._pending.update(rows)
 
-    def get(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        with self._unit:
-            found = {}
-            for key, ref in wanted:
-                held = self._held.get((key, ref))
-                body = held[0] if held is not None else self._cache.get((key, ref))
-                if body is None:
-                    body = self._read(key, ref)
-                if body is not None:
-                    found[key, ref] = body
-            return found
+    def get(self, refs: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
+        with self._transaction:
+            definitions = {}
+            for key, ref in refs:
+                pending = self._pending.get((key, ref))
+                definition = pending[0] if pending is not None else self._cache.get((key, ref))
+                if definition is None:
+                    definition = self._read(key, ref)
+                if definition is not None:
+                    definitions[key, ref] = definition
+            return definitions
 
     def _read(self, key: Key, ref: str) -> DefinitionRow | None:
-        row = self._unit.db.execute(
+        row = self._transaction.db.execute(
             "SELECT body FROM bodies WHERE tenant = ? AND job_id = ? AND ref = ?", (*key, ref)
         ).fetchone()
         if row is None:
             return None
         try:
-            body = BODY.decode(row[0])
-        except DECODING as error:  # A damaged row counts as missing. Operations that need it fail.
-            self._unit.damage.note("bodies", (*key, ref), error)
+            definition = DEFINITION_CODEC.decode(row[0])
+        except (
+            DECODING_ERRORS
+        ) as error:  # A damaged row counts as missing. Operations that need it fail.
+            self._transaction.damage.note("bodies", (*key, ref), error)
             return None
-        if len(row[0]) <= SMALL and not self._unit.db.in_transaction:
-            self._remember({(key, ref): body})
-        return body
+        if len(row[0]) <= MAX_CACHED_DEFINITION_BYTES and not self._transaction.db.in_transaction:
+            self._add_to_cache({(key, ref): definition})
+        return definition
 
-    def _remember(self, bodies: Mapping[Place, DefinitionRow]) -> None:
+    def _add_to_cache(self, definitions: Mapping[DefinitionKey, DefinitionRow]) -> None:
         cache = self._cache
-        cache.update(bodies)
-        for _ in range(len(cache) - CACHED):
+        cache.update(definitions)
+        for _ in range(len(cache) - MAX_CACHED_DEFINITIONS):
             cache.popitem(last=False)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache, because rows were removed in this transaction."""
         self._cache.clear()
 
     def flush(self) -> None:
-        if self._held:
-            self._unit.begin()
-            insert(
-                self._unit.db,
+        if self._pending:
+            self._transaction.begin()
+            insert_rows(
+                self._transaction.db,
                 "INSERT OR IGNORE INTO bodies (tenant, job_id, ref, body) VALUES (?, ?, ?, ?)",
                 [
-                    (tenant, job_id, ref, row)
-                    for ((tenant, job_id), ref), (_, row) in self._held.items()
+                    (tenant, job_id, ref, encoded)
+                    for ((tenant, job_id), ref), (_, encoded) in self._pending.items()
                 ],
             )
             self._flushed.update(
-                (place, body) for place, (body, row) in self._held.items() if len(row) <= SMALL
+                (key, definition)
+                for key, (definition, encoded) in self._pending.items()
+                if len(encoded) <= MAX_CACHED_DEFINITION_BYTES
             )
-            self._held.clear()
+            self._pending.clear()
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         if self._flushed:
-            self._remember(self._flushed)
+            self._add_to_cache(self._flushed)
             self._flushed.clear()
 
-    def drop(self) -> None:
-        self._held.clear()
+    def on_rollback(self) -> None:
+        self._pending.clear()
         self._flushed.clear()

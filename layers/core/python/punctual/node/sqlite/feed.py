@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from punctual.engine.ports.clock import Clock
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.codec import micros
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.codec import to_micros
 from punctual.node.sqlite.transaction import Transaction
 
-PACK = 64  # events in a row
-PACKED = 65_536  # bytes, after which a row is full
-_Pack = tuple[int, int, bytes]
+MAX_EVENTS_PER_ROW = 64  # events in a row
+MAX_EVENT_ROW_BYTES = 65_536  # bytes, after which a row is full
+_FeedRow = tuple[int, int, bytes]
 _decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
@@ -24,74 +24,78 @@ class SqliteFeed:
     A row holds a list of events that were published together, under the number of the last.
     """
 
-    def __init__(self, unit: Transaction, clock: Clock) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction, clock: Clock) -> None:
+        self._transaction = transaction
         self._clock = clock
         self._encode = msgspec.json.Encoder().encode
-        self._held: list[_Pack] = []
-        self._last: int | None = None
+        self._pending: list[_FeedRow] = []
+        self._last_number: int | None = None
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         encoded = [self._encode(event) for event in events]
-        at = micros(self._clock())
-        with self._unit:
-            last = self._newest()
-            self._held.extend(_packs(last, at, encoded))
-            self._last = last + len(encoded)
-            return [str(number) for number in range(last + 1, self._last + 1)]
+        now_micros = to_micros(self._clock())
+        with self._transaction:
+            last_number = self._load_last_number()
+            self._pending.extend(_feed_rows(last_number, now_micros, encoded))
+            self._last_number = last_number + len(encoded)
+            return [str(number) for number in range(last_number + 1, self._last_number + 1)]
 
     def read(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Return at most `limit` events with numbers above `after`, in order."""
-        found: list[tuple[int, dict[str, Any]]] = []
-        with self._unit:
+        numbered_result: list[tuple[int, dict[str, Any]]] = []
+        with self._transaction:
             self.flush()
-            rows = self._unit.db.execute(
+            rows = self._transaction.db.execute(
                 "SELECT seq, event FROM feed WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             )
-            for seq, row in rows:
+            for last_number, encoded in rows:
                 try:
-                    events = _decode(row)
-                except DECODING as error:
-                    self._unit.damage.note("feed", (seq,), error)
+                    row_events = _decode(encoded)
+                except DECODING_ERRORS as error:
+                    self._transaction.damage.note("feed", (last_number,), error)
                     continue
-                numbered = enumerate(events, seq - len(events) + 1)
-                found.extend((number, event) for number, event in numbered if number > after)
-                if len(found) >= limit:
+                numbered = enumerate(row_events, last_number - len(row_events) + 1)
+                numbered_result.extend(
+                    (number, event) for number, event in numbered if number > after
+                )
+                if len(numbered_result) >= limit:
                     break
             rows.close()
-            return found[:limit]
+            return numbered_result[:limit]
 
-    def _newest(self) -> int:
-        if self._last is None:
-            (last,) = self._unit.db.execute("SELECT coalesce(max(seq), 0) FROM feed").fetchone()
-            self._last = int(last)
-        return self._last
+    def _load_last_number(self) -> int:
+        if self._last_number is None:
+            (last_number,) = self._transaction.db.execute(
+                "SELECT coalesce(max(seq), 0) FROM feed"
+            ).fetchone()
+            self._last_number = int(last_number)
+        return self._last_number
 
     def flush(self) -> None:
-        if self._held:
-            self._unit.begin()
-            self._unit.db.executemany("INSERT INTO feed VALUES (?, ?, ?)", self._held)
-            self._held.clear()
+        if self._pending:
+            self._transaction.begin()
+            self._transaction.db.executemany("INSERT INTO feed VALUES (?, ?, ?)", self._pending)
+            self._pending.clear()
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
-        self._held.clear()
-        self._last = None
+    def on_rollback(self) -> None:
+        self._pending.clear()
+        self._last_number = None
 
 
-def _packs(last: int, at: int, events: Sequence[bytes]) -> Iterator[_Pack]:
-    """Yield rows for events numbered from `last` + 1. The size of a row is bounded."""
-    pack: list[bytes] = []
+def _feed_rows(last_number: int, now_micros: int, events: Sequence[bytes]) -> Iterator[_FeedRow]:
+    """Yield rows for events numbered from `last_number` + 1. The size of a row is bounded."""
+    row_events: list[bytes] = []
     size = 0
     for event in events:
-        if len(pack) == PACK or size + len(event) > PACKED:
-            if pack:
-                yield last, at, b"[%b]" % b",".join(pack)
-            pack, size = [], 0
-        pack.append(event)
+        if len(row_events) == MAX_EVENTS_PER_ROW or size + len(event) > MAX_EVENT_ROW_BYTES:
+            if row_events:
+                yield last_number, now_micros, b"[%b]" % b",".join(row_events)
+            row_events, size = [], 0
+        row_events.append(event)
         size += len(event)
-        last += 1
-    if pack:
-        yield last, at, b"[%b]" % b",".join(pack)
+        last_number += 1
+    if row_events:
+        yield last_number, now_micros, b"[%b]" % b",".join(row_events)

@@ -9,21 +9,21 @@ from punctual.domain.identifiers import EPOCH
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.changes.run_results import UNREADABLE
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.bulk_insert import insert
-from punctual.node.sqlite.codec import Packed, micros, moment
-from punctual.node.sqlite.counts import RUN, Counts
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.bulk_insert import insert_rows
+from punctual.node.sqlite.codec import PackedCodec, from_micros, to_micros
+from punctual.node.sqlite.counts import RUN_KIND, Counts
 from punctual.node.sqlite.transaction import Transaction
 
-ROW = Packed(RunRow)
-ATTEMPT = Packed(AttemptRow)
-MOMENT = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
-_INSERT = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
-_SELECT = "SELECT job_id, run_id, expires, status, row FROM runs"
-_PLACE = "WHERE tenant = ? AND job_id = ? AND run_id = ?"
-_ONE = f"FROM runs {_PLACE}"
+RUN_CODEC = PackedCodec(RunRow)
+ATTEMPT_CODEC = PackedCodec(AttemptRow)
+RUN_ID_TIME = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
+_INSERT_RUN = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
+_SELECT_RUNS = "SELECT job_id, run_id, expires, status, row FROM runs"
+_WHERE_RUN = "WHERE tenant = ? AND job_id = ? AND run_id = ?"
+_FROM_RUN = f"FROM runs {_WHERE_RUN}"
 
-_Row = tuple[str, str, str, int, str, bytes]
+_RunValues = tuple[str, str, str, int, str, bytes]
 
 
 def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
@@ -31,152 +31,156 @@ def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
 
     Its id holds its time, and its expiry its end.
     """
-    at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
+    due_at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
     ended_at = expires_at - RETENTION
-    run = Run(key.run_id, RunStatus(status), 0, at, at, at, ended_at, ended_at=ended_at)
+    run = Run(key.run_id, RunStatus(status), 0, due_at, due_at, due_at, ended_at, ended_at=ended_at)
     return RunRow(key.tenant, key.job_id, run, expires_at, detail=UNREADABLE)
 
 
 class SqliteHistory:
-    def __init__(self, unit: Transaction, counts: Counts) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction, counts: Counts) -> None:
+        self._transaction = transaction
         self._counts = counts
-        self.held: dict[RunKey, RunRow] = {}  # rows of this transaction that are not written yet
-        self._attempts: list[AttemptRow] = []
+        self.pending_runs: dict[
+            RunKey, RunRow
+        ] = {}  # rows of this transaction that are not written yet
+        self._pending_attempts: list[AttemptRow] = []
 
     def put(self, rows: Sequence[RunRow]) -> None:
-        with self._unit:
+        with self._transaction:
             for row in rows:
-                self.held[RunKey(row.tenant, row.job_id, row.run.run_id)] = row
+                self.pending_runs[RunKey(row.tenant, row.job_id, row.run.run_id)] = row
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
-        with self._unit:
-            self._attempts.extend(rows)
+        with self._transaction:
+            self._pending_attempts.extend(rows)
 
     def put_ends(self, rows: Sequence[AttemptRow]) -> None:
         self.put_attempts(rows)
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        mine = [
+        details = [
             UNREADABLE if row is None else row.detail
-            for token, lost, row in self._attempts_of(key, now)
+            for token, lost, row in self._read_attempts(key, now)
             if token == run.token and not lost
         ]
-        return mine[-1] if mine else None
+        return details[-1] if details else None
 
     def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
-        with self._unit:
-            return frozenset(key for key in keys if key in self.held or self._stands(key))
+        with self._transaction:
+            return frozenset(key for key in keys if key in self.pending_runs or self._exists(key))
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
-        with self._unit:
-            found = {}
+        with self._transaction:
+            rows = {}
             for key in keys:
-                row = self.held.get(key) or self._read(key)
+                row = self.pending_runs.get(key) or self._read(key)
                 if row is not None and row.expires_at > now:
-                    found[key] = row
-            return found
+                    rows[key] = row
+            return rows
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
-        return [row for *_, row in self._attempts_of(key, now) if row is not None]
+        return [row for *_, row in self._read_attempts(key, now) if row is not None]
 
-    def _attempts_of(
+    def _read_attempts(
         self, key: RunKey, now: datetime
     ) -> Sequence[tuple[int, bool, AttemptRow | None]]:
         """Return token, LOST flag and row of each attempt. An unreadable row is None."""
-        with self._unit:
+        with self._transaction:
             self._flush_attempts()
-            rows = self._unit.db.execute(
+            rows = self._transaction.db.execute(
                 "SELECT token, lost, row FROM attempts WHERE tenant = ? AND job_id = ? "
                 "AND run_id = ? AND (expires IS NULL OR expires > ?) ORDER BY number, token, lost",
-                (*key, micros(now)),
+                (*key, to_micros(now)),
             ).fetchall()
-            return [(token, bool(lost), self._attempt(key, row)) for token, lost, row in rows]
+            return [
+                (token, bool(lost), self._decode_attempt(key, row)) for token, lost, row in rows
+            ]
 
-    def _attempt(self, key: RunKey, row: bytes) -> AttemptRow | None:
+    def _decode_attempt(self, key: RunKey, encoded: bytes) -> AttemptRow | None:
         try:
-            return ATTEMPT.decode(row)
-        except DECODING as error:
-            self._unit.damage.note("attempts", key, error)
+            return ATTEMPT_CODEC.decode(encoded)
+        except DECODING_ERRORS as error:
+            self._transaction.damage.note("attempts", key, error)
             return None
 
-    def _run(self, tenant: str, kept: tuple[str, str, int, str, bytes]) -> RunRow:
+    def _decode_run(self, tenant: str, columns: tuple[str, str, int, str, bytes]) -> RunRow:
         """Return the decoded row.
 
         An unreadable row is shown with the content of its columns, so that no list omits it.
         """
-        job_id, run_id, expires, status, row = kept
+        job_id, run_id, expires, status, encoded = columns
         try:
-            return ROW.decode(row)
-        except DECODING as error:
-            self._unit.damage.note("runs", (tenant, job_id, run_id), error)
-            return unreadable_run(RunKey(tenant, job_id, run_id), status, moment(expires))
+            return RUN_CODEC.decode(encoded)
+        except DECODING_ERRORS as error:
+            self._transaction.damage.note("runs", (tenant, job_id, run_id), error)
+            return unreadable_run(RunKey(tenant, job_id, run_id), status, from_micros(expires))
 
     def page(
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        with self._unit:
+        with self._transaction:
             self.flush()
             bounds = (" AND run_id < ?" if before else "") + (" AND run_id > ?" if after else "")
-            given = [bound for bound in (before, after) if bound]
-            rows = self._unit.db.execute(
-                f"{_SELECT} WHERE tenant = ? AND job_id = ?{bounds} AND expires > ? "
+            bound_values = [bound for bound in (before, after) if bound]
+            rows = self._transaction.db.execute(
+                f"{_SELECT_RUNS} WHERE tenant = ? AND job_id = ?{bounds} AND expires > ? "
                 "ORDER BY run_id DESC LIMIT ?",
-                (*key, *given, micros(now), limit),
+                (*key, *bound_values, to_micros(now), limit),
             )
-            return [self._run(key.tenant, row) for row in rows.fetchall()]
+            return [self._decode_run(key.tenant, row) for row in rows.fetchall()]
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        with self._unit:
+        with self._transaction:
             self.flush()
-            bound = f" AND {MOMENT} <= ? AND (run_id, job_id) < (?, ?)" if before else ""
-            given = (before[0][:13], *before) if before else ()
-            db = self._unit.db
-            found = db.execute(  # Select ids first, so that SQLite does not sort long rows.
+            bound = f" AND {RUN_ID_TIME} <= ? AND (run_id, job_id) < (?, ?)" if before else ""
+            bound_values = (before[0][:13], *before) if before else ()
+            db = self._transaction.db
+            ids = db.execute(  # Select ids first, so that SQLite does not sort long rows.
                 f"SELECT id FROM runs INDEXED BY runs_by_moment WHERE tenant = ?{bound} "
-                f"AND expires > ? ORDER BY {MOMENT} DESC, run_id DESC, job_id DESC LIMIT ?",
-                (tenant, *given, micros(now), limit),
+                f"AND expires > ? ORDER BY {RUN_ID_TIME} DESC, run_id DESC, job_id DESC LIMIT ?",
+                (tenant, *bound_values, to_micros(now), limit),
             )
             rows = [
-                db.execute(f"{_SELECT} WHERE id = ?", number).fetchone()
-                for number in found.fetchall()
+                db.execute(f"{_SELECT_RUNS} WHERE id = ?", row_id).fetchone()
+                for row_id in ids.fetchall()
             ]
-            return [self._run(tenant, row) for row in rows]
+            return [self._decode_run(tenant, row) for row in rows]
 
-    def _stands(self, key: RunKey) -> bool:
-        return self._unit.db.execute(f"SELECT 1 {_ONE}", key).fetchone() is not None
+    def _exists(self, key: RunKey) -> bool:
+        return self._transaction.db.execute(f"SELECT 1 {_FROM_RUN}", key).fetchone() is not None
 
     def _read(self, key: RunKey) -> RunRow | None:
-        row = self._unit.db.execute(f"{_SELECT} {_PLACE}", key).fetchone()
-        return None if row is None else self._run(key.tenant, row)
+        row = self._transaction.db.execute(f"{_SELECT_RUNS} {_WHERE_RUN}", key).fetchone()
+        return None if row is None else self._decode_run(key.tenant, row)
 
     def flush(self) -> None:
         self._flush_attempts()
-        if not self.held:
+        if not self.pending_runs:
             return
-        self._unit.begin()
-        encode = ROW.encode
-        rows: list[_Row] = []
-        at, expires = None, 0
-        for key, row in self.held.items():
-            if row.expires_at is not at:  # runs of one batch share it
-                at = row.expires_at
-                expires = micros(at)
+        self._transaction.begin()
+        encode = RUN_CODEC.encode
+        rows: list[_RunValues] = []
+        expires_at, expires = None, 0
+        for key, row in self.pending_runs.items():
+            if row.expires_at is not expires_at:  # runs of one batch share it
+                expires_at = row.expires_at
+                expires = to_micros(expires_at)
             rows.append((*key, expires, row.run.status._value_, encode(row)))
-        self.held.clear()
+        self.pending_runs.clear()
         self._write(rows)
 
-    def _write(self, rows: Sequence[_Row]) -> None:
+    def _write(self, rows: Sequence[_RunValues]) -> None:
         """Insert the rows and count them.
 
         Usually all are new. Otherwise the insert is rolled back, and each old row is read for the
         counts.
         """
-        db = self._unit.db
+        db = self._transaction.db
         db.execute("SAVEPOINT new_rows")
-        written = insert(db, f"INSERT OR IGNORE {_INSERT}", rows)
+        written = insert_rows(db, f"INSERT OR IGNORE {_INSERT_RUN}", rows)
         if written < len(rows):
             db.execute("ROLLBACK TO new_rows")
         db.execute("RELEASE new_rows")
@@ -184,22 +188,22 @@ class SqliteHistory:
             self._count(rows, 1)
             return
         for row in rows:
-            old = db.execute(f"SELECT status {_ONE}", row[:3]).fetchone()
-            if old is not None:
-                self._counts.changes[row[0], RUN, old[0]] -= 1
-            db.execute(f"INSERT OR REPLACE {_INSERT}", row)
+            old_row = db.execute(f"SELECT status {_FROM_RUN}", row[:3]).fetchone()
+            if old_row is not None:
+                self._counts.changes[row[0], RUN_KIND, old_row[0]] -= 1
+            db.execute(f"INSERT OR REPLACE {_INSERT_RUN}", row)
         self._count(rows, 1)
 
-    def _count(self, rows: Sequence[_Row], by: int) -> None:
+    def _count(self, rows: Sequence[_RunValues], change: int) -> None:
         changes = self._counts.changes
-        for (tenant, status), n in Counter((row[0], row[4]) for row in rows).items():
-            changes[tenant, RUN, status] += by * n
+        for (tenant, status), count in Counter((row[0], row[4]) for row in rows).items():
+            changes[tenant, RUN_KIND, status] += change * count
 
     def _flush_attempts(self) -> None:
-        if not self._attempts:
+        if not self._pending_attempts:
             return
-        self._unit.begin()
-        self._unit.db.executemany(
+        self._transaction.begin()
+        self._transaction.db.executemany(
             "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
@@ -209,17 +213,17 @@ class SqliteHistory:
                     row.number,
                     row.token,
                     row.lost,
-                    None if row.expires_at is None else micros(row.expires_at),
-                    ATTEMPT.encode(row),
+                    None if row.expires_at is None else to_micros(row.expires_at),
+                    ATTEMPT_CODEC.encode(row),
                 )
-                for row in self._attempts
+                for row in self._pending_attempts
             ],
         )
-        self._attempts.clear()
+        self._pending_attempts.clear()
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
-        self.held.clear()
-        self._attempts.clear()
+    def on_rollback(self) -> None:
+        self.pending_runs.clear()
+        self._pending_attempts.clear()

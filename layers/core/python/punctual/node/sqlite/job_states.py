@@ -17,29 +17,29 @@ from punctual.domain.write_ids import is_own
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, RunKey, Walk
-from punctual.node.run_queue.slots import SLOTS
+from punctual.node.run_queue.slots import SLOT_NUMBERS
 from punctual.node.sqlite.audit import SqliteAudit
-from punctual.node.sqlite.bulk_insert import insert
-from punctual.node.sqlite.codec import micros, moment
+from punctual.node.sqlite.bulk_insert import insert_rows
+from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
 from punctual.node.sqlite.rows import read_rows
 from punctual.node.sqlite.state_cache import StateCache
 from punctual.node.sqlite.state_rows import (
-    INSERT,
+    INSERT_QUEUED_RUN,
+    INSERT_STATE,
     NO_LEASES,
-    QUEUE,
     JobStateRows,
-    merged,
-    read_heads,
+    decode_states,
+    merge_leases,
 )
 from punctual.node.sqlite.transaction import Transaction
 
-CACHED = 20_000
-_TOGETHER = 200  # busy job states in one read
-_KEPT = "(expires IS NULL OR expires > ?)"
-_HEADS = "SELECT tenant, job_id, head FROM heads"
-_COMING = (
+MAX_CACHED_STATES = 20_000
+_BUSY_PAGE_SIZE = 200  # busy job states in one read
+_NOT_EXPIRED = "(expires IS NULL OR expires > ?)"
+_SELECT_STATES = "SELECT tenant, job_id, head FROM heads"
+_SELECT_UPCOMING = (
     "SELECT coming, job_id, head FROM heads INDEXED BY heads_coming WHERE tenant = ? AND coming < ?"
 )
 
@@ -47,64 +47,64 @@ _COMING = (
 class SqliteJobStates:
     def __init__(
         self,
-        unit: Transaction,
-        bodies: SqliteDefinitions,
+        transaction: Transaction,
+        definitions: SqliteDefinitions,
         counts: Counts,
-        recorded: Container[RunKey],
+        recorded_runs: Container[RunKey],
         clock: Clock,
         audit: SqliteAudit,
-        cached: int = CACHED,
+        max_cached: int = MAX_CACHED_STATES,
     ) -> None:
-        self._unit = unit
-        self._damage = unit.damage
+        self._transaction = transaction
+        self._damage = transaction.damage
         self._audit = audit
-        self._bodies = bodies
+        self._definitions = definitions
         self._counts = counts
         self._clock = clock
-        self._recorded = recorded
-        self._memory = StateCache(unit, cached)
+        self._recorded_runs = recorded_runs
+        self._cache = StateCache(transaction, max_cached)
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
-        found, unread = {}, []
-        with self._unit:
+        states, unreadable = {}, []
+        with self._transaction:
             for key in keys:
                 try:
-                    kept = self._memory.find(key)
+                    cached = self._cache.find(key)
                 except Unreadable:
-                    unread.append(key)
+                    unreadable.append(key)
                     continue
-                if kept is not None and not self._expired(kept[1].head):
-                    found[key] = kept[1]
-        self._damage.refuse(unread)
-        return found
+                if cached is not None and not self._is_expired(cached[1].head):
+                    states[key] = cached[1]
+        self._damage.raise_if_unreadable(unreadable)
+        return states
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
-        with self._unit:
+        with self._transaction:
             return [self._swap(swap) for swap in swaps]
 
     def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
-        with self._unit:
-            return [self._beat(beat) for beat in beats]
+        with self._transaction:
+            return [self._renew(renewal) for renewal in beats]
 
     def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
-        self._bodies.put(bodies)
+        self._definitions.put(bodies)
 
     def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._bodies.get(wanted)
+        return self._definitions.get(wanted)
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
-        with self._unit:
+        with self._transaction:
             self.flush()
-            found = self._unit.db.execute(
-                f"{_HEADS} WHERE tenant = ?{' AND job_id < ?' if before else ''} "
-                f"AND state <> '' AND {_KEPT} ORDER BY job_id DESC LIMIT ?",
-                (tenant, *((before,) if before else ()), micros(self._clock()), limit + 1),
+            rows = self._transaction.db.execute(
+                f"{_SELECT_STATES} WHERE tenant = ?{' AND job_id < ?' if before else ''} "
+                f"AND state <> '' AND {_NOT_EXPIRED} ORDER BY job_id DESC LIMIT ?",
+                (tenant, *((before,) if before else ()), to_micros(self._clock()), limit + 1),
             ).fetchall()
-            heads, unread = read_heads(self._damage, found[:limit])
-            wanted = [(Key(tenant, head.job_id), head.current.body) for head in heads]
-            bodies = self.bodies(wanted)
-        self._damage.refuse(unread)
-        return HeadPage.of(heads, wanted, bodies, len(found) > limit)
+            states, unreadable = decode_states(self._damage, rows[:limit])
+            refs = [(Key(tenant, state.job_id), state.current.body) for state in states]
+            definitions = self.bodies(refs)
+        self._damage.raise_if_unreadable(unreadable)
+        return HeadPage.of(states, refs, definitions, len(rows) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
@@ -113,30 +113,32 @@ class SqliteJobStates:
 
         Each read follows the index and ends with the rows it returns.
         """
-        with self._unit:
+        with self._transaction:
             self.flush()
-            place, until = (micros(after[0]), after[1]), micros(end)
-            before = self._unit.db.execute(
-                f"{_COMING} AND again = 1 AND (coming, job_id) <= (?, ?) LIMIT ?",
-                (tenant, until, *place, most + 1),
+            after_values, end_micros = (to_micros(after[0]), after[1]), to_micros(end)
+            recurring_rows = self._transaction.db.execute(
+                f"{_SELECT_UPCOMING} AND again = 1 AND (coming, job_id) <= (?, ?) LIMIT ?",
+                (tenant, end_micros, *after_values, most + 1),
             ).fetchall()
-            if len(before) > most:
+            if len(recurring_rows) > most:
                 return None
-            found = [
+            upcoming_rows = [
                 row
-                for again in (0, 1)
-                for row in self._unit.db.execute(
-                    f"{_COMING} AND again = ? AND (coming, job_id) > (?, ?) "
+                for recurs in (0, 1)
+                for row in self._transaction.db.execute(
+                    f"{_SELECT_UPCOMING} AND again = ? AND (coming, job_id) > (?, ?) "
                     "ORDER BY coming, job_id LIMIT ?",
-                    (tenant, until, again, *place, limit),
+                    (tenant, end_micros, recurs, *after_values, limit),
                 ).fetchall()
             ]
-            following = sorted(found)[:limit]
-            last = following[-1] if len(following) == limit else None
-            rows = [(tenant, job_id, head) for _, job_id, head in (*before, *following)]
-            heads, unread = read_heads(self._damage, rows)
-        self._damage.refuse(unread)
-        return Coming(heads, None if last is None else (moment(last[0]), last[1]))
+            next_rows = sorted(upcoming_rows)[:limit]
+            last_row = next_rows[-1] if len(next_rows) == limit else None
+            state_rows = [
+                (tenant, job_id, encoded) for _, job_id, encoded in (*recurring_rows, *next_rows)
+            ]
+            states, unreadable = decode_states(self._damage, state_rows)
+        self._damage.raise_if_unreadable(unreadable)
+        return Coming(states, None if last_row is None else (from_micros(last_row[0]), last_row[1]))
 
     def busy(self, tenant: str) -> Iterator[JobState]:
         """Yield the busy job states, each as it is when it is read.
@@ -144,142 +146,147 @@ class SqliteJobStates:
         The order is that of row numbers, which never change. So a job that stays busy is yielded
         once.
         """
-        last, now = 0, micros(self._clock())
+        last_row_id, now_micros = 0, to_micros(self._clock())
         while True:
-            with self._unit:
+            with self._transaction:
                 self.flush()
-                rows = self._unit.db.execute(
+                rows = self._transaction.db.execute(
                     "SELECT tenant, job_id, head, id FROM heads INDEXED BY heads_of_busy "
-                    f"WHERE busy = 1 AND tenant = ? AND id > ? AND {_KEPT} ORDER BY id LIMIT ?",
-                    (tenant, last, now, _TOGETHER),
+                    f"WHERE busy = 1 AND tenant = ? AND id > ? AND {_NOT_EXPIRED} ORDER BY id LIMIT ?",
+                    (tenant, last_row_id, now_micros, _BUSY_PAGE_SIZE),
                 ).fetchall()
-                heads, unread = read_heads(self._damage, [row[:3] for row in rows])
-            self._damage.refuse(unread)
-            yield from heads
-            if len(rows) < _TOGETHER:
+                states, unreadable = decode_states(self._damage, [row[:3] for row in rows])
+            self._damage.raise_if_unreadable(unreadable)
+            yield from states
+            if len(rows) < _BUSY_PAGE_SIZE:
                 return
-            last = rows[-1][3]
+            last_row_id = rows[-1][3]
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Return a page of all job states.
 
         The order is by tenant and job, so new jobs do not repeat others.
         """
-        with self._unit:
+        with self._transaction:
             self.flush()
-            after = msgspec.json.decode(cursor, type=Key) if cursor else Key("", "")
-            found = self._unit.db.execute(
-                f"{_HEADS} WHERE (tenant, job_id) > (?, ?) AND {_KEPT} "
+            after_key = msgspec.json.decode(cursor, type=Key) if cursor else Key("", "")
+            rows = self._transaction.db.execute(
+                f"{_SELECT_STATES} WHERE (tenant, job_id) > (?, ?) AND {_NOT_EXPIRED} "
                 "ORDER BY tenant, job_id LIMIT ?",
-                (*after, micros(self._clock()), limit),
+                (*after_key, to_micros(self._clock()), limit),
             ).fetchall()
-            heads, unread = read_heads(self._damage, found)
-            told = [(key, "Unreadable") for key in unread]
-            if len(found) < limit:
-                return Walk(heads, None, told)
-            last = Key(*found[-1][:2])
-            return Walk(heads, msgspec.json.encode(last).decode(), told)
+            states, unreadable = decode_states(self._damage, rows)
+            errors = [(key, "Unreadable") for key in unreadable]
+            if len(rows) < limit:
+                return Walk(states, None, errors)
+            last_key = Key(*rows[-1][:2])
+            return Walk(states, msgspec.json.encode(last_key).decode(), errors)
 
     def end_all_leases(self) -> list[Key]:
         """End all leases and return their jobs.
 
         A start calls this: the lock on the folder proves that their holders are gone.
         """
-        with self._unit:
+        with self._transaction:
             self.flush()
-            found = read_rows(
-                self._unit.db,
+            rows = read_rows(
+                self._transaction.db,
                 "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON heads.id = leases.head",
             )
-            keys = [Key(*row) for row in found]
+            keys = [Key(*row) for row in rows]
             if keys:
-                self._unit.begin()
-                self._unit.db.execute("UPDATE leases SET until = ?", (micros(EPOCH),))
+                self._transaction.begin()
+                self._transaction.db.execute("UPDATE leases SET until = ?", (to_micros(EPOCH),))
             for key in keys:
-                self._memory.forget(key)
+                self._cache.forget(key)
             return keys
 
     def oldest_queued(self, tenant: str) -> datetime | None:
         """Return when the tenant's earliest queued run was due."""
-        with self._unit:
+        with self._transaction:
             self.flush()
-            found = [
-                self._unit.db.execute(
+            rows = [
+                self._transaction.db.execute(
                     "SELECT min(due) FROM queue WHERE slot = ? AND tenant = ? AND priority = ?",
-                    (slot, tenant, priority),
+                    (slot_number, tenant, priority),
                 ).fetchone()
-                for slot in SLOTS.values()
+                for slot_number in SLOT_NUMBERS.values()
                 for priority in Priority
             ]
-            return min((moment(due) for (due,) in found if due is not None), default=None)
+            return min(
+                (from_micros(due_micros) for (due_micros,) in rows if due_micros is not None),
+                default=None,
+            )
 
     def forget(self, key: Key) -> None:
         """Drop the cached job state, because its rows were removed in this transaction."""
-        self._memory.forget(key)
-        self._bodies.forget()
+        self._cache.forget(key)
+        self._definitions.clear_cache()
 
-    def _expired(self, head: JobState) -> bool:
-        if head.ended_at is None:
+    def _is_expired(self, state: JobState) -> bool:
+        if state.ended_at is None:
             return False
-        at = expires_at(head)
-        return at is not None and at <= self._clock()
+        expiry = expires_at(state)
+        return expiry is not None and expiry <= self._clock()
 
     def _swap(self, swap: Swap) -> bool:
-        head, expect, changes = swap.head, swap.expect, swap.leases
-        key = (head.tenant, head.job_id)
+        state, expected_version, lease_changes = swap.head, swap.expect, swap.leases
+        key = (state.tenant, state.job_id)
         try:
-            kept = self._memory.find(key)
+            cached = self._cache.find(key)
         except Unreadable:
             return False  # The swap is lost. The next load raises the reason.
         version, leases = 0, NO_LEASES
-        if kept is not None and not self._expired(kept[1].head):
-            standing, leases = kept[1]
-            version = standing.version
-            if version != expect:
-                return is_own(head, standing.version, standing.writers)
-        if version != expect:
+        if cached is not None and not self._is_expired(cached[1].head):
+            stored, leases = cached[1]
+            version = stored.version
+            if version != expected_version:
+                return is_own(state, stored.version, stored.writers)
+        if version != expected_version:
             return False
         for run_id, lease in swap.required.items():
             if leases.get(run_id) != lease:
                 return False
-        if changes:
-            leases = merged(leases, changes)
-        self._memory.change(key, kept, StoredState(head, leases))
+        if lease_changes:
+            leases = merge_leases(leases, lease_changes)
+        self._cache.change(key, cached, StoredState(state, leases))
         if swap.note is not None:
-            self._audit.changed(swap.note, head)
+            self._audit.note_change(swap.note, state)
         return True
 
-    def _beat(self, beat: LeaseRenewal) -> JobState | None:
+    def _renew(self, renewal: LeaseRenewal) -> JobState | None:
         try:
-            kept = self._memory.find(beat.key)
+            cached = self._cache.find(renewal.key)
         except Unreadable:
             return None
-        if kept is None or self._expired(kept[1].head):
+        if cached is None or self._is_expired(cached[1].head):
             return None
-        head, leases = kept[1]
-        lease = leases.get(beat.run_id)
-        if lease is None or lease.token != beat.token:
+        state, leases = cached[1]
+        lease = leases.get(renewal.run_id)
+        if lease is None or lease.token != renewal.token:
             return None
-        renewed = Lease(token=beat.token, until=beat.until, beaten=True)
-        self._memory.change(beat.key, kept, StoredState(head, {**leases, beat.run_id: renewed}))
-        return head
+        renewed_lease = Lease(token=renewal.token, until=renewal.until, beaten=True)
+        self._cache.change(
+            renewal.key, cached, StoredState(state, {**leases, renewal.run_id: renewed_lease})
+        )
+        return state
 
     def flush(self) -> None:
-        pending = self._memory.take_pending()
+        pending = self._cache.take_pending()
         if not pending:
             return
-        self._unit.begin()
-        writes = JobStateRows(self._counts.changes, self._recorded)
-        for old, (number, new) in pending:
-            writes.add(number, old, new)
+        self._transaction.begin()
+        writes = JobStateRows(self._counts.changes, self._recorded_runs)
+        for old, (row_number, new) in pending:
+            writes.add(row_number, old, new)
         for statement, rows in writes.statements():
-            if statement in (INSERT, QUEUE):
-                insert(self._unit.db, statement, rows)
+            if statement in (INSERT_STATE, INSERT_QUEUED_RUN):
+                insert_rows(self._transaction.db, statement, rows)
             else:
-                self._unit.db.executemany(statement, rows)
+                self._transaction.db.executemany(statement, rows)
 
-    def keep(self) -> None:
-        self._memory.keep()
+    def on_commit(self) -> None:
+        self._cache.on_commit()
 
-    def drop(self) -> None:
-        self._memory.drop()
+    def on_rollback(self) -> None:
+        self._cache.on_rollback()

@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.codec import Codec, micros, moment
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.codec import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
-_NOTICE = Codec(Notification)
-SELDOM = timedelta(hours=1)
+_NOTIFICATION_CODEC = Codec(Notification)
+UNREADABLE_RETRY_DELAY = timedelta(hours=1)
 
 
-class Waiting(NamedTuple):
-    number: int
-    notice: Notification
+class PendingNotification(NamedTuple):
+    row_number: int
+    notification: Notification
     tries: int
 
 
@@ -29,96 +29,112 @@ class SqliteNotifications:
     The time of the next one is cached, because most nodes have none.
     """
 
-    def __init__(self, unit: Transaction, clock: Clock) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction, clock: Clock) -> None:
+        self._transaction = transaction
         self._clock = clock
-        self._known = False
+        self._is_next_at_known = False
         self._next_at: datetime | None = None
 
     def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
         now = self._clock()
-        rows = [(one.tenant, one.id, micros(now), _NOTICE.encode(one)) for one in notices]
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.executemany(
+        rows = [
+            (
+                notification.tenant,
+                notification.id,
+                to_micros(now),
+                _NOTIFICATION_CODEC.encode(notification),
+            )
+            for notification in notices
+        ]
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.executemany(
                 "INSERT OR IGNORE INTO notices (tenant, notice_id, next_at, notice) "
                 "VALUES (?, ?, ?, ?)",
                 rows,
             )
-            self._known = False
+            self._is_next_at_known = False
         return [True] * len(notices)
 
-    def next_at(self, but: Collection[int]) -> datetime | None:
+    def next_at(self, excluded: Collection[int]) -> datetime | None:
         """Return when the next notification is due, without those of `but`.
 
         Their delivery is in progress.
         """
-        if not self._known:
-            with self._unit:
-                (found,) = self._unit.db.execute(
-                    f"SELECT min(next_at) FROM notices WHERE id NOT IN ({_marks(but)})",
-                    tuple(but),
+        if not self._is_next_at_known:
+            with self._transaction:
+                (next_micros,) = self._transaction.db.execute(
+                    f"SELECT min(next_at) FROM notices WHERE id NOT IN ({_placeholders(excluded)})",
+                    tuple(excluded),
                 ).fetchone()
-            self._next_at, self._known = None if found is None else moment(found), True
+            self._next_at, self._is_next_at_known = (
+                None if next_micros is None else from_micros(next_micros),
+                True,
+            )
         return self._next_at
 
-    def due(self, now: datetime, most: int, but: Collection[int]) -> list[Waiting]:
-        with self._unit:
-            rows = self._unit.db.execute(
+    def due(
+        self, now: datetime, limit: int, excluded: Collection[int]
+    ) -> list[PendingNotification]:
+        with self._transaction:
+            rows = self._transaction.db.execute(
                 "SELECT id, notice, tries FROM notices WHERE next_at <= ? "
-                f"AND id NOT IN ({_marks(but)}) ORDER BY next_at, id LIMIT ?",
-                (micros(now), *but, most),
+                f"AND id NOT IN ({_placeholders(excluded)}) ORDER BY next_at, id LIMIT ?",
+                (to_micros(now), *excluded, limit),
             ).fetchall()
-            found = [self._read(now, *row) for row in rows]
-        self._known = False
-        return [one for one in found if one is not None]
+            notifications = [self._read(now, *row) for row in rows]
+        self._is_next_at_known = False
+        return [notification for notification in notifications if notification is not None]
 
-    def _read(self, now: datetime, number: int, notice: bytes, tries: int) -> Waiting | None:
+    def _read(
+        self, now: datetime, row_number: int, encoded: bytes, tries: int
+    ) -> PendingNotification | None:
         """Return the notification, or None if it is unreadable.
 
         An unreadable row is postponed, so that it delays no other.
         """
         try:
-            return Waiting(number, _NOTICE.decode(notice), int(tries))
-        except DECODING as error:
-            self._unit.damage.note("notices", (number,), error)
-            self.again(number, 0, now + SELDOM)
+            return PendingNotification(row_number, _NOTIFICATION_CODEC.decode(encoded), int(tries))
+        except DECODING_ERRORS as error:
+            self._transaction.damage.note("notices", (row_number,), error)
+            self.postpone(row_number, 0, now + UNREADABLE_RETRY_DELAY)
             return None
 
-    def again(self, number: int, tries: int, at: datetime) -> None:
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
+    def postpone(self, row_number: int, tries: int, retry_at: datetime) -> None:
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
                 "UPDATE notices SET tries = ?, next_at = ? WHERE id = ?",
-                (tries, micros(at), number),
+                (tries, to_micros(retry_at), row_number),
             )
-        self._known = False
+        self._is_next_at_known = False
 
-    def due_by(self, at: datetime) -> None:
+    def make_due_by(self, latest_at: datetime) -> None:
         """Make waiting notifications due by `at` at the latest."""
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
-                "UPDATE notices SET next_at = ? WHERE next_at > ?", (micros(at), micros(at))
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
+                "UPDATE notices SET next_at = ? WHERE next_at > ?",
+                (to_micros(latest_at), to_micros(latest_at)),
             )
-        self._known = False
+        self._is_next_at_known = False
 
-    def settle(self, number: int) -> None:
+    def remove(self, row_number: int) -> None:
         """Remove a notification that was delivered or abandoned."""
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute("DELETE FROM notices WHERE id = ?", (number,))
-        self._known = False
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute("DELETE FROM notices WHERE id = ?", (row_number,))
+        self._is_next_at_known = False
 
     def flush(self) -> None:
         pass
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
-        self._known = False
+    def on_rollback(self) -> None:
+        self._is_next_at_known = False
 
 
-def _marks(but: Collection[int]) -> str:
-    return ", ".join("?" * len(but))
+def _placeholders(row_numbers: Collection[int]) -> str:
+    return ", ".join("?" * len(row_numbers))

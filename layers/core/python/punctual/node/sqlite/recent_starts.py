@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.codec import micros, moment
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
-START, ORDER = "start", "order"
-MINUTE = timedelta(minutes=1)  # no window is longer
+START_KIND, START_REQUEST_KIND = "start", "order"
+START_WINDOW = timedelta(minutes=1)  # no window is longer
 
 
 class SqliteStarts:
@@ -17,34 +17,34 @@ class SqliteStarts:
     One row counts all starts of a moment.
     """
 
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
     def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime) -> None:
         """Count starts at `at`, and remove the tenant's starts up to `gone`."""
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
                 "INSERT INTO starts (kind, tenant, at, n) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (kind, tenant, at) DO UPDATE SET n = n + excluded.n",
-                (kind, tenant, micros(at), count),
+                (kind, tenant, to_micros(at), count),
             )
-            self._unit.db.execute(
+            self._transaction.db.execute(
                 "DELETE FROM starts WHERE kind = ? AND tenant = ? AND at <= ?",
-                (kind, tenant, micros(gone)),
+                (kind, tenant, to_micros(gone)),
             )
 
-    def since(self, kind: str, tenant: str, at: datetime) -> Sequence[datetime]:
+    def times_since(self, kind: str, tenant: str, at: datetime) -> Sequence[datetime]:
         """Return the times after `at` in order, one for each start."""
-        with self._unit:
-            rows = self._unit.db.execute(
+        with self._transaction:
+            rows = self._transaction.db.execute(
                 "SELECT at, n FROM starts WHERE kind = ? AND tenant = ? AND at > ? ORDER BY at",
-                (kind, tenant, micros(at)),
+                (kind, tenant, to_micros(at)),
             ).fetchall()
-        found: list[datetime] = []
-        for number, count in rows:
+        times: list[datetime] = []
+        for time_micros, count in rows:
             try:
-                found += [moment(number)] * count
-            except DECODING as error:
-                self._unit.damage.note("starts", (kind, tenant, number), error)
-        return found
+                times += [from_micros(time_micros)] * count
+            except DECODING_ERRORS as error:
+                self._transaction.damage.note("starts", (kind, tenant, time_micros), error)
+        return times

@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any
 
-_NOT_UTF_8 = "Could not decode to UTF-8"
+_UTF_8_ERROR = "Could not decode to UTF-8"
 
 
 def read_rows(
@@ -16,16 +16,16 @@ def read_rows(
     try:
         return db.execute(statement, values).fetchall()
     except sqlite3.OperationalError as error:
-        if not str(error).startswith(_NOT_UTF_8):
+        if not str(error).startswith(_UTF_8_ERROR):
             raise
-    former, db.text_factory = db.text_factory, _text
+    previous_factory, db.text_factory = db.text_factory, _decode_text
     try:
         return db.execute(statement, values).fetchall()
     finally:
-        db.text_factory = former
+        db.text_factory = previous_factory
 
 
-def _text(value: bytes) -> str | bytes:
+def _decode_text(value: bytes) -> str | bytes:
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from punctual.node.errors import StoreError
-from punctual.node.files.data_folder import refuse_new
+from punctual.node.files.data_folder import check_no_former_database
 
 SCHEMA_VERSION = 13
 
-_HEADS = (
+_JOB_TABLES = (
     """CREATE TABLE heads (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
@@ -60,7 +60,7 @@ _HEADS = (
 # Rows of history are long, so they are appended to a plain table. The list over all jobs needs run
 # ids in order. Runs of one moment share the first 48 bits of the id. An index on those bits also
 # grows at its end, and a reader sorts the runs of one moment.
-_RUNS = (
+_HISTORY_TABLES = (
     """CREATE TABLE runs (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
@@ -85,7 +85,7 @@ _RUNS = (
     ) WITHOUT ROWID""",
 )
 
-_DISPATCH = (
+_DISPATCH_TABLES = (
     """CREATE TABLE timers (
         bucket INTEGER NOT NULL,
         shard INTEGER NOT NULL,
@@ -115,7 +115,7 @@ _DISPATCH = (
     ) WITHOUT ROWID""",
 )
 
-_COUNTS = (
+_COUNT_TABLES = (
     """CREATE TABLE counts (
         tenant TEXT NOT NULL,
         kind TEXT NOT NULL,
@@ -126,7 +126,7 @@ _COUNTS = (
     "CREATE TABLE minutes (minute INTEGER PRIMARY KEY, counted BLOB NOT NULL)",
 )
 
-_REST = (
+_OTHER_TABLES = (
     """CREATE TABLE receipts (
         tenant TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -173,10 +173,16 @@ _REST = (
     "CREATE INDEX audit_by_end ON audit (latest)",
 )
 
-STATEMENTS: Sequence[str] = (*_HEADS, *_RUNS, *_DISPATCH, *_COUNTS, *_REST)
+SCHEMA_STATEMENTS: Sequence[str] = (
+    *_JOB_TABLES,
+    *_HISTORY_TABLES,
+    *_DISPATCH_TABLES,
+    *_COUNT_TABLES,
+    *_OTHER_TABLES,
+)
 
 
-def connect(path: Path, statements: Sequence[str] = STATEMENTS) -> sqlite3.Connection:
+def connect(path: Path, statements: Sequence[str] = SCHEMA_STATEMENTS) -> sqlite3.Connection:
     """Return a connection to the file. Create the tables in a file that has none."""
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=5, cached_statements=256)
@@ -208,12 +214,12 @@ def _create_tables(db: sqlite3.Connection, path: Path, statements: Sequence[str]
     if version == SCHEMA_VERSION:
         return
     if version != 0:
-        writer = "a newer" if version > SCHEMA_VERSION else "an unreleased"
+        release = "a newer" if version > SCHEMA_VERSION else "an unreleased"
         raise StoreError(
-            f"The file {path} was written by {writer} Punctual (schema {version}, this one knows "
+            f"The file {path} was written by {release} Punctual (schema {version}, this one knows "
             f"{SCHEMA_VERSION}): use that version, or set PUNCTUAL_DATA to another folder."
         )
-    refuse_new(path.parent, "holds no tables")
+    check_no_former_database(path.parent, "holds no tables")
     db.execute("BEGIN IMMEDIATE")
     try:
         for statement in statements:

@@ -12,40 +12,50 @@ from punctual.domain.run import Lease, RunStatus
 from punctual.domain.schedules.upcoming import comes_again, first_coming
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Key, RunKey
-from punctual.node.files.damage import DECODING, Damage
+from punctual.node.files.damage import DECODING_ERRORS, Damage
 from punctual.node.run_queue.slots import slot_number
-from punctual.node.sqlite.codec import Packed, micros
-from punctual.node.sqlite.counts import JOB, RUN
+from punctual.node.sqlite.codec import PackedCodec, to_micros
+from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
 
-HEAD = Packed(JobState)
+STATE_CODEC = PackedCodec(JobState)
 NO_LEASES: Mapping[str, Lease] = {}
 
-_BUSY = ("leased", "busy")
-_CALM = (0, False)
-_OVER = ("state", "expires")
-_COMING = ("coming", "again")
-_NAMES = ("head", *_OVER, *_BUSY, *_COMING, "id", "tenant", "job_id")
-INSERT = f"INSERT INTO heads ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
-_LEASE = (
+_BUSY_COLUMNS = ("leased", "busy")
+_IDLE_VALUES = (0, False)
+_STATUS_COLUMNS = ("state", "expires")
+_UPCOMING_COLUMNS = ("coming", "again")
+_STATE_COLUMNS = (
+    "head",
+    *_STATUS_COLUMNS,
+    *_BUSY_COLUMNS,
+    *_UPCOMING_COLUMNS,
+    "id",
+    "tenant",
+    "job_id",
+)
+INSERT_STATE = f"INSERT INTO heads ({', '.join(_STATE_COLUMNS)}) VALUES ({', '.join('?' * len(_STATE_COLUMNS))})"
+_UPSERT_LEASE = (
     "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
     "beaten = excluded.beaten"
 )
-_NO_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
-QUEUE = (
+_DELETE_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
+INSERT_QUEUED_RUN = (
     "INSERT OR IGNORE INTO queue (slot, tenant, priority, due, job_id, run_id) "
     "VALUES (?, ?, ?, ?, ?, ?)"
 )
-_NO_QUEUE = (
+_DELETE_QUEUED_RUN = (
     "DELETE FROM queue WHERE slot = ? AND tenant = ? AND priority = ? AND due = ? "
     "AND job_id = ? AND run_id = ?"
 )
 
-Row = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
 
 @cache
-def _update(over: bool, busy: bool, coming: bool, none_comes: bool) -> str:
+def _update_statement(
+    has_status: bool, has_busy: bool, has_upcoming: bool, clears_upcoming: bool
+) -> str:
     """Return the UPDATE for the columns that changed.
 
     An UPDATE rewrites the indexes of every column that it names, changed or not.
@@ -53,203 +63,241 @@ def _update(over: bool, busy: bool, coming: bool, none_comes: bool) -> str:
     If nothing comes next, the statement has the constant NULL, so SQLite skips the check for an
     index entry.
     """
-    names = ["head", *(_OVER * over), *(_BUSY * busy), *(_COMING * coming)]
-    sets = [f"{name} = ?" for name in names]
-    if none_comes:
-        sets += ["coming = NULL", "again = 0"]
-    return f"UPDATE heads SET {', '.join(sets)} WHERE id = ?"
+    columns = [
+        "head",
+        *(_STATUS_COLUMNS * has_status),
+        *(_BUSY_COLUMNS * has_busy),
+        *(_UPCOMING_COLUMNS * has_upcoming),
+    ]
+    assignments = [f"{column} = ?" for column in columns]
+    if clears_upcoming:
+        assignments += ["coming = NULL", "again = 0"]
+    return f"UPDATE heads SET {', '.join(assignments)} WHERE id = ?"
 
 
 class JobStateRows:
     """Collects the writes of one flush, and their changes of the counts."""
 
     def __init__(
-        self, counts: Counter[tuple[str, str, str]], recorded: Container[RunKey] = ()
+        self, counts: Counter[tuple[str, str, str]], recorded_runs: Container[RunKey] = ()
     ) -> None:
         self._counts = counts
-        self._recorded = recorded
-        self._inserts: list[Row] = []
-        self._updates: dict[tuple[bool, bool, bool, bool], list[Row]] = {}
-        self._leases: list[Row] = []
-        self._dropped: list[Row] = []
-        self._queued: list[Row] = []
-        self._unqueued: list[Row] = []
-        self._moves: Counter[tuple[str, str, str]] = Counter()
+        self._recorded_runs = recorded_runs
+        self._inserts: list[RowValues] = []
+        self._updates: dict[tuple[bool, bool, bool, bool], list[RowValues]] = {}
+        self._leases: list[RowValues] = []
+        self._dropped_leases: list[RowValues] = []
+        self._queued_runs: list[RowValues] = []
+        self._dequeued_runs: list[RowValues] = []
+        self._status_changes: Counter[tuple[str, str, str]] = Counter()
         self._ended_at: datetime | None = None
-        self._expires: int | None = None
+        self._expires_micros: int | None = None
 
-    def add(self, number: int, old: StoredState | None, new: StoredState) -> None:
-        """Add the writes for a changed job state. `number` is the number of its row."""
-        head = new.head
+    def add(self, row_number: int, old: StoredState | None, new: StoredState) -> None:
+        """Add the writes for a changed job state. `row_number` is the number of its row."""
+        state = new.head
         if old is None:
-            self._count(head, 1)
-            columns = (*self._over(head), *self._busy(new), *_coming(head))
-            self._inserts.append((HEAD.encode(head), *columns, number, head.tenant, head.job_id))
-            self._queued += queued_in(head)
-        elif head is not old.head:
-            self._change(number, old, new)
-        before = NO_LEASES if old is None else old.leases
-        if before is not new.leases:
-            self._add_leases(number, before, new.leases)
+            self._count_state_and_runs(state, 1)
+            columns = (
+                *self._status_values(state),
+                *self._busy_values(new),
+                *_upcoming_values(state),
+            )
+            self._inserts.append(
+                (STATE_CODEC.encode(state), *columns, row_number, state.tenant, state.job_id)
+            )
+            self._queued_runs += queue_rows(state)
+        elif state is not old.head:
+            self._change(row_number, old, new)
+        old_leases = NO_LEASES if old is None else old.leases
+        if old_leases is not new.leases:
+            self._add_leases(row_number, old_leases, new.leases)
 
-    def _change(self, number: int, old: StoredState, new: StoredState) -> None:
-        was, head = old.head, new.head
-        alike = was.state is head.state and not was.blank and not head.blank
-        if not alike:
-            self._moves[was.tenant, _state(was), _state(head)] += 1
-        calm = _is_calm(old) and _is_calm(new)
-        if not calm:
-            self._count_runs(was, -1)
-            self._count_runs(head, 1)
-            self._queue(queued_in(was), queued_in(head))
-        over = () if alike and was.ended_at == head.ended_at else self._over(head)
-        busy = () if calm else self._busy(new)
-        at = first_coming(head)
-        stays = at == first_coming(was) and (at is None or comes_again(head) == comes_again(was))
-        coming = () if stays or at is None else (micros(at), comes_again(head))
-        kind = bool(over), bool(busy), bool(coming), not stays and at is None
-        row = (HEAD.encode(head), *over, *busy, *coming, number)
-        self._updates.setdefault(kind, []).append(row)
+    def _change(self, row_number: int, old: StoredState, new: StoredState) -> None:
+        old_state, state = old.head, new.head
+        has_same_status = old_state.state is state.state and not old_state.blank and not state.blank
+        if not has_same_status:
+            self._status_changes[old_state.tenant, _status_of(old_state), _status_of(state)] += 1
+        is_idle = _is_idle(old) and _is_idle(new)
+        if not is_idle:
+            self._count_runs(old_state, -1)
+            self._count_runs(state, 1)
+            self._change_queue(queue_rows(old_state), queue_rows(state))
+        status_values = (
+            ()
+            if has_same_status and old_state.ended_at == state.ended_at
+            else self._status_values(state)
+        )
+        busy_values = () if is_idle else self._busy_values(new)
+        upcoming_at = first_coming(state)
+        keeps_upcoming = upcoming_at == first_coming(old_state) and (
+            upcoming_at is None or comes_again(state) == comes_again(old_state)
+        )
+        upcoming_values = (
+            ()
+            if keeps_upcoming or upcoming_at is None
+            else (to_micros(upcoming_at), comes_again(state))
+        )
+        changed_columns = (
+            bool(status_values),
+            bool(busy_values),
+            bool(upcoming_values),
+            not keeps_upcoming and upcoming_at is None,
+        )
+        row = (
+            STATE_CODEC.encode(state),
+            *status_values,
+            *busy_values,
+            *upcoming_values,
+            row_number,
+        )
+        self._updates.setdefault(changed_columns, []).append(row)
 
-    def _queue(self, old: Sequence[Row], new: Sequence[Row]) -> None:
+    def _change_queue(self, old: Sequence[RowValues], new: Sequence[RowValues]) -> None:
         """Change the rows of the run queue. A job has few or none."""
         if old != new:
-            self._unqueued += [row for row in old if row not in new]
-            self._queued += [row for row in new if row not in old]
+            self._dequeued_runs += [row for row in old if row not in new]
+            self._queued_runs += [row for row in new if row not in old]
 
-    def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        for (tenant, was, state), heads in self._moves.items():
-            if was:
-                self._counts[tenant, JOB, was] -= heads
-            if state:
-                self._counts[tenant, JOB, state] += heads
-        self._moves.clear()
+    def statements(self) -> Iterator[tuple[str, Sequence[RowValues]]]:
+        for (tenant, old_status, new_status), job_count in self._status_changes.items():
+            if old_status:
+                self._counts[tenant, JOB_KIND, old_status] -= job_count
+            if new_status:
+                self._counts[tenant, JOB_KIND, new_status] += job_count
+        self._status_changes.clear()
         if self._inserts:
-            yield INSERT, self._inserts
-        for kind, rows in self._updates.items():
-            yield _update(*kind), rows
+            yield INSERT_STATE, self._inserts
+        for changed_columns, rows in self._updates.items():
+            yield _update_statement(*changed_columns), rows
         if self._leases:
-            yield _LEASE, self._leases
-        if self._dropped:
-            yield _NO_LEASE, self._dropped
-        if self._unqueued:
-            yield _NO_QUEUE, self._unqueued
-        if self._queued:
-            yield QUEUE, self._queued
+            yield _UPSERT_LEASE, self._leases
+        if self._dropped_leases:
+            yield _DELETE_LEASE, self._dropped_leases
+        if self._dequeued_runs:
+            yield _DELETE_QUEUED_RUN, self._dequeued_runs
+        if self._queued_runs:
+            yield INSERT_QUEUED_RUN, self._queued_runs
 
-    def _over(self, head: JobState) -> Row:
-        at = head.ended_at
-        if at is not self._ended_at:  # jobs of one batch share it
-            expires = expires_at(head)
-            self._expires = None if expires is None else micros(expires)
-            self._ended_at = at
-        return _state(head), self._expires
+    def _status_values(self, state: JobState) -> RowValues:
+        ended_at = state.ended_at
+        if ended_at is not self._ended_at:  # jobs of one batch share it
+            expiry = expires_at(state)
+            self._expires_micros = None if expiry is None else to_micros(expiry)
+            self._ended_at = ended_at
+        return _status_of(state), self._expires_micros
 
-    def _busy(self, new: StoredState) -> Row:
+    def _busy_values(self, new: StoredState) -> RowValues:
         """Return the number of leases, and whether the job has live, waiting or unrecorded runs."""
-        if _is_calm(new):
-            return _CALM
-        head = new.head
-        busy = bool(head.runs or head.line or (head.ended and self._is_unrecorded(head)))
-        return len(new.leases), busy
+        if _is_idle(new):
+            return _IDLE_VALUES
+        state = new.head
+        is_busy = bool(state.runs or state.line or (state.ended and self._is_unrecorded(state)))
+        return len(new.leases), is_busy
 
-    def _is_unrecorded(self, head: JobState) -> bool:
+    def _is_unrecorded(self, state: JobState) -> bool:
         """Return whether an ended run is still missing from the history.
 
         Runs that this commit records are not missing.
         """
-        tenant, job_id = head.tenant, head.job_id
-        return any(RunKey(tenant, job_id, run.run_id) not in self._recorded for run in head.ended)
+        tenant, job_id = state.tenant, state.job_id
+        return any(
+            RunKey(tenant, job_id, run.run_id) not in self._recorded_runs for run in state.ended
+        )
 
     def _add_leases(
-        self, number: int, before: Mapping[str, Lease], after: Mapping[str, Lease]
+        self, row_number: int, before: Mapping[str, Lease], after: Mapping[str, Lease]
     ) -> None:
         for run_id, lease in after.items():
             if before.get(run_id) != lease:
                 self._leases.append(
-                    (number, run_id, lease.token, micros(lease.until), lease.beaten)
+                    (row_number, run_id, lease.token, to_micros(lease.until), lease.beaten)
                 )
         for run_id in before:
             if run_id not in after:
-                self._dropped.append((number, run_id))
+                self._dropped_leases.append((row_number, run_id))
 
-    def _count(self, head: JobState, by: int) -> None:
-        self._count_state(head, by)
-        if head.runs or head.line:
-            self._count_runs(head, by)
+    def _count_state_and_runs(self, state: JobState, change: int) -> None:
+        self._count_state(state, change)
+        if state.runs or state.line:
+            self._count_runs(state, change)
 
-    def _count_state(self, head: JobState, by: int) -> None:
-        if not head.blank:
-            self._counts[head.tenant, JOB, head.state._value_] += by
+    def _count_state(self, state: JobState, change: int) -> None:
+        if not state.blank:
+            self._counts[state.tenant, JOB_KIND, state.state._value_] += change
 
-    def _count_runs(self, head: JobState, by: int) -> None:
-        for run in head.runs:
-            self._counts[head.tenant, RUN, run.status._value_] += by
-        if head.line:
-            self._counts[head.tenant, RUN, RunStatus.WAITING.value] += by * len(head.line)
+    def _count_runs(self, state: JobState, change: int) -> None:
+        for run in state.runs:
+            self._counts[state.tenant, RUN_KIND, run.status._value_] += change
+        if state.line:
+            self._counts[state.tenant, RUN_KIND, RunStatus.WAITING.value] += change * len(
+                state.line
+            )
 
 
-def read_heads(
+def decode_states(
     damage: Damage, rows: Iterable[tuple[str, str, bytes]]
 ) -> tuple[list[JobState], list[Key]]:
     """Return the job states of rows (tenant, job, state), and the jobs with an unreadable state."""
-    heads: list[JobState] = []
-    unread: list[Key] = []
-    for tenant, job_id, row in rows:
+    states: list[JobState] = []
+    unreadable: list[Key] = []
+    for tenant, job_id, encoded in rows:
         try:
-            heads.append(HEAD.decode(row))
-        except DECODING as error:
+            states.append(STATE_CODEC.decode(encoded))
+        except DECODING_ERRORS as error:
             damage.note("heads", (tenant, job_id), error)
-            unread.append(Key(tenant, job_id))
-    return heads, unread
+            unreadable.append(Key(tenant, job_id))
+    return states, unreadable
 
 
-def uncount(heads: Iterable[JobState], counts: Counter[tuple[str, str, str]]) -> None:
+def subtract_counts(states: Iterable[JobState], counts: Counter[tuple[str, str, str]]) -> None:
     """Subtract job states from the counts, because their rows are removed."""
     rows = JobStateRows(counts)
-    for head in heads:
-        rows._count(head, -1)
+    for state in states:
+        rows._count_state_and_runs(state, -1)
 
 
-def _state(head: JobState) -> str:
-    return "" if head.blank else head.state._value_
+def _status_of(state: JobState) -> str:
+    return "" if state.blank else state.state._value_
 
 
-def _is_calm(stored: StoredState) -> bool:
-    """Return whether the columns of `_BUSY` are `_CALM`."""
-    head = stored.head
-    return not (head.runs or head.line or head.ended or stored.leases)
+def _is_idle(stored: StoredState) -> bool:
+    """Return whether the columns of `_BUSY_COLUMNS` are `_IDLE_VALUES`."""
+    state = stored.head
+    return not (state.runs or state.line or state.ended or stored.leases)
 
 
-def _coming(head: JobState) -> Row:
-    at = first_coming(head)
-    return (None, False) if at is None else (micros(at), comes_again(head))
+def _upcoming_values(state: JobState) -> RowValues:
+    upcoming_at = first_coming(state)
+    return (None, False) if upcoming_at is None else (to_micros(upcoming_at), comes_again(state))
 
 
-def queued_in(head: JobState) -> list[Row]:
+def queue_rows(state: JobState) -> list[RowValues]:
     """Return the rows of the run queue for the QUEUED runs of this job state."""
     return [
         (
             slot_number(rules),
-            head.tenant,
+            state.tenant,
             int(rules.priority),
-            micros(run.due_at),
-            head.job_id,
+            to_micros(run.due_at),
+            state.job_id,
             run.run_id,
         )
-        for run in head.runs
+        for run in state.runs
         if run.status is RunStatus.QUEUED
-        for rules in [head.rules[run.definition]]
+        for rules in [state.rules[run.definition]]
     ]
 
 
-def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:
+def merge_leases(
+    leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]
+) -> Mapping[str, Lease]:
     if not changes or not (leases or any(changes.values())):
         return leases
-    new: dict[str, Lease] = dict(leases)
+    merged_leases: dict[str, Lease] = dict(leases)
     for run_id, lease in changes.items():
         if lease is None:
-            new.pop(run_id, None)
+            merged_leases.pop(run_id, None)
         else:
-            new[run_id] = lease
-    return new or NO_LEASES
+            merged_leases[run_id] = lease
+    return merged_leases or NO_LEASES

@@ -6,27 +6,27 @@ from typing import Any
 
 from punctual.domain.errors import Unreadable
 from punctual.engine.ports.timers import Timer, TimerPage
-from punctual.node.sqlite.bulk_insert import insert
-from punctual.node.sqlite.codec import Codec, micros, minute, moment
+from punctual.node.sqlite.bulk_insert import insert_rows
+from punctual.node.sqlite.codec import Codec, from_micros, to_micros, to_minute
 from punctual.node.sqlite.rows import read_rows
 from punctual.node.sqlite.transaction import Transaction
 
-_CURSOR = Codec(tuple[int, str, str, int])
-_BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
+_CURSOR_CODEC = Codec(tuple[int, str, str, int])
+_AFTER_CURSOR = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
 # A text that is not UTF-8 was read as bytes. To SQLite bytes never equal a text.
-_SAME = " AND ".join(
+_SAME_TIMER = " AND ".join(
     f"({name} IS ? OR {name} IS CAST(? AS TEXT))" for name in ("at", "tenant", "job_id", "version")
 )
 
 
 class SqliteTimers:
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
-        self._wanted: dict[Timer, bool] = {}
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._pending: dict[Timer, bool] = {}
 
     def put(self, timers: Sequence[Timer]) -> None:
-        with self._unit:
-            self._wanted.update(dict.fromkeys(timers, True))
+        with self._transaction:
+            self._pending.update(dict.fromkeys(timers, True))
 
     def delete(self, timers: Sequence[Timer]) -> None:
         """Delete timers.
@@ -34,102 +34,104 @@ class SqliteTimers:
         One that was put in the same transaction is also deleted from the table, where it may have
         stood before.
         """
-        with self._unit:
-            self._wanted.update(dict.fromkeys(timers, False))
+        with self._transaction:
+            self._pending.update(dict.fromkeys(timers, False))
 
     def due(
         self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
     ) -> TimerPage:
-        with self._unit:
+        with self._transaction:
             self.flush()
-            behind = () if cursor is None else _CURSOR.decode(cursor)
+            cursor_values = () if cursor is None else _CURSOR_CODEC.decode(cursor)
             rows = read_rows(
-                self._unit.db,
+                self._transaction.db,
                 "SELECT at, tenant, job_id, version FROM timers WHERE bucket = ? AND shard = ? "
-                f"AND at <= ?{_BEHIND if behind else ''} "
+                f"AND at <= ?{_AFTER_CURSOR if cursor_values else ''} "
                 "ORDER BY at, tenant, job_id, version LIMIT ?",
-                (minute(bucket), shard, micros(until), *behind, limit),
+                (to_minute(bucket), shard, to_micros(until), *cursor_values, limit),
             )
             if not all(map(_is_timer, rows)):
-                self._remove(bucket, shard, [row for row in rows if not _is_timer(row)])
+                self._remove_unreadable(bucket, shard, [row for row in rows if not _is_timer(row)])
                 return self.due(bucket, shard, until, cursor, limit)
-        found = [
-            Timer(bucket, shard, moment(at), tenant, job_id, version)
-            for at, tenant, job_id, version in rows
+        timers = [
+            Timer(bucket, shard, from_micros(due_micros), tenant, job_id, version)
+            for due_micros, tenant, job_id, version in rows
         ]
-        more = rows and len(rows) == limit
-        return TimerPage(found, _CURSOR.encode(rows[-1]).decode() if more else None)
+        has_more = rows and len(rows) == limit
+        return TimerPage(timers, _CURSOR_CODEC.encode(rows[-1]).decode() if has_more else None)
 
-    def _remove(self, bucket: datetime, shard: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _remove_unreadable(
+        self, bucket: datetime, shard: int, rows: Sequence[tuple[Any, ...]]
+    ) -> None:
         """Remove unreadable rows, which would keep their minute open forever.
 
         The next walk of the reconciler gives their jobs new timers.
         """
-        self._unit.begin()
+        self._transaction.begin()
         for row in rows:
-            self._unit.damage.note("timers", (bucket, shard, *row), TypeError("not a timer"))
-            gone = self._unit.db.execute(
-                f"DELETE FROM timers WHERE bucket = ? AND shard = ? AND {_SAME}",
-                (minute(bucket), shard, *(value for value in row for _ in range(2))),
+            self._transaction.damage.note("timers", (bucket, shard, *row), TypeError("not a timer"))
+            deleted = self._transaction.db.execute(
+                f"DELETE FROM timers WHERE bucket = ? AND shard = ? AND {_SAME_TIMER}",
+                (to_minute(bucket), shard, *(value for value in row for _ in range(2))),
             )
-            if not gone.rowcount:
+            if not deleted.rowcount:
                 raise Unreadable("A timer that cannot be read cannot be removed either.")
-        self._unit.damage.lost_timer = True
+        self._transaction.damage.has_lost_timer = True
 
     def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
-        with self._unit:
+        with self._transaction:
             self.flush()
-            return frozenset(timer for timer in wanted if self._is_there(timer))
+            return frozenset(timer for timer in wanted if self._has_timer_at(timer))
 
-    def _is_there(self, timer: Timer) -> bool:
-        found = self._unit.db.execute(
+    def _has_timer_at(self, timer: Timer) -> bool:
+        rows = self._transaction.db.execute(
             "SELECT 1 FROM timers WHERE bucket = ? AND shard = ? AND at = ? AND tenant = ? "
             "AND job_id = ? LIMIT 1",
-            (minute(timer.bucket), timer.shard, micros(timer.at), timer.tenant, timer.job_id),
+            (to_minute(timer.bucket), timer.shard, to_micros(timer.at), timer.tenant, timer.job_id),
         )
-        return found.fetchone() is not None
+        return rows.fetchone() is not None
 
     def flush(self) -> None:
-        if not self._wanted:
+        if not self._pending:
             return
-        self._unit.begin()
-        db = self._unit.db
-        put = _rows([timer for timer, stays in self._wanted.items() if stays])
-        gone = _rows([timer for timer, stays in self._wanted.items() if not stays])
-        self._wanted.clear()
-        if put:
-            insert(db, "INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put)
-        if gone:
+        self._transaction.begin()
+        db = self._transaction.db
+        put_rows = _timer_rows([timer for timer, is_put in self._pending.items() if is_put])
+        deleted_rows = _timer_rows([timer for timer, is_put in self._pending.items() if not is_put])
+        self._pending.clear()
+        if put_rows:
+            insert_rows(db, "INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put_rows)
+        if deleted_rows:
             db.executemany(
                 "DELETE FROM timers WHERE bucket = ? AND shard = ? AND at = ? AND tenant = ? "
                 "AND job_id = ? AND version = ?",
-                gone,
+                deleted_rows,
             )
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         pass
 
-    def drop(self) -> None:
-        self._wanted.clear()
+    def on_rollback(self) -> None:
+        self._pending.clear()
 
 
 def _is_timer(row: tuple[Any, ...]) -> bool:
     """Return whether the values have the types of a timer. SQLite stores any type in any column."""
-    at, tenant, job_id, version = row
+    due_micros, tenant, job_id, version = row
     return (
-        type(at) is int
-        and at >= 0
+        type(due_micros) is int
+        and due_micros >= 0
         and type(version) is int
         and type(tenant) is str
         and type(job_id) is str
     )
 
 
-def _rows(timers: Sequence[Timer]) -> list[tuple[int | str, ...]]:
+def _timer_rows(timers: Sequence[Timer]) -> list[tuple[int | str, ...]]:
     """Return the rows of timers. Many share a time, which is converted once."""
-    minutes = {bucket: minute(bucket) for bucket in {timer.bucket for timer in timers}}
-    moments = {at: micros(at) for at in {timer.at for timer in timers}}
+    minutes = {bucket: to_minute(bucket) for bucket in {timer.bucket for timer in timers}}
+    micros_by_time = {due_at: to_micros(due_at) for due_at in {timer.at for timer in timers}}
     return [
-        (minutes[bucket], shard, moments[at], tenant, job_id, version)
-        for bucket, shard, at, tenant, job_id, version in timers
+        (minutes[bucket], shard, micros_by_time[due_at], tenant, job_id, version)
+        for bucket, shard, due_at, tenant, job_id, version in timers
     ]

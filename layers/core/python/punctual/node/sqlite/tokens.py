@@ -9,52 +9,56 @@ from punctual.domain.errors import Unreadable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import USED, Token
 from punctual.engine.ports.token_rows import Counted
-from punctual.node.files.damage import DECODING
-from punctual.node.sqlite.codec import micros, moment
+from punctual.node.files.damage import DECODING_ERRORS
+from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 _COLUMNS = (
     "token_id, tenant, name, role, created_at, created_by, expires_at, last_used_at, revoked_at"
 )
-_KEPT = "(forgotten_at IS NULL OR forgotten_at > ?)"
-_ONE = f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND token_id = ? AND {_KEPT}"
+_NOT_FORGOTTEN = "(forgotten_at IS NULL OR forgotten_at > ?)"
+_SELECT_TOKEN = (
+    f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND token_id = ? AND {_NOT_FORGOTTEN}"
+)
 
 
 class SqliteTokens:
     """Stores tokens. The rows are few, so each change is written at once within the transaction."""
 
-    def __init__(self, unit: Transaction) -> None:
-        self._unit = unit
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
     def put(self, token: Token, hashed: str) -> None:
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
                 f"INSERT INTO tokens (hash, {_COLUMNS}, forgotten_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (hashed, *_row(token), _micros(token.forgotten_at())),
+                (hashed, *_to_row(token), _optional_micros(token.forgotten_at())),
             )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        with self._unit:
-            row = self._unit.db.execute(_ONE, (tenant, token_id, micros(now))).fetchone()
-        return self._known(row)
+        with self._transaction:
+            row = self._transaction.db.execute(
+                _SELECT_TOKEN, (tenant, token_id, to_micros(now))
+            ).fetchone()
+        return self._readable_token(row)
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
         """Return a page of tokens. An unreadable token authenticates no caller, and is left out."""
-        behind = "" if before is None else "AND token_id < ? "
-        values = (tenant, micros(now), *(() if before is None else (before,)))
-        with self._unit:
-            rows = self._unit.db.execute(
-                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_KEPT} {behind}"
+        before_condition = "" if before is None else "AND token_id < ? "
+        values = (tenant, to_micros(now), *(() if before is None else (before,)))
+        with self._transaction:
+            rows = self._transaction.db.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_NOT_FORGOTTEN} {before_condition}"
                 "ORDER BY token_id DESC",
                 values,
             )
-            found = list(islice(filter(None, map(self._read, rows)), limit))
+            tokens = list(islice(filter(None, map(self._read, rows)), limit))
             rows.close()
-            return found
+            return tokens
 
-    def _known(self, row: tuple[Any, ...] | None) -> Token | None:
+    def _readable_token(self, row: tuple[Any, ...] | None) -> Token | None:
         """Return the token of a row, or None without a row.
 
         Raise `Unreadable` if it is damaged. Call it after the transaction, so that the error rolls
@@ -67,9 +71,9 @@ class SqliteTokens:
 
     def _read(self, row: tuple[Any, ...]) -> Token | None:
         try:
-            return _token(row)
-        except DECODING as error:
-            self._unit.damage.note("tokens", (row[1], row[0]), error)
+            return _from_row(row)
+        except DECODING_ERRORS as error:
+            self._transaction.damage.note("tokens", (row[1], row[0]), error)
             return None
 
     def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
@@ -80,54 +84,58 @@ class SqliteTokens:
         return wish
 
     def count(self, tenant: str, now: datetime) -> Counted:
-        with self._unit:
-            good, kept = self._unit.db.execute(
+        with self._transaction:
+            valid_count, total = self._transaction.db.execute(
                 "SELECT total(revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)), "
-                f"count(*) FROM tokens WHERE tenant = ? AND {_KEPT}",
-                (micros(now), tenant, micros(now)),
+                f"count(*) FROM tokens WHERE tenant = ? AND {_NOT_FORGOTTEN}",
+                (to_micros(now), tenant, to_micros(now)),
             ).fetchone()
-            return Counted(int(good), kept)
+            return Counted(int(valid_count), total)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         token = self.get(tenant, token_id, now)
         if token is None or token.revoked_at is not None:
             return token
         token = token._replace(revoked_at=now)
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
                 "UPDATE tokens SET revoked_at = ?, forgotten_at = ? "
                 "WHERE tenant = ? AND token_id = ?",
-                (micros(now), _micros(token.forgotten_at()), tenant, token_id),
+                (to_micros(now), _optional_micros(token.forgotten_at()), tenant, token_id),
             )
             return token
 
     def find(self, hashed: str) -> Token | None:
-        with self._unit:
-            row = self._unit.db.execute(
+        with self._transaction:
+            row = self._transaction.db.execute(
                 f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (hashed,)
             ).fetchone()
-        return self._known(row)
+        return self._readable_token(row)
 
     def used(self, hashed: str, now: datetime) -> None:
-        with self._unit:
-            self._unit.begin()
-            self._unit.db.execute(
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.execute(
                 "UPDATE tokens SET last_used_at = ? WHERE hash = ? "
                 "AND (last_used_at IS NULL OR last_used_at <= ?)",
-                (micros(now), hashed, micros(now - USED)),
+                (to_micros(now), hashed, to_micros(now - USED)),
             )
 
 
-def _row(token: Token) -> tuple[Any, ...]:
-    return tuple(micros(value) if isinstance(value, datetime) else value for value in token)
+def _to_row(token: Token) -> tuple[Any, ...]:
+    return tuple(to_micros(value) if isinstance(value, datetime) else value for value in token)
 
 
-def _token(row: tuple[Any, ...]) -> Token:
-    token_id, tenant, name, role, created_at, created_by, *moments = row
-    known = [None if at is None else moment(at) for at in moments]
-    return Token(token_id, tenant, name, Role(role), moment(created_at), created_by, *known)
+def _from_row(row: tuple[Any, ...]) -> Token:
+    token_id, tenant, name, role, created_at, created_by, *time_values = row
+    optional_times = [
+        None if time_value is None else from_micros(time_value) for time_value in time_values
+    ]
+    return Token(
+        token_id, tenant, name, Role(role), from_micros(created_at), created_by, *optional_times
+    )
 
 
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else micros(at)
+def _optional_micros(time: datetime | None) -> int | None:
+    return None if time is None else to_micros(time)

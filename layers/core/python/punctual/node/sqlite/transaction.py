@@ -9,16 +9,16 @@ from punctual.node.files.damage import Damage
 from punctual.node.files.data_folder import OpenDatabase
 
 
-class Part(Protocol):
+class TransactionPart(Protocol):
     """A table's part of a transaction. It holds changes in memory until they are written."""
 
     def flush(self) -> None:
         """Write the held changes."""
 
-    def keep(self) -> None:
+    def on_commit(self) -> None:
         """Accept the written changes, because they are committed."""
 
-    def drop(self) -> None:
+    def on_rollback(self) -> None:
         """Forget all changes of this transaction."""
 
 
@@ -40,11 +40,11 @@ class Transaction:
         self.db = db
         self._database = database
         self.damage = damage
-        self._parts: list[Part] = []
+        self._parts: list[TransactionPart] = []
         self._depth = 0
-        self._broken = False
+        self._has_failed = False
 
-    def join(self, part: Part) -> None:
+    def add_part(self, part: TransactionPart) -> None:
         self._parts.append(part)
 
     def begin(self) -> None:
@@ -57,22 +57,22 @@ class Transaction:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
         self._depth -= 1
         if self._depth:
-            self._broken = self._broken or kind is not None
+            self._has_failed = self._has_failed or error_type is not None
         else:
-            self._leave(failed=kind is not None)
+            self._end(failed=error_type is not None)
         if isinstance(error, sqlite3.Error):
-            raise self._unavailable(error) from error
+            raise self._error_for(error) from error
 
-    def _leave(self, failed: bool) -> None:
-        broken, self._broken = self._broken, False
-        if failed or broken:
-            self._undo()
+    def _end(self, failed: bool) -> None:
+        has_failed, self._has_failed = self._has_failed, False
+        if failed or has_failed:
+            self._roll_back()
             if not failed:
                 raise Unavailable("A write failed: nothing of its transaction was stored.")
             return
@@ -83,22 +83,22 @@ class Transaction:
                 self._database.check()
                 self.db.execute("COMMIT")
         except sqlite3.Error as error:
-            self._undo()
-            raise self._unavailable(error) from error
+            self._roll_back()
+            raise self._error_for(error) from error
         except BaseException:
-            self._undo()
+            self._roll_back()
             raise
         for part in self._parts:
-            part.keep()
+            part.on_commit()
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
         for part in self._parts:
-            part.drop()
+            part.on_rollback()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
-    def _unavailable(self, error: sqlite3.Error) -> Unavailable:
-        return self._database.damaged(error) if is_damage(error) else unavailable(error)
+    def _error_for(self, error: sqlite3.Error) -> Unavailable:
+        return self._database.report_damage(error) if is_damage(error) else store_unavailable(error)
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -107,7 +107,7 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def unavailable(error: sqlite3.Error) -> Unavailable:
+def store_unavailable(error: sqlite3.Error) -> Unavailable:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return Unavailable("The disk is full: this was not stored. Free some space first.")
     return Unavailable(f"The store does not answer: {error}.")

@@ -15,19 +15,21 @@ import msgspec
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.audit import keys as audit_keys
-from punctual.aws.dynamodb.client import Condition, DynamoClient, Range, known
+from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
 from punctual.domain.durations import RETENTION
 from punctual.engine.commands.audit import newest_first
 from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
 
-PACK = 1_000  # subjects in a row
-READ = 200  # rows after which a page ends, at the next end of a group of four seconds
-PAGE = 16
-_ABSENT = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
+MAX_AUDIT_ROW_SUBJECTS = 1_000  # subjects in a row
+MAX_AUDIT_PAGE_ROWS = (
+    200  # rows after which a page ends, at the next end of a group of four seconds
+)
+AUDIT_QUERY_PAGE_SIZE = 16
+_AUDIT_ROW_ABSENT = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Noted]).decode
 
-_Packed = tuple[str, list[Noted]]
+_GroupNotes = tuple[str, list[Noted]]
 
 
 class DynamoAudit:
@@ -43,18 +45,18 @@ class DynamoAudit:
     def note(self, tenant: str, note: Note) -> None:
         self.append(tenant, [Noted(note, [Subject()])])
 
-    def append(self, tenant: str, noted: Sequence[Noted]) -> None:
+    def append(self, tenant: str, notes: Sequence[Noted]) -> None:
         """Write at least one row for each group of four seconds."""
-        ordered = sorted(noted, key=_group)
+        ordered = sorted(notes, key=_group_of)
         items = [
-            _pack(tenant, group, pack)
-            for group, some in groupby(ordered, key=_group)
-            for pack in _packs(some)
+            _to_row(tenant, group, row_notes)
+            for group, group_notes in groupby(ordered, key=_group_of)
+            for row_notes in _split_into_rows(group_notes)
         ]
-        self._dynamo.crew.map(self._put, items)
+        self._dynamo.pool.map(self._put, items)
 
     def _put(self, item: Item) -> None:
-        self._dynamo.put_if(self._table, item, _ABSENT)
+        self._dynamo.put_if(self._table, item, _AUDIT_ROW_ABSENT)
 
     def page(
         self,
@@ -69,87 +71,95 @@ class DynamoAudit:
         The cursor is a group and the last entry shown of it. An empty entry means that the group
         is complete.
         """
-        begin, last = ("", "") if after is None else (after[0], after[1])
-        kept = filters.kept(now)
-        found: list[Entry] = []
-        looked = 0
-        for group, rows in self._groups(tenant, kept, begin, whole=bool(last)):
-            looked += len(rows)
-            entries = newest_first(tenant, list(chain.from_iterable(rows)), kept)
-            if group == begin and last:
-                entries = [entry for entry in entries if entry.audit_id < last]
-            room = limit - len(found)
-            found += entries[:room]
+        cursor_group, last_id = ("", "") if after is None else (after[0], after[1])
+        bounded_filters = filters.kept(now)
+        page_entries: list[Entry] = []
+        rows_read = 0
+        for group, rows in self._groups(
+            tenant, bounded_filters, cursor_group, includes_group=bool(last_id)
+        ):
+            rows_read += len(rows)
+            entries = newest_first(tenant, list(chain.from_iterable(rows)), bounded_filters)
+            if group == cursor_group and last_id:
+                entries = [entry for entry in entries if entry.audit_id < last_id]
+            room = limit - len(page_entries)
+            page_entries += entries[:room]
             if len(entries) > room:
-                return AuditPage(found, (group, found[-1].audit_id))
-            if len(found) == limit or looked >= READ:
-                return AuditPage(found, (group, ""))
-        return AuditPage(found, None)
+                return AuditPage(page_entries, (group, page_entries[-1].audit_id))
+            if len(page_entries) == limit or rows_read >= MAX_AUDIT_PAGE_ROWS:
+                return AuditPage(page_entries, (group, ""))
+        return AuditPage(page_entries, None)
 
     def _groups(
-        self, tenant: str, filters: AuditFilters, begin: str, whole: bool
+        self, tenant: str, filters: AuditFilters, cursor_group: str, includes_group: bool
     ) -> Iterator[tuple[str, list[list[Noted]]]]:
         assert filters.start is not None
         low = audit_keys.group_of(filters.start)
-        high = None if filters.end is None else audit_keys.through(audit_keys.group_of(filters.end))
-        if begin:
-            place = audit_keys.through(begin) if whole else begin
-            high = place if high is None else min(high, place)
+        high = (
+            None
+            if filters.end is None
+            else audit_keys.group_upper_bound(audit_keys.group_of(filters.end))
+        )
+        if cursor_group:
+            bound = audit_keys.group_upper_bound(cursor_group) if includes_group else cursor_group
+            high = bound if high is None else min(high, bound)
         if high is not None and high < low:
             return
-        begun = self._dynamo.crew.map(
-            partial(self._begin, tenant, low, high), range(audit_keys.PARTS)
+        parts = self._dynamo.pool.map(
+            partial(self._open_part, tenant, low, high), range(audit_keys.AUDIT_PARTITIONS)
         )
-        packed = heapq.merge(*begun, key=itemgetter(0), reverse=True)
-        for group, same in groupby(packed, key=itemgetter(0)):
-            yield group, [noted for _, noted in same]
+        packed = heapq.merge(*parts, key=itemgetter(0), reverse=True)
+        for group, same_group in groupby(packed, key=itemgetter(0)):
+            yield group, [notes for _, notes in same_group]
 
-    def _begin(self, tenant: str, low: str, high: str | None, part: int) -> Iterator[_Packed]:
+    def _open_part(
+        self, tenant: str, low: str, high: str | None, part: int
+    ) -> Iterator[_GroupNotes]:
         """Return the rows of a part, with the first page read so that parts load in parallel."""
-        where = Range(audit_keys.part(tenant, part), low, high, newest_first=True)
-        read = self._dynamo.query(self._table, where, PAGE)
-        first = list(islice(read, 1))
-        return (_unpack(row) for row in chain(first, read))
+        key_range = KeyRange(audit_keys.audit_partition(tenant, part), low, high, newest_first=True)
+        items = self._dynamo.query(self._table, key_range, AUDIT_QUERY_PAGE_SIZE)
+        first = list(islice(items, 1))
+        return (_parse_row(row) for row in chain(first, items))
 
 
-def row_of(tenant: str, note: Note) -> Item:
+def audit_row(tenant: str, note: Note) -> Item:
     """Return the row of a note without a job, for a write in the same transaction."""
     noted = Noted(note, [Subject()])
-    return _pack(tenant, _group(noted), [noted])
+    return _to_row(tenant, _group_of(noted), [noted])
 
 
-def _group(noted: Noted) -> str:
+def _group_of(noted: Noted) -> str:
     return audit_keys.group_of(noted.note.at)
 
 
-def _packs(noted: Iterator[Noted]) -> Iterator[list[Noted]]:
-    pack: list[Noted] = []
+def _split_into_rows(notes: Iterator[Noted]) -> Iterator[list[Noted]]:
+    row_notes: list[Noted] = []
     size = 0
-    for one in noted:
-        for at in range(0, len(one.subjects), PACK):
-            some = Noted(one.note, one.subjects[at : at + PACK])
-            if pack and size + len(some.subjects) > PACK:
-                yield pack
-                pack, size = [], 0
-            pack.append(some)
-            size += len(some.subjects)
-    if pack:
-        yield pack
+    for entry in notes:
+        for start in range(0, len(entry.subjects), MAX_AUDIT_ROW_SUBJECTS):
+            part = Noted(entry.note, entry.subjects[start : start + MAX_AUDIT_ROW_SUBJECTS])
+            if row_notes and size + len(part.subjects) > MAX_AUDIT_ROW_SUBJECTS:
+                yield row_notes
+                row_notes, size = [], 0
+            row_notes.append(part)
+            size += len(part.subjects)
+    if row_notes:
+        yield row_notes
 
 
-def _pack(tenant: str, group: str, noted: Sequence[Noted]) -> Item:
+def _to_row(tenant: str, group: str, notes: Sequence[Noted]) -> Item:
     """Return the row of these notes. Its key is a hash of its content, so a repeat adds no row."""
-    data = _encode(noted)
+    data = _encode(notes)
     digest = blake2b(data, digest_size=8)
-    number = digest.digest()[0] % audit_keys.PARTS
+    part_number = digest.digest()[0] % audit_keys.AUDIT_PARTITIONS
     return {
-        **audit_keys.row(tenant, number, group, digest.hexdigest()).item(),
-        keys.FORMAT: to_attribute(keys.LAYOUT),
-        keys.ROW: to_attribute(zlib.compress(data)),
-        keys.TTL: to_attribute(keys.expiry(max(note.at for note, _ in noted) + RETENTION)),
+        **audit_keys.audit_row_key(tenant, part_number, group, digest.hexdigest()).item(),
+        keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+        keys.DATA_ATTR: to_attribute(zlib.compress(data)),
+        keys.TTL: to_attribute(keys.to_ttl(max(note.at for note, _ in notes) + RETENTION)),
     }
 
 
-def _unpack(row: Mapping[str, Any]) -> _Packed:
-    data = known(row)[keys.ROW]["B"]
-    return audit_keys.group_in(row[keys.SK]["S"]), _decode(zlib.decompress(data))
+def _parse_row(row: Mapping[str, Any]) -> _GroupNotes:
+    data = check_layout(row)[keys.DATA_ATTR]["B"]
+    return audit_keys.parse_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))

@@ -3,17 +3,17 @@
 from datetime import datetime
 
 from punctual.aws.dynamodb.keys import RowKey
-from punctual.aws.dynamodb.sort_keys import LAST_CHAR, escape, parted
+from punctual.aws.dynamodb.sort_keys import LAST_CHAR, escape, split_parts
 from punctual.domain.identifiers import sortable_id
 
-PARTS = 4
-_GROUP = 10  # length of the prefix that all ids of the same four seconds share
+AUDIT_PARTITIONS = 4
+_GROUP_CHARACTERS = 10  # length of the prefix that all ids of the same four seconds share
 
 
-def part(tenant: str, number: int) -> str:
+def audit_partition(tenant: str, number: int) -> str:
     """Return the partition key of one part of a tenant's audit.
 
-    >>> part("acme", 2)
+    >>> audit_partition("acme", 2)
     'acme#2'
     """
     return f"{escape(tenant)}#{number}"
@@ -26,31 +26,31 @@ def group_of(at: datetime) -> str:
     >>> group_of(EPOCH)
     '00000000-0'
     """
-    return sortable_id(at, bytes(10))[:_GROUP]
+    return sortable_id(at, bytes(10))[:_GROUP_CHARACTERS]
 
 
-def row(tenant: str, number: int, group: str, digest: str) -> RowKey:
+def audit_row_key(tenant: str, number: int, group: str, digest: str) -> RowKey:
     """Return the key of an audit row.
 
-    >>> row("acme", 2, "01939f6a-7", "ab")
+    >>> audit_row_key("acme", 2, "01939f6a-7", "ab")
     RowKey(pk='acme#2', sk='01939f6a-7#ab')
     """
-    return RowKey(part(tenant, number), f"{group}#{digest}")
+    return RowKey(audit_partition(tenant, number), f"{group}#{digest}")
 
 
-def group_in(sk: str) -> str:
+def parse_group(sk: str) -> str:
     """Return the group of an audit row.
 
-    >>> group_in(row("acme", 2, "01939f6a-7", "ab").sk)
+    >>> parse_group(audit_row_key("acme", 2, "01939f6a-7", "ab").sk)
     '01939f6a-7'
     """
-    return parted(sk)[0]
+    return split_parts(sk)[0]
 
 
-def through(group: str) -> str:
+def group_upper_bound(group: str) -> str:
     """Return the upper bound of the sort keys of a group.
 
-    >>> row("acme", 2, "a", "ff").sk < through("a")
+    >>> audit_row_key("acme", 2, "a", "ff").sk < group_upper_bound("a")
     True
     """
     return f"{group}#{LAST_CHAR}"

@@ -2,112 +2,119 @@
 
 from typing import Any
 
-from punctual.aws.dynamodb.keys import STATE, RowKey, body
-from punctual.aws.dynamodb.sort_keys import LAST_CHAR, joined, number, parted
+from punctual.aws.dynamodb.keys import STATUS_ATTR, RowKey, definition_key
+from punctual.aws.dynamodb.sort_keys import LAST_CHAR, join_parts, number_key, split_parts
 
-_OWN = "own-"
+_OWN_PAYLOAD_PREFIX = "own-"
 
 # Filters for the event source. Only job states have a `state`; other rows start no function.
-HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
-    {"dynamodb": {image: {STATE: {"S": [{"exists": True}]}}}} for image in ("NewImage", "OldImage")
+JOB_STATE_STREAM_FILTERS: tuple[dict[str, Any], ...] = tuple(
+    {"dynamodb": {image: {STATUS_ATTR: {"S": [{"exists": True}]}}}}
+    for image in ("NewImage", "OldImage")
 )
 
 
-PARTS = 4  # rows of a tenant's counts; a reader that loses a transaction on one uses the next
+COUNTER_PARTITIONS = (
+    4  # rows of a tenant's counts; a reader that loses a transaction on one uses the next
+)
 # Patterns of the partition keys of these rows, for policies.
-TOTALS, COUNTED, BODIES = ("*#totals",), ("*#counted",), ("*#body",)
+TOTALS_KEY_PATTERNS, COUNTED_KEY_PATTERNS, DEFINITION_KEY_PATTERNS = (
+    ("*#totals",),
+    ("*#counted",),
+    ("*#body",),
+)
 
 
-def totals(tenant: str, part: int) -> RowKey:
+def totals_key(tenant: str, part: int) -> RowKey:
     """Return the key of one part of a tenant's totals.
 
-    >>> totals("acme", 0), totals("acme", 2).sk
+    >>> totals_key("acme", 0), totals_key("acme", 2).sk
     (RowKey(pk='acme#totals', sk='-'), '-2')
     """
-    return RowKey(joined(tenant, "totals"), f"-{part or ''}")
+    return RowKey(join_parts(tenant, "totals"), f"-{part or ''}")
 
 
-def minute(tenant: str, at: str, part: int) -> RowKey:
+def minute_key(tenant: str, minute_text: str, part: int) -> RowKey:
     """Return the key of one part of a tenant's counts of a minute.
 
-    >>> minute("acme", "2026-12-01T10:00:00.000000Z", 0)
+    >>> minute_key("acme", "2026-12-01T10:00:00.000000Z", 0)
     RowKey(pk='acme#minutes', sk='2026-12-01T10:00:00.000000Z')
     """
-    return RowKey(joined(tenant, "minutes"), f"{at}#{part}" if part else at)
+    return RowKey(join_parts(tenant, "minutes"), f"{minute_text}#{part}" if part else minute_text)
 
 
-def minute_of(sk: str) -> str:
+def parse_minute(sk: str) -> str:
     """Return the minute of a sort key.
 
-    >>> minute_of(minute("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
+    >>> parse_minute(minute_key("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
     '2026-12-01T10:00:00.000000Z'
     """
     return sk.partition("#")[0]
 
 
-def minutes(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+def minutes_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
     """Return the partition key of a tenant's minutes, and the bounds from `start` to `end`."""
-    return joined(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
+    return join_parts(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
 
 
-def counted(tenant: str, slice_at: str, row: int) -> RowKey:
+def counted_key(tenant: str, slice_at: str, row_number: int) -> RowKey:
     """Return the key of a row that names counted changes of this slice; rows count from 0.
 
-    >>> counted("acme", "2026-12-01T10:00:05.000000Z", 7).sk
+    >>> counted_key("acme", "2026-12-01T10:00:05.000000Z", 7).sk
     '2026-12-01T10:00:05.000000Z#000000000007'
     """
-    return RowKey(joined(tenant, "counted"), f"{slice_at}#{number(row)}")
+    return RowKey(join_parts(tenant, "counted"), f"{slice_at}#{number_key(row_number)}")
 
 
-def counted_between(tenant: str, start: str, end: str) -> tuple[str, str, str]:
-    """Return the partition key of the `counted` rows, and the bounds from `start` to `end`.
+def counted_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+    """Return the partition key of the `counted_key` rows, and the bounds from `start` to `end`.
 
-    >>> low, high = counted_between("acme", "a", "b")[1:]
-    >>> low < counted("acme", "a", 0).sk < counted("acme", "b", 10**9).sk < high
+    >>> low, high = counted_bounds("acme", "a", "b")[1:]
+    >>> low < counted_key("acme", "a", 0).sk < counted_key("acme", "b", 10**9).sk < high
     True
     """
-    return joined(tenant, "counted"), start, f"{end}#{LAST_CHAR}"
+    return join_parts(tenant, "counted"), start, f"{end}#{LAST_CHAR}"
 
 
-def is_body(pk: str) -> bool:
+def is_definition_partition(pk: str) -> bool:
     """Return whether this is the partition key of definition rows.
 
-    >>> is_body(body("acme", "01900000", "1-abc").pk), is_body("acme#03")
+    >>> is_definition_partition(definition_key("acme", "01900000", "1-abc").pk), is_definition_partition("acme#03")
     (True, False)
     """
-    return parted(pk)[2:] == ["body"]
+    return split_parts(pk)[2:] == ["body"]
 
 
-def bodies(tenant: str, job_id: str) -> tuple[str, str, str]:
+def definitions_bounds(tenant: str, job_id: str) -> tuple[str, str, str]:
     """Return the partition key of a job's definition rows, and the bounds of their sort keys."""
-    first = body(tenant, job_id, "")
-    return first.pk, first.sk, first.sk + LAST_CHAR
+    first_key = definition_key(tenant, job_id, "")
+    return first_key.pk, first_key.sk, first_key.sk + LAST_CHAR
 
 
-def own_payload(tenant: str, job_id: str, run_id: str) -> RowKey:
+def payload_marker_key(tenant: str, job_id: str, run_id: str) -> RowKey:
     """Return the key of the marker of a run with its own payload.
 
     The marker stands beside the definition rows.
 
-    >>> ref_of(own_payload("acme", "01900000", "r").sk)
+    >>> parse_ref(payload_marker_key("acme", "01900000", "r").sk)
     'own-r'
     """
-    return body(tenant, job_id, _OWN + run_id)
+    return definition_key(tenant, job_id, _OWN_PAYLOAD_PREFIX + run_id)
 
 
-def ref_of(sk: str) -> str:
+def parse_ref(sk: str) -> str:
     """Return the definition version, or the marker's reference, from a sort key.
 
-    >>> ref_of(body("acme", "01900000", "1-abc", 2).sk)
+    >>> parse_ref(definition_key("acme", "01900000", "1-abc", 2).sk)
     '1-abc'
     """
-    return parted(sk)[2]
+    return split_parts(sk)[2]
 
 
-def payload_of(ref: str) -> str:
+def payload_id_of(ref: str) -> str:
     """Return the definition version or the run id that a payload is stored under.
 
-    >>> payload_of("1-abc"), payload_of("own-r")
+    >>> payload_id_of("1-abc"), payload_id_of("own-r")
     ('1-abc', 'r')
     """
-    return ref.removeprefix(_OWN)
+    return ref.removeprefix(_OWN_PAYLOAD_PREFIX)

@@ -23,53 +23,57 @@ from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute, to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, Range, known
+from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
 from punctual.aws.dynamodb.control import counter_keys
-from punctual.aws.dynamodb.control.counter_keys import PARTS
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
+from punctual.aws.dynamodb.control.counter_keys import COUNTER_PARTITIONS
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import EPOCH
 
-KEPT = timedelta(hours=3)
-KNOWN = timedelta(hours=30)  # longer than a day, for which a stream keeps and repeats a change
-SLICE = timedelta(seconds=10)
+MINUTE_COUNTS_RETENTION = timedelta(hours=3)
+COUNTED_CHANGES_RETENTION = timedelta(
+    hours=30
+)  # longer than a day, for which a stream keeps and repeats a change
+COUNT_SLICE = timedelta(seconds=10)
 # Most changes are made around a full minute, so one slice holds them all.
-SHIFT = timedelta(seconds=5)
-MINUTES = 120  # rows in a query page
-NAMING = 1_000  # `counted` rows in a query page
+COUNT_SLICE_OFFSET = timedelta(seconds=5)
+MINUTE_ROW_PAGE_SIZE = 120  # rows in a query page
+COUNTED_ROW_PAGE_SIZE = 1_000  # `counted_key` rows in a query page
 
-MOST_NAMED = 200  # changes in one row, one batch of Lambda; under two kilobytes
-MOST_MINUTES = 90  # a transaction of DynamoDB writes at most 100 rows
-_MARK = 8  # bytes that name a change
-_TRIES = 6  # after the last try, Lambda delivers the batch again
-_OURS = (keys.PK, keys.SK, keys.TTL, keys.FORMAT)
+MAX_CHANGES_PER_COUNTED_ROW = 200  # changes in one row, one batch of Lambda; under two kilobytes
+MAX_MINUTES_PER_TRANSACTION = 90  # a transaction of DynamoDB writes at most 100 rows
+_CHANGE_ID_BYTES = 8  # bytes that name a change
+_MAX_COUNT_TRIES = 6  # after the last try, Lambda delivers the batch again
+_NON_COUNT_ATTRS = (keys.PK, keys.SK, keys.TTL, keys.LAYOUT_ATTR)
 
 Counts = Mapping[str, int]
 
 
-class Change(NamedTuple):
+class CountChange(NamedTuple):
     """What one change of a job adds to the totals and to the counts of minutes."""
 
-    mark: bytes
-    made_at: datetime  # as the stream says, so each copy has the same time
+    change_id: bytes
+    changed_at: datetime  # as the stream says, so each copy has the same time
     totals: Counts
     minutes: Mapping[datetime, Counts] = {}
-    moved: Mapping[str, int] = {}  # changes of the counts of job states, positive or negative
+    moved_counts: Mapping[
+        str, int
+    ] = {}  # changes of the counts of job states, positive or negative
 
     @property
-    def counts(self) -> bool:
-        found = (self.totals, *self.minutes.values())
-        return any(number for counts in found for number in counts.values())
+    def has_counts(self) -> bool:
+        all_counts = (self.totals, *self.minutes.values())
+        return any(number for counts in all_counts for number in counts.values())
 
 
-class Minute(NamedTuple):
-    at: datetime
+class MinuteCounts(NamedTuple):
+    minute_at: datetime
     counts: Counts
 
 
-def mark_of(place: str, job_id: str) -> bytes:
+def change_id_of(position: str, job_id: str) -> bytes:
     """Return the id of the change at this position of the stream."""
-    return blake2b(f"{place}\0{job_id}".encode(), digest_size=_MARK).digest()
+    return blake2b(f"{position}\0{job_id}".encode(), digest_size=_CHANGE_ID_BYTES).digest()
 
 
 class Counters:
@@ -77,157 +81,184 @@ class Counters:
         self._dynamo = dynamo
         self._table = table
 
-    def count(self, tenant: str, changes: Sequence[Change]) -> None:
+    def count(self, tenant: str, changes: Sequence[CountChange]) -> None:
         """Add each change that is not counted yet."""
-        wanted = sorted((one for one in changes if one.counts), key=_made_in)
-        for slice_at, some in groupby(wanted, key=_made_in):
-            for part in _parts(list(some)):
-                self._count(tenant, slice_at, part)
+        relevant_changes = sorted(
+            (change for change in changes if change.has_counts), key=_slice_of_change
+        )
+        for slice_at, slice_changes in groupby(relevant_changes, key=_slice_of_change):
+            for part in _split_changes(list(slice_changes)):
+                self._count_slice(tenant, slice_at, part)
 
-    def moved(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
-        """Yield the `moved` counts of changes made from `start` to `end`; the caller sums them."""
-        slices = (moment(_slice_of(start)), moment(_slice_of(end)))
-        where = Range(*counter_keys.counted_between(tenant, *slices))
-        return (_counts(row) for row in self._dynamo.query(self._table, where, NAMING))
+    def moved_counts(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
+        """Yield the `moved_counts` counts of changes made from `start` to `end`; the caller sums them."""
+        slices = (time_key(_slice_start(start)), time_key(_slice_start(end)))
+        key_range = KeyRange(*counter_keys.counted_bounds(tenant, *slices))
+        return (
+            _parse_counts(row)
+            for row in self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE)
+        )
 
     def totals(self, tenant: str) -> Counts:
-        places = [counter_keys.totals(tenant, part) for part in range(PARTS)]
-        rows = self._dynamo.read(self._table, places)
-        return _sum(_counts(row) for row in rows.values())
+        row_keys = [counter_keys.totals_key(tenant, part) for part in range(COUNTER_PARTITIONS)]
+        rows = self._dynamo.read(self._table, row_keys)
+        return _sum_counts(_parse_counts(row) for row in rows.values())
 
-    def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[Minute]:
+    def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[MinuteCounts]:
         """Return the minutes with counts from `start` to `end`, oldest first."""
-        where = counter_keys.minutes(tenant, moment(start), moment(end))
-        rows = self._dynamo.query(self._table, Range(*where), MINUTES)
+        bounds = counter_keys.minutes_bounds(tenant, time_key(start), time_key(end))
+        rows = self._dynamo.query(self._table, KeyRange(*bounds), MINUTE_ROW_PAGE_SIZE)
         return [
-            Minute(parse_moment(at), _sum(_counts(row) for row in some))
-            for at, some in groupby(rows, key=lambda row: counter_keys.minute_of(row[keys.SK]["S"]))
+            MinuteCounts(
+                parse_time_key(minute_text), _sum_counts(_parse_counts(row) for row in minute_rows)
+            )
+            for minute_text, minute_rows in groupby(
+                rows, key=lambda row: counter_keys.parse_minute(row[keys.SK]["S"])
+            )
         ]
 
-    def _count(self, tenant: str, slice_at: datetime, changes: Sequence[Change]) -> None:
+    def _count_slice(self, tenant: str, slice_at: datetime, changes: Sequence[CountChange]) -> None:
         """Count the changes of one slice.
 
         A transaction fails if it meets another one. The next try reads again and adds to other
         rows.
         """
-        for attempt in range(_TRIES):
-            rows = self._rows(tenant, slice_at)
-            counted = {mark for row in rows for mark in _marks(known(row))}
-            left = [one for one in changes if one.mark not in counted]
-            if not left:
+        for attempt in range(_MAX_COUNT_TRIES):
+            rows = self._counted_rows(tenant, slice_at)
+            counted = {
+                change_id for row in rows for change_id in _parse_change_ids(check_layout(row))
+            }
+            uncounted = [change for change in changes if change.change_id not in counted]
+            if not uncounted:
                 return
-            named = self._named(tenant, slice_at, len(rows), left)
-            added = self._added(tenant, left, attempt % PARTS)
-            if self._dynamo.transact([named, *added]):
+            row_write = self._counted_row_write(tenant, slice_at, len(rows), uncounted)
+            count_writes = self._count_writes(tenant, uncounted, attempt % COUNTER_PARTITIONS)
+            if self._dynamo.transact([row_write, *count_writes]):
                 return
             self._dynamo.wait(attempt, f"{tenant} {slice_at}")
         raise Unavailable(f"The counts of {tenant} change too often.")
 
-    def _rows(self, tenant: str, slice_at: datetime) -> list[Item]:
+    def _counted_rows(self, tenant: str, slice_at: datetime) -> list[Item]:
         """Return the rows that name the counted changes of this slice.
 
         An unavailable store is tried again for a while. Lambda delivers a batch only a limited
         number of times, and immediate failures would use them up at once.
         """
-        at = moment(slice_at)
-        where = Range(*counter_keys.counted_between(tenant, at, at))
-        for attempt in range(_TRIES):
+        slice_text = time_key(slice_at)
+        key_range = KeyRange(*counter_keys.counted_bounds(tenant, slice_text, slice_text))
+        for attempt in range(_MAX_COUNT_TRIES):
             try:
-                return list(self._dynamo.query(self._table, where, NAMING))
+                return list(self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE))
             except Unavailable:
-                if attempt == _TRIES - 1:
+                if attempt == _MAX_COUNT_TRIES - 1:
                     raise
                 self._dynamo.wait(attempt, f"{tenant} {slice_at}")
         raise AssertionError("the last attempt returns or raises")
 
-    def _named(
-        self, tenant: str, slice_at: datetime, row: int, changes: Sequence[Change]
+    def _counted_row_write(
+        self, tenant: str, slice_at: datetime, row_number: int, changes: Sequence[CountChange]
     ) -> dict[str, Any]:
         """Return the write that appends the row if the row does not exist yet."""
         item = {
-            **counter_keys.counted(tenant, moment(slice_at), row).item(),
-            keys.FORMAT: to_attribute(keys.LAYOUT),
-            keys.TTL: to_attribute(keys.expiry(slice_at + KNOWN)),
-            keys.ROW: to_attribute(b"".join(sorted(one.mark for one in changes))),
-            **to_item(_sum(one.moved for one in changes)),
+            **counter_keys.counted_key(tenant, time_key(slice_at), row_number).item(),
+            keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+            keys.TTL: to_attribute(keys.to_ttl(slice_at + COUNTED_CHANGES_RETENTION)),
+            keys.DATA_ATTR: to_attribute(b"".join(sorted(change.change_id for change in changes))),
+            **to_item(_sum_counts(change.moved_counts for change in changes)),
         }
         absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
         return {"Put": {"TableName": self._table, "Item": item, **absent.arguments()}}
 
-    def _added(self, tenant: str, changes: Sequence[Change], part: int) -> list[dict[str, Any]]:
+    def _count_writes(
+        self, tenant: str, changes: Sequence[CountChange], part: int
+    ) -> list[dict[str, Any]]:
         """Return the writes that add these changes to the counts."""
         writes = []
-        totals = _sum(one.totals for one in changes)
+        totals = _sum_counts(change.totals for change in changes)
         if totals:
-            writes.append(self._adding(counter_keys.totals(tenant, part), totals, {}))
-        for at in sorted({at for one in changes for at in one.minutes}):
-            counts = _sum(one.minutes.get(at, {}) for one in changes)
+            writes.append(self._add_write(counter_keys.totals_key(tenant, part), totals, {}))
+        for minute_at in sorted({minute_at for change in changes for minute_at in change.minutes}):
+            counts = _sum_counts(change.minutes.get(minute_at, {}) for change in changes)
             if counts:
-                kept = {keys.TTL: to_attribute(keys.expiry(at + KEPT))}
+                ttl_attrs = {
+                    keys.TTL: to_attribute(keys.to_ttl(minute_at + MINUTE_COUNTS_RETENTION))
+                }
                 writes.append(
-                    self._adding(counter_keys.minute(tenant, moment(at), part), counts, kept)
+                    self._add_write(
+                        counter_keys.minute_key(tenant, time_key(minute_at), part),
+                        counts,
+                        ttl_attrs,
+                    )
                 )
         return writes
 
-    def _adding(self, at: keys.RowKey, added: Counts, also: Item) -> dict[str, Any]:
-        sets = {**also, keys.FORMAT: to_attribute(keys.LAYOUT)}
-        change = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(added)))
-        change += " SET " + ", ".join(f"#{name} = :{name}" for name in sets)
-        names = {f"#a{i}": name for i, name in enumerate(added)}
-        values = {f":a{i}": to_attribute(count) for i, count in enumerate(added.values())}
+    def _add_write(self, row_key: keys.RowKey, counts: Counts, attrs: Item) -> dict[str, Any]:
+        set_attrs = {**attrs, keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
+        expression = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(counts)))
+        expression += " SET " + ", ".join(f"#{name} = :{name}" for name in set_attrs)
+        names = {f"#a{i}": name for i, name in enumerate(counts)}
+        values = {f":a{i}": to_attribute(count) for i, count in enumerate(counts.values())}
         return {
             "Update": {
                 "TableName": self._table,
-                "Key": at.item(),
-                "UpdateExpression": change,
-                "ExpressionAttributeNames": {**names, **{f"#{name}": name for name in sets}},
+                "Key": row_key.item(),
+                "UpdateExpression": expression,
+                "ExpressionAttributeNames": {**names, **{f"#{name}": name for name in set_attrs}},
                 "ExpressionAttributeValues": {
                     **values,
-                    **{f":{name}": value for name, value in sets.items()},
+                    **{f":{name}": value for name, value in set_attrs.items()},
                 },
             }
         }
 
 
-def _made_in(change: Change) -> datetime:
-    return _slice_of(change.made_at)
+def _slice_of_change(change: CountChange) -> datetime:
+    return _slice_start(change.changed_at)
 
 
-def _slice_of(at: datetime) -> datetime:
+def _slice_start(at: datetime) -> datetime:
     """Return the start of the slice: second 5, 15, 25 and so on of a minute."""
-    return EPOCH - SHIFT + (at - EPOCH + SHIFT) // SLICE * SLICE
+    return (
+        EPOCH - COUNT_SLICE_OFFSET + (at - EPOCH + COUNT_SLICE_OFFSET) // COUNT_SLICE * COUNT_SLICE
+    )
 
 
-def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
+def _split_changes(changes: Sequence[CountChange]) -> Iterator[list[CountChange]]:
     """Yield parts that each fit into one row of ids and one transaction."""
-    part: list[Change] = []
+    part: list[CountChange] = []
     minutes: set[datetime] = set()
-    for one in changes:
-        full = len(part) == MOST_NAMED or len(minutes | one.minutes.keys()) > MOST_MINUTES
-        if part and full:
+    for change in changes:
+        is_full = (
+            len(part) == MAX_CHANGES_PER_COUNTED_ROW
+            or len(minutes | change.minutes.keys()) > MAX_MINUTES_PER_TRANSACTION
+        )
+        if part and is_full:
             yield part
             part, minutes = [], set()
-        part.append(one)
-        minutes |= one.minutes.keys()
+        part.append(change)
+        minutes |= change.minutes.keys()
     if part:
         yield part
 
 
-def _sum(several: Iterable[Counts]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for counts in several:
-        found.update(counts)
-    return {name: count for name, count in sorted(found.items()) if count}
+def _sum_counts(all_counts: Iterable[Counts]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for counts in all_counts:
+        sums.update(counts)
+    return {name: count for name, count in sorted(sums.items()) if count}
 
 
-def _marks(row: Mapping[str, Any]) -> Iterator[bytes]:
-    packed = bytes(row[keys.ROW]["B"])
-    return (packed[at : at + _MARK] for at in range(0, len(packed), _MARK))
+def _parse_change_ids(row: Mapping[str, Any]) -> Iterator[bytes]:
+    packed = bytes(row[keys.DATA_ATTR]["B"])
+    return (
+        packed[start : start + _CHANGE_ID_BYTES]
+        for start in range(0, len(packed), _CHANGE_ID_BYTES)
+    )
 
 
-def _counts(row: Item) -> dict[str, int]:
+def _parse_counts(row: Item) -> dict[str, int]:
     return {
         name: int(value["N"])
-        for name, value in known(row).items()
-        if "N" in value and name not in _OURS
+        for name, value in check_layout(row).items()
+        if "N" in value and name not in _NON_COUNT_ATTRS
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, known
+from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.domain.errors import LaterVersion
@@ -27,12 +27,12 @@ class DynamoLimits:
         self._table = table
 
     def __call__(self, tenant: str) -> Mapping[str, Any] | None:
-        key = limit_keys.limits(tenant)
+        key = limit_keys.limits_key(tenant)
         row = self._dynamo.read(self._table, [key]).get(key)
         if row is None:
             return None
         try:
-            values = json.loads(known(row)[limit_keys.LIMITS]["S"])
+            values = json.loads(check_layout(row)[limit_keys.LIMITS_ATTR]["S"])
         except (KeyError, ValueError) as error:
             raise WrongLimits("the row is not one that infra.operations.limits wrote") from error
         if not isinstance(values, dict):
@@ -42,8 +42,8 @@ class DynamoLimits:
 
 def limits_row(tenant: str, limits: Mapping[str, int | None]) -> dict[str, Any]:
     """Return the row that the operator's tool puts."""
-    values = {limit_keys.LIMITS: json.dumps(dict(limits)), keys.FORMAT: keys.LAYOUT}
-    return {**limit_keys.limits(tenant).item(), **to_item(values)}
+    values = {limit_keys.LIMITS_ATTR: json.dumps(dict(limits)), keys.LAYOUT_ATTR: keys.ROW_LAYOUT}
+    return {**limit_keys.limits_key(tenant).item(), **to_item(values)}
 
 
 class DynamoQuotaRows:
@@ -55,9 +55,9 @@ class DynamoQuotaRows:
         self._clock = clock
 
     def read(self, tenant: str, what: str) -> QuotaRow | None:
-        key = limit_keys.quota_row(tenant, what)
+        key = limit_keys.quota_row_key(tenant, what)
         item = self._dynamo.read(self._table, [key]).get(key)
-        return None if item is None else _row(item)
+        return None if item is None else _parse_row(item)
 
     def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
         """Return None if the row was written, else the present row.
@@ -65,44 +65,44 @@ class DynamoQuotaRows:
         After a lost answer, the write has won if the present row equals the written one.
         """
         values = {
-            keys.ROW: text,
-            keys.VERSION: expect + 1,
-            keys.FORMAT: keys.LAYOUT,
-            keys.TTL: keys.expiry(self._clock() + IDLE_ROW_RETENTION),
+            keys.DATA_ATTR: text,
+            keys.VERSION_ATTR: expect + 1,
+            keys.LAYOUT_ATTR: keys.ROW_LAYOUT,
+            keys.TTL: keys.to_ttl(self._clock() + IDLE_ROW_RETENTION),
         }
         condition = "#v = :v" if expect else "attribute_not_exists(#v)"
-        refused = self._dynamo.put_if(
+        failure = self._dynamo.put_if(
             self._table,
-            {**limit_keys.quota_row(tenant, what).item(), **to_item(values)},
+            {**limit_keys.quota_row_key(tenant, what).item(), **to_item(values)},
             Condition(
                 condition,
-                names={"#v": keys.VERSION},
+                names={"#v": keys.VERSION_ATTR},
                 values=to_item({":v": expect} if expect else {}),
             ),
         )
-        if refused is None:
+        if failure is None:
             return None
-        if not refused.item:  # the row expired since it was read
+        if not failure.item:  # the row expired since it was read
             return QuotaRow("", 0)
-        present = _row(refused.item)
-        is_written = refused.ambiguous and present == QuotaRow(text, expect + 1)
+        present = _parse_row(failure.item)
+        is_written = failure.ambiguous and present == QuotaRow(text, expect + 1)
         return None if is_written else present
 
 
 class DynamoJobCount:
     """The number of live jobs of a tenant, as counted by the status function."""
 
-    def __init__(self, tallies: Counters) -> None:
-        self._tallies = tallies
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
 
     def __call__(self, tenant: str) -> int:
-        counts = self._tallies.totals(tenant)
+        counts = self._counters.totals(tenant)
         return sum(max(0, counts.get(name, 0)) for name in _LIVE_JOB_COUNTERS)
 
 
-def _row(item: Mapping[str, Any]) -> QuotaRow:
+def _parse_row(item: Mapping[str, Any]) -> QuotaRow:
     try:
-        item = known(item)
+        item = check_layout(item)
     except LaterVersion:  # start with an empty row, because leases last only seconds
-        return QuotaRow("", int(item[keys.VERSION]["N"]))
-    return QuotaRow(item.get(keys.ROW, {}).get("S", ""), int(item[keys.VERSION]["N"]))
+        return QuotaRow("", int(item[keys.VERSION_ATTR]["N"]))
+    return QuotaRow(item.get(keys.DATA_ATTR, {}).get("S", ""), int(item[keys.VERSION_ATTR]["N"]))

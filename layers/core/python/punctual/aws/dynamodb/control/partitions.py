@@ -6,27 +6,31 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, from_attribute, to_attribute, to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, known
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
+from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.aws.retries import ConditionFailed
 from punctual.engine.dispatch.planner import BUCKET
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import BucketLease, TimerPartition
 from punctual.engine.ports.rows import Receipt
 
-KEPT = timedelta(days=7)  # of a lease row; a poller reads a bucket again after its row expires
-_NAMES = {
-    "#owner": keys.OWNER,
-    "#token": keys.TOKEN,
-    "#look": keys.LOOK,
-    "#until": keys.UNTIL,
-    "#done": keys.DONE,
+PARTITION_LEASE_RETENTION = timedelta(
+    days=7
+)  # of a lease row; a poller reads a bucket again after its row expires
+_LEASE_ATTR_NAMES = {
+    "#owner": keys.OWNER_ATTR,
+    "#token": keys.TOKEN_ATTR,
+    "#look": keys.NOTIFY_COUNT_ATTR,
+    "#until": keys.UNTIL_ATTR,
+    "#done": keys.DONE_ATTR,
 }
-_OPEN = "REMOVE #done, #owner, #until"
-_MINE = "attribute_not_exists(#done) AND #owner = :owner AND #token = :token AND #look = :look"
+_REOPEN_UPDATE = "REMOVE #done, #owner, #until"
+_OWN_LEASE_CONDITION = (
+    "attribute_not_exists(#done) AND #owner = :owner AND #token = :token AND #look = :look"
+)
 
 
-class DynamoBuckets:
+class DynamoPartitions:
     """Partition leases and the watermark. Each step is one conditional write."""
 
     def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
@@ -35,28 +39,37 @@ class DynamoBuckets:
         self._clock = clock
 
     def watermark(self) -> datetime | None:
-        row = self._read(keys.watermark())
-        return None if row is None else parse_moment(row[keys.AT]["S"])
+        row = self._read(keys.watermark_key())
+        return None if row is None else parse_time_key(row[keys.TIME_ATTR]["S"])
 
     def advance(self, old: datetime | None, new: datetime) -> bool:
-        wanted = to_attribute(moment(new))
-        beat = to_attribute(moment(self._clock()))
-        row = {**keys.watermark().item(), **_layout(), keys.AT: wanted, keys.BEAT: beat}
+        new_value = to_attribute(time_key(new))
+        heartbeat = to_attribute(time_key(self._clock()))
+        row = {
+            **keys.watermark_key().item(),
+            **_layout_attribute(),
+            keys.TIME_ATTR: new_value,
+            keys.PLANNER_HEARTBEAT_ATTR: heartbeat,
+        }
         if old is None:
-            condition = Condition("attribute_not_exists(#at)", names={"#at": keys.AT})
+            condition = Condition("attribute_not_exists(#at)", names={"#at": keys.TIME_ATTR})
         else:
-            value = {":old": to_attribute(moment(old))}
-            condition = Condition("#at = :old", names={"#at": keys.AT}, values=value)
-        refused = self._dynamo.put_if(self._table, row, condition)
-        return refused is None or (refused.ambiguous and refused.item.get(keys.AT) == wanted)
+            values = {":old": to_attribute(time_key(old))}
+            condition = Condition("#at = :old", names={"#at": keys.TIME_ATTR}, values=values)
+        failure = self._dynamo.put_if(self._table, row, condition)
+        return failure is None or (
+            failure.ambiguous and failure.item.get(keys.TIME_ATTR) == new_value
+        )
 
     def reopen(self, current: datetime, since: datetime) -> bool:
-        mark = self.watermark()
-        if mark is None or mark <= current or not self.advance(mark, since):
+        watermark = self.watermark()
+        if watermark is None or watermark <= current or not self.advance(watermark, since):
             return False
-        for number in range((mark - since) // BUCKET):
+        for index in range((watermark - since) // BUCKET):
             for shard in range(self.shards()):
-                self._change(since + number * BUCKET, shard, "attribute_exists(#done)", _OPEN, {})
+                self._update(
+                    since + index * BUCKET, shard, "attribute_exists(#done)", _REOPEN_UPDATE, {}
+                )
         return True
 
     def heartbeat(self) -> datetime | None:
@@ -64,22 +77,30 @@ class DynamoBuckets:
 
         The planner writes it every five minutes, and after each minute with work.
         """
-        row = self._read(keys.watermark())
-        return None if row is None or keys.BEAT not in row else parse_moment(row[keys.BEAT]["S"])
+        row = self._read(keys.watermark_key())
+        return (
+            None
+            if row is None or keys.PLANNER_HEARTBEAT_ATTR not in row
+            else parse_time_key(row[keys.PLANNER_HEARTBEAT_ATTR]["S"])
+        )
 
     def shards(self) -> int:
-        row = self._read(keys.shards())
-        return 1 if row is None or keys.COUNT not in row else int(row[keys.COUNT]["N"])
+        row = self._read(keys.shards_key())
+        return (
+            1
+            if row is None or keys.SHARD_COUNT_ATTR not in row
+            else int(row[keys.SHARD_COUNT_ATTR]["N"])
+        )
 
     def grow(self, shards: int) -> None:
         self._dynamo.update_if(
             self._table,
-            keys.shards(),
+            keys.shards_key(),
             Condition(
                 "attribute_not_exists(#n) OR #n < :n",
                 "SET #n = :n, #f = :f",
-                {"#n": keys.COUNT, "#f": keys.FORMAT},
-                to_item({":n": shards, ":f": keys.LAYOUT}),
+                {"#n": keys.SHARD_COUNT_ATTR, "#f": keys.LAYOUT_ATTR},
+                to_item({":n": shards, ":f": keys.ROW_LAYOUT}),
             ),
         )
 
@@ -90,7 +111,7 @@ class DynamoBuckets:
 
         The token grows even if the owner already has the lease.
         """
-        answer = self._change(
+        outcome = self._update(
             bucket,
             shard,
             "attribute_not_exists(#done) AND "
@@ -99,90 +120,103 @@ class DynamoBuckets:
             "#token = if_not_exists(#token, :none) + :one, "
             "#look = if_not_exists(#look, :none), #expires = :kept",
             {
-                ":kept": keys.expiry(max(until, bucket) + KEPT),
+                ":kept": keys.to_ttl(max(until, bucket) + PARTITION_LEASE_RETENTION),
                 ":owner": owner,
-                ":until": moment(until),
-                ":now": moment(now),
+                ":until": time_key(until),
+                ":now": time_key(now),
                 ":none": 0,
                 ":one": 1,
-                ":f": keys.LAYOUT,
+                ":f": keys.ROW_LAYOUT,
             },
         )
-        return None if isinstance(answer, ConditionFailed) else _lease(bucket, shard, answer)
+        return (
+            None if isinstance(outcome, ConditionFailed) else _parse_lease(bucket, shard, outcome)
+        )
 
     def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
-        answer = self._change_mine(lease, "SET #until = :until", {":until": moment(until)})
-        return None if isinstance(answer, ConditionFailed) else lease._replace(until=until)
+        outcome = self._update_own(lease, "SET #until = :until", {":until": time_key(until)})
+        return None if isinstance(outcome, ConditionFailed) else lease._replace(until=until)
 
     def give_back(self, lease: BucketLease) -> bool:
-        answer = self._change_mine(lease, "REMOVE #owner, #until", {})
-        if not isinstance(answer, ConditionFailed):
+        outcome = self._update_own(lease, "REMOVE #owner, #until", {})
+        if not isinstance(outcome, ConditionFailed):
             return True
-        given = keys.OWNER not in answer.item and keys.DONE not in answer.item
-        return answer.ambiguous and given and _says(answer.item, lease)
+        is_released = keys.OWNER_ATTR not in outcome.item and keys.DONE_ATTR not in outcome.item
+        return outcome.ambiguous and is_released and _matches_lease(outcome.item, lease)
 
     def done(self, lease: BucketLease) -> bool:
-        kept = keys.expiry(max(lease.until, lease.bucket) + KEPT)
-        answer = self._change_mine(
-            lease, "SET #done = :done, #expires = :kept", {":done": True, ":kept": kept}
+        ttl = keys.to_ttl(max(lease.until, lease.bucket) + PARTITION_LEASE_RETENTION)
+        outcome = self._update_own(
+            lease, "SET #done = :done, #expires = :kept", {":done": True, ":kept": ttl}
         )
-        if not isinstance(answer, ConditionFailed):
+        if not isinstance(outcome, ConditionFailed):
             return True
-        return keys.DONE in answer.item and int(answer.item[keys.TOKEN]["N"]) == lease.token
+        return (
+            keys.DONE_ATTR in outcome.item
+            and int(outcome.item[keys.TOKEN_ATTR]["N"]) == lease.token
+        )
 
     def is_done(self, bucket: datetime, shard: int) -> bool:
         """Return whether the partition is done. All partitions before the watermark are."""
-        at = keys.bucket_lease(bucket, shard)
-        rows = self._dynamo.read(self._table, [at, keys.watermark()])
-        if at in rows and keys.DONE in rows[at]:
+        row_key = keys.partition_lease_key(bucket, shard)
+        rows = self._dynamo.read(self._table, [row_key, keys.watermark_key()])
+        if row_key in rows and keys.DONE_ATTR in rows[row_key]:
             return True
-        mark = rows.get(keys.watermark())
-        return mark is not None and bucket < parse_moment(mark[keys.AT]["S"])
+        watermark_row = rows.get(keys.watermark_key())
+        return watermark_row is not None and bucket < parse_time_key(
+            watermark_row[keys.TIME_ATTR]["S"]
+        )
 
     def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
-        answer = self._change(
+        outcome = self._update(
             bucket,
             shard,
             "attribute_not_exists(#done) AND attribute_exists(#owner) AND #until > :now",
             "SET #look = #look + :one",
-            {":one": 1, ":now": moment(self._clock())},
+            {":one": 1, ":now": time_key(self._clock())},
         )
-        return None if isinstance(answer, ConditionFailed) else _lease(bucket, shard, answer)
+        return (
+            None if isinstance(outcome, ConditionFailed) else _parse_lease(bucket, shard, outcome)
+        )
 
     def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
         """Return the live leases on these partitions."""
-        by_key = {keys.bucket_lease(*place): place for place in places}
-        rows = self._dynamo.read(self._table, list(by_key)) if by_key else {}
+        partitions_by_key = {
+            keys.partition_lease_key(*partition): partition for partition in places
+        }
+        rows = self._dynamo.read(self._table, list(partitions_by_key)) if partitions_by_key else {}
         leases = {
-            by_key[at]: _lease(*by_key[at], known(row))
-            for at, row in rows.items()
-            if keys.OWNER in row and keys.DONE not in row
+            partitions_by_key[row_key]: _parse_lease(*partitions_by_key[row_key], check_layout(row))
+            for row_key, row in rows.items()
+            if keys.OWNER_ATTR in row and keys.DONE_ATTR not in row
         }
         now = self._clock()
-        return {place: lease for place, lease in leases.items() if lease.until > now}
+        return {partition: lease for partition, lease in leases.items() if lease.until > now}
 
-    def _change_mine(
-        self, lease: BucketLease, change: str, values: Mapping[str, Any]
+    def _update_own(
+        self, lease: BucketLease, update: str, values: Mapping[str, Any]
     ) -> Item | ConditionFailed:
-        mine = {":owner": lease.owner, ":token": lease.token, ":look": lease.look}
-        return self._change(lease.bucket, lease.shard, _MINE, change, {**mine, **values})
-
-    def _change(
-        self, bucket: datetime, shard: int, holds: str, change: str, values: Mapping[str, Any]
-    ) -> Item | ConditionFailed:
-        both = f"{holds} {change}"
-        names = {**_NAMES, "#f": keys.FORMAT, "#expires": keys.TTL}
-        used = {name: names[name] for name in names if name in both}
-        return self._dynamo.update_if(
-            self._table,
-            keys.bucket_lease(bucket, shard),
-            Condition(holds, change, used, to_item(values)),
-            answers=True,
+        own_values = {":owner": lease.owner, ":token": lease.token, ":look": lease.look}
+        return self._update(
+            lease.bucket, lease.shard, _OWN_LEASE_CONDITION, update, {**own_values, **values}
         )
 
-    def _read(self, at: keys.RowKey) -> Mapping[str, Any] | None:
-        row = self._dynamo.read(self._table, [at]).get(at)
-        return None if row is None else known(row)
+    def _update(
+        self, bucket: datetime, shard: int, condition: str, update: str, values: Mapping[str, Any]
+    ) -> Item | ConditionFailed:
+        expressions = f"{condition} {update}"
+        names = {**_LEASE_ATTR_NAMES, "#f": keys.LAYOUT_ATTR, "#expires": keys.TTL}
+        used_names = {name: names[name] for name in names if name in expressions}
+        return self._dynamo.update_if(
+            self._table,
+            keys.partition_lease_key(bucket, shard),
+            Condition(condition, update, used_names, to_item(values)),
+            returns_row=True,
+        )
+
+    def _read(self, row_key: keys.RowKey) -> Mapping[str, Any] | None:
+        row = self._dynamo.read(self._table, [row_key]).get(row_key)
+        return None if row is None else check_layout(row)
 
 
 class DynamoReceipts:
@@ -194,51 +228,58 @@ class DynamoReceipts:
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
         """Return the valid receipt of each key. A repeated key uses its first receipt."""
-        first: dict[str, Receipt] = {}
+        first_by_name: dict[str, Receipt] = {}
         for name, receipt in wanted:
-            first.setdefault(name, receipt)
-        standing = self._dynamo.crew.map(
-            lambda one: self._claim(tenant, one[0], one[1], now), first.items()
+            first_by_name.setdefault(name, receipt)
+        valid_receipts = self._dynamo.pool.map(
+            lambda item: self._claim(tenant, item[0], item[1], now), first_by_name.items()
         )
-        by_name = dict(zip(first, standing, strict=True))
+        by_name = dict(zip(first_by_name, valid_receipts, strict=True))
         return [by_name[name] for name, _ in wanted]
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
-        by_key = {keys.receipt(tenant, name): name for name in names}
-        rows = self._dynamo.read(self._table, list(by_key)) if by_key else {}
-        found = {by_key[at]: _receipt(known(row)) for at, row in rows.items()}
-        return {name: receipt for name, receipt in found.items() if receipt.expires_at > now}
+        names_by_key = {keys.receipt_key(tenant, name): name for name in names}
+        rows = self._dynamo.read(self._table, list(names_by_key)) if names_by_key else {}
+        receipts = {
+            names_by_key[row_key]: _parse_receipt(check_layout(row))
+            for row_key, row in rows.items()
+        }
+        return {name: receipt for name, receipt in receipts.items() if receipt.expires_at > now}
 
     def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
-        refused = self._dynamo.put_if(
+        failure = self._dynamo.put_if(
             self._table,
-            {**keys.receipt(tenant, name).item(), **_layout(), **_receipt_row(receipt)},
+            {
+                **keys.receipt_key(tenant, name).item(),
+                **_layout_attribute(),
+                **_receipt_row(receipt),
+            },
             Condition(
                 "attribute_not_exists(#until) OR #until <= :now",
-                names={"#until": keys.UNTIL},
-                values={":now": to_attribute(moment(now))},
+                names={"#until": keys.UNTIL_ATTR},
+                values={":now": to_attribute(time_key(now))},
             ),
         )
-        return receipt if refused is None else _receipt(known(refused.item))
+        return receipt if failure is None else _parse_receipt(check_layout(failure.item))
 
 
-def _layout() -> Item:
-    return {keys.FORMAT: to_attribute(keys.LAYOUT)}
+def _layout_attribute() -> Item:
+    return {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
 
 
-def _lease(bucket: datetime, shard: int, row: Mapping[str, Any]) -> BucketLease:
+def _parse_lease(bucket: datetime, shard: int, row: Mapping[str, Any]) -> BucketLease:
     return BucketLease(
         bucket,
         shard,
-        owner=row[keys.OWNER]["S"],
-        token=int(row[keys.TOKEN]["N"]),
-        look=int(row[keys.LOOK]["N"]),
-        until=parse_moment(row[keys.UNTIL]["S"]),
+        owner=row[keys.OWNER_ATTR]["S"],
+        token=int(row[keys.TOKEN_ATTR]["N"]),
+        look=int(row[keys.NOTIFY_COUNT_ATTR]["N"]),
+        until=parse_time_key(row[keys.UNTIL_ATTR]["S"]),
     )
 
 
-def _says(row: Mapping[str, Any], lease: BucketLease) -> bool:
-    return (from_attribute(row[keys.TOKEN]), from_attribute(row[keys.LOOK])) == (
+def _matches_lease(row: Mapping[str, Any], lease: BucketLease) -> bool:
+    return (from_attribute(row[keys.TOKEN_ATTR]), from_attribute(row[keys.NOTIFY_COUNT_ATTR])) == (
         lease.token,
         lease.look,
     )
@@ -248,20 +289,20 @@ def _receipt_row(receipt: Receipt) -> Item:
     return {
         **to_item(
             {
-                keys.PRINT: receipt.fingerprint,
-                keys.MADE: receipt.made_id,
-                keys.AT: moment(receipt.created_at),
-                keys.UNTIL: moment(receipt.expires_at),
+                keys.FINGERPRINT_ATTR: receipt.fingerprint,
+                keys.RESULT_ID_ATTR: receipt.made_id,
+                keys.TIME_ATTR: time_key(receipt.created_at),
+                keys.UNTIL_ATTR: time_key(receipt.expires_at),
             }
         ),
-        keys.TTL: to_attribute(keys.expiry(receipt.expires_at)),
+        keys.TTL: to_attribute(keys.to_ttl(receipt.expires_at)),
     }
 
 
-def _receipt(row: Mapping[str, Any]) -> Receipt:
+def _parse_receipt(row: Mapping[str, Any]) -> Receipt:
     return Receipt(
-        fingerprint=row[keys.PRINT]["S"],
-        made_id=row[keys.MADE]["S"],
-        created_at=parse_moment(row[keys.AT]["S"]),
-        expires_at=parse_moment(row[keys.UNTIL]["S"]),
+        fingerprint=row[keys.FINGERPRINT_ATTR]["S"],
+        made_id=row[keys.RESULT_ID_ATTR]["S"],
+        created_at=parse_time_key(row[keys.TIME_ATTR]["S"]),
+        expires_at=parse_time_key(row[keys.UNTIL_ATTR]["S"]),
     )

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute, to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, Range, chunked, key_of, known
+from punctual.aws.dynamodb.client import (
+    Condition,
+    DynamoClient,
+    KeyRange,
+    check_layout,
+    chunked,
+    key_of,
+)
 from punctual.aws.dynamodb.control import token_keys
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
-from punctual.aws.retries import Client, ConditionFailed, RetryPolicy, answer, conditional
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.retries import Client, ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import KEPT, USED, Token
@@ -22,11 +29,11 @@ from punctual.domain.tenants.tokens import KEPT, USED, Token
 if TYPE_CHECKING:
     from punctual.engine.ports.token_rows import Counted
 
-_READ = 50  # rows in a query page of a list
-_COUNTED = 1_000
-_LOOKED = timedelta(minutes=1)
-_SETTLED = timedelta(hours=1)  # longer than any call that creates a token
-_MENDED = 25  # rows repaired in one call
+_TOKEN_LIST_PAGE_SIZE = 50  # rows in a query page of a list
+_TOKEN_COUNT_PAGE_SIZE = 1_000
+_TOKEN_CHECK_INTERVAL = timedelta(minutes=1)
+_TOKEN_CREATION_LIMIT = timedelta(hours=1)  # longer than any call that creates a token
+_MAX_REPAIRED_ROWS = 25  # rows repaired in one call
 
 
 class DynamoTokens:
@@ -35,49 +42,61 @@ class DynamoTokens:
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table
-        self._looked: dict[str, datetime] = {}  # when the tokens of a full tenant were last checked
+        self._checked_at: dict[
+            str, datetime
+        ] = {}  # when the tokens of a full tenant were last checked
 
     def put(self, token: Token, hashed: str) -> None:
-        about = {token_keys.HASH: to_attribute(hashed), **_ends(token)}
-        self._put({**token_keys.listed(token.tenant, token.token_id).item(), **_layout(), **about})
-        self._put({**token_keys.door(hashed).item(), **_layout(), **_row(token)})
+        list_attrs = {token_keys.HASH_ATTR: to_attribute(hashed), **_ttl_attrs(token)}
+        self._create_row(
+            {
+                **token_keys.list_row_key(token.tenant, token.token_id).item(),
+                **_layout_attribute(),
+                **list_attrs,
+            }
+        )
+        self._create_row(
+            {**token_keys.token_key(hashed).item(), **_layout_attribute(), **_to_row(token)}
+        )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        hashed = self._hash(tenant, token_id)
-        return None if hashed is None else self._kept(tenant, [hashed], now).get(hashed)
+        hashed = self._find_hash(tenant, token_id)
+        return None if hashed is None else self._load_tokens(tenant, [hashed], now).get(hashed)
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
-        found: list[Token] = []
-        for some in chunked(self._hashes(tenant, before, limit), min(limit, _READ)):
-            kept = self._kept(tenant, some, now)
-            found += [kept[hashed] for hashed in some if hashed in kept]
-            if len(found) >= limit:
+        tokens: list[Token] = []
+        for hashes in chunked(
+            self._list_hashes(tenant, before, limit), min(limit, _TOKEN_LIST_PAGE_SIZE)
+        ):
+            tokens_by_hash = self._load_tokens(tenant, hashes, now)
+            tokens += [tokens_by_hash[hashed] for hashed in hashes if hashed in tokens_by_hash]
+            if len(tokens) >= limit:
                 break
-        return found[:limit]
+        return tokens[:limit]
 
     def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
         """Store a revoke request and return the request in force.
 
         The row keeps the first request, so concurrent calls continue with the same one.
         """
-        hashed = self._hash(tenant, token_id)
+        hashed = self._find_hash(tenant, token_id)
         if hashed is None:
             return None
         condition = Condition(
             "#tenant = :tenant AND (attribute_not_exists(#wish) OR #wish = :old)",
             "SET #wish = :wish",
-            {"#tenant": token_keys.TENANT, "#wish": token_keys.WISH},
+            {"#tenant": token_keys.TENANT_ATTR, "#wish": token_keys.REVOKE_REQUEST_ATTR},
             {
                 ":tenant": to_attribute(tenant),
                 ":wish": to_attribute(wish),
                 ":old": to_attribute(old),
             },
         )
-        refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
-        if not isinstance(refused, ConditionFailed):
+        outcome = self._dynamo.update_if(self._table, token_keys.token_key(hashed), condition)
+        if not isinstance(outcome, ConditionFailed):
             return wish
-        first = refused.item.get(token_keys.WISH)
-        return None if first is None else str(first["S"])
+        first_request = outcome.item.get(token_keys.REVOKE_REQUEST_ATTR)
+        return None if first_request is None else str(first_request["S"])
 
     def count(self, tenant: str, now: datetime) -> "Counted":
         """Return how many tokens are good, and how many are kept.
@@ -88,206 +107,225 @@ class DynamoTokens:
         from punctual.engine.commands.tokens import has_room
         from punctual.engine.ports.token_rows import Counted
 
-        where = Range(token_keys.tokens_of(tenant))
-        rows = list(self._dynamo.query(self._table, where, _COUNTED))
-        good = [row for row in rows if not _ends_by(row, now + KEPT)]
-        kept = sum(not _ends_by(row, now) for row in rows)
-        looked = self._looked.get(tenant)
-        if has_room(Counted(len(good), kept)) or (looked and now - looked < _LOOKED):
-            return Counted(len(good), kept)
-        nowhere, ended = self._check(tenant, good, now)
-        if not nowhere and not ended:
-            self._looked[tenant] = now  # the next calls are answered from the list alone
-        return Counted(len(good) - nowhere - ended, kept - nowhere)
+        key_range = KeyRange(token_keys.token_list_partition(tenant))
+        rows = list(self._dynamo.query(self._table, key_range, _TOKEN_COUNT_PAGE_SIZE))
+        valid_rows = [row for row in rows if not _expires_by(row, now + KEPT)]
+        listed_count = sum(not _expires_by(row, now) for row in rows)
+        checked_at = self._checked_at.get(tenant)
+        if has_room(Counted(len(valid_rows), listed_count)) or (
+            checked_at and now - checked_at < _TOKEN_CHECK_INTERVAL
+        ):
+            return Counted(len(valid_rows), listed_count)
+        orphaned, revoked = self._check_list(tenant, valid_rows, now)
+        if not orphaned and not revoked:
+            self._checked_at[tenant] = now  # the next calls are answered from the list alone
+        return Counted(len(valid_rows) - orphaned - revoked, listed_count - orphaned)
 
-    def _check(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
+    def _check_list(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
         """Return how many rows lead to no token, and how many to a revoked token.
 
-        A crash between two writes leaves both kinds. Up to `_MENDED` of them get a TTL here.
+        A crash between two writes leaves both kinds. Up to `_MAX_REPAIRED_ROWS` of them get a TTL here.
         """
         from punctual.domain.identifiers import sortable_id
 
-        doors = {token_keys.door(_hash_of(row)): row for row in rows}
-        found = self._dynamo.read(self._table, list(doors))
-        nowhere, ended, mended = 0, 0, 0
-        settled = sortable_id(now - _SETTLED, bytes(10))
-        for door, row in doors.items():
-            at = key_of(row)
-            token = _token(known(found[door])) if door in found else None
+        list_rows_by_key = {token_keys.token_key(_hash_of(row)): row for row in rows}
+        token_rows = self._dynamo.read(self._table, list(list_rows_by_key))
+        orphaned, revoked, repaired = 0, 0, 0
+        settled_before = sortable_id(now - _TOKEN_CREATION_LIMIT, bytes(10))
+        for token_key, row in list_rows_by_key.items():
+            list_key = key_of(row)
+            token = (
+                _parse_token(check_layout(token_rows[token_key]))
+                if token_key in token_rows
+                else None
+            )
             if token is not None and token.tenant == tenant and token.revoked_at is None:
                 continue
             if token is not None and token.tenant == tenant:
-                ended += 1
-                ends = _ends(token)
+                revoked += 1
+                ttl_attrs = _ttl_attrs(token)
             else:
-                nowhere += 1
+                orphaned += 1
                 # The put of the row by hash may follow soon, so young rows stay in the list.
-                ends = {keys.TTL: to_attribute(keys.expiry(now))} if at.sk < settled else {}
-            if ends and mended < _MENDED:
-                mended += 1
-                self._end(at, ends)
-        return nowhere, ended
+                ttl_attrs = (
+                    {keys.TTL: to_attribute(keys.to_ttl(now))}
+                    if list_key.sk < settled_before
+                    else {}
+                )
+            if ttl_attrs and repaired < _MAX_REPAIRED_ROWS:
+                repaired += 1
+                self._expire(list_key, ttl_attrs)
+        return orphaned, revoked
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        hashed = self._hash(tenant, token_id)
-        token = None if hashed is None else self._kept(tenant, [hashed], now).get(hashed)
+        hashed = self._find_hash(tenant, token_id)
+        token = None if hashed is None else self._load_tokens(tenant, [hashed], now).get(hashed)
         if hashed is None or token is None:
             return None
         if token.revoked_at is None:
             token = self._revoke(hashed, token._replace(revoked_at=now))
-        self._end_list_row(token)
+        self._expire_list_row(token)
         return token
 
     def _revoke(self, hashed: str, token: Token) -> Token:
-        names = {"#revoked": token_keys.REVOKED, "#ttl": keys.TTL, "#pk": keys.PK}
+        names = {"#revoked": token_keys.REVOKED_AT_ATTR, "#ttl": keys.TTL, "#pk": keys.PK}
         assert token.revoked_at is not None
-        values = {":now": to_attribute(moment(token.revoked_at)), ":ttl": _ends(token)[keys.TTL]}
+        values = {
+            ":now": to_attribute(time_key(token.revoked_at)),
+            ":ttl": _ttl_attrs(token)[keys.TTL],
+        }
         condition = Condition(
             "attribute_exists(#pk) AND attribute_not_exists(#revoked)",
             "SET #revoked = :now, #ttl = :ttl",
             names,
             values,
         )
-        refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
-        if isinstance(refused, ConditionFailed) and refused.item:
-            return _token(known(refused.item))  # another call or an earlier try revoked it first
+        outcome = self._dynamo.update_if(self._table, token_keys.token_key(hashed), condition)
+        if isinstance(outcome, ConditionFailed) and outcome.item:
+            return _parse_token(
+                check_layout(outcome.item)
+            )  # another call or an earlier try revoked it first
         return token
 
-    def _end_list_row(self, token: Token) -> None:
+    def _expire_list_row(self, token: Token) -> None:
         """Set the TTL of the list row. After a failure the row leads to no token in the end."""
-        self._end(token_keys.listed(token.tenant, token.token_id), _ends(token))
+        self._expire(token_keys.list_row_key(token.tenant, token.token_id), _ttl_attrs(token))
 
-    def _end(self, at: keys.RowKey, ends: Item) -> None:
+    def _expire(self, row_key: keys.RowKey, ttl_attrs: Item) -> None:
         names = {"#ttl": keys.TTL, "#pk": keys.PK}
-        values = {":ttl": ends[keys.TTL]}
+        values = {":ttl": ttl_attrs[keys.TTL]}
         condition = Condition("attribute_exists(#pk)", "SET #ttl = :ttl", names, values)
-        self._dynamo.update_if(self._table, at, condition)
+        self._dynamo.update_if(self._table, row_key, condition)
 
-    def _put(self, item: Item) -> None:
+    def _create_row(self, item: Item) -> None:
         condition = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
-        refused = self._dynamo.put_if(self._table, item, condition)
-        if refused is not None and not refused.ambiguous:
+        failure = self._dynamo.put_if(self._table, item, condition)
+        if failure is not None and not failure.ambiguous:
             raise Unavailable("This token stands already: make another.")
 
-    def _hash(self, tenant: str, token_id: str) -> str | None:
-        at = token_keys.listed(tenant, token_id)
-        row = self._dynamo.read(self._table, [at]).get(at)
+    def _find_hash(self, tenant: str, token_id: str) -> str | None:
+        row_key = token_keys.list_row_key(tenant, token_id)
+        row = self._dynamo.read(self._table, [row_key]).get(row_key)
         return None if row is None else _hash_of(row)
 
-    def _hashes(self, tenant: str, before: str | None, limit: int) -> Iterator[str]:
-        where = Range(
-            token_keys.tokens_of(tenant),
-            high=token_keys.before(before),
-            below=True,
+    def _list_hashes(self, tenant: str, before: str | None, limit: int) -> Iterator[str]:
+        key_range = KeyRange(
+            token_keys.token_list_partition(tenant),
+            high=token_keys.list_upper_bound(before),
+            excludes_high=True,
             newest_first=True,
         )
-        for row in self._dynamo.query(self._table, where, min(limit, _READ)):
+        for row in self._dynamo.query(self._table, key_range, min(limit, _TOKEN_LIST_PAGE_SIZE)):
             yield _hash_of(row)
 
-    def _kept(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
+    def _load_tokens(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
         """Return the tokens of this tenant by hash, without forgotten ones."""
-        places = {token_keys.door(hashed): hashed for hashed in hashes}
-        rows = self._dynamo.read(self._table, list(places))
-        tokens = {places[at]: _token(known(row)) for at, row in rows.items()}
+        hashes_by_key = {token_keys.token_key(hashed): hashed for hashed in hashes}
+        rows = self._dynamo.read(self._table, list(hashes_by_key))
+        tokens = {
+            hashes_by_key[row_key]: _parse_token(check_layout(row)) for row_key, row in rows.items()
+        }
         return {
             hashed: token
             for hashed, token in tokens.items()
-            if token.tenant == tenant and not _forgotten(token, now)
+            if token.tenant == tenant and not _is_forgotten(token, now)
         }
 
 
-class DoorTokens:
+class AuthorizerTokens:
     """Tokens by hash, for the authorizer. Each token is read and updated by a call of its own."""
 
-    def __init__(self, client: Client, table: str, patience: RetryPolicy) -> None:
+    def __init__(self, client: Client, table: str, retry_policy: RetryPolicy) -> None:
         self._client = client
         self._table = table
-        self._patience = patience
+        self._retry_policy = retry_policy
 
     def find(self, hashed: str) -> Token | None:
-        found = answer(
+        response = call_aws(
             "reading a token",
             lambda: self._client().get_item(
-                TableName=self._table, Key=token_keys.door(hashed).item(), ConsistentRead=True
+                TableName=self._table, Key=token_keys.token_key(hashed).item(), ConsistentRead=True
             ),
         )
-        return _token(known(found["Item"])) if "Item" in found else None
+        return _parse_token(check_layout(response["Item"])) if "Item" in response else None
 
     def used(self, hashed: str, now: datetime) -> None:
         """Set the time of last use. Of several concurrent environments only one writes."""
         condition = Condition(
             "attribute_exists(#pk) AND (attribute_not_exists(#used) OR #used <= :before)",
             "SET #used = :now",
-            {"#pk": keys.PK, "#used": token_keys.USED},
-            {":now": to_attribute(moment(now)), ":before": to_attribute(moment(now - USED))},
+            {"#pk": keys.PK, "#used": token_keys.USED_AT_ATTR},
+            {":now": to_attribute(time_key(now)), ":before": to_attribute(time_key(now - USED))},
         )
-        conditional(
+        conditional_write(
             "noting that a token was used",
             lambda: self._client().update_item(
-                TableName=self._table, Key=token_keys.door(hashed).item(), **condition.arguments()
+                TableName=self._table,
+                Key=token_keys.token_key(hashed).item(),
+                **condition.arguments(),
             ),
-            self._patience,
+            self._retry_policy,
         )
 
 
-def _ends_by(row: Mapping[str, Any], at: datetime) -> bool:
-    end = row.get(keys.TTL)
-    return end is not None and int(end["N"]) <= keys.expiry(at)
+def _expires_by(row: Mapping[str, Any], at: datetime) -> bool:
+    ttl = row.get(keys.TTL)
+    return ttl is not None and int(ttl["N"]) <= keys.to_ttl(at)
 
 
 def _hash_of(row: Mapping[str, Any]) -> str:
-    return str(known(row)[token_keys.HASH]["S"])
+    return str(check_layout(row)[token_keys.HASH_ATTR]["S"])
 
 
-def _layout() -> Item:
-    return {keys.FORMAT: to_attribute(keys.LAYOUT)}
+def _layout_attribute() -> Item:
+    return {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
 
 
-def _row(token: Token) -> Item:
-    moments = {
-        token_keys.CREATED: token.created_at,
-        keys.UNTIL: token.expires_at,
-        token_keys.USED: token.last_used_at,
-        token_keys.REVOKED: token.revoked_at,
+def _to_row(token: Token) -> Item:
+    times = {
+        token_keys.CREATED_AT_ATTR: token.created_at,
+        keys.UNTIL_ATTR: token.expires_at,
+        token_keys.USED_AT_ATTR: token.last_used_at,
+        token_keys.REVOKED_AT_ATTR: token.revoked_at,
     }
     return to_item(
         {
-            token_keys.TENANT: token.tenant,
-            token_keys.TOKEN_ID: token.token_id,
-            token_keys.NAME: token.name,
-            token_keys.ROLE: token.role.word,
-            token_keys.BY: token.created_by,
-            **{name: moment(at) for name, at in moments.items() if at is not None},
+            token_keys.TENANT_ATTR: token.tenant,
+            token_keys.TOKEN_ID_ATTR: token.token_id,
+            token_keys.NAME_ATTR: token.name,
+            token_keys.ROLE_ATTR: token.role.word,
+            token_keys.CREATED_BY_ATTR: token.created_by,
+            **{name: time_key(time) for name, time in times.items() if time is not None},
         }
-    ) | _ends(token)
+    ) | _ttl_attrs(token)
 
 
-def _ends(token: Token) -> Item:
-    at = token.forgotten_at()
-    return {} if at is None else {keys.TTL: to_attribute(keys.expiry(at))}
+def _ttl_attrs(token: Token) -> Item:
+    forgotten_at = token.forgotten_at()
+    return {} if forgotten_at is None else {keys.TTL: to_attribute(keys.to_ttl(forgotten_at))}
 
 
-def _token(row: Mapping[str, Any]) -> Token:
-    role = Role.of(row[token_keys.ROLE]["S"])
+def _parse_token(row: Mapping[str, Any]) -> Token:
+    role = Role.of(row[token_keys.ROLE_ATTR]["S"])
     if role is None:
         raise Unavailable("A token has a role that this version does not know.")
     return Token(
-        token_id=row[token_keys.TOKEN_ID]["S"],
-        tenant=row[token_keys.TENANT]["S"],
-        name=row[token_keys.NAME]["S"],
+        token_id=row[token_keys.TOKEN_ID_ATTR]["S"],
+        tenant=row[token_keys.TENANT_ATTR]["S"],
+        name=row[token_keys.NAME_ATTR]["S"],
         role=role,
-        created_at=parse_moment(row[token_keys.CREATED]["S"]),
-        created_by=row[token_keys.BY]["S"],
-        expires_at=_moment(row, keys.UNTIL),
-        last_used_at=_moment(row, token_keys.USED),
-        revoked_at=_moment(row, token_keys.REVOKED),
+        created_at=parse_time_key(row[token_keys.CREATED_AT_ATTR]["S"]),
+        created_by=row[token_keys.CREATED_BY_ATTR]["S"],
+        expires_at=_parse_time(row, keys.UNTIL_ATTR),
+        last_used_at=_parse_time(row, token_keys.USED_AT_ATTR),
+        revoked_at=_parse_time(row, token_keys.REVOKED_AT_ATTR),
     )
 
 
-def _moment(row: Mapping[str, Any], name: str) -> datetime | None:
-    return parse_moment(row[name]["S"]) if name in row else None
+def _parse_time(row: Mapping[str, Any], name: str) -> datetime | None:
+    return parse_time_key(row[name]["S"]) if name in row else None
 
 
-def _forgotten(token: Token, now: datetime) -> bool:
-    at = token.forgotten_at()
-    return at is not None and at <= now
+def _is_forgotten(token: Token, now: datetime) -> bool:
+    forgotten_at = token.forgotten_at()
+    return forgotten_at is not None and forgotten_at <= now

@@ -6,35 +6,35 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import from_item, to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, known
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
+from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 
-STARTED, HEADS, SWEEP = "started", "heads", "sweep"
-PAYLOADS, WALKED, SWEPT = "payloads", "walked", "swept"
-COUNTS, CLEARED = "counts", "cleared"
-OVER, STEP = "over", "step"
+STARTED_AT_ATTR, STATE_CURSOR_ATTR, TIMER_CURSOR_ATTR = "started", "heads", "sweep"
+PAYLOAD_CURSOR_ATTR, STATES_DONE_ATTR, TIMERS_DONE_ATTR = "payloads", "walked", "swept"
+COUNTS_ATTR, PAYLOADS_DONE_ATTR = "counts", "cleared"
+COMPLETE_ATTR, STEP_ATTR = "over", "step"
 
 
 @dataclass(frozen=True)
 class Progress:
     """The progress of one walk.
 
-    - `heads`, `sweep`, `payloads`: the cursor of each part; None at its start and end.
-    - `walked`, `swept`, `cleared`: whether the first three parts are done.
-    - `over`: whether the whole walk is done.
-    - `counts`: the packed counts of job states, until the counters are corrected.
+    - `state_cursor`, `timer_cursor`, `payload_cursor`: the cursor of each part; None at its start and end.
+    - `states_done`, `timers_done`, `payloads_done`: whether the first three parts are done.
+    - `is_complete`: whether the whole walk is done.
+    - `packed_counts`: the packed counts of job states, until the counters are corrected.
     - `step`: the number of writes, so that only one of two concurrent walks continues.
     """
 
     started_at: datetime
-    heads: str | None = None
-    sweep: datetime | None = None
-    payloads: str | None = None
-    walked: bool = False
-    swept: bool = False
-    counts: bytes = b""
-    cleared: bool = False
-    over: bool = False
+    state_cursor: str | None = None
+    timer_cursor: datetime | None = None
+    payload_cursor: str | None = None
+    states_done: bool = False
+    timers_done: bool = False
+    packed_counts: bytes = b""
+    payloads_done: bool = False
+    is_complete: bool = False
     step: int = 0
 
 
@@ -44,51 +44,51 @@ class WalkProgress:
         self._table = table
 
     def read(self) -> Progress | None:
-        row = self._dynamo.read(self._table, [keys.walk()]).get(keys.walk())
+        row = self._dynamo.read(self._table, [keys.walk_key()]).get(keys.walk_key())
         if row is None:
             return None
-        values = from_item(known(row))
+        values = from_item(check_layout(row))
         return Progress(
-            started_at=parse_moment(values[STARTED]),
-            heads=values.get(HEADS),
-            sweep=_moment(values.get(SWEEP)),
-            payloads=values.get(PAYLOADS),
-            walked=values[WALKED],
-            swept=values.get(SWEPT, False),
-            counts=values.get(COUNTS, b""),
-            cleared=values.get(CLEARED, False),
-            over=values[OVER],
-            step=values[STEP],
+            started_at=parse_time_key(values[STARTED_AT_ATTR]),
+            state_cursor=values.get(STATE_CURSOR_ATTR),
+            timer_cursor=_parse_time(values.get(TIMER_CURSOR_ATTR)),
+            payload_cursor=values.get(PAYLOAD_CURSOR_ATTR),
+            states_done=values[STATES_DONE_ATTR],
+            timers_done=values.get(TIMERS_DONE_ATTR, False),
+            packed_counts=values.get(COUNTS_ATTR, b""),
+            payloads_done=values.get(PAYLOADS_DONE_ATTR, False),
+            is_complete=values[COMPLETE_ATTR],
+            step=values[STEP_ATTR],
         )
 
-    def keep(self, progress: Progress) -> bool:
+    def save(self, progress: Progress) -> bool:
         """Write the progress. Return False if another walk continued from the same step."""
         values: dict[str, Any] = {
-            keys.FORMAT: keys.LAYOUT,
-            STARTED: moment(progress.started_at),
-            WALKED: progress.walked,
-            SWEPT: progress.swept,
-            CLEARED: progress.cleared,
-            OVER: progress.over,
-            STEP: progress.step + 1,
+            keys.LAYOUT_ATTR: keys.ROW_LAYOUT,
+            STARTED_AT_ATTR: time_key(progress.started_at),
+            STATES_DONE_ATTR: progress.states_done,
+            TIMERS_DONE_ATTR: progress.timers_done,
+            PAYLOADS_DONE_ATTR: progress.payloads_done,
+            COMPLETE_ATTR: progress.is_complete,
+            STEP_ATTR: progress.step + 1,
         }
-        if progress.heads is not None:
-            values[HEADS] = progress.heads
-        if progress.sweep is not None:
-            values[SWEEP] = moment(progress.sweep)
-        if progress.payloads is not None:
-            values[PAYLOADS] = progress.payloads
-        if progress.counts:
-            values[COUNTS] = progress.counts
+        if progress.state_cursor is not None:
+            values[STATE_CURSOR_ATTR] = progress.state_cursor
+        if progress.timer_cursor is not None:
+            values[TIMER_CURSOR_ATTR] = time_key(progress.timer_cursor)
+        if progress.payload_cursor is not None:
+            values[PAYLOAD_CURSOR_ATTR] = progress.payload_cursor
+        if progress.packed_counts:
+            values[COUNTS_ATTR] = progress.packed_counts
         condition = Condition(
             "attribute_not_exists(#step) OR #step = :step",
-            names={"#step": STEP},
+            names={"#step": STEP_ATTR},
             values=to_item({":step": progress.step}),
         )
-        row = {**keys.walk().item(), **to_item(values)}
-        refused = self._dynamo.put_if(self._table, row, condition)
-        return refused is None or (refused.ambiguous and refused.item == row)
+        row = {**keys.walk_key().item(), **to_item(values)}
+        failure = self._dynamo.put_if(self._table, row, condition)
+        return failure is None or (failure.ambiguous and failure.item == row)
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else parse_moment(text)
+def _parse_time(text: str | None) -> datetime | None:
+    return None if text is None else parse_time_key(text)

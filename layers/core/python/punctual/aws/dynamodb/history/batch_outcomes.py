@@ -14,14 +14,14 @@ import msgspec
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, Range, fitting, known
-from punctual.aws.dynamodb.sort_keys import joined
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
+from punctual.aws.dynamodb.sort_keys import join_parts
 from punctual.domain.run import Run
 from punctual.engine.changes.run_results import UNREADABLE
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
 
-MAX_ROW_BYTES = 262_144  # size of the details in one row, before compression
-PAGE_ROWS = 20  # rows of one claim in a query page; a claim nearly always has one
+MAX_OUTCOMES_ROW_BYTES = 262_144  # size of the details in one row, before compression
+OUTCOMES_PAGE_SIZE = 20  # rows of one claim in a query page; a claim nearly always has one
 
 
 class RunOutcome(msgspec.Struct, frozen=True, array_like=True):
@@ -49,25 +49,29 @@ class BatchOutcomes:
         self._dynamo.put(
             self._table,
             [
-                _item(partition, part)
-                for partition, batch in groupby(sorted(rows, key=_partition), key=_partition)
-                for part in fitting(batch, lambda row: len(_encode(row.detail)), MAX_ROW_BYTES)
+                _to_row(partition, part)
+                for partition, batch in groupby(sorted(rows, key=_batch_key_of), key=_batch_key_of)
+                for part in split_by_size(
+                    batch, lambda row: len(_encode(row.detail)), MAX_OUTCOMES_ROW_BYTES
+                )
             ],
         )
 
     def find(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         """Return the outcome of the last attempt; `UNREADABLE` if only damaged rows exist."""
-        wanted = (key.job_id, key.run_id, run.token)
+        attempt_id = (key.job_id, key.run_id, run.token)
         damaged = None
-        for row in self._dynamo.query(self._table, Range(batch_key(key.tenant, run)), PAGE_ROWS):
-            if keys.TTL in row and int(row[keys.TTL]["N"]) <= keys.expiry(now):
+        for row in self._dynamo.query(
+            self._table, KeyRange(batch_key(key.tenant, run)), OUTCOMES_PAGE_SIZE
+        ):
+            if keys.TTL in row and int(row[keys.TTL]["N"]) <= keys.to_ttl(now):
                 continue
-            outcomes = _outcomes(known(row, keys.SHARED_ENDS))
+            outcomes = _parse_outcomes(check_layout(row, keys.BATCH_OUTCOMES_LAYOUT))
             if outcomes is None:
                 damaged = UNREADABLE
                 continue
             for outcome in outcomes:
-                if (outcome.job_id, outcome.run_id, outcome.token) == wanted:
+                if (outcome.job_id, outcome.run_id, outcome.token) == attempt_id:
                     return outcome.detail
         return damaged
 
@@ -78,14 +82,14 @@ def batch_key(tenant: str, claimed: Run | AttemptRow) -> str:
     A nonce consists of the id of its claim, a dot, and a number within the claim. The key has three
     parts, so it differs from every partition key of a job's runs.
     """
-    return joined(tenant, "pack", claimed.nonce.partition(".")[0])
+    return join_parts(tenant, "pack", claimed.nonce.partition(".")[0])
 
 
-def _partition(row: AttemptRow) -> str:
+def _batch_key_of(row: AttemptRow) -> str:
     return batch_key(row.tenant, row)
 
 
-def _item(partition: str, rows: Sequence[AttemptRow]) -> Item:
+def _to_row(partition: str, rows: Sequence[AttemptRow]) -> Item:
     """Return the row of these outcomes.
 
     The sort key is a hash of the names of the runs. So a batch that ends in parts, or is written
@@ -96,18 +100,18 @@ def _item(partition: str, rows: Sequence[AttemptRow]) -> Item:
     digest = blake2b(names.encode(), digest_size=8).hexdigest()
     item: Item = {
         **keys.RowKey(partition, digest).item(),
-        keys.FORMAT: to_attribute(keys.SHARED_ENDS),
-        keys.ROW: to_attribute(zlib.compress(_encode(outcomes), 1)),
+        keys.LAYOUT_ATTR: to_attribute(keys.BATCH_OUTCOMES_LAYOUT),
+        keys.DATA_ATTR: to_attribute(zlib.compress(_encode(outcomes), 1)),
     }
     expiries = [row.expires_at for row in rows if row.expires_at is not None]
     if len(expiries) == len(rows):
-        item[keys.TTL] = to_attribute(keys.expiry(max(expiries)))
+        item[keys.TTL] = to_attribute(keys.to_ttl(max(expiries)))
     return item
 
 
-def _outcomes(row: Mapping[str, Any]) -> Sequence[RunOutcome] | None:
+def _parse_outcomes(row: Mapping[str, Any]) -> Sequence[RunOutcome] | None:
     """Return the outcomes of a row; None if it is damaged."""
     try:
-        return _decode(zlib.decompress(row[keys.ROW]["B"]))
+        return _decode(zlib.decompress(row[keys.DATA_ATTR]["B"]))
     except (KeyError, zlib.error, msgspec.MsgspecError):
         return None

@@ -8,14 +8,14 @@ import msgspec
 
 from punctual.aws.dynamodb import keys as at
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, Range, known
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout
 from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.sort_keys import LAST_CHAR
 from punctual.domain.run import Run
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 
-ATTEMPTS = 200
+ATTEMPT_PAGE_SIZE = 200
 
 _encode = msgspec.json.Encoder().encode
 _to_run = msgspec.json.Decoder(RunRow).decode
@@ -25,17 +25,17 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 class DynamoHistory:
     """The history table. `put` leaves the list over all jobs to the status function."""
 
-    def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
+    def __init__(self, dynamo: DynamoClient, table: str, tenant_index: TenantRunIndex) -> None:
         self._dynamo = dynamo
         self._table = table
-        self._lists = lists
+        self._tenant_index = tenant_index
         self._outcomes = BatchOutcomes(dynamo, table)
 
     def put(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
             self._table,
             [
-                _row(at.run(row.tenant, row.job_id, row.run.run_id), row, row.expires_at)
+                _to_row(at.history_key(row.tenant, row.job_id, row.run.run_id), row, row.expires_at)
                 for row in rows
             ],
         )
@@ -44,8 +44,10 @@ class DynamoHistory:
         self._dynamo.put(
             self._table,
             [
-                _row(
-                    at.attempt(row.tenant, row.job_id, row.run_id, row.number, row.token, row.lost),
+                _to_row(
+                    at.attempt_key(
+                        row.tenant, row.job_id, row.run_id, row.number, row.token, row.lost
+                    ),
                     row,
                     row.expires_at,
                 )
@@ -61,51 +63,53 @@ class DynamoHistory:
 
     def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Return the keys that have a row. An expired row counts because it was written."""
-        wanted = {at.run(*key): key for key in keys}
-        found = self._dynamo.read(self._table, list(wanted))
-        return frozenset(wanted[place] for place in found)
+        keys_by_row_key = {at.history_key(*key): key for key in keys}
+        existing = self._dynamo.read(self._table, list(keys_by_row_key))
+        return frozenset(keys_by_row_key[row_key] for row_key in existing)
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
-        wanted = {at.run(*key): key for key in keys}
-        found = self._dynamo.read(self._table, list(wanted))
-        rows = {wanted[place]: _run(row) for place, row in found.items()}
+        keys_by_row_key = {at.history_key(*key): key for key in keys}
+        items = self._dynamo.read(self._table, list(keys_by_row_key))
+        rows = {keys_by_row_key[row_key]: _parse_run(row) for row_key, row in items.items()}
         return {key: row for key, row in rows.items() if row.expires_at > now}
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
-        first = at.attempts(key.run_id)
-        where = Range(at.job_runs(key.tenant, key.job_id), first, first + LAST_CHAR)
-        found = self._dynamo.query(self._table, where, ATTEMPTS)
-        rows = (_to_attempt(known(row)[at.ROW]["S"]) for row in found)
+        prefix = at.attempts_prefix(key.run_id)
+        key_range = KeyRange(
+            at.history_partition(key.tenant, key.job_id), prefix, prefix + LAST_CHAR
+        )
+        items = self._dynamo.query(self._table, key_range, ATTEMPT_PAGE_SIZE)
+        rows = (_to_attempt(check_layout(row)[at.DATA_ATTR]["S"]) for row in items)
         return [row for row in rows if row.expires_at is None or row.expires_at > now]
 
     def page(
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        low, high = at.runs_between(before, after)
+        low, high = at.history_bounds(before, after)
         if low > high:  # DynamoDB rejects a range with low > high
             return []
-        where = Range(at.job_runs(*key), low, high, newest_first=True)
-        found = self._dynamo.query(self._table, where, limit + 1)
-        rows = (_run(row) for row in found)
-        behind = (row for row in rows if row.run.run_id != before and row.expires_at > now)
-        return list(islice(behind, limit))
+        key_range = KeyRange(at.history_partition(*key), low, high, newest_first=True)
+        items = self._dynamo.query(self._table, key_range, limit + 1)
+        rows = (_parse_run(row) for row in items)
+        valid_rows = (row for row in rows if row.run.run_id != before and row.expires_at > now)
+        return list(islice(valid_rows, limit))
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        return self._lists.page(tenant, before, limit, now)
+        return self._tenant_index.page(tenant, before, limit, now)
 
 
-def _run(row: Item) -> RunRow:
-    return _to_run(known(row)[at.ROW]["S"])
+def _parse_run(row: Item) -> RunRow:
+    return _to_run(check_layout(row)[at.DATA_ATTR]["S"])
 
 
-def _row(key: at.RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
+def _to_row(key: at.RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
     item: Item = {
         **key.item(),
-        at.FORMAT: to_attribute(at.LAYOUT),
-        at.ROW: to_attribute(_encode(row).decode()),
+        at.LAYOUT_ATTR: to_attribute(at.ROW_LAYOUT),
+        at.DATA_ATTR: to_attribute(_encode(row).decode()),
     }
     if expires_at is not None:
-        item[at.TTL] = to_attribute(at.expiry(expires_at))
+        item[at.TTL] = to_attribute(at.to_ttl(expires_at))
     return item

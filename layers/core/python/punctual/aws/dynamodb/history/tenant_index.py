@@ -17,16 +17,16 @@ import msgspec
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, Range, fitting, known
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
 from punctual.engine.ports.rows import RunRow
 
-MOST = 262_144  # bytes of runs in one row, before compression
-PAGE = 16  # rows in a query page
+MAX_RUN_INDEX_ROW_BYTES = 262_144  # bytes of runs in one row, before compression
+RUN_INDEX_PAGE_SIZE = 16  # rows in a query page
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[RunRow, ...]).decode
 
-_Packed = tuple[str, tuple[RunRow, ...]]
+_GroupRuns = tuple[str, tuple[RunRow, ...]]
 
 
 class TenantRunIndex:
@@ -38,11 +38,15 @@ class TenantRunIndex:
 
     def append(self, tenant: str, rows: Sequence[RunRow]) -> None:
         """Write at least one row for each group of four seconds, by run id."""
-        ordered = sorted(rows, key=_place)
+        ordered = sorted(rows, key=_run_order)
         items = [
-            _pack(tenant, group, part)
-            for group, some in groupby(ordered, key=lambda row: keys.run_group(row.run.run_id))
-            for part in fitting(some, lambda row: len(_encode(row)), MOST)
+            _to_row(tenant, group, part)
+            for group, group_rows in groupby(
+                ordered, key=lambda row: keys.run_group(row.run.run_id)
+            )
+            for part in split_by_size(
+                group_rows, lambda row: len(_encode(row)), MAX_RUN_INDEX_ROW_BYTES
+            )
         ]
         self._dynamo.put(self._table, items)
 
@@ -50,60 +54,64 @@ class TenantRunIndex:
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         """Return the runs before (run id, job id) `before`, newest first, each run once."""
-        high = None if before is None else keys.until_group(keys.run_group(before[0]))
-        begun = self._dynamo.crew.map(partial(self._begin, tenant, high), range(keys.RUN_LISTS))
-        packed = heapq.merge(*begun, key=itemgetter(0), reverse=True)
-        found = (
-            row
-            for _, same in groupby(packed, key=itemgetter(0))
-            for row in _newest_first(same)
-            if row.expires_at > now and (before is None or _place(row) < before)
+        high = None if before is None else keys.group_upper_bound(keys.run_group(before[0]))
+        parts = self._dynamo.pool.map(
+            partial(self._open_part, tenant, high), range(keys.RUN_INDEX_PARTITIONS)
         )
-        return list(islice(found, limit))
+        packed = heapq.merge(*parts, key=itemgetter(0), reverse=True)
+        rows = (
+            row
+            for _, same_group in groupby(packed, key=itemgetter(0))
+            for row in _newest_first(same_group)
+            if row.expires_at > now and (before is None or _run_order(row) < before)
+        )
+        return list(islice(rows, limit))
 
-    def _begin(self, tenant: str, high: str | None, part: int) -> Iterator[_Packed]:
+    def _open_part(self, tenant: str, high: str | None, part: int) -> Iterator[_GroupRuns]:
         """Return the rows of a part, with the first page read so that parts load in parallel."""
-        where = Range(keys.run_list(tenant, part), high=high, newest_first=True)
-        read = self._dynamo.query(self._table, where, PAGE)
-        first = list(islice(read, 1))
-        return (_unpack(row) for row in chain(first, read))
+        key_range = KeyRange(keys.run_index_partition(tenant, part), high=high, newest_first=True)
+        items = self._dynamo.query(self._table, key_range, RUN_INDEX_PAGE_SIZE)
+        first = list(islice(items, 1))
+        return (_parse_row(row) for row in chain(first, items))
 
 
-def _place(row: RunRow) -> tuple[str, str]:
+def _run_order(row: RunRow) -> tuple[str, str]:
     return row.run.run_id, row.job_id
 
 
-def _newest_first(packed: Iterator[_Packed]) -> list[RunRow]:
+def _newest_first(packed: Iterator[_GroupRuns]) -> list[RunRow]:
     """Return the runs of a group, newest first, each in its latest form.
 
     An entry for several occurrences may be written more than once as its count grows.
     """
-    once: dict[tuple[str, str], RunRow] = {}
+    latest: dict[tuple[str, str], RunRow] = {}
     for row in (row for _, rows in packed for row in rows):
-        known_row = once.get(_place(row))
-        if known_row is None or _said(row) > _said(known_row):
-            once[_place(row)] = row
-    return [row for _, row in sorted(once.items(), reverse=True)]
+        previous = latest.get(_run_order(row))
+        if previous is None or _revision(row) > _revision(previous):
+            latest[_run_order(row)] = row
+    return [row for _, row in sorted(latest.items(), reverse=True)]
 
 
-def _said(row: RunRow) -> tuple[int, datetime]:
+def _revision(row: RunRow) -> tuple[int, datetime]:
     return row.run.count, row.run.changed_at
 
 
-def _pack(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
+def _to_row(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
     """Return the row of these runs. Its key is a hash of their names, so a repeat adds no row."""
-    names = "\0".join(name for row in rows for name in _place(row))
+    names = "\0".join(name for row in rows for name in _run_order(row))
     digest = blake2b(names.encode(), digest_size=8)
-    part = digest.digest()[0] % keys.RUN_LISTS
-    at = keys.RowKey(keys.run_list(tenant, part), keys.run_list_row(group, digest.hexdigest()))
+    part = digest.digest()[0] % keys.RUN_INDEX_PARTITIONS
+    row_key = keys.RowKey(
+        keys.run_index_partition(tenant, part), keys.run_index_sort_key(group, digest.hexdigest())
+    )
     return {
-        **at.item(),
-        keys.FORMAT: to_attribute(keys.LAYOUT),
-        keys.ROW: to_attribute(zlib.compress(_encode(rows))),
-        keys.TTL: to_attribute(keys.expiry(max(row.expires_at for row in rows))),
+        **row_key.item(),
+        keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+        keys.DATA_ATTR: to_attribute(zlib.compress(_encode(rows))),
+        keys.TTL: to_attribute(keys.to_ttl(max(row.expires_at for row in rows))),
     }
 
 
-def _unpack(row: Mapping[str, Any]) -> _Packed:
-    data = known(row)[keys.ROW]["B"]
-    return keys.run_group_of(row[keys.SK]["S"]), _decode(zlib.decompress(data))
+def _parse_row(row: Mapping[str, Any]) -> _GroupRuns:
+    data = check_layout(row)[keys.DATA_ATTR]["B"]
+    return keys.parse_run_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))

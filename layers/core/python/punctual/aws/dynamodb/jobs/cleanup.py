@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, Range, key_of
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
 from punctual.aws.dynamodb.control import counter_keys
 from punctual.engine.ports.rows import Key, RunKey
 
-PAGE = 100
+JOB_DATA_PAGE_SIZE = 100
 
 
-class Left(NamedTuple):
-    """Rows to delete. `given_by` names definitions and runs that may have a payload in S3."""
+class JobDataRows(NamedTuple):
+    """Rows to delete. `payload_ids` names definitions and runs that may have a payload in S3."""
 
     rows: Sequence[keys.RowKey]
-    given_by: Sequence[str]
+    payload_ids: Sequence[str]
 
 
 class JobData:
@@ -29,25 +29,30 @@ class JobData:
 
         The job state forgets ended runs, so the markers find their payloads later.
         """
-        layout = {keys.FORMAT: to_attribute(keys.LAYOUT)}
+        layout = {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
         self._dynamo.put(
-            self._table, [{**counter_keys.own_payload(*run).item(), **layout} for run in runs]
+            self._table,
+            [{**counter_keys.payload_marker_key(*run).item(), **layout} for run in runs],
         )
 
-    def of(self, key: Key) -> Left:
-        rows = list(self._dynamo.query(self._table, Range(*counter_keys.bodies(*key)), PAGE))
-        refs = [counter_keys.ref_of(row[keys.SK]["S"]) for row in rows if _may_name_a_blob(row)]
-        given_by = [counter_keys.payload_of(ref) for ref in dict.fromkeys(refs)]
-        return Left([key_of(row) for row in rows], given_by)
+    def find(self, key: Key) -> JobDataRows:
+        rows = list(
+            self._dynamo.query(
+                self._table, KeyRange(*counter_keys.definitions_bounds(*key)), JOB_DATA_PAGE_SIZE
+            )
+        )
+        refs = [counter_keys.parse_ref(row[keys.SK]["S"]) for row in rows if _may_have_payload(row)]
+        payload_ids = [counter_keys.payload_id_of(ref) for ref in dict.fromkeys(refs)]
+        return JobDataRows([key_of(row) for row in rows], payload_ids)
 
-    def forget(self, left: Left) -> None:
-        self._dynamo.delete(self._table, left.rows)
+    def delete(self, data: JobDataRows) -> None:
+        self._dynamo.delete(self._table, data.rows)
 
 
-def _may_name_a_blob(row: Item) -> bool:
+def _may_have_payload(row: Item) -> bool:
     """Return whether the job may have a payload in S3.
 
     A readable definition without `payload_blob` has none. A compressed one is not unpacked.
     """
-    text = row.get(keys.ROW, {}).get("S")
+    text = row.get(keys.DATA_ATTR, {}).get("S")
     return text is None or '"payload_blob"' in text

@@ -7,13 +7,24 @@ from typing import Any
 import msgspec
 
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, known
-from punctual.aws.dynamodb.keys import FORMAT, LAYOUT, PARTS, ROW, RowKey, body
+from punctual.aws.dynamodb.client import DynamoClient, check_layout
+from punctual.aws.dynamodb.keys import (
+    DATA_ATTR,
+    LAYOUT_ATTR,
+    PART_COUNT_ATTR,
+    ROW_LAYOUT,
+    RowKey,
+    definition_key,
+)
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.rows import DefinitionRow, Key
 
-READABLE = 16_384  # bytes up to which a definition stays readable text in the console
-MOST = 380_000  # bytes in a row; the limit of DynamoDB is 400 KiB with key and names
+MAX_READABLE_DEFINITION_BYTES = (
+    16_384  # bytes up to which a definition stays readable text in the console
+)
+MAX_DEFINITION_PART_BYTES = (
+    380_000  # bytes in a row; the limit of DynamoDB is 400 KiB with key and names
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(DefinitionRow).decode
@@ -24,44 +35,59 @@ class DynamoDefinitions:
         self._dynamo = dynamo
         self._table = table
 
-    def put(self, bodies: Sequence[DefinitionRow]) -> None:
-        self._dynamo.put(self._table, [row for new in bodies for row in _rows(new)])
+    def put(self, definitions: Sequence[DefinitionRow]) -> None:
+        self._dynamo.put(
+            self._table, [row for definition in definitions for row in _to_rows(definition)]
+        )
 
-    def get(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        keys = {body(*key, ref): (key, ref) for key, ref in wanted}
-        rows = self._dynamo.read(self._table, list(keys))
-        more = [
-            body(*keys[at][0], keys[at][1], part)
-            for at, row in rows.items()
-            for part in range(1, int(row[PARTS]["N"]) if PARTS in row else 1)
+    def get(
+        self, definition_ids: Sequence[tuple[Key, str]]
+    ) -> Mapping[tuple[Key, str], DefinitionRow]:
+        ids_by_row_key = {definition_key(*key, ref): (key, ref) for key, ref in definition_ids}
+        rows = self._dynamo.read(self._table, list(ids_by_row_key))
+        more_keys = [
+            definition_key(*ids_by_row_key[row_key][0], ids_by_row_key[row_key][1], part)
+            for row_key, row in rows.items()
+            for part in range(1, int(row[PART_COUNT_ATTR]["N"]) if PART_COUNT_ATTR in row else 1)
         ]
-        if more:
-            rows |= self._dynamo.read(self._table, more)
-        return {asked: _body(asked, rows[at], rows) for at, asked in keys.items() if at in rows}
-
-
-def _rows(new: DefinitionRow) -> Iterator[Item]:
-    data = _encode(new)
-    whole: str | bytes = data.decode() if len(data) <= READABLE else zlib.compress(data)
-    parts = [whole[at : at + MOST] for at in range(0, len(whole), MOST)]
-    for number, part in enumerate(parts):
-        yield {
-            **body(new.tenant, new.job_id, new.ref, number).item(),
-            FORMAT: to_attribute(LAYOUT),
-            ROW: to_attribute(part),
-            **({PARTS: to_attribute(len(parts))} if len(parts) > 1 else {}),
+        if more_keys:
+            rows |= self._dynamo.read(self._table, more_keys)
+        return {
+            definition_id: _parse_definition(definition_id, rows[row_key], rows)
+            for row_key, definition_id in ids_by_row_key.items()
+            if row_key in rows
         }
 
 
-def _body(asked: tuple[Key, str], row: Item, rows: Mapping[RowKey, Item]) -> DefinitionRow:
-    ((kind, data),) = known(row)[ROW].items()
+def _to_rows(definition: DefinitionRow) -> Iterator[Item]:
+    data = _encode(definition)
+    text: str | bytes = (
+        data.decode() if len(data) <= MAX_READABLE_DEFINITION_BYTES else zlib.compress(data)
+    )
+    parts = [
+        text[start : start + MAX_DEFINITION_PART_BYTES]
+        for start in range(0, len(text), MAX_DEFINITION_PART_BYTES)
+    ]
+    for number, part in enumerate(parts):
+        yield {
+            **definition_key(definition.tenant, definition.job_id, definition.ref, number).item(),
+            LAYOUT_ATTR: to_attribute(ROW_LAYOUT),
+            DATA_ATTR: to_attribute(part),
+            **({PART_COUNT_ATTR: to_attribute(len(parts))} if len(parts) > 1 else {}),
+        }
+
+
+def _parse_definition(
+    definition_id: tuple[Key, str], row: Item, rows: Mapping[RowKey, Item]
+) -> DefinitionRow:
+    ((kind, data),) = check_layout(row)[DATA_ATTR].items()
     if kind == "S":
         return _decode(data)
-    key, ref = asked
+    key, ref = definition_id
     pieces: list[Any] = [data]
-    for part in range(1, int(row[PARTS]["N"]) if PARTS in row else 1):
-        found = rows.get(body(*key, ref, part))
-        if found is None:
+    for part in range(1, int(row[PART_COUNT_ATTR]["N"]) if PART_COUNT_ATTR in row else 1):
+        part_row = rows.get(definition_key(*key, ref, part))
+        if part_row is None:
             raise Unavailable("A part of a job's definition cannot be read from the store.")
-        pieces.append(found[ROW]["B"])
+        pieces.append(part_row[DATA_ATTR]["B"])
     return _decode(zlib.decompress(b"".join(pieces)))

@@ -11,26 +11,26 @@ from typing import Any
 import msgspec
 
 from punctual.aws.dynamodb.attributes import Item, from_attribute, from_item, to_attribute, to_item
-from punctual.aws.dynamodb.client import Condition, key_of, known
+from punctual.aws.dynamodb.client import Condition, check_layout, key_of
 from punctual.aws.dynamodb.keys import (
-    BEATEN,
-    BEATING,
-    BY,
-    FORMAT,
-    LAYOUT,
-    LEASE,
-    LINE,
+    AUDIT_NOTE_ATTR,
+    HEARTBEAT_INDEX,
+    LAYOUT_ATTR,
+    LEASE_ATTR_PREFIX,
     PK,
-    TOKEN,
+    RENEWED_ATTR,
+    ROW_LAYOUT,
+    TOKEN_ATTR,
     TTL,
-    UNTIL,
-    VERSION,
-    WRITERS,
-    expiry,
-    head,
-    parse_head,
+    UNTIL_ATTR,
+    VERSION_ATTR,
+    WAIT_QUEUE_ATTR,
+    WRITE_IDS_ATTR,
+    parse_state_key,
+    state_key,
+    to_ttl,
 )
-from punctual.aws.dynamodb.sort_keys import moment, parse_moment
+from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.domain import write_ids as writers_of
 from punctual.domain.draft import expires_at
 from punctual.domain.job_state import JobState
@@ -39,37 +39,39 @@ from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
 # Runs. A longer wait queue is compressed to a fifth, because each swap pays by row size.
-READABLE_LINE = 4
-BLANK_KEPT = timedelta(hours=1)
-_IN_KEY = frozenset({"tenant", "job_id"})
-_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _IN_KEY
-_NOTE = msgspec.json.Decoder(Note)
-_ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
-_STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
+MAX_READABLE_WAITING_RUNS = 4
+BLANK_STATE_RETENTION = timedelta(hours=1)
+_KEY_FIELDS = frozenset({"tenant", "job_id"})
+_STATE_ATTRS = (
+    frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _KEY_FIELDS
+)
+_NOTE_DECODER = msgspec.json.Decoder(Note)
+_ROW_ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
+_ROW_NOT_EXPIRED = "(attribute_not_exists(#expires) OR #expires > :now)"
 
 
 def to_row(
-    new: JobState, leases: Mapping[str, Lease | None] | None = None, note: Note | None = None
+    state: JobState, leases: Mapping[str, Lease | None] | None = None, note: Note | None = None
 ) -> Item:
-    row = {**head(new.tenant, new.job_id).item(), **_attributes(new)}
+    row = {**state_key(state.tenant, state.job_id).item(), **_attributes(state)}
     if note is not None:
-        row[BY] = _noted(note)
+        row[AUDIT_NOTE_ATTR] = _note_attribute(note)
     for run_id, lease in (leases or {}).items():
         if lease is not None:
-            row[LEASE + run_id] = _lease(lease)
+            row[LEASE_ATTR_PREFIX + run_id] = _lease_attribute(lease)
     return row
 
 
 def from_row(row: Mapping[str, Any]) -> StoredState:
-    tenant, job_id = parse_head(key_of(row))
-    values = from_item({name: row[name] for name in _NAMES & known(row).keys()})
+    tenant, job_id = parse_state_key(key_of(row))
+    values = from_item({name: row[name] for name in _STATE_ATTRS & check_layout(row).keys()})
     values.update(tenant=tenant, job_id=job_id)
-    if isinstance(values.get(LINE), bytes):
-        values[LINE] = msgspec.json.decode(zlib.decompress(values[LINE]))
+    if isinstance(values.get(WAIT_QUEUE_ATTR), bytes):
+        values[WAIT_QUEUE_ATTR] = msgspec.json.decode(zlib.decompress(values[WAIT_QUEUE_ATTR]))
     leases = {
-        name.removeprefix(LEASE): _to_lease(value)
+        name.removeprefix(LEASE_ATTR_PREFIX): _parse_lease(value)
         for name, value in row.items()
-        if name.startswith(LEASE)
+        if name.startswith(LEASE_ATTR_PREFIX)
     }
     return StoredState(msgspec.convert(values, JobState, str_keys=True), leases)
 
@@ -78,102 +80,112 @@ def is_expired(row: Mapping[str, Any], now: datetime) -> bool:
     return TTL in row and int(row[TTL]["N"]) <= now.timestamp()
 
 
-def creation(now: datetime) -> Condition:
+def create_condition(now: datetime) -> Condition:
     """Return the condition for a new job state.
 
     The row must be absent, or expired and not removed by DynamoDB yet.
     """
     return Condition(
-        _ABSENT_OR_EXPIRED, names={"#pk": PK, "#expires": TTL}, values={":now": _seconds(now)}
+        _ROW_ABSENT_OR_EXPIRED,
+        names={"#pk": PK, "#expires": TTL},
+        values={":now": _seconds_attribute(now)},
     )
 
 
-def change(swap: Swap, now: datetime) -> Condition:
+def swap_condition(swap: Swap, now: datetime) -> Condition:
     """Return the update that replaces the whole job state if its version is the expected one."""
-    wanted: dict[str, Any] = dict(_attributes(swap.head))
+    new_attrs: dict[str, Any] = dict(_attributes(swap.head))
     if swap.note is not None:
-        wanted[BY] = _noted(swap.note)
-    gone = (_NAMES | {TTL, BY}) - wanted.keys()
+        new_attrs[AUDIT_NOTE_ATTR] = _note_attribute(swap.note)
+    removed_attrs = (_STATE_ATTRS | {TTL, AUDIT_NOTE_ATTR}) - new_attrs.keys()
     if not any(run.held for run in swap.head.runs):
-        gone |= {BEATING}
+        removed_attrs |= {HEARTBEAT_INDEX}
     for run_id, lease in swap.leases.items():
         if lease is None:
-            gone |= {LEASE + run_id}
+            removed_attrs |= {LEASE_ATTR_PREFIX + run_id}
         else:
-            wanted[LEASE + run_id] = _lease(lease)
-    names = {f"#s{i}": name for i, name in enumerate(wanted)}
-    values = {f":s{i}": value for i, value in enumerate(wanted.values())}
-    removed = {f"#r{i}": name for i, name in enumerate(sorted(gone))}
-    sets = ", ".join(f"#s{i} = :s{i}" for i in range(len(wanted)))
-    holds = ["#version = :expect", _STANDS]
+            new_attrs[LEASE_ATTR_PREFIX + run_id] = _lease_attribute(lease)
+    names = {f"#s{i}": name for i, name in enumerate(new_attrs)}
+    values = {f":s{i}": value for i, value in enumerate(new_attrs.values())}
+    removed_names = {f"#r{i}": name for i, name in enumerate(sorted(removed_attrs))}
+    assignments = ", ".join(f"#s{i} = :s{i}" for i in range(len(new_attrs)))
+    conditions = ["#version = :expect", _ROW_NOT_EXPIRED]
     for i, (run_id, lease) in enumerate(swap.required.items()):
-        names[f"#q{i}"] = LEASE + run_id
-        values[f":q{i}"] = _lease(lease)
-        holds.append(f"#q{i} = :q{i}")
+        names[f"#q{i}"] = LEASE_ATTR_PREFIX + run_id
+        values[f":q{i}"] = _lease_attribute(lease)
+        conditions.append(f"#q{i} = :q{i}")
     return Condition(
-        " AND ".join(holds),
-        f"SET {sets} REMOVE {', '.join(removed)}" if removed else f"SET {sets}",
-        {**names, **removed, "#version": VERSION, "#expires": TTL},
-        {**values, ":expect": to_attribute(swap.expect), ":now": _seconds(now)},
+        " AND ".join(conditions),
+        f"SET {assignments} REMOVE {', '.join(removed_names)}"
+        if removed_names
+        else f"SET {assignments}",
+        {**names, **removed_names, "#version": VERSION_ATTR, "#expires": TTL},
+        {**values, ":expect": to_attribute(swap.expect), ":now": _seconds_attribute(now)},
     )
 
 
 def note_of(row: Mapping[str, Any]) -> Note | None:
     """Return the audit note of the client's change that wrote this row, or None."""
-    return _NOTE.decode(row[BY]["S"]) if BY in row else None
+    return _NOTE_DECODER.decode(row[AUDIT_NOTE_ATTR]["S"]) if AUDIT_NOTE_ATTR in row else None
 
 
-def renewal(beat: LeaseRenewal) -> Condition:
+def renew_condition(lease_renewal: LeaseRenewal) -> Condition:
     """Return the update that renews a lease and sets `beating`, if the token still holds it."""
-    lease = Lease(beat.token, beat.until, beaten=True)
+    lease = Lease(lease_renewal.token, lease_renewal.until, beaten=True)
     return Condition(
         "#lease.#token = :token",
         "SET #lease = :lease, #beating = :beating",
-        {"#lease": LEASE + beat.run_id, "#token": TOKEN, "#beating": BEATING},
         {
-            ":lease": _lease(lease),
-            ":token": to_attribute(beat.token),
+            "#lease": LEASE_ATTR_PREFIX + lease_renewal.run_id,
+            "#token": TOKEN_ATTR,
+            "#beating": HEARTBEAT_INDEX,
+        },
+        {
+            ":lease": _lease_attribute(lease),
+            ":token": to_attribute(lease_renewal.token),
             ":beating": to_attribute(1),
         },
     )
 
 
-def is_own(mine: JobState, row: Mapping[str, Any]) -> bool:
+def is_own(state: JobState, row: Mapping[str, Any]) -> bool:
     """Return whether the row holds the result of this swap, after its answer was lost."""
     if not row:
         return False
-    writers = from_attribute(row[WRITERS]) if WRITERS in row else []
-    return writers_of.is_own(mine, int(row[VERSION]["N"]), writers)
+    write_ids = from_attribute(row[WRITE_IDS_ATTR]) if WRITE_IDS_ATTR in row else []
+    return writers_of.is_own(state, int(row[VERSION_ATTR]["N"]), write_ids)
 
 
-def _attributes(new: JobState) -> Item:
-    values = msgspec.to_builtins(new, builtin_types=(), str_keys=True)
-    for name in _IN_KEY:
+def _attributes(state: JobState) -> Item:
+    values = msgspec.to_builtins(state, builtin_types=(), str_keys=True)
+    for name in _KEY_FIELDS:
         del values[name]
-    if len(new.line) > READABLE_LINE:
-        values[LINE] = zlib.compress(msgspec.json.encode(new.line))
-    row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
-    until = expires_at(new)
-    if new.blank and new.ended_at is not None:
-        until = new.ended_at + BLANK_KEPT
-    if until is not None:
-        row[TTL] = to_attribute(expiry(until))
+    if len(state.line) > MAX_READABLE_WAITING_RUNS:
+        values[WAIT_QUEUE_ATTR] = zlib.compress(msgspec.json.encode(state.line))
+    row = {LAYOUT_ATTR: to_attribute(ROW_LAYOUT), **to_item(values)}
+    ttl_at = expires_at(state)
+    if state.blank and state.ended_at is not None:
+        ttl_at = state.ended_at + BLANK_STATE_RETENTION
+    if ttl_at is not None:
+        row[TTL] = to_attribute(to_ttl(ttl_at))
     return row
 
 
-def _noted(note: Note) -> dict[str, Any]:
+def _note_attribute(note: Note) -> dict[str, Any]:
     return to_attribute(msgspec.json.encode(note).decode())
 
 
-def _lease(lease: Lease) -> dict[str, Any]:
-    values = {TOKEN: lease.token, UNTIL: moment(lease.until)}
-    return to_attribute({**values, BEATEN: True} if lease.beaten else values)
+def _lease_attribute(lease: Lease) -> dict[str, Any]:
+    values = {TOKEN_ATTR: lease.token, UNTIL_ATTR: time_key(lease.until)}
+    return to_attribute({**values, RENEWED_ATTR: True} if lease.beaten else values)
 
 
-def _to_lease(attribute: Mapping[str, Any]) -> Lease:
+def _parse_lease(attribute: Mapping[str, Any]) -> Lease:
     values = from_attribute(attribute)
-    return Lease(values[TOKEN], parse_moment(values[UNTIL]), values.get(BEATEN, False))
+    return Lease(
+        values[TOKEN_ATTR], parse_time_key(values[UNTIL_ATTR]), values.get(RENEWED_ATTR, False)
+    )
 
 
-def _seconds(now: datetime) -> dict[str, Any]:
+def _seconds_attribute(now: datetime) -> dict[str, Any]:
     return to_attribute(int(now.timestamp()))

@@ -9,20 +9,20 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from punctual.aws.dynamodb.attributes import Item
-from punctual.aws.dynamodb.client import DynamoClient, Range, key_of
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
 from punctual.aws.dynamodb.jobs import state_rows as rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
-    BEATING,
-    ENDED,
-    LINE,
-    RUNS,
-    STATE,
-    VERSION,
+    HEARTBEAT_INDEX,
+    RECENTLY_ENDED_ATTR,
+    RUNS_ATTR,
+    STATUS_ATTR,
+    VERSION_ATTR,
+    WAIT_QUEUE_ATTR,
     RowKey,
-    head,
-    parse_head,
-    slot,
+    parse_state_key,
+    slot_partition,
+    state_key,
 )
 from punctual.aws.dynamodb.sort_keys import escape
 from punctual.aws.retries import ConditionFailed
@@ -34,12 +34,14 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
 
-ALL = 500  # states in a page when all states of a tenant are read
-WALKED = 20  # at most this many pages of a slot are read to find busy jobs
-MOST_BEATING = 1_000  # at most this many states with a heartbeat are read of a larger slot
-REMEMBERED = timedelta(minutes=5)  # how long a slot counts as larger
-_BUSY = (RUNS, LINE, ENDED)
-_IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
+ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
+MAX_BUSY_PAGES_PER_SLOT = 20  # at most this many pages of a slot are read to find busy jobs
+MAX_HEARTBEAT_STATES_PER_SLOT = (
+    1_000  # at most this many states with a heartbeat are read of a larger slot
+)
+CROWDED_SLOT_CACHE_TIME = timedelta(minutes=5)  # how long a slot counts as larger
+_BUSY_ATTRS = (RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR)
+_BUSY_FILTER = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY_ATTRS)
 
 
 class DynamoJobStates:
@@ -47,26 +49,28 @@ class DynamoJobStates:
         self._dynamo = dynamo
         self._table = table
         self._clock = clock
-        self._bodies = DynamoDefinitions(dynamo, table)
+        self._definitions = DynamoDefinitions(dynamo, table)
         self._crowded_until: dict[str, datetime] = {}
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
-        found = self._dynamo.read(self._table, [head(*key) for key in keys])
+        items = self._dynamo.read(self._table, [state_key(*key) for key in keys])
         now = self._clock()
-        present = (rows.from_row(row) for row in found.values() if not rows.is_expired(row, now))
-        return {Key(one.head.tenant, one.head.job_id): one for one in present}
+        stored_states = (
+            rows.from_row(row) for row in items.values() if not rows.is_expired(row, now)
+        )
+        return {Key(stored.head.tenant, stored.head.job_id): stored for stored in stored_states}
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
-        return self._dynamo.crew.map(self._swap, swaps)
+        return self._dynamo.pool.map(self._swap, swaps)
 
     def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
-        return self._dynamo.crew.map(self._beat, beats)
+        return self._dynamo.pool.map(self._renew, beats)
 
     def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
-        self._bodies.put(bodies)
+        self._definitions.put(bodies)
 
     def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._bodies.get(wanted)
+        return self._definitions.get(wanted)
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
         """Return a page of jobs, newest first, merged from the sixteen slots.
@@ -74,19 +78,26 @@ class DynamoJobStates:
         The first query of each slot reads twice its share of the page.
         """
         high = None if before is None else escape(before)
-        share = limit // SLOTS * 2 + 4
-        ranges = [
-            self._in_slot(Range(slot(tenant, n), high=high, below=True, newest_first=True), share)
+        slot_limit = limit // SLOTS * 2 + 4
+        slot_states = [
+            self._slot_states(
+                KeyRange(
+                    slot_partition(tenant, n), high=high, excludes_high=True, newest_first=True
+                ),
+                slot_limit,
+            )
             for n in range(SLOTS)
         ]
         merged = heapq.merge(
-            *self._dynamo.crew.map(_begun, ranges), key=lambda one: one.job_id, reverse=True
+            *self._dynamo.pool.map(_prefetch, slot_states),
+            key=lambda state: state.job_id,
+            reverse=True,
         )
-        heads = list(islice((one for one in merged if not one.blank), limit + 1))
-        shown = heads[:limit]
-        wanted = [(Key(tenant, one.job_id), one.current.body) for one in shown]
-        bodies = self.bodies(wanted)
-        return HeadPage.of(shown, wanted, bodies, len(heads) > limit)
+        states = list(islice((state for state in merged if not state.blank), limit + 1))
+        page_states = states[:limit]
+        definition_ids = [(Key(tenant, state.job_id), state.current.body) for state in page_states]
+        definitions = self.bodies(definition_ids)
+        return HeadPage.of(page_states, definition_ids, definitions, len(states) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
@@ -95,77 +106,103 @@ class DynamoJobStates:
 
         All states are read and sorted because no index has this order.
         """
-        share = 2 * -(-most // SLOTS)
-        slots = self._dynamo.crew.map(
-            lambda n: list(islice(self._in_slot(Range(slot(tenant, n)), share + 1), share + 1)),
+        slot_limit = 2 * -(-most // SLOTS)
+        states_by_slot = self._dynamo.pool.map(
+            lambda n: list(
+                islice(
+                    self._slot_states(KeyRange(slot_partition(tenant, n)), slot_limit + 1),
+                    slot_limit + 1,
+                )
+            ),
             range(SLOTS),
         )
-        if any(len(heads) > share for heads in slots):
+        if any(len(states) > slot_limit for states in states_by_slot):
             return None
-        return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
+        return Coming(*in_order(chain.from_iterable(states_by_slot), after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[JobState]:
         """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""
-        slots = [slot(tenant, n) for n in range(SLOTS)]
-        walked = self._dynamo.crew.map(self._busy_in, slots)
-        crowded = [here for here, found in zip(slots, walked, strict=True) if found is None]
-        known = self._beating(crowded, MOST_BEATING) if crowded else {}
-        found = [head for heads in walked if heads is not None for head in heads]
-        return [*found, *(one.head for one in known.values())]
+        slots = [slot_partition(tenant, n) for n in range(SLOTS)]
+        busy_by_slot = self._dynamo.pool.map(self._busy_in_slot, slots)
+        crowded_slots = [
+            slot_key
+            for slot_key, slot_busy in zip(slots, busy_by_slot, strict=True)
+            if slot_busy is None
+        ]
+        heartbeat_states = (
+            self._load_heartbeat_states(crowded_slots, MAX_HEARTBEAT_STATES_PER_SLOT)
+            if crowded_slots
+            else {}
+        )
+        busy_states = [state for states in busy_by_slot if states is not None for state in states]
+        return [*busy_states, *(stored.head for stored in heartbeat_states.values())]
 
-    def _busy_in(self, here: str) -> Sequence[JobState] | None:
+    def _busy_in_slot(self, slot_key: str) -> Sequence[JobState] | None:
         """Return the busy jobs of a slot, or None if it has too many jobs to read."""
         now = self._clock()
-        if now < self._crowded_until.get(here, now):
+        if now < self._crowded_until.get(slot_key, now):
             return None
-        filtered = {
-            "FilterExpression": _IS_BUSY,
-            "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY},
+        filter_arguments = {
+            "FilterExpression": _BUSY_FILTER,
+            "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY_ATTRS},
         }
-        found: list[Item] = []
-        pages = self._dynamo.pages(self._table, Range(here), ALL, filtered)
-        for read, (some, more) in enumerate(pages, start=1):
-            found += some
-            if more and read == WALKED:
-                self._crowded_until[here] = now + REMEMBERED
-                return None
-        return list(self._standing_in(found))
-
-    def beating(self, tenant: str, share: int) -> Mapping[Key, StoredState]:
-        """Return the states of jobs with a heartbeat, at most `share` of each slot."""
-        return self._beating([slot(tenant, n) for n in range(SLOTS)], share)
-
-    def _beating(self, slots: Sequence[str], most: int) -> Mapping[Key, StoredState]:
-        found = self._dynamo.crew.map(
-            lambda here: self._dynamo.indexed(self._table, BEATING, here, most), slots
+        items: list[Item] = []
+        pages = self._dynamo.pages(
+            self._table, KeyRange(slot_key), ALL_STATES_PAGE_SIZE, filter_arguments
         )
-        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)])
+        for page_number, (page_items, has_more) in enumerate(pages, start=1):
+            items += page_items
+            if has_more and page_number == MAX_BUSY_PAGES_PER_SLOT:
+                self._crowded_until[slot_key] = now + CROWDED_SLOT_CACHE_TIME
+                return None
+        return list(self._unexpired_states(items))
+
+    def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[Key, StoredState]:
+        """Return the states of jobs with a heartbeat, at most `slot_limit` of each slot."""
+        return self._load_heartbeat_states(
+            [slot_partition(tenant, n) for n in range(SLOTS)], slot_limit
+        )
+
+    def _load_heartbeat_states(
+        self, slots: Sequence[str], slot_limit: int
+    ) -> Mapping[Key, StoredState]:
+        keys_by_slot = self._dynamo.pool.map(
+            lambda slot_key: self._dynamo.query_index(
+                self._table, HEARTBEAT_INDEX, slot_key, slot_limit
+            ),
+            slots,
+        )
+        return self.load(
+            [Key(*parse_state_key(row_key)) for row_key in chain.from_iterable(keys_by_slot)]
+        )
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Return a page of all job states. The cursor is the last key; keys contain no spaces."""
         after = None if cursor is None else RowKey(*cursor.split(" "))
-        filtered = {
+        filter_arguments = {
             "FilterExpression": "attribute_exists(#state)",
-            "ExpressionAttributeNames": {"#state": STATE},
+            "ExpressionAttributeNames": {"#state": STATUS_ATTR},
         }
-        found, last = self._dynamo.scan(self._table, after, limit, filtered)
+        items, last_key = self._dynamo.scan(self._table, after, limit, filter_arguments)
         now = self._clock()
-        heads: list[JobState] = []
-        unread: list[tuple[Key, str]] = []
-        for row in found:
+        states: list[JobState] = []
+        unreadable: list[tuple[Key, str]] = []
+        for row in items:
             try:
                 if not rows.is_expired(row, now):
-                    heads.append(rows.from_row(row).head)
+                    states.append(rows.from_row(row).head)
             except Exception as error:
-                unread.append((_named(row), type(error).__name__))
-        return Walk(heads, None if last is None else f"{last.pk} {last.sk}", unread)
+                unreadable.append((_unreadable_key(row), type(error).__name__))
+        return Walk(
+            states, None if last_key is None else f"{last_key.pk} {last_key.sk}", unreadable
+        )
 
-    def _in_slot(self, where: Range, page: int) -> Iterator[JobState]:
-        return self._standing_in(self._dynamo.query(self._table, where, page))
+    def _slot_states(self, key_range: KeyRange, page_size: int) -> Iterator[JobState]:
+        return self._unexpired_states(self._dynamo.query(self._table, key_range, page_size))
 
-    def _standing_in(self, found: Iterable[Item]) -> Iterator[JobState]:
+    def _unexpired_states(self, items: Iterable[Item]) -> Iterator[JobState]:
         now = self._clock()
-        for row in found:
+        for row in items:
             if not rows.is_expired(row, now):
                 yield rows.from_row(row).head
 
@@ -176,52 +213,59 @@ class DynamoJobStates:
         a read decides.
         """
         try:
-            refused = self._write(swap)
+            failure = self._write_swap(swap)
         except Unavailable:
-            standing = self._standing(swap)
-            if standing is None:
+            has_won = self._has_won(swap)
+            if has_won is None:
                 raise
-            return standing
-        return refused is None or rows.is_own(swap.head, refused.item)
+            return has_won
+        return failure is None or rows.is_own(swap.head, failure.item)
 
-    def _write(self, swap: Swap) -> ConditionFailed | None:
+    def _write_swap(self, swap: Swap) -> ConditionFailed | None:
         now = self._clock()
         if swap.expect == 0:
             row = rows.to_row(swap.head, swap.leases, swap.note)
-            return self._dynamo.put_if(self._table, row, rows.creation(now))
-        answer = self._dynamo.update_if(self._table, head(*swap.key), rows.change(swap, now))
-        return answer if isinstance(answer, ConditionFailed) else None
+            return self._dynamo.put_if(self._table, row, rows.create_condition(now))
+        outcome = self._dynamo.update_if(
+            self._table, state_key(*swap.key), rows.swap_condition(swap, now)
+        )
+        return outcome if isinstance(outcome, ConditionFailed) else None
 
-    def _standing(self, swap: Swap) -> bool | None:
+    def _has_won(self, swap: Swap) -> bool | None:
         """Return whether a swap without an answer won, or None if it may still take effect."""
-        at = head(*swap.key)
-        row: Item = self._dynamo.read(self._table, [at]).get(at, {})
+        row_key = state_key(*swap.key)
+        row: Item = self._dynamo.read(self._table, [row_key]).get(row_key, {})
         if rows.is_own(swap.head, row):
             return True
-        version = int(row[VERSION]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
+        version = (
+            int(row[VERSION_ATTR]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
+        )
         return None if version == swap.expect else False
 
-    def _beat(self, beat: LeaseRenewal) -> JobState | None:
-        answer = self._dynamo.update_if(
-            self._table, head(*beat.key), rows.renewal(beat), answers=True
+    def _renew(self, lease_renewal: LeaseRenewal) -> JobState | None:
+        outcome = self._dynamo.update_if(
+            self._table,
+            state_key(*lease_renewal.key),
+            rows.renew_condition(lease_renewal),
+            returns_row=True,
         )
         try:
-            return None if isinstance(answer, ConditionFailed) else rows.from_row(answer).head
+            return None if isinstance(outcome, ConditionFailed) else rows.from_row(outcome).head
         except Exception:
             # The claim counts as lost. Its return reads the state again and reports the error.
             return None
 
 
-def _named(row: Item) -> Key:
+def _unreadable_key(row: Item) -> Key:
     """Return the job of an unreadable row, or its raw key."""
-    at = key_of(row)
+    row_key = key_of(row)
     try:
-        return Key(*parse_head(at))
+        return Key(*parse_state_key(row_key))
     except ValueError:
-        return Key(at.pk, at.sk)
+        return Key(row_key.pk, row_key.sk)
 
 
-def _begun(heads: Iterator[JobState]) -> Iterator[JobState]:
+def _prefetch(states: Iterator[JobState]) -> Iterator[JobState]:
     """Read the first page now, so that the ranges are read in parallel."""
-    first = list(islice(heads, 1))
-    return chain(first, heads)
+    first = list(islice(states, 1))
+    return chain(first, states)

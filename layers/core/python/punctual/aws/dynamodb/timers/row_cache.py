@@ -9,90 +9,96 @@ from punctual.aws.dynamodb.timers.keys import is_shared
 from punctual.aws.dynamodb.timers.rows import TimerRow
 from punctual.engine.ports.timers import Timer
 
-MOST = 30_000  # pairs of timer and row in one generation
+MAX_CACHED_TIMER_ROWS = 30_000  # pairs of timer and row in one generation
 
 
-class Leaving(NamedTuple):
-    """The steps of a delete: `whole` rows to delete, members to remove, and `unknown` timers.
+class DeletePlan(NamedTuple):
+    """The steps of a delete: `whole_rows` rows to delete, members to remove, and `unknown` timers.
 
     The cache has no row of the unknown timers.
     """
 
-    whole: Sequence[RowKey]
-    parts: Mapping[RowKey, set[Timer]]
+    whole_rows: Sequence[RowKey]
+    members_by_row: Mapping[RowKey, set[Timer]]
     unknown: Sequence[Timer]
 
 
 class _Generation:
-    __slots__ = ("known", "left", "rows")
+    __slots__ = ("remaining", "rows", "size")
 
     def __init__(self) -> None:
-        self.known = 0  # number of pairs of timer and row
+        self.size = 0  # number of pairs of timer and row
         self.rows: dict[Timer, tuple[RowKey, ...]] = {}
-        self.left: dict[RowKey, set[Timer]] = {}  # the members left in each shared row
+        self.remaining: dict[RowKey, set[Timer]] = {}  # the members left in each shared row
 
-    def note(self, timer: Timer, key: RowKey) -> None:
+    def add(self, timer: Timer, key: RowKey) -> None:
         rows = self.rows.get(timer, ())
         if key not in rows:
             self.rows[timer] = (*rows, key)
-            self.known += 1
+            self.size += 1
 
 
-class KnownTimers:
+class TimerRowCache:
     """A cache of rows in two generations. When the younger is full, the older is dropped.
 
     A cached row may be out of date, but a row never gains members.
     """
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, max_pairs: int = MAX_CACHED_TIMER_ROWS) -> None:
+        self._max_pairs = max_pairs
         self._young, self._old = _Generation(), _Generation()
         self._lock = Lock()
 
-    def note(self, found: Iterable[TimerRow]) -> None:
+    def add(self, rows: Iterable[TimerRow]) -> None:
         """Add rows to the cache. A timer that is put twice may stand in two rows."""
         with self._lock:
-            for key, timers, _ in found:
-                if self._young.known >= self._most:
+            for key, timers, _ in rows:
+                if self._young.size >= self._max_pairs:
                     self._young, self._old = _Generation(), self._young
                 if is_shared(key.sk):
-                    self._young.left[key] = set(timers)
+                    self._young.remaining[key] = set(timers)
                 for timer in timers:
-                    self._young.note(timer, key)
+                    self._young.add(timer, key)
 
-    def leaving(self, timers: Iterable[Timer]) -> Leaving:
-        gone: dict[RowKey, set[Timer]] = {}
+    def plan_delete(self, timers: Iterable[Timer]) -> DeletePlan:
+        timers_by_row: dict[RowKey, set[Timer]] = {}
         unknown = []
         with self._lock:
             for timer in timers:
-                rows = self._rows(timer)
+                rows = self._rows_of(timer)
                 if not rows:
                     unknown.append(timer)
                 for key in rows:
-                    gone.setdefault(key, set()).add(timer)
-            parts = {key: some for key, some in gone.items() if self._stays(key, some)}
-        return Leaving([key for key in gone if key not in parts], parts, unknown)
+                    timers_by_row.setdefault(key, set()).add(timer)
+            members_by_row = {
+                key: row_timers
+                for key, row_timers in timers_by_row.items()
+                if self._may_keep_members(key, row_timers)
+            }
+        return DeletePlan(
+            [key for key in timers_by_row if key not in members_by_row], members_by_row, unknown
+        )
 
-    def forget(self, timers: Iterable[Timer], leaving: Leaving) -> None:
+    def forget(self, timers: Iterable[Timer], plan: DeletePlan) -> None:
         with self._lock:
-            for kept in (self._young, self._old):
+            for generation in (self._young, self._old):
                 for timer in timers:
-                    kept.known -= len(kept.rows.pop(timer, ()))
-                for key in leaving.whole:
-                    kept.left.pop(key, None)
-                for key, gone in leaving.parts.items():
-                    if key in kept.left:
-                        kept.left[key] -= gone
+                    generation.size -= len(generation.rows.pop(timer, ()))
+                for key in plan.whole_rows:
+                    generation.remaining.pop(key, None)
+                for key, deleted in plan.members_by_row.items():
+                    if key in generation.remaining:
+                        generation.remaining[key] -= deleted
 
-    def _rows(self, timer: Timer) -> tuple[RowKey, ...]:
+    def _rows_of(self, timer: Timer) -> tuple[RowKey, ...]:
         young, old = self._young.rows.get(timer, ()), self._old.rows.get(timer, ())
         return (*young, *(key for key in old if key not in young)) if old else young
 
-    def _stays(self, key: RowKey, gone: set[Timer]) -> bool:
+    def _may_keep_members(self, key: RowKey, deleted: set[Timer]) -> bool:
         """Return whether the row may keep members after `gone` are removed."""
         if not is_shared(key.sk):
             return False
-        left = self._young.left.get(key)
-        if left is None:
-            left = self._old.left.get(key)
-        return left is None or not left <= gone
+        remaining = self._young.remaining.get(key)
+        if remaining is None:
+            remaining = self._old.remaining.get(key)
+        return remaining is None or not remaining <= deleted
