@@ -21,7 +21,8 @@ def ceiling_section(
     cost_by_label: dict[str, float] = {}
     for lane, queues in stage.lanes.items():
         executors = sum(
-            limits.executors(max_executors) or max_executors for max_executors in queues.values()
+            limits.max_executors(max_executors) or max_executors
+            for max_executors in queues.values()
         )
         gigabytes = stage.memory[f"executor-{lane}"] / 1024
         label = f"{executors} executors of the {lane} lane that wait for slow tasks all day"

@@ -13,7 +13,7 @@ from bench.prices import MILLION, Prices, prices
 from bench.words import explain, short_role, short_what
 from infra.app import read_context
 from infra.config.stage import read_stage
-from punctual.engine.changes.effects import ENDS_KEPT
+from punctual.engine.changes.effects import ATTEMPT_RESULT_RETENTION
 from tests.support.deployed.latency import DELIVERIES
 from tests.support.deployed.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.support.deployed.template import synthesised
@@ -29,7 +29,7 @@ EXPIRING_ROWS = (
 )
 BATCH_ROW, BATCH_ROW_SHARE = (
     "runs: pack",
-    ENDS_KEPT.days / RUN_DAYS,
+    ATTEMPT_RESULT_RETENTION.days / RUN_DAYS,
 )  # a batch's row lives for this share only
 AIM_DOLLARS = 6.0
 MINUTES_A_MONTH = 43_800
@@ -221,7 +221,7 @@ def _storage_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
     yield ""
     yield (
         "With the 100 bytes that DynamoDB adds to each row. What a batch left in one row "
-        f"(`{BATCH_ROW}`) goes after {ENDS_KEPT.days} days."
+        f"(`{BATCH_ROW}`) goes after {ATTEMPT_RESULT_RETENTION.days} days."
     )
     yield ""
     yield "| of | what | bytes |"

@@ -25,11 +25,11 @@ from punctual.aws.ports import build_aws_ports
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
-from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.job_state import JobState, JobStatus, Rules, ScheduleKind
 from punctual.domain.schedules.values import Every
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.poller import BATCH, Poller
-from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
+from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.settings import Settings
@@ -74,16 +74,16 @@ def make_state(number: int) -> JobState:
         version=5,
         edition=1,
         definition=1,
-        state=JobStatus.SCHEDULED,
-        kind=Kind.INTERVAL,
+        status=JobStatus.SCHEDULED,
+        kind=ScheduleKind.INTERVAL,
         created_at=after(-3600),
         updated_at=after(-60),
         schedule=Every(60, anchor_at=after(-3600)),
-        rules={1: Rules(body=f"1-{job_id}", since_at=after(-3600))},
-        mark=after(-60),
+        rules={1: Rules(definition_ref=f"1-{job_id}", effective_at=after(-3600))},
+        planned_until=after(-60),
         next_at=NOON,
         timer_at=NOON,
-        writers=(f"{job_id}-w",),
+        write_ids=(f"{job_id}-w",),
     )
 
 
@@ -116,16 +116,16 @@ def measure(jobs: int, threads: int = MAX_AWS_CONNECTIONS) -> PollerFigures:
     states = [make_state(number) for number in range(jobs)]
     rows = {state.job_id: to_row(state) for state in states}
     timers = [Timer(NOON, 0, NOON, job_state.tenant, job_state.job_id, 5) for job_state in states]
-    timer_items = [row.item() for row in put_timer_rows(timers, BATCH)]
+    timer_items = [row.item() for row in put_timer_rows(timers, MAX_TIMER_BATCH)]
     with endpoint(rows, timer_items) as url:
         poller = _build_poller(url, threads)
-        poller.open(BucketLease(NOON, 0, "bench", 1, 0, after(60)))
+        poller.add_partition(PartitionLease(NOON, 0, "bench", 1, 0, after(60)))
         cpu_before, wall_before = time.process_time(), time.perf_counter()
         handled = 0
         while handled < jobs:
             step = poller.step(NOON)
-            assert step.handled, "the canned endpoint has no more to dispatch"
-            handled += step.handled
+            assert step.timer_count, "the canned endpoint has no more to dispatch"
+            handled += step.timer_count
         return PollerFigures(
             handled, time.process_time() - cpu_before, time.perf_counter() - wall_before
         )

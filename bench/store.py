@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from punctual.domain.decide import Decision, decide
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import bucket_of, sortable_id
-from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.job_state import JobState, JobStatus, Rules, ScheduleKind
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Once
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import DefinitionRow, Detail, Key, RunRow
+from punctual.engine.ports.rows import DefinitionRow, Detail, JobKey, RunRow
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
@@ -36,7 +36,7 @@ WRITE_ID = "01900000-0000-7000-8000-000000000000"
 class JobSteps(NamedTuple):
     """The engine's calls of the store in the life of a one-time job."""
 
-    key: Key
+    key: JobKey
     definition: DefinitionRow
     timer: Timer
     created: Swap
@@ -54,46 +54,48 @@ def make_job_steps(number: int) -> JobSteps:
         version=1,
         edition=1,
         definition=1,
-        state=JobStatus.SCHEDULED,
-        kind=Kind.FUTURE,
+        status=JobStatus.SCHEDULED,
+        kind=ScheduleKind.FUTURE,
         created_at=NOON,
         updated_at=NOON,
         schedule=Once(DUE),
-        rules={1: Rules(body="1-000000000000", since_at=NOON)},
-        mark=NOON,
+        rules={1: Rules(definition_ref="1-000000000000", effective_at=NOON)},
+        planned_until=NOON,
         next_at=DUE,
         timer_at=DUE,
-        writers=(WRITE_ID,),
+        write_ids=(WRITE_ID,),
     )
-    fired = decide(state, Evaluate(brought=(DUE,)), DUE, WRITE_ID)
-    run = fired.sends[0]
-    claimed = decide(fired.head, Claim(run.run_id, "host-1", WRITE_ID), DUE, WRITE_ID)
-    fencing_token = claimed.head.version
+    fired = decide(state, Evaluate(trigger_times=(DUE,)), DUE, WRITE_ID)
+    run = fired.runs_to_send[0]
+    claimed = decide(fired.state, Claim(run.run_id, "host-1", WRITE_ID), DUE, WRITE_ID)
+    fencing_token = claimed.state.version
     finished = decide(
-        claimed.head, Finish(run.run_id, fencing_token, RunStatus.SUCCESS), DUE, WRITE_ID
+        claimed.state, Finish(run.run_id, fencing_token, RunStatus.SUCCESS), DUE, WRITE_ID
     )
     document = {"name": "bench", "schedule_type": "FUTURE", "schedule_time": DUE.isoformat()}
     detail = Detail(output=b"1", output_type="text/plain; charset=utf-8")
     return JobSteps(
-        Key("local", job_id),
+        JobKey("local", job_id),
         DefinitionRow(
             "local", job_id, "1-000000000000", 1, NOON, "bench", document, payload={"n": number}
         ),
         Timer(bucket_of(DUE), 0, DUE, "local", job_id, 1),
         Swap(state, 0),
         _swap(state, fired),
-        _swap(fired.head, claimed),
-        _swap(claimed.head, finished),
-        RunRow("local", job_id, finished.records[0], DUE + RETENTION, "2026a", detail),
+        _swap(fired.state, claimed),
+        _swap(claimed.state, finished),
+        RunRow(
+            "local", job_id, finished.runs_to_record[0], DUE + HISTORY_RETENTION, "2026a", detail
+        ),
     )
 
 
 def _swap(state: JobState, decision: Decision) -> Swap:
-    return Swap(decision.head, state.version, decision.leases, decision.required)
+    return Swap(decision.state, state.version, decision.leases, decision.required_leases)
 
 
 def create_jobs(store: Store, jobs: Sequence[JobSteps]) -> None:
-    store.job_states.put_bodies([job.definition for job in jobs])
+    store.job_states.put_definitions([job.definition for job in jobs])
     store.timers.put([job.timer for job in jobs])
     store.job_states.swap([job.created for job in jobs])
 
@@ -107,7 +109,7 @@ def start_runs(store: Store, jobs: Sequence[JobSteps]) -> None:
 
 def end_runs(store: Store, jobs: Sequence[JobSteps]) -> None:
     store.job_states.swap([job.finished for job in jobs])
-    store.history.put([job.row for job in jobs])
+    store.history.put_runs([job.row for job in jobs])
 
 
 def start_and_end_runs(store: Store, jobs: Sequence[JobSteps]) -> None:

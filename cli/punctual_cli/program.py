@@ -44,9 +44,9 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from punctual.settings import VERSION
+        from punctual.settings import PRODUCT_VERSION
 
-        typer.echo(f"punctual {VERSION}")
+        typer.echo(f"punctual {PRODUCT_VERSION}")
         raise typer.Exit
 
 

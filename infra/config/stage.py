@@ -29,11 +29,11 @@ from infra.config.concurrency import (
 from infra.config.restored_tables import RestoredTables, read_restored_tables
 from infra.stacks.observability.kinds import chosen_alarms, read_alarm_email
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
-from punctual.domain.tenants.limits import FIELDS, MAX_LIMITS, Limits
-from punctual.domain.tenants.tokens import is_tenant
+from punctual.domain.tenants.limits import LIMIT_FIELDS, MAX_VALUE_BY_LIMIT, TenantLimits
+from punctual.domain.tenants.tokens import is_valid_tenant
 from punctual.tasks import reach as tenants
-from punctual.tasks.http.addresses import private_network
-from punctual.tasks.reach import REST, text_of
+from punctual.tasks.http.addresses import parse_private_network
+from punctual.tasks.reach import ALL_OTHER_TENANTS, encode_targets
 
 FUNCTION_NAMES = (
     "authorizer",
@@ -116,7 +116,7 @@ class Reach:
 
     @property
     def text(self) -> str:
-        return text_of(tenants.Reach(self.functions, self.queues))
+        return encode_targets(tenants.AllowedTargets(self.functions, self.queues))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Stage:
     memory: Mapping[str, int]
     reach: Reach
     throttle: Throttle
-    limits: Limits | None  # of a tenant without limits of its own; None: no tenant has limits
+    limits: TenantLimits | None  # of a tenant without limits of its own; None: no tenant has limits
     cors_origins: tuple[str, ...]
     issuer: IssuerConfig | None  # the issuer of JWTs that the API accepts beside tokens
     domain: Domain | None
@@ -327,7 +327,7 @@ def _names_by_tenant(fields: Fields, name: str, expected: str) -> dict[str, tupl
     tenants_field = fields.nested(name)
     names_by_tenant: dict[str, tuple[str, ...]] = {}
     for tenant in tenants_field.names:
-        if tenant != REST and not is_tenant(tenant):
+        if tenant != ALL_OTHER_TENANTS and not is_valid_tenant(tenant):
             tenants_field.problems.append(
                 f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *"
             )
@@ -339,7 +339,9 @@ def _names_by_tenant(fields: Fields, name: str, expected: str) -> dict[str, tupl
 
 def _are_private_networks(value: Any) -> bool:
     try:
-        return isinstance(value, list) and all(private_network(str(network)) for network in value)
+        return isinstance(value, list) and all(
+            parse_private_network(str(network)) for network in value
+        )
     except ValueError:
         return False
 
@@ -368,10 +370,12 @@ def _is_issuer_url(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("https://") and is_issuer_url(value)
 
 
-def _parse_limits(fields: Fields | None) -> Limits | None:
+def _parse_limits(fields: Fields | None) -> TenantLimits | None:
     if fields is None:
         return None
-    limits = Limits(**{name: fields.number_or_null(name, 1, MAX_LIMITS[name]) for name in FIELDS})
+    limits = TenantLimits(
+        **{name: fields.number_or_null(name, 1, MAX_VALUE_BY_LIMIT[name]) for name in LIMIT_FIELDS}
+    )
     fields.finish()
     return limits
 

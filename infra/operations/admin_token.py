@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.operations.account import NotReady, read_parameter
 from punctual.auth.authenticator import admin_hash
-from punctual.domain.tenants.tokens import KEY_BYTES, RANDOM_BYTES, secret
+from punctual.domain.tenants.tokens import TOKEN_KEY_BYTES, TOKEN_RANDOM_BYTES, make_secret
 from punctual.lambdas.ssm_secrets import (
     ADMIN_HASH_PARAMETER,
     TOKEN_KEY_PARAMETER,
@@ -24,7 +24,7 @@ from punctual.lambdas.ssm_secrets import (
 def ensure_key(ssm: Any, prefix: str) -> bytes:
     """Return the key; create it if there is none."""
     name = prefix + TOKEN_KEY_PARAMETER
-    key_text = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    key_text = b64encode(secrets.token_bytes(TOKEN_KEY_BYTES)).decode()
     try:
         ssm.put_parameter(
             Name=name,
@@ -36,7 +36,7 @@ def ensure_key(ssm: Any, prefix: str) -> bytes:
     except ssm.exceptions.ParameterAlreadyExists:
         key_text = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
     key = decode_key(key_text)
-    if len(key) != KEY_BYTES:
+    if len(key) != TOKEN_KEY_BYTES:
         raise NotReady(f"{name} holds no key: delete it, and all tokens are to be made anew")
     return key
 
@@ -51,7 +51,7 @@ def delete_key(ssm: Any, prefix: str) -> None:
 def put_new_token(ssm: Any, prefix: str) -> str:
     """Return a new token, and replace the stored hash."""
     key = ensure_key(ssm, prefix)
-    token = secret(key, secrets.token_bytes(RANDOM_BYTES))
+    token = make_secret(key, secrets.token_bytes(TOKEN_RANDOM_BYTES))
     token_hash = admin_hash(key, token)
     ssm.put_parameter(
         Name=prefix + ADMIN_HASH_PARAMETER, Value=token_hash, Type="String", Overwrite=True

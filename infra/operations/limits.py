@@ -20,10 +20,10 @@ from infra.operations.account import NotReady, account_of
 from punctual.aws.dynamodb.audit.audit import audit_row
 from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.limits import limits_row
-from punctual.domain.tenants.limits import WrongLimits, limits_from, limits_of_text, shown
+from punctual.domain.tenants.limits import InvalidLimits, limit_values, limits_from, parse_limits
 from punctual.engine.commands.audit import LIMITS_CHANGE
 from punctual.engine.ports.audit_log import Actor, Note
-from punctual.settings import Settings, WrongSettings
+from punctual.settings import InvalidSettings, Settings
 
 DEFAULT_LIMITS_WORD = "default"
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
             settings, read_own_limits(session, settings, tenant)
         ).items():
             print(f"{name:<18}{'no limit' if value is None else value}")
-    except (NotReady, WrongLimits) as error:
+    except (NotReady, InvalidLimits) as error:
         print(f"limits: {error}", file=sys.stderr)
         return 1
     return 0
@@ -61,7 +61,7 @@ def read_settings(session: Any, stage: str) -> Settings:
     try:
         configuration = client.get_function_configuration(FunctionName=name)
         settings = Settings.from_env(configuration["Environment"]["Variables"])
-    except (client.exceptions.ResourceNotFoundException, KeyError, WrongSettings) as error:
+    except (client.exceptions.ResourceNotFoundException, KeyError, InvalidSettings) as error:
         raise NotReady(f"stage {stage!r} is not deployed in this account and region") from error
     return settings
 
@@ -72,7 +72,7 @@ def change_limits(
     """Store the limits and their audit entry; fail if another change came first."""
     before, after = read_own_limits(session, settings, tenant), None
     if list(assignments) != [DEFAULT_LIMITS_WORD]:
-        after = {**(before or {}), **limits_of_text(" ".join(assignments))}
+        after = {**(before or {}), **parse_limits(" ".join(assignments))}
         limits_from(after)
     if before == after:
         return
@@ -129,8 +129,8 @@ def read_own_limits(session: Any, settings: Settings, tenant: str) -> OwnLimits 
 
 def limits_in_force(settings: Settings, own_limits: OwnLimits | None) -> OwnLimits:
     """Return the limits in force: the tenant's own, or the stage's."""
-    defaults = limits_from(limits_of_text(settings.limits or ""))
-    return shown(limits_from(own_limits or {}, defaults))
+    defaults = limits_from(parse_limits(settings.limits or ""))
+    return limit_values(limits_from(own_limits or {}, defaults))
 
 
 if __name__ == "__main__":

@@ -7,21 +7,21 @@ import secrets
 from typing import Any
 
 from infra.operations.account import NotReady
-from punctual.domain.tenants.webhooks import KEY_BYTES, keys_of, keys_text, rotated
+from punctual.domain.tenants.webhooks import WEBHOOK_KEY_BYTES, format_keys, parse_keys, rotate_keys
 from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 
 
 def ensure_key(ssm: Any, prefix: str) -> None:
     """Create a key if there is none. An existing key stays valid for all receivers."""
     try:
-        _put_keys(ssm, prefix, (secrets.token_bytes(KEY_BYTES),), overwrite=False)
+        _put_keys(ssm, prefix, (secrets.token_bytes(WEBHOOK_KEY_BYTES),), overwrite=False)
     except ssm.exceptions.ParameterAlreadyExists:
         _read_keys(ssm, prefix)
 
 
 def rotate_key(ssm: Any, prefix: str) -> None:
     """Add a new key. Webhooks carry signatures of both keys, so no receiver misses one."""
-    new_keys = rotated(_read_keys(ssm, prefix), secrets.token_bytes(KEY_BYTES))
+    new_keys = rotate_keys(_read_keys(ssm, prefix), secrets.token_bytes(WEBHOOK_KEY_BYTES))
     _put_keys(ssm, prefix, new_keys, overwrite=True)
 
 
@@ -38,7 +38,7 @@ def _read_keys(ssm: Any, prefix: str) -> tuple[bytes, ...]:
         keys_value = ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
         raise NotReady(f"{name} is not there: this stage is not deployed here") from None
-    keys = keys_of(str(keys_value))
+    keys = parse_keys(str(keys_value))
     if not keys:
         raise NotReady(f"{name} holds no key: delete it, and every receiver needs a new secret")
     return keys
@@ -47,7 +47,7 @@ def _read_keys(ssm: Any, prefix: str) -> tuple[bytes, ...]:
 def _put_keys(ssm: Any, prefix: str, keys: tuple[bytes, ...], overwrite: bool) -> None:
     ssm.put_parameter(
         Name=prefix + WEBHOOK_KEY_PARAMETER,
-        Value=keys_text(keys),
+        Value=format_keys(keys),
         Type="SecureString",
         Description="The keys that webhooks are signed by, the newest first",
         Overwrite=overwrite,

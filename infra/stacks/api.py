@@ -18,7 +18,7 @@ from punctual.lambdas.ssm_secrets import (
     UNSET_SECRET,
     WEBHOOK_KEY_PARAMETER,
 )
-from punctual.web.contract import READER, WRITER
+from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
 
 # An HTTP API times out after 30 seconds.
 API_TIMEOUT_SECONDS = 29
@@ -28,14 +28,14 @@ AUTHORIZER_SHAPE = FunctionShape(
 )
 JOB_SERVICE_SHAPE = FunctionShape(
     "job-service",
-    WRITER,
+    WRITE_FUNCTION,
     "Everything in the API that changes jobs",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )
 JOB_SEARCH_SHAPE = FunctionShape(
     "job-search",
-    READER,
+    READ_FUNCTION,
     "Everything in the API that only reads",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
@@ -93,7 +93,7 @@ class Api(Stack):
             self,
             "Gateway",
             stage=stage,
-            functions={WRITER: self.service, READER: self.search},
+            functions={WRITE_FUNCTION: self.service, READ_FUNCTION: self.search},
             authorizer=self.authorizer,
         )
         CfnOutput(self, "Address", value=self.gateway.address, description="The API's address")

@@ -12,7 +12,7 @@ from infra.constructs.parameters import OperatorParameters
 from infra.constructs.queue import Lane, WakeUpQueue
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
-from punctual.domain.tenants.limits import text_of
+from punctual.domain.tenants.limits import format_limits
 from punctual.settings import Settings
 
 NEXT_TICK_REASON = "The next tick does what this one did not, and an alarm says when none comes."
@@ -142,7 +142,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         run_events=stage.run_events,
         networks=stage.reach.networks,
         reach=stage.reach.text,
-        limits=None if stage.limits is None else text_of(stage.limits),
+        limits=None if stage.limits is None else format_limits(stage.limits),
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
         places={lane.name: lane.executors for lane in scheduling.lanes},
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from punctual.settings import VERSION
+from punctual.settings import PRODUCT_VERSION
 from tests.rehearsal.deployment import Deployment, whole_name
 from tests.rehearsal.emulator import ROOT, Account
 from tests.rehearsal.left_behind import standing
@@ -39,9 +39,9 @@ def change(url: str, token: str, account: Account, deployment: Deployment, folde
             _update(api, deployment, NEXT, following)
             with step("make destroy of what is protected"):
                 deployment.refuses_to_go(following, NEEDED_BY_NOBODY)
-            _update(api, deployment, VERSION, ROOT)
+            _update(api, deployment, PRODUCT_VERSION, ROOT)
             with _answering(url, token):
-                for version, tree in ((NEXT, following), (VERSION, ROOT)):
+                for version, tree in ((NEXT, following), (PRODUCT_VERSION, ROOT)):
                     with step(f"{ALONE} alone to {version}"):
                         _alone(account, deployment, tree)
                 _goes_and_comes_back(account, deployment)

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from punctual.settings import VERSION
+from punctual.settings import PRODUCT_VERSION
 from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
 
 COPIED = ("functions", "infra", "layers")
 SHARED = (".venv", "node_modules", "build", "package.json", "package-lock.json")
-NEXT = f"{VERSION}+rehearsal"
+NEXT = f"{PRODUCT_VERSION}+rehearsal"
 SAYS = Path("layers/core/python/punctual/settings.py")
 SET_UP = "#!/bin/sh\n# The virtualenv is another checkout's, and is set up.\n"
 
@@ -52,7 +52,7 @@ def next_release(folder: Path) -> Path:
     describe(tree, lambda stage: stage.update(protected=True))
     says = tree / SAYS
     before = says.read_text()
-    after = before.replace(f'VERSION = "{VERSION}"', f'VERSION = "{NEXT}"')
+    after = before.replace(f'VERSION = "{PRODUCT_VERSION}"', f'VERSION = "{NEXT}"')
     assert after != before
     says.write_text(after)
     return tree

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import bucket_of, sortable_id
-from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.job_state import JobState, JobStatus, Rules, ScheduleKind
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Key, Receipt, RunRow
+from punctual.engine.ports.rows import AttemptRow, DefinitionRow, JobKey, Receipt, RunRow
 from punctual.engine.ports.timers import Timer
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -34,13 +34,13 @@ def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any
         "version": version,
         "edition": 1,
         "definition": 1,
-        "state": JobStatus.SCHEDULED,
-        "kind": Kind.CRON,
+        "status": JobStatus.SCHEDULED,
+        "kind": ScheduleKind.CRON,
         "created_at": NOON,
         "updated_at": NOON,
         "schedule": None,
-        "rules": {1: Rules(body="1-body", since_at=NOON)},
-        "writers": (writer,),
+        "rules": {1: Rules(definition_ref="1-body", effective_at=NOON)},
+        "write_ids": (writer,),
     }
     return JobState(**{**made, **fields})
 
@@ -79,8 +79,8 @@ def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: 
 def a_row(run_id: str = RUN, job_id: str = JOB, tenant: str = "acme", **fields: Any) -> RunRow:
     """Return a history row with the product's retention."""
     made: dict[str, Any] = {
-        "run": a_run(run_id, RunStatus.SUCCESS, ended_at=NOON, token=2, claimer="e1"),
-        "expires_at": NOON + RETENTION,
+        "run": a_run(run_id, RunStatus.SUCCESS, ended_at=NOON, token=2, executor_id="e1"),
+        "expires_at": NOON + HISTORY_RETENTION,
         "tzdata": "2026a",
     }
     return RunRow(tenant=tenant, job_id=job_id, **{**made, **fields})
@@ -94,15 +94,15 @@ def an_attempt(number: int = 1, token: int = 2, run_id: str = RUN, **fields: Any
         "started_at": NOON,
         "ended_at": after(1),
         "executor_id": "e1",
-        "expires_at": NOON + RETENTION,
+        "expires_at": NOON + HISTORY_RETENTION,
     }
     return AttemptRow(run_id=run_id, number=number, token=token, **{**made, **fields})
 
 
 def a_receipt(made_id: str = JOB, fingerprint: str = "f", **fields: Any) -> Receipt:
     made: dict[str, Any] = {"created_at": NOON, "expires_at": NOON + timedelta(hours=24)}
-    return Receipt(fingerprint=fingerprint, made_id=made_id, **{**made, **fields})
+    return Receipt(fingerprint=fingerprint, created_id=made_id, **{**made, **fields})
 
 
-def key_of(head: JobState) -> Key:
-    return Key(head.tenant, head.job_id)
+def key_of(head: JobState) -> JobKey:
+    return JobKey(head.tenant, head.job_id)

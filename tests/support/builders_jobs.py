@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from punctual.domain.decide import Decision, decide
-from punctual.domain.durations import LEASE
+from punctual.domain.durations import RUN_LEASE
 from punctual.domain.events import (
     Cancel,
     CancelRun,
@@ -21,13 +21,20 @@ from punctual.domain.events import (
     StartRun,
     Update,
 )
-from punctual.domain.job_state import JobState, JobStatus, Kind, Limits, Misfire, Rules
+from punctual.domain.job_state import (
+    JobLimits,
+    JobState,
+    JobStatus,
+    MisfirePolicy,
+    Rules,
+    ScheduleKind,
+)
 from punctual.domain.run import Lease, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, next_after
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 JOB_ID = "01900000-0000-7000-8000-000000000001"
-_LIMITS = frozenset(Limits.__struct_fields__)
+_LIMITS = frozenset(JobLimits.__struct_fields__)
 
 
 def seconds(n: float) -> timedelta:
@@ -42,14 +49,16 @@ def every(n: int, **fields: Any) -> Every:
     return Every(seconds=n, anchor_at=fields.pop("anchor_at", NOON), **fields)
 
 
-def kind_of(schedule: Schedule) -> Kind:
-    return {Once: Kind.FUTURE, Every: Kind.INTERVAL, Cron: Kind.CRON}[type(schedule)]
+def kind_of(schedule: Schedule) -> ScheduleKind:
+    return {Once: ScheduleKind.FUTURE, Every: ScheduleKind.INTERVAL, Cron: ScheduleKind.CRON}[
+        type(schedule)
+    ]
 
 
 def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) -> JobState:
     """Return a job created at `at`.
 
-    `fields` are those of `JobState`, `Limits` or `Rules`, by name.
+    `fields` are those of `JobState`, `JobLimits` or `Rules`, by name.
     """
     schedule = schedule or every(60, anchor_at=at)
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
@@ -63,25 +72,27 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
         "version": 1,
         "edition": 1,
         "definition": 1,
-        "state": JobStatus.SCHEDULED,
+        "status": JobStatus.SCHEDULED,
         "kind": kind_of(schedule),
         "created_at": at,
         "updated_at": at,
         "schedule": schedule,
-        "rules": {1: Rules(body="1", since_at=at, **fields)},
-        "limits": Limits(**limits),
-        "mark": mark,
+        "rules": {1: Rules(definition_ref="1", effective_at=at, **fields)},
+        "limits": JobLimits(**limits),
+        "planned_until": mark,
         "next_at": next_after(schedule, mark),
     }
     return JobState(**{**built, **of_head})
 
 
 def a_change(head: JobState, schedule: Schedule | None = None, **fields: Any) -> Update:
-    """Return an update of `head` by fields of `Limits` and `Rules`, with an optional schedule."""
+    """Return an update of `status` by fields of `JobLimits` and `Rules`, with an optional schedule."""
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
     return Update(
         kind=kind_of(schedule) if schedule else head.kind,
-        rules=msgspec.structs.replace(head.current, body=f"{head.edition + 1}", **fields),
+        rules=msgspec.structs.replace(
+            head.current_rules, definition_ref=f"{head.edition + 1}", **fields
+        ),
         limits=msgspec.structs.replace(head.limits, **limits),
         schedule=schedule,
     )
@@ -133,40 +144,42 @@ class Story:
     def do(self, event: Event, recorded: bool = True) -> Decision:
         known = frozenset(self.ledger) if recorded else frozenset()
         decision = self.decide(event, known)
-        for run_id, lease in decision.required.items():
+        for run_id, lease in decision.required_leases.items():
             assert self.leases.get(run_id) == lease, "the swap would be lost"
         if decision.timer_at is not None:
             self.timers.add(decision.timer_at)
-        self.head = stored(decision.head)
+        self.head = stored(decision.state)
         for run_id, change in decision.leases.items():
             if change is None:
                 self.leases.pop(run_id, None)
             else:
                 self.leases[run_id] = change
-        self.sent += decision.sends
-        self.killed += decision.kills
-        self.attempts += decision.attempts
-        for run in decision.records:
+        self.sent += decision.runs_to_send
+        self.killed += decision.run_ids_to_stop
+        self.attempts += decision.ended_attempts
+        for run in decision.runs_to_record:
             self.ledger[run.run_id] = run
         if isinstance(event, Evaluate):
-            self.timers -= {at for at in event.brought if at != self.head.timer_at}
+            self.timers -= {at for at in event.trigger_times if at != self.head.timer_at}
         return decision
 
     def decide(self, event: Event, known: frozenset[str]) -> Decision:
         return decide(self.head, event, self.now, "w", known)
 
     def look(self, horizon: float | None = None, brought: Sequence[datetime] = ()) -> Decision:
-        """Evaluate as a poller does. `brought` are early timers in addition to the due ones."""
+        """Evaluate as a poller does. `trigger_times` are early timers in addition to the due ones."""
         if not self.silent:
             for run in self.held:
                 self.beat(run)
         due = tuple(sorted({at for at in self.timers if at <= self.now} | set(brought)))
         until = None if horizon is None else self.now + seconds(horizon)
-        return self.do(Evaluate(leases=dict(self.leases), brought=due, horizon=until))
+        return self.do(
+            Evaluate(leases=dict(self.leases), trigger_times=due, fire_ahead_until=until)
+        )
 
     def do_look(self, recorded: bool) -> Decision:
         due = tuple(sorted(at for at in self.timers if at <= self.now))
-        return self.do(Evaluate(leases=dict(self.leases), brought=due), recorded)
+        return self.do(Evaluate(leases=dict(self.leases), trigger_times=due), recorded)
 
     def drain_looks(self) -> "Story":
         """Evaluate as long as a timer is due at this time."""
@@ -181,7 +194,7 @@ class Story:
         run = self.queued[0] if run is None else run
         run_id = run if isinstance(run, str) else run.run_id
         self.claims += 1
-        decision = self.do(Claim(run_id=run_id, claimer=who, nonce=str(self.claims)))
+        decision = self.do(Claim(run_id=run_id, executor_id=who, nonce=str(self.claims)))
         assert decision.verdict == "OK", decision.verdict
         assert decision.run is not None
         return decision.run
@@ -200,12 +213,14 @@ class Story:
         return self.do(ReturnClaim(run.run_id, run.token, begun, waits, unstarted))
 
     def beat(self, run: Run) -> None:
-        self.leases[run.run_id] = Lease(token=run.token, until=self.now + LEASE, beaten=True)
+        self.leases[run.run_id] = Lease(
+            token=run.token, until=self.now + RUN_LEASE, is_renewed=True
+        )
 
     def pause(self) -> Decision:
         return self.do(Pause())
 
-    def resume(self, missed: Misfire | None = None) -> Decision:
+    def resume(self, missed: MisfirePolicy | None = None) -> Decision:
         return self.do(Resume(missed))
 
     def cancel(self) -> Decision:
@@ -243,7 +258,7 @@ class Story:
         return self.at(n).drain()
 
     def state(self) -> str:
-        return self.head.state.value
+        return self.head.status.value
 
     @property
     def queued(self) -> list[Run]:
@@ -251,11 +266,11 @@ class Story:
 
     @property
     def held(self) -> list[Run]:
-        return [run for run in self.head.runs if run.held]
+        return [run for run in self.head.runs if run.is_held]
 
     @property
     def line(self) -> tuple[WaitingRun, ...]:
-        return self.head.line
+        return self.head.wait_queue
 
     def outcomes(self) -> list[tuple[int, str, str, int]]:
         """Return the ledger by nominal time as (seconds after noon, status, reason, count)."""
@@ -264,7 +279,7 @@ class Story:
                 int((run.scheduled_at - NOON).total_seconds()),
                 run.status.value,
                 run.reason.value,
-                run.count,
+                run.occurrence_count,
             )
             for run in self.ledger.values()
         )

@@ -7,7 +7,7 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from punctual.domain.tenants.tokens import is_tenant
+from punctual.domain.tenants.tokens import is_valid_tenant
 from tests.support.openapi_answers import closed
 
 _OWN = os.environ.get("PUNCTUAL_TOKEN_ID")
@@ -55,7 +55,7 @@ def before_call(context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
         case.path_parameters["token_id"] = _NOBODYS
     if case.method == "POST" and case.path == "/tokens" and isinstance(case.body, dict):
         tenant = case.body.get("tenant")
-        if isinstance(tenant, str) and is_tenant(tenant):
+        if isinstance(tenant, str) and is_valid_tenant(tenant):
             case.body["tenant"] = "local"
 
 

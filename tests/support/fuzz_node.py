@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from punctual.node import main
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 
 
 class Harmless:
@@ -17,7 +17,7 @@ class Harmless:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         recorder.log(b"begun\n")
         if not attempt.payload:
             return Outcome.failed("there was nothing to do")

@@ -20,13 +20,13 @@ COMPLETE_FROM = (6, 12)
 
 
 def _has_landlock(abi: int) -> Callable[[], bool]:
-    return lambda: landlock.version() >= abi
+    return lambda: landlock.abi_version() >= abi
 
 
 FEATURES: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
         "landlock": _has_landlock(1),
-        "landlock scopes": _has_landlock(landlock.SCOPED_FROM),
+        "landlock scopes": _has_landlock(landlock.MIN_SCOPED_ABI),
         "seccomp": lambda: Path("/proc/sys/kernel/seccomp").exists(),
         "children of processes": lambda: Path(
             "/proc/self/task", str(os.getpid()), "children"

@@ -4,18 +4,18 @@ from datetime import datetime
 
 from punctual.domain.job_state import JobState
 from punctual.engine.commands.audit import newest_first, subject_of
-from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Note, Noted, Subject
+from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Note, NoteWithSubjects, Subject
 
 
 class MemoryAudit:
     def __init__(self) -> None:
-        self.noted: dict[str, list[Noted]] = {}
+        self.noted: dict[str, list[NoteWithSubjects]] = {}
 
-    def note(self, tenant: str, note: Note) -> None:
-        self.noted.setdefault(tenant, []).append(Noted(note, [Subject()]))
+    def add_note(self, tenant: str, note: Note) -> None:
+        self.noted.setdefault(tenant, []).append(NoteWithSubjects(note, [Subject()]))
 
     def changed(self, note: Note, head: JobState) -> None:
-        one = Noted(note, [subject_of(note, head)])
+        one = NoteWithSubjects(note, [subject_of(note, head)])
         self.noted.setdefault(head.tenant, []).append(one)
 
     def page(
@@ -26,7 +26,7 @@ class MemoryAudit:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> AuditPage:
-        entries = newest_first(tenant, self.noted.get(tenant, []), filters.kept(now))
+        entries = newest_first(tenant, self.noted.get(tenant, []), filters.within_retention(now))
         left = [entry for entry in entries if after is None or entry.audit_id < after[0]]
         more = len(left) > limit
         return AuditPage(left[:limit], (left[limit - 1].audit_id,) if more else None)

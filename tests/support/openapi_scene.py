@@ -16,7 +16,7 @@ from typing import Any
 
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import Lane
-from punctual.domain.tenants.webhooks import shown_secret
+from punctual.domain.tenants.webhooks import format_secret
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
@@ -24,7 +24,7 @@ from punctual.node.http.application import build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.registry import Registry
 from punctual.web.openapi.document import EXAMPLES_FILE
 from tests.support.web_client import Answer, Client
@@ -60,7 +60,7 @@ WRONG = {
 class Said:
     """A task that prints a fixed text."""
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         recorder.log(b"hello\n")
         return Outcome("SUCCESS", output=b"hello\n", output_type="text/plain", exit_code=0)
 
@@ -103,7 +103,7 @@ class Scene(Client):
             tokens,
             clock=self.clock,
             new_id=self.new_id,
-            webhook_secret=lambda *_: shown_secret(b"the secret of the examples alone"),
+            webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
         )
         self.node.start()
         self.node.step()

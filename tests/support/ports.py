@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.late_timers import Sweeper
+from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Executor
 from punctual.engine.ports.audit_log import AuditLog
@@ -17,12 +17,12 @@ from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Monitor
 from punctual.engine.ports.notifications import Notifications
-from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.receipts import Receipts
-from punctual.engine.ports.run_queue import Messages
+from punctual.engine.ports.run_queue import RunQueue
 from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.jobs import JobQueries
@@ -38,18 +38,18 @@ class Ports:
 
     job_states: JobStates
     timers: Timers
-    run_queue: Messages
+    run_queue: RunQueue
     notifications: Notifications
     history: History
     blobs: Blobs
-    partitions: Buckets
+    partitions: Partitions
     wakeups: WakeUps
     receipts: Receipts
     feed: Feed
-    audit: AuditLog
+    audit_log: AuditLog
 
 
-def store_ports(store: Store, messages: Messages, wake: WakeUps) -> Ports:
+def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
     """Return the ports of a node."""
     return Ports(
         job_states=store.job_states,
@@ -62,7 +62,7 @@ def store_ports(store: Store, messages: Messages, wake: WakeUps) -> Ports:
         wakeups=wake,
         receipts=store.receipts,
         feed=store.feed,
-        audit=store.audit,
+        audit_log=store.audit,
     )
 
 
@@ -70,32 +70,32 @@ def a_change_applier(
     ports: "Ports | AwsPorts",
     clock: Clock,
     monotonic: Callable[[], float],
-    log: Log = untold,
+    log: Log = no_log,
     unit: AbstractContextManager[None] | None = None,
 ) -> ChangeApplier:
     return ChangeApplier(
-        heads=ports.job_states,
+        job_states=ports.job_states,
         timers=ports.timers,
-        buckets=ports.partitions,
+        partitions=ports.partitions,
         history=ports.history,
-        messages=ports.run_queue,
-        notices=ports.notifications,
-        wake=ports.wakeups,
+        run_queue=ports.run_queue,
+        notifications=ports.notifications,
+        wakeups=ports.wakeups,
         clock=clock,
-        monotonic=monotonic,
+        steady=monotonic,
         log=log,
-        unit=unit,
+        transaction=unit,
     )
 
 
 def job_queries(
-    ports: "Ports | AwsPorts", clock: Clock, monitor: Monitor, log: Log = untold
+    ports: "Ports | AwsPorts", clock: Clock, monitor: Monitor, log: Log = no_log
 ) -> JobQueries:
     return JobQueries(
-        heads=ports.job_states,
+        job_states=ports.job_states,
         history=ports.history,
         blobs=ports.blobs,
-        audit=ports.audit,
+        audit_log=ports.audit_log,
         monitor=monitor,
         clock=clock,
         log=log,
@@ -110,13 +110,13 @@ def job_commands(
     new_id: NewId,
 ) -> Jobs:
     return Jobs(
-        heads=ports.job_states,
+        job_states=ports.job_states,
         history=ports.history,
         blobs=ports.blobs,
         receipts=ports.receipts,
-        wake=ports.wakeups,
-        steps=steps,
-        search=search,
+        wakeups=ports.wakeups,
+        changes=steps,
+        queries=search,
         clock=clock,
         new_id=new_id,
     )
@@ -126,10 +126,10 @@ def an_executor(
     ports: "Ports | AwsPorts", steps: ChangeApplier, new_id: NewId, executor_id: str
 ) -> Executor:
     return Executor(
-        heads=ports.job_states,
+        job_states=ports.job_states,
         blobs=ports.blobs,
-        wake=ports.wakeups,
-        steps=steps,
+        wakeups=ports.wakeups,
+        applier=steps,
         new_id=new_id,
         executor_id=executor_id,
     )
@@ -137,14 +137,14 @@ def an_executor(
 
 def a_reconciler(ports: Ports, steps: ChangeApplier, looker: Evaluator) -> Reconciler:
     return Reconciler(
-        heads=ports.job_states,
+        job_states=ports.job_states,
         timers=ports.timers,
-        buckets=ports.partitions,
-        wake=ports.wakeups,
-        steps=steps,
-        looker=looker,
+        partitions=ports.partitions,
+        wakeups=ports.wakeups,
+        applier=steps,
+        evaluator=looker,
     )
 
 
-def a_sweeper(ports: Ports, looker: Evaluator) -> Sweeper:
-    return Sweeper(ports.timers, ports.partitions, looker)
+def a_sweeper(ports: Ports, looker: Evaluator) -> LateTimerSweeper:
+    return LateTimerSweeper(ports.timers, ports.partitions, looker)

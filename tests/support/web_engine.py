@@ -17,8 +17,8 @@ from punctual.domain.errors import (
     PunctualError,
 )
 from punctual.domain.identifiers import sortable_id
-from punctual.domain.job_state import JobState, JobStatus, Misfire
-from punctual.domain.run import ENDED, Run, RunStatus, Trigger
+from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
+from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.domain.schedules.schedule import next_after
 from punctual.domain.tenants.tokens import Token
 from punctual.engine.commands.definition import compile_definition
@@ -26,7 +26,7 @@ from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.ports.rows import DefinitionRow, Detail
-from punctual.engine.ports.token_rows import Counted
+from punctual.engine.ports.token_rows import TokenCounts
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.jobs import JobFilters, JobQueries, RunFilters
 from punctual.engine.queries.slices import Sliced
@@ -37,7 +37,7 @@ from punctual.engine.queries.views import (
     Output,
     Page,
     RunView,
-    Upcoming,
+    UpcomingOccurrence,
 )
 from tests.support.memory_audit import MemoryAudit
 
@@ -52,8 +52,8 @@ class MemoryTokens:
         self.rows: dict[str, Token] = {}
         self.wishes: dict[tuple[str, str], str] = {}
 
-    def put(self, token: Token, hashed: str) -> None:
-        self.rows[hashed] = token
+    def put(self, token: Token, token_hash: str) -> None:
+        self.rows[token_hash] = token
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         return next((one for one in self._kept(tenant, now) if one.token_id == token_id), None)
@@ -62,7 +62,9 @@ class MemoryTokens:
         mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
         return [one for one in mine if before is None or one.token_id < before][:limit]
 
-    def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
+    def store_revocation_request(
+        self, tenant: str, token_id: str, wish: str, old: str = ""
+    ) -> str | None:
         if old and self.wishes.get((tenant, token_id)) == old:
             self.wishes[tenant, token_id] = wish
         return self.wishes.setdefault((tenant, token_id), wish)
@@ -75,21 +77,21 @@ class MemoryTokens:
         self.rows[hashed] = token._replace(revoked_at=now)
         return self.rows[hashed]
 
-    def count(self, tenant: str, now: datetime) -> Counted:
+    def count(self, tenant: str, now: datetime) -> TokenCounts:
         kept = self._kept(tenant, now)
-        return Counted(sum(one.good(now) for one in kept), len(kept))
+        return TokenCounts(sum(one.is_valid(now) for one in kept), len(kept))
 
-    def find(self, hashed: str) -> Token | None:
-        return self.rows.get(hashed)
+    def find(self, token_hash: str) -> Token | None:
+        return self.rows.get(token_hash)
 
-    def used(self, hashed: str, now: datetime) -> None:
-        self.rows[hashed] = self.rows[hashed]._replace(last_used_at=now)
+    def record_use(self, token_hash: str, now: datetime) -> None:
+        self.rows[token_hash] = self.rows[token_hash]._replace(last_used_at=now)
 
     def _kept(self, tenant: str, now: datetime) -> list[Token]:
         return [
             one
             for one in self.rows.values()
-            if one.tenant == tenant and ((at := one.forgotten_at()) is None or at > now)
+            if one.tenant == tenant and ((at := one.delete_at()) is None or at > now)
         ]
 
 
@@ -184,7 +186,7 @@ class MemoryEngine:
             version=edition,
             edition=edition,
             definition=1,
-            state=JobStatus.SCHEDULED,
+            status=JobStatus.SCHEDULED,
             kind=meaning.kind,
             created_at=self.now,
             updated_at=self.now,
@@ -218,15 +220,15 @@ class MemoryEngine:
         by: Any = None,
     ) -> JobView:
         view = self._matching(tenant, job_id, if_match)
-        if view.head.state is JobStatus.CANCELLED:
+        if view.state.status is JobStatus.CANCELLED:
             raise Conflict("The job is CANCELLED.")
-        old = dict(view.body.document)
-        if view.body.payload is not None:
-            old["payload"] = view.body.payload
+        old = dict(view.definition.document)
+        if view.definition.payload is not None:
+            old["payload"] = view.definition.payload
         document = revise(old)
-        head = self._head(tenant, job_id, document, view.head.edition + 1)
-        body = self._body(job_id, document, view.body.created_by)
-        return self._put(JobView(replace(head, state=view.head.state), body))
+        head = self._head(tenant, job_id, document, view.state.edition + 1)
+        body = self._body(job_id, document, view.definition.created_by)
+        return self._put(JobView(replace(head, state=view.state.status), body))
 
     def pause(
         self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
@@ -237,7 +239,7 @@ class MemoryEngine:
         self,
         tenant: str,
         job_id: str,
-        missed: Misfire | None = None,
+        missed: MisfirePolicy | None = None,
         if_match: int | None = None,
         by: Any = None,
     ) -> JobView:
@@ -253,18 +255,18 @@ class MemoryEngine:
         self, state: JobStatus, tenant: str, job_id: str, if_match: int | None, final: bool = False
     ) -> JobView:
         view = self._matching(tenant, job_id, if_match)
-        if view.head.state is JobStatus.CANCELLED and not final:
+        if view.state.status is JobStatus.CANCELLED and not final:
             raise Conflict("The job is CANCELLED.")
-        return self._put(view._replace(head=replace(view.head, state=state)))
+        return self._put(view._replace(state=replace(view.state, state=state)))
 
     def _matching(self, tenant: str, job_id: str, if_match: int | None) -> JobView:
         view = self.job(tenant, job_id)
-        if if_match is not None and view.head.edition != if_match:
+        if if_match is not None and view.state.edition != if_match:
             raise PreconditionFailed("The job has another version by now.")
         return view
 
     def _put(self, view: JobView) -> JobView:
-        self.views[view.head.tenant, view.head.job_id] = view
+        self.views[view.state.tenant, view.state.job_id] = view
         return view
 
     def run_now(
@@ -292,7 +294,7 @@ class MemoryEngine:
         by: Any = None,
     ) -> Sliced[RunView]:
         yield
-        if self.run(tenant, job_id, run_id).run.status not in ENDED:
+        if self.run(tenant, job_id, run_id).run.status not in ENDED_RUN_STATUSES:
             raise Conflict("This run is alive.")
         return cast(
             RunView,
@@ -311,7 +313,7 @@ class MemoryEngine:
             self.now,
             self.now,
             Trigger.RETRY if of else Trigger.RUN_NOW,
-            own_payload=payload is not UNSET,
+            has_own_payload=payload is not UNSET,
             retried_from=of,
         )
         given = payload is not UNSET
@@ -333,7 +335,7 @@ class MemoryEngine:
 
     def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Any = None) -> RunView:
         view = self.run(tenant, job_id, run_id)
-        if view.run.status in ENDED:
+        if view.run.status in ENDED_RUN_STATUSES:
             raise Conflict("The run has ended already.")
         run = replace(view.run, status=RunStatus.CANCELLED, ended_at=self.now)
         return self.put_run(view._replace(run=run))
@@ -359,7 +361,7 @@ class MemoryEngine:
         return view
 
     def latest(self, head: JobState) -> RunView | None:
-        return self.job(head.tenant, head.job_id).latest
+        return self.job(head.tenant, head.job_id).latest_run
 
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
@@ -371,10 +373,10 @@ class MemoryEngine:
             view
             for job_id in mine
             if (after is None or job_id < after[0])
-            and filters.admit((view := self.views[tenant, job_id]).head, view.body)
+            and filters.matches((view := self.views[tenant, job_id]).state, view.definition)
         ]
         more = len(found) > limit
-        return Page(found[:limit], (found[limit - 1].head.job_id,) if more else None)
+        return Page(found[:limit], (found[limit - 1].state.job_id,) if more else None)
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         self.job(tenant, job_id)
@@ -400,7 +402,7 @@ class MemoryEngine:
             for (owner, job), runs in self.ordered.items()
             if owner == tenant and job_id in (None, job)
             for view in runs.values()
-            if filters.admit(view.run)
+            if filters.matches(view.run)
         ]
         found.sort(key=lambda view: view.run.run_id, reverse=True)
         kept = [view for view in found if after is None or view.run.run_id < after[0]]
@@ -429,9 +431,11 @@ class MemoryEngine:
         self._ask("upcoming", start, end, limit, after)
         yield
         found = [
-            Upcoming(view.head.next_at, view.head.next_at, view.head.job_id, view.body.name)
+            UpcomingOccurrence(
+                view.state.next_at, view.state.next_at, view.state.job_id, view.definition.name
+            )
             for view in self.views.values()
-            if view.head.next_at is not None
+            if view.state.next_at is not None
         ]
         return Page(found[:limit], None)
 

@@ -70,7 +70,7 @@ def preview(
 
     after_at = parse_time_option("--from", start, session.clock())
     cron = Cron(expression, timezone=tz, dst_gap=gap or "", dst_fold=fold or "", anchor_at=after_at)
-    problems = schedule.check(cron)
+    problems = schedule.find_schedule_errors(cron)
     if problems:
         failure = Failure(
             ExitCode.REFUSED,

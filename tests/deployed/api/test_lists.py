@@ -8,7 +8,7 @@ import pytest
 
 from bench.sizes import WRITE_BYTES, item_bytes
 from punctual.aws.dynamodb.keys import state_key
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.scenes import submitted
 from tests.support.deployed.world import MINUTE, SECOND, World
@@ -96,8 +96,8 @@ def test_later_page_has_run_that_ended_after_first_page(world: World, api: Gatew
     assert api.post(f"/jobs/{old}/runs/{run}/cancel").status == 202
     assert api.post(f"/jobs/{old}/pause").status == 200
     search = world.runtime("job-search", world.deployed.functions[world.name("job-search")].env)
-    (stored,) = search.ports.job_states.load([Key("default", old)]).values()
-    assert stored.head.ended == ()
+    (stored,) = search.ports.job_states.load([JobKey("default", old)]).values()
+    assert stored.state.unrecorded == ()
     world.throttled.remove(world.name("status"))
     world.run(MAX_LAG)
     assert over_all_jobs(api, 5, after=first["next_token"]).count(run) == 1

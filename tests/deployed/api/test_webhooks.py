@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.tenants.webhooks import KEY_BYTES, keys_text
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.domain.tenants.webhooks import WEBHOOK_KEY_BYTES, format_keys
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.http.task import HttpTask
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
@@ -32,7 +32,7 @@ class Receiver:
         self.calls: list[tuple[datetime, dict[str, str], bytes]] = []
         self.answers: list[Outcome] = []
 
-    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
         task = attempt.task
         self.calls.append((self._world.clock(), task["headers"], task["body"].encode()))
         return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
@@ -177,7 +177,7 @@ def test_after_a_rotation_both_secrets_are_good(
     former = world.session.client("ssm").get_parameter(
         Name=f"/punctual/{world.stage}/webhook-key", WithDecryption=True
     )["Parameter"]["Value"]
-    new = b64encode(bytes(KEY_BYTES)).decode()
+    new = b64encode(bytes(WEBHOOK_KEY_BYTES)).decode()
     world.put_knob("webhook-key", f"{new} {former}", "SecureString")
     after = api.get("/webhook-secret").json["secret"]
     missed(api, notify=hook("FAILED"))
@@ -186,7 +186,7 @@ def test_after_a_rotation_both_secrets_are_good(
     assert before != after
     assert is_signed(before, headers, body)
     assert is_signed(after, headers, body)
-    assert keys_text((bytes(KEY_BYTES),)) == new
+    assert format_keys((bytes(WEBHOOK_KEY_BYTES),)) == new
 
 
 @pytest.mark.parametrize("operation", ["SendMessageBatch", "BatchWriteItem"])

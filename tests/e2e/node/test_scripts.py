@@ -112,7 +112,7 @@ def test_health_names_the_sandbox_in_force(data: Path) -> None:
 
 
 def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
-    if problem := bubblewrap.find(os.environ["PATH"])[1]:
+    if problem := bubblewrap.find_program(os.environ["PATH"])[1]:
         pytest.skip(problem)
     with run_node(data, PUNCTUAL_SANDBOX="bubblewrap") as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "bubblewrap"
@@ -189,7 +189,7 @@ def test_without_a_sandbox_other_tenants_have_no_scripts(data: Path, tokens: Tok
 def test_an_editors_script_gets_nothing_of_the_node(
     data: Path, tokens: Tokens, sandbox: str
 ) -> None:
-    if sandbox == "bubblewrap" and (problem := bubblewrap.find(os.environ["PATH"])[1]):
+    if sandbox == "bubblewrap" and (problem := bubblewrap.find_program(os.environ["PATH"])[1]):
         pytest.skip(problem)
     env = {"PUNCTUAL_AUTH": "on", "PUNCTUAL_SANDBOX": sandbox, "NODES_SECRET": "hush"}
     other = data / "work" / "run-other"

@@ -13,7 +13,7 @@ from infra.config.stage import (
     read_stage,
     stage_of,
 )
-from punctual.engine.dispatch.on_demand.throughput import A_CORE, SLOWEST
+from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, SLOWEST_THROUGHPUT
 from punctual.lambdas import runtime
 from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC
 
@@ -52,8 +52,8 @@ def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
     with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
         read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB - 1}))
     assert MIN_POLLER_MEMORY_MB == runtime.MIN_FUNCTION_MEMORY_MB
-    counted = A_CORE.on(MIN_POLLER_MEMORY_MB / runtime.MEMORY_MB_PER_CORE)
-    assert counted == pytest.approx(SLOWEST, rel=0.01)
+    counted = CORE_THROUGHPUT.scaled(MIN_POLLER_MEMORY_MB / runtime.MEMORY_MB_PER_CORE)
+    assert counted == pytest.approx(SLOWEST_THROUGHPUT, rel=0.01)
 
 
 def test_optional_parts_are_read() -> None:

@@ -20,8 +20,8 @@ from infra.operations.account import BOOTSTRAP_PARAMETER, NotReady, account_of, 
 from infra.operations.admin_token import ensure_key
 from infra.operations.deploy import deploy, destroy, main, new_token, new_webhook_key
 from punctual.auth.authenticator import admin_hash
-from punctual.domain.tenants.tokens import is_ours
-from punctual.domain.tenants.webhooks import keys_of
+from punctual.domain.tenants.tokens import has_valid_mac
+from punctual.domain.tenants.webhooks import parse_keys
 from punctual.lambdas.ssm_secrets import UNSET_SECRET
 
 REGION = "eu-central-1"
@@ -126,7 +126,7 @@ def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
     (token,) = set(TOKEN.findall(said.text))
     assert said.text.count("shown this once") == 1
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
-    assert is_ours(key, token)
+    assert has_valid_mac(key, token)
     assert read(session, HASH) == admin_hash(key, token)
     assert read(session, KEY) not in said.text
     assert f"The API: {ADDRESS}" in said.text
@@ -202,7 +202,7 @@ def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(sess
     first = read(session, WEBHOOK_KEY)
     assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
     assert read(session, WEBHOOK_KEY) == first != read(session, KEY)
-    assert len(keys_of(first)) == 1
+    assert len(parse_keys(first)) == 1
     assert first not in said.text
     kept = session.client("ssm").get_parameter(Name=WEBHOOK_KEY)["Parameter"]
     assert kept["Type"] == "SecureString"
@@ -216,10 +216,10 @@ def test_a_new_key_of_webhooks_stands_before_the_former_and_drops_the_one_before
     with pytest.raises(NotReady, match="not deployed here"):
         new_webhook_key(stage(), session, said)
     deploy(stage(), session, Cdk(as_the_template_says(session)), said)
-    seen = [keys_of(read(session, WEBHOOK_KEY))]
+    seen = [parse_keys(read(session, WEBHOOK_KEY))]
     for _ in range(2):
         assert new_webhook_key(stage(), session, said) == 0
-        seen.append(keys_of(read(session, WEBHOOK_KEY)))
+        seen.append(parse_keys(read(session, WEBHOOK_KEY)))
     assert [len(keys) for keys in seen] == [1, 2, 2]
     assert (seen[1][1], seen[2][1]) == (seen[0][0], seen[1][0])
     assert len({keys[0] for keys in seen}) == 3
@@ -377,7 +377,9 @@ def test_a_new_token_without_a_terminal_takes_the_place_of_the_former_file(
     path.chmod(0o644)
     said = Said()
     assert new_token(stage(), session, said) == 0
-    assert is_ours(ensure_key(session.client("ssm"), "/punctual/dev/"), path.read_text().strip())
+    assert has_valid_mac(
+        ensure_key(session.client("ssm"), "/punctual/dev/"), path.read_text().strip()
+    )
     assert path.stat().st_mode & 0o777 == 0o600
     assert TOKEN.findall(said.text) == []
     assert [one.name for one in path.parent.iterdir()] == [path.name]

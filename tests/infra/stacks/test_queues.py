@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import read_context
 from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
-from punctual.domain.durations import LEASE
+from punctual.domain.durations import RUN_LEASE
 from tests.support.infra.synthesised import STAGES, Resource, assembly, functions, resources
 
 LANES = {
@@ -69,7 +69,7 @@ def test_what_comes_back_too_often_goes_to_the_queues_own_dead_letters(stage: st
 def test_handing_a_twin_back_all_through_a_long_run_is_no_poison(stage: str) -> None:
     for lane in LANES[stage]:
         most = queues(stage)[f"{lane}.fifo"].properties["RedrivePolicy"]["maxReceiveCount"]
-        assert most > 900 / LEASE.total_seconds()
+        assert most > 900 / RUN_LEASE.total_seconds()
 
 
 def test_every_queue_is_encrypted_and_refuses_what_is_not_over_tls(stage: str) -> None:

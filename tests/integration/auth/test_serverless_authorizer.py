@@ -1,6 +1,7 @@
 """The authorizer of the deployed API accepts the admin token and stored tokens only."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 
 from punctual.auth.authenticator import admin_hash
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import secret
+from punctual.domain.tenants.tokens import make_secret
 from punctual.engine.ports.audit_log import Actor
 from punctual.node.clock import ManualClock
-from tests.support.aws.entrance import (
+from tests.support.builders import NOON
+from tests.support.deployed.entrance import (
     IN,
     KEY,
     OUT,
@@ -19,23 +21,22 @@ from tests.support.aws.entrance import (
     TOKEN,
     UNSURE,
     Entrance,
+    an_entrance,
     an_event,
     away,
     loaded,
 )
-from tests.support.aws.moto_adapter import moto
-from tests.support.builders import NOON
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOON)
+def entrance() -> Iterator[Entrance]:
+    with an_entrance() as made:
+        yield made
 
 
 @pytest.fixture
-def entrance(clock: ManualClock) -> Iterator[Entrance]:
-    with moto(clock) as store:
-        yield Entrance(store, clock)
+def clock(entrance: Entrance) -> ManualClock:
+    return entrance.clock
 
 
 def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
@@ -46,8 +47,8 @@ def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
 
 def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
     event = an_event(Authorization=f"Bearer {TOKEN}")
-    assert entrance.authorizer.authorize(event) == IN
-    assert entrance.authorizer.authorize({**event, "headers": None}) == OUT
+    assert entrance.authorize(event) == IN
+    assert entrance.authorize({**event, "headers": None}) == OUT
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
         "Bearer ä",
         "Bearer " + "a" * 10_000,
         "Bearer a.b.c",
-        f"Bearer {secret(b'another key', b'r' * 32)}",
+        f"Bearer {make_secret(b'another key', b'r' * 32)}",
     ],
 )
 def test_nobody_else_is_and_it_costs_no_read(entrance: Entrance, given: str) -> None:
@@ -127,7 +128,7 @@ def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
 def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None:
     """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
-        assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
+        assert entrance(make_secret(KEY, number.to_bytes(32, "big"))) == OUT
     cached = entrance.authorizer._authenticator._tokens._invalid  # type: ignore[attr-defined]
     assert len(cached) == 1_000
 
@@ -141,7 +142,7 @@ def test_the_last_use_is_written_once_in_five_minutes(
         assert entrance(text)["context"]
         clock.advance(timedelta(seconds=20))
     assert entrance.store.calls["UpdateItem"] - written == 2
-    used = entrance.tokens.one("acme", token_id).last_used_at
+    used = entrance.tokens.load("acme", token_id).last_used_at
     assert used is not None
     assert 0 <= (clock() - used).total_seconds() <= 320
 
@@ -149,11 +150,11 @@ def test_the_last_use_is_written_once_in_five_minutes(
 def test_two_environments_note_a_use_once(entrance: Entrance) -> None:
     token_id, text = entrance.make()
     entrance(text)
-    first = entrance.tokens.one("acme", token_id).last_used_at
+    first = entrance.tokens.load("acme", token_id).last_used_at
     entrance.renew()
     entrance.clock.advance(timedelta(seconds=60))
     assert entrance(text)["context"]
-    assert entrance.tokens.one("acme", token_id).last_used_at == first
+    assert entrance.tokens.load("acme", token_id).last_used_at == first
 
 
 def test_what_cannot_be_noted_keeps_nobody_out(
@@ -181,7 +182,7 @@ def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
 def test_the_admin_token_is_replaced_within_a_minute(
     entrance: Entrance, clock: ManualClock
 ) -> None:
-    other = secret(KEY, b"o" * 32)
+    other = make_secret(KEY, b"o" * 32)
     assert entrance() == IN
     entrance.put("token-hash", admin_hash(KEY, other))
     clock.advance(timedelta(seconds=44))
@@ -229,7 +230,7 @@ def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
     monkeypatch.setattr("time.sleep", lambda _: None)
     clients = entrance.store.clients.__class__(entrance.store.clients._boto3_session)
     clients.ssm.meta.events.register("before-send", hang)
-    handler = loaded(monkeypatch, clients)
+    handler = loaded(monkeypatch, replace(entrance.store, clients=clients))
     assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
     assert tries == [0.0]
     steady[0] += 60

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from punctual.node.clock import ManualClock
-from tests.support.aws.entrance import (
+from tests.support.deployed.entrance import (
     IN,
     KNOBS,
     LAYER,
@@ -16,33 +15,27 @@ from tests.support.aws.entrance import (
     TOKEN,
     UNSURE,
     Entrance,
+    an_entrance,
     an_event,
     away,
     loaded,
 )
-from tests.support.aws.moto_adapter import moto
-from tests.support.builders import NOON
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOON)
-
-
-@pytest.fixture
-def entrance(clock: ManualClock) -> Iterator[Entrance]:
-    with moto(clock) as store:
-        yield Entrance(store, clock)
+def entrance() -> Iterator[Entrance]:
+    with an_entrance() as made:
+        yield made
 
 
 def test_the_whole_way_of_the_handler(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    handler = loaded(monkeypatch, entrance.store.clients)
+    handler = loaded(monkeypatch, entrance.store)
     event = an_event(authorization=f"Bearer {TOKEN}")
     assert (handler(event, None), handler(an_event(), None)) == (IN, OUT)
     entrance.drop("token-hash")
-    handler = loaded(monkeypatch, entrance.store.clients)
+    handler = loaded(monkeypatch, entrance.store)
     assert handler(event, None) == UNSURE
     line = json.loads(capsys.readouterr().out)
     assert (line["message"], line["level"]) == ("token_not_checked", "ERROR")
@@ -54,7 +47,7 @@ def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = entrance.make()
-    handler = loaded(monkeypatch, entrance.store.clients)
+    handler = loaded(monkeypatch, entrance.store)
     monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
     said = handler(an_event(authorization=f"Bearer {text}"), None)
     assert said["context"]["tenant"] == "acme"

@@ -12,7 +12,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.audit import TOKEN_REVOKE
 from punctual.engine.commands.tokens import Tokens
-from punctual.engine.ports.audit_log import Actor, AuditFilters, Entry
+from punctual.engine.ports.audit_log import Actor, AuditEntry, AuditFilters
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, after, an_id
@@ -57,7 +57,7 @@ class Desk:
         by = Actor(caller, request_id=f"of {caller}")
         return self.tokens(rows, audit).revoke("acme", self.token_id, by)
 
-    def lines(self) -> list[Entry]:
+    def lines(self) -> list[AuditEntry]:
         filters = AuditFilters(action=TOKEN_REVOKE)
         return list(self.audit.page("acme", filters, 50, None, self.clock()).entries)
 

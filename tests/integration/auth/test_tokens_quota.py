@@ -7,8 +7,13 @@ import pytest
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import Token
-from punctual.engine.commands.tokens import MOST_GOOD, MOST_KEPT, Tokens, check_room
-from punctual.engine.ports.token_rows import Counted
+from punctual.engine.commands.tokens import (
+    MAX_LISTED_TOKENS,
+    MAX_VALID_TOKENS,
+    Tokens,
+    check_token_limit,
+)
+from punctual.engine.ports.token_rows import TokenCounts
 from tests.support.builders import NOON, an_id
 from tests.support.memory_audit import MemoryAudit
 from tests.support.node.guarded import GuardedNode
@@ -40,12 +45,12 @@ def make(tokens: Tokens, tenant: str = "acme") -> Token:
 
 
 def test_one_more_than_may_be_is_refused_and_leaves_no_trace() -> None:
-    rows, audit = filled(MOST_GOOD), MemoryAudit()
+    rows, audit = filled(MAX_VALID_TOKENS), MemoryAudit()
     tokens = making(rows, audit)
     with pytest.raises(LimitExceeded, match="take some back") as refused:
         make(tokens)
-    assert refused.value.again_after == 60
-    assert len(rows.rows) == MOST_GOOD
+    assert refused.value.retry_after_seconds == 60
+    assert len(rows.rows) == MAX_VALID_TOKENS
     assert audit.noted == {}
     assert make(tokens, "globex").tenant == "globex"
     rows.revoke("acme", an_id(0), NOON)
@@ -53,20 +58,20 @@ def test_one_more_than_may_be_is_refused_and_leaves_no_trace() -> None:
 
 
 def test_who_starts_the_installation_gets_in_whatever_there_is() -> None:
-    token, _ = making(filled(MOST_GOOD), MemoryAudit()).create_first("acme", "first")
+    token, _ = making(filled(MAX_VALID_TOKENS), MemoryAudit()).create_first("acme", "first")
     assert token.role is Role.ADMIN
 
 
 def test_those_that_ended_count_while_they_are_shown() -> None:
-    check_room(Counted(MOST_GOOD - 1, MOST_KEPT - 1))
+    check_token_limit(TokenCounts(MAX_VALID_TOKENS - 1, MAX_LISTED_TOKENS - 1))
     with pytest.raises(LimitExceeded, match="30 days"):
-        check_room(Counted(0, MOST_KEPT))
+        check_token_limit(TokenCounts(0, MAX_LISTED_TOKENS))
 
 
 def test_the_node_answers_429_and_when_to_come_again(tmp_path: Path) -> None:
     node = GuardedNode(tmp_path / "data")
     try:
-        for number in range(MOST_GOOD - 1):
+        for number in range(MAX_VALID_TOKENS - 1):
             token = Token(an_id(number), "local", "ci", Role.VIEWER, NOON, "me")
             node.store.tokens.put(token, f"h{number}")
         sent = {"authorization": f"Bearer {node.admin}"}

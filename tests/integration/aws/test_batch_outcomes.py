@@ -9,7 +9,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.engine.changes.run_results import UNREADABLE
+from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.moto_faults import refused
@@ -34,7 +34,7 @@ def an_end(n: int = 0, **fields: Any) -> AttemptRow:
 
 def left(aws: Moto, row: AttemptRow) -> Detail | None:
     run = a_run(row.run_id, token=row.token, nonce=row.nonce)
-    return aws.ports.history.end(RunKey(row.tenant, row.job_id, row.run_id), run, NOON)
+    return aws.ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, NOON)
 
 
 def rewrite(aws: Moto, row: Item) -> None:
@@ -48,7 +48,7 @@ def batch(count: int, **detail: Any) -> list[AttemptRow]:
 def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
     blob = f"outputs/acme/{an_id(1)}/{an_id(2)}/1"
     rows = batch(10, output_blob=blob, output_size=27, output_type=JSON, http_status=200)
-    assert aws.spend(lambda: aws.ports.history.put_ends(rows)) == {"BatchWriteItem": 1}
+    assert aws.spend(lambda: aws.ports.history.put_results(rows)) == {"BatchWriteItem": 1}
     (row,) = aws.rows("runs")
     print(f"ten ends: {item_size(row)} bytes")
     assert item_size(row) < 1_024
@@ -59,9 +59,9 @@ def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
 def test_each_tenant_has_its_own_and_finds_no_other(aws: Moto) -> None:
     """They were claimed together, and even their ids are alike."""
     mine, theirs = an_end(detail=Detail(error="mine")), an_end(tenant="globex")
-    aws.ports.history.put_ends([mine])
+    aws.ports.history.put_results([mine])
     assert left(aws, theirs) is None
-    aws.ports.history.put_ends([theirs])
+    aws.ports.history.put_results([theirs])
     assert len({row[keys.PK]["S"] for row in aws.rows("runs")}) == 2
     assert left(aws, mine) == Detail(error="mine")
     assert left(aws, theirs) == Detail()
@@ -71,14 +71,14 @@ def test_two_batches_whose_claims_bear_one_mark_keep_apart(aws: Moto) -> None:
     """It has 48 bits: with ten million batches a day two will meet some time."""
     mine = an_end(3, detail=Detail(error="mine"))
     other = an_end(4, nonce=mine.nonce, detail=Detail(error="another batch's"))
-    aws.ports.history.put_ends([mine])
-    aws.ports.history.put_ends([other])
+    aws.ports.history.put_results([mine])
+    aws.ports.history.put_results([other])
     assert [left(aws, one) for one in (mine, other)] == [mine.detail, other.detail]
 
 
 def test_what_has_expired_is_not_found_though_it_still_stands(aws: Moto) -> None:
     gone = an_end(expires_at=NOON)
-    aws.ports.history.put_ends([gone])
+    aws.ports.history.put_results([gone])
     assert len(aws.rows("runs")) == 1
     assert left(aws, gone) is None
 
@@ -88,21 +88,21 @@ def test_a_row_that_nobody_can_read_stops_no_run_from_being_recorded(
     aws: Moto, spoilt: bytes | None
 ) -> None:
     row = an_end(detail=Detail(output=b"lost"))
-    aws.ports.history.put_ends([row])
+    aws.ports.history.put_results([row])
     (stored,) = aws.rows("runs")
     del stored[keys.DATA_ATTR]
     if spoilt is not None:
         stored[keys.DATA_ATTR] = to_attribute(spoilt)
     rewrite(aws, stored)
-    assert left(aws, row) == UNREADABLE
+    assert left(aws, row) == UNREADABLE_RUN_DETAIL
     other = an_end(1, detail=Detail(output=b"kept"))
-    aws.ports.history.put_ends([other])
+    aws.ports.history.put_results([other])
     assert left(aws, other) == other.detail, "beside it"
 
 
 def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
     row = an_end()
-    aws.ports.history.put_ends([row])
+    aws.ports.history.put_results([row])
     (stored,) = aws.rows("runs")
     stored[keys.LAYOUT_ATTR] = to_attribute(keys.BATCH_OUTCOMES_LAYOUT + 1)
     rewrite(aws, stored)
@@ -113,10 +113,10 @@ def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
 def test_batch_outcomes_are_neither_runs_nor_attempts(aws: Moto) -> None:
     history = aws.ports.history
     row = an_end(run_id=RUN)
-    history.put_ends([row])
+    history.put_results([row])
     key = RunKey("acme", JOB, RUN)
     assert list(history.attempts(key, NOON)) == []
-    assert history.present([key]) == frozenset()
+    assert history.recorded_keys([key]) == frozenset()
     assert history.get([key], NOON) == {}
 
 
@@ -126,8 +126,8 @@ def test_a_table_that_is_throttled_for_long_is_no_answer(aws: Moto) -> None:
         refused(aws.clients.dynamodb, "BatchWriteItem", 99, "ThrottlingException"),
         pytest.raises(Unavailable),
     ):
-        aws.ports.history.put_ends([row])
+        aws.ports.history.put_results([row])
     assert left(aws, row) is None
     with refused(aws.clients.dynamodb, "BatchWriteItem", 2, "ThrottlingException"):
-        aws.ports.history.put_ends([row])
+        aws.ports.history.put_results([row])
     assert left(aws, row) == Detail()

@@ -14,7 +14,7 @@ from punctual.aws.dynamodb.keys import RowKey, state_key
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.job_search.monitor import DeployedMonitor
 from tests.integration.aws.test_heads import Clock
 from tests.support.aws.moto_adapter import Moto, moto
@@ -35,12 +35,12 @@ def aws(clock: Clock) -> Iterator[Moto]:
 
 
 def stored(aws: Moto, *heads: JobState) -> None:
-    aws.ports.job_states.put_bodies([a_body(head.job_id) for head in heads])
+    aws.ports.job_states.put_definitions([a_body(head.job_id) for head in heads])
     assert all(aws.ports.job_states.swap([Swap(head, head.version - 1) for head in heads]))
 
 
 def held(number: int, by: str = "e") -> Run:
-    return a_run(f"r{number}", RunStatus.RUNNING, token=1, claimer=by, changed_at=after(1))
+    return a_run(f"r{number}", RunStatus.RUNNING, token=1, executor_id=by, changed_at=after(1))
 
 
 def claimed(
@@ -49,17 +49,17 @@ def claimed(
     """A job whose run is held, and has had a heartbeat, or none yet."""
     run = held(number, by)
     head = a_head(an_id(number), runs=(run,), **fields)
-    aws.ports.job_states.put_bodies([a_body(head.job_id)])
+    aws.ports.job_states.put_definitions([a_body(head.job_id)])
     swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
     assert aws.ports.job_states.swap([swap]) == [True]
     if beat is not None:
         beaten = LeaseRenewal(swap.key, run.run_id, 1, after(beat + 20))
-        assert aws.ports.job_states.beat([beaten]) == [head]
+        assert aws.ports.job_states.renew_leases([beaten]) == [head]
     return head
 
 
 def changed(head: JobState, **fields: Any) -> JobState:
-    new = {"version": head.version + 1, "writers": (*head.writers, f"w{head.version}")}
+    new = {"version": head.version + 1, "write_ids": (*head.write_ids, f"w{head.version}")}
     return replace(head, **new, **fields)
 
 
@@ -71,10 +71,10 @@ def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
     stored(
         aws,
         a_head(an_id(1)),
-        a_head(an_id(2), runs=(a_run(sends=2),)),
-        a_head(an_id(3), ended=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
+        a_head(an_id(2), runs=(a_run(send_count=2),)),
+        a_head(an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
         a_head(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
-        a_head(an_id(5), line=(WaitingRun("w", 1, NOON, NOON, NOON),)),
+        a_head(an_id(5), wait_queue=(WaitingRun("w", 1, NOON, NOON, NOON),)),
     )
     claimed(aws, 6, beat=None)
     claimed(aws, 7, beat=4)
@@ -98,12 +98,12 @@ def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
     head = claimed(aws, 1)
     over = changed(head, runs=())
     assert aws.ports.job_states.swap([Swap(over, 1, {"r1": None})]) == [True]
-    assert aws.ports.job_states.beat([LeaseRenewal(Key("acme", an_id(1)), "r1", 1, after(90))]) == [
-        None
-    ]
+    assert aws.ports.job_states.renew_leases(
+        [LeaseRenewal(JobKey("acme", an_id(1)), "r1", 1, after(90))]
+    ) == [None]
     assert indexed(aws) == []
-    assert aws.ports.job_states.load([Key("acme", an_id(1))]) == {
-        Key("acme", an_id(1)): StoredState(over, {})
+    assert aws.ports.job_states.load([JobKey("acme", an_id(1))]) == {
+        JobKey("acme", an_id(1)): StoredState(over, {})
     }
 
 
@@ -132,7 +132,7 @@ def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
 def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
     crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {head.job_id for head in crowd.busy("acme")}
+    found = {head.job_id for head in crowd.active_states("acme")}
     beating = {an_id(n) for n in range(201, 221)}
     queued = {an_id(n) for n in range(301, 331)}
     assert beating <= found
@@ -140,17 +140,17 @@ def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
     assert found <= beating | queued
     crowd._crowded_until.clear()
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
-    assert {head.job_id for head in crowd.busy("acme")} == beating | queued
+    assert {head.job_id for head in crowd.active_states("acme")} == beating | queued
 
 
 def test_that_a_slot_is_crowded_is_remembered_for_a_while(
     aws: Moto, crowd: DynamoJobStates, clock: Clock
 ) -> None:
-    first = aws.spend(lambda: crowd.busy("acme"))
-    again = aws.spend(lambda: crowd.busy("acme"))
+    first = aws.spend(lambda: crowd.active_states("acme"))
+    again = aws.spend(lambda: crowd.active_states("acme"))
     assert again["Query"] < first["Query"]
     clock.now += CROWDED_SLOT_CACHE_TIME
-    assert aws.spend(lambda: crowd.busy("acme")) == first
+    assert aws.spend(lambda: crowd.active_states("acme")) == first
 
 
 def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoJobStates) -> None:
@@ -164,7 +164,7 @@ def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
     aws: Moto, crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index is behind, the heads that it names are not."""
-    crowd.busy("acme")
+    crowd.active_states("acme")
     (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
     over = changed(a_head(an_id(number), runs=(held(number),)), runs=())
     read = crowd._dynamo.query_index
@@ -176,7 +176,7 @@ def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
         return found
 
     monkeypatch.setattr(crowd._dynamo, "query_index", behind)
-    (now,) = [head for head in crowd.busy("acme") if head.job_id == over.job_id]
+    (now,) = [head for head in crowd.active_states("acme") if head.job_id == over.job_id]
     assert now == over
 
 
@@ -189,7 +189,7 @@ def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> 
     claimed(aws, 2, "a", beat=8)
     claimed(aws, 3, "a", beat=12)
     claimed(aws, 4, "c", beat=None)
-    stored(aws, a_head(an_id(5), runs=(a_run("q", sends=3),)))
+    stored(aws, a_head(an_id(5), runs=(a_run("q", send_count=3),)))
     stats = monitor(aws).stats("acme", after(60))
     assert stats.executors == [
         {"executor_id": "a", "last_heartbeat": after(12), "running": 2},

@@ -21,11 +21,11 @@ def aws() -> Iterator[Moto]:
 def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
     buckets = aws.ports.partitions
     assert buckets.watermark() is None
-    assert not buckets.advance(NOON, after(60))
-    assert buckets.advance(None, NOON)
-    assert not buckets.advance(None, after(60))
-    assert buckets.advance(NOON, after(60))
-    assert not buckets.advance(NOON, after(120))
+    assert not buckets.advance_watermark(NOON, after(60))
+    assert buckets.advance_watermark(None, NOON)
+    assert not buckets.advance_watermark(None, after(60))
+    assert buckets.advance_watermark(NOON, after(60))
+    assert not buckets.advance_watermark(NOON, after(120))
     assert buckets.watermark() == after(60)
     assert buckets.is_done(NOON, 3)
     assert not buckets.is_done(after(60), 3)
@@ -33,55 +33,60 @@ def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
 
 def test_shards_only_grow(aws: Moto) -> None:
     buckets = aws.ports.partitions
-    assert buckets.shards() == 1
+    assert buckets.shard_count() == 1
     for count, stands in ((4, 4), (2, 4), (64, 64), (64, 64)):
-        buckets.grow(count)
-        assert buckets.shards() == stands
+        buckets.raise_shard_count(count)
+        assert buckets.shard_count() == stands
 
 
 def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
     buckets = aws.ports.partitions
     first = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert first is not None
-    assert (first.owner, first.token, first.look, first.until) == ("a", 1, 0, after(60))
+    assert (first.owner, first.token, first.signal_count, first.expires_at) == (
+        "a",
+        1,
+        0,
+        after(60),
+    )
     assert buckets.acquire(NOON, 0, "b", after(59), after(120)) is None
     assert buckets.acquire(NOON, 1, "b", NOON, after(60)) is not None
     second = buckets.acquire(NOON, 0, "b", after(60), after(120))
     assert second is not None
     assert second.token == 2
     assert buckets.renew(first, after(300)) is None
-    assert not buckets.give_back(first)
-    assert not buckets.done(first)
-    assert buckets.renew(second, after(300)) == second._replace(until=after(300))
+    assert not buckets.release(first)
+    assert not buckets.mark_done(first)
+    assert buckets.renew(second, after(300)) == second._replace(expires_at=after(300))
 
 
 def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
     buckets = aws.ports.partitions
-    assert buckets.nudge(NOON, 0) is None
+    assert buckets.signal_new_timers(NOON, 0) is None
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
-    nudged = buckets.nudge(NOON, 0)
-    assert nudged == lease._replace(look=1)
+    nudged = buckets.signal_new_timers(NOON, 0)
+    assert nudged == lease._replace(signal_count=1)
     assert buckets.renew(lease, after(90)) is None
-    assert not buckets.give_back(lease)
+    assert not buckets.release(lease)
     assert nudged is not None
-    assert buckets.give_back(nudged)
-    assert buckets.nudge(NOON, 0) is None
+    assert buckets.release(nudged)
+    assert buckets.signal_new_timers(NOON, 0) is None
     again = buckets.acquire(NOON, 0, "b", NOON, after(60))
     assert again == nudged._replace(owner="b", token=2)
 
 
 def test_a_lease_that_is_over_cannot_be_nudged(aws: Moto) -> None:
     aws.ports.partitions.acquire(NOON, 0, "a", after(-60), after(0))
-    assert aws.ports.partitions.nudge(NOON, 0) is None
+    assert aws.ports.partitions.signal_new_timers(NOON, 0) is None
 
 
 def test_a_bucket_that_is_done_stays_done_for_some_days(aws: Moto) -> None:
     buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
-    assert buckets.done(lease)
-    assert buckets.done(lease)
+    assert buckets.mark_done(lease)
+    assert buckets.mark_done(lease)
     assert buckets.is_done(NOON, 0)
     assert not buckets.is_done(NOON, 1)
     assert buckets.acquire(NOON, 0, "b", after(600), after(660)) is None
@@ -110,11 +115,11 @@ def test_control_rows_make_the_fewest_calls(aws: Moto) -> None:
     assert lease is not None
     for work, spent in (
         (buckets.watermark, {"BatchGetItem": 1}),
-        (lambda: buckets.advance(None, NOON), {"PutItem": 1}),
+        (lambda: buckets.advance_watermark(None, NOON), {"PutItem": 1}),
         (lambda: buckets.acquire(NOON, 1, "a", NOON, after(9)), {"UpdateItem": 1}),
         (lambda: buckets.renew(lease, after(90)), {"UpdateItem": 1}),
-        (lambda: buckets.nudge(NOON, 0), {"UpdateItem": 1}),
-        (lambda: buckets.give_back(lease), {"UpdateItem": 1}),
+        (lambda: buckets.signal_new_timers(NOON, 0), {"UpdateItem": 1}),
+        (lambda: buckets.release(lease), {"UpdateItem": 1}),
         (lambda: buckets.is_done(NOON, 0), {"BatchGetItem": 1}),
         (lambda: aws.ports.receipts.claim("t", [("k", a_receipt("a"))], NOON), {"PutItem": 1}),
     ):

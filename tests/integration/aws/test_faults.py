@@ -9,7 +9,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.run import Lease
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Key, Receipt
+from punctual.engine.ports.rows import JobKey, Receipt
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from tests.support.aws.moto_adapter import Moto, moto
@@ -23,11 +23,11 @@ from tests.support.aws.moto_faults import (
 )
 from tests.support.builders_jobs import JOB_ID, NOON, a_job, after
 
-KEY = Key("t", JOB_ID)
+KEY = JobKey("t", JOB_ID)
 RUN = "01900000-0000-7000-8000-0000000000aa"
-HEAD = a_job(writers=("w1",))
-NEXT = replace(HEAD, version=2, writers=("w1", "me"))
-OTHER = replace(HEAD, version=2, writers=("w1", "another"))
+HEAD = a_job(write_ids=("w1",))
+NEXT = replace(HEAD, version=2, write_ids=("w1", "me"))
+OTHER = replace(HEAD, version=2, write_ids=("w1", "another"))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_swap_whose_answer_was_lost_has_won(aws: Moto, times: int) -> None:
 
 
 def test_a_creation_whose_answer_was_lost_has_won(aws: Moto) -> None:
-    new = a_job(job_id="new", writers=("me",))
+    new = a_job(job_id="new", write_ids=("me",))
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
         assert aws.ports.job_states.swap([Swap(new, 0)]) == [True]
 
@@ -103,22 +103,22 @@ def test_a_swap_without_an_answer_is_lost_where_the_row_has_gone_on(aws: Moto) -
 
 
 def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> None:
-    new = [a_job(job_id=f"j{n}", writers=("me",)) for n in range(3)]
+    new = [a_job(job_id=f"j{n}", write_ids=("me",)) for n in range(3)]
     with (
         refused(aws.clients.dynamodb, "PutItem", 1, "AccessDeniedException"),
         pytest.raises(Unavailable, match="AccessDeniedException while writing jobs"),
     ):
         aws.ports.job_states.swap([Swap(head, 0) for head in new])
-    assert set(aws.ports.job_states.load([Key("t", head.job_id) for head in new])) == {
-        Key("t", "j1"),
-        Key("t", "j2"),
+    assert set(aws.ports.job_states.load([JobKey("t", head.job_id) for head in new])) == {
+        JobKey("t", "j1"),
+        JobKey("t", "j2"),
     }
 
 
 def test_a_beat_whose_answer_was_lost_renews(aws: Moto) -> None:
     aws.ports.job_states.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 2):
-        assert aws.ports.job_states.beat([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
+        assert aws.ports.job_states.renew_leases([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
 
 
 TIMERS = [Timer(NOON, 0, after(n), "t", f"j{n}", 1) for n in range(30)]
@@ -145,10 +145,10 @@ def test_a_delete_done_in_part_deletes_all(aws: Moto) -> None:
 
 
 def test_a_read_done_in_part_asks_only_for_the_rest(aws: Moto) -> None:
-    new = [a_job(job_id=f"j{n}", writers=("w",)) for n in range(12)]
+    new = [a_job(job_id=f"j{n}", write_ids=("w",)) for n in range(12)]
     aws.ports.job_states.swap([Swap(head, 0) for head in new])
     with in_part(aws.clients.dynamodb, "BatchGetItem", 2, done=5) as asked:
-        found = aws.ports.job_states.load([Key("t", head.job_id) for head in new])
+        found = aws.ports.job_states.load([JobKey("t", head.job_id) for head in new])
     assert asked == [12, 7, 2]
     assert len(found) == 12
 
@@ -183,10 +183,10 @@ def test_a_read_that_is_refused_is_unavailable(aws: Moto) -> None:
 
 def test_a_watermark_whose_answer_was_lost_has_advanced(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
-        assert aws.ports.partitions.advance(None, NOON)
-    assert not aws.ports.partitions.advance(None, NOON)
+        assert aws.ports.partitions.advance_watermark(None, NOON)
+    assert not aws.ports.partitions.advance_watermark(None, NOON)
     with sent_twice(aws.clients.dynamodb, "PutItem"):
-        assert aws.ports.partitions.advance(NOON, after(60))
+        assert aws.ports.partitions.advance_watermark(NOON, after(60))
     assert aws.ports.partitions.watermark() == after(60)
 
 
@@ -195,14 +195,14 @@ def test_giving_back_a_bucket_and_finishing_it_may_be_said_twice(aws: Moto) -> N
     lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
     assert lease is not None
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
-        assert buckets.give_back(lease)
-    assert not buckets.give_back(lease)
+        assert buckets.release(lease)
+    assert not buckets.release(lease)
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
         lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
     assert lease is not None
     assert lease.token == 3  # a token is spent with the lost answer; it only has to grow
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
-        assert buckets.done(lease)
+        assert buckets.mark_done(lease)
 
 
 def test_a_receipt_whose_answer_was_lost_stands(aws: Moto) -> None:
@@ -250,7 +250,7 @@ def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
         failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}),
         pytest.raises(Unavailable),
     ):
-        aws.ports.wakeups.nudge(TIMERS[:1])
+        aws.ports.wakeups.notify_new_timers(TIMERS[:1])
 
 
 EVENTS = [{"source": "punctual", "detail-type": "x", "detail": {"n": n}} for n in range(3)]

@@ -17,11 +17,11 @@ from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Lease, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders_jobs import JOB_ID, NOON, a_job, after
 
-KEY = Key("t", JOB_ID)
+KEY = JobKey("t", JOB_ID)
 RUN = "01900000-0000-7000-8000-0000000000aa"
 
 
@@ -45,38 +45,38 @@ def aws(clock: Clock) -> Iterator[Moto]:
 
 
 def created(aws: Moto, **fields: Any) -> JobState:
-    head = a_job(**{"writers": ("w1",), **fields})
+    head = a_job(**{"write_ids": ("w1",), **fields})
     assert aws.ports.job_states.swap([Swap(head, 0)]) == [True]
     return head
 
 
 def changed(head: JobState, writer: str, **fields: Any) -> JobState:
-    new = {"version": head.version + 1, "writers": (*head.writers, writer), **fields}
+    new = {"version": head.version + 1, "write_ids": (*head.write_ids, writer), **fields}
     return replace(head, **new)
 
 
-def loaded(aws: Moto, key: Key = KEY) -> StoredState | None:
+def loaded(aws: Moto, key: JobKey = KEY) -> StoredState | None:
     return aws.ports.job_states.load([key]).get(key)
 
 
 def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
     waiting = WaitingRun("r", 1, NOON, NOON, NOON)
-    head = created(aws, line=(waiting,), latest="r")
-    new = changed(head, "w2", line=(), latest="", next_at=None, state=JobStatus.PAUSED)
+    head = created(aws, wait_queue=(waiting,), latest_run_id="r")
+    new = changed(head, "w2", wait_queue=(), latest_run_id="", next_at=None, status=JobStatus.PAUSED)
     assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     assert loaded(aws) == StoredState(new, {})
 
 
 def test_of_two_swaps_of_one_version_one_wins(aws: Moto) -> None:
     head = created(aws)
-    one, other = changed(head, "one"), changed(head, "other", started=9)
+    one, other = changed(head, "one"), changed(head, "other", started_runs=9)
     assert aws.ports.job_states.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
     assert loaded(aws) == StoredState(one, {})
 
 
 def test_a_head_is_created_once(aws: Moto) -> None:
     created(aws)
-    assert aws.ports.job_states.swap([Swap(a_job(writers=("x",), started=5), 0)]) == [False]
+    assert aws.ports.job_states.swap([Swap(a_job(write_ids=("x",), started_runs=5), 0)]) == [False]
     assert aws.ports.job_states.swap([Swap(a_job(job_id="other", version=4), 3)]) == [False]
 
 
@@ -112,41 +112,41 @@ def test_a_beat_renews_and_raises_no_version(aws: Moto) -> None:
         LeaseRenewal(KEY, RUN, 3, after(90)),
         LeaseRenewal(KEY, "x", 2, NOON),
     ]
-    assert aws.ports.job_states.beat(beats) == [claimed, None, None]
-    assert loaded(aws) == StoredState(claimed, {RUN: Lease(2, after(60), beaten=True)})
+    assert aws.ports.job_states.renew_leases(beats) == [claimed, None, None]
+    assert loaded(aws) == StoredState(claimed, {RUN: Lease(2, after(60), is_renewed=True)})
 
 
 def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     read = Lease(2, after(30))
     aws.ports.job_states.swap([Swap(claimed, 1, {RUN: read})])
-    aws.ports.job_states.beat([LeaseRenewal(KEY, RUN, 2, after(60))])
+    aws.ports.job_states.renew_leases([LeaseRenewal(KEY, RUN, 2, after(60))])
     lost = Swap(changed(claimed, "w3"), 2, {RUN: None}, {RUN: read})
     assert aws.ports.job_states.swap([lost]) == [False]
-    present = replace(lost, required={RUN: Lease(2, after(60), beaten=True)})
+    present = replace(lost, required_leases={RUN: Lease(2, after(60), is_renewed=True)})
     assert aws.ports.job_states.swap([present]) == [True]
-    assert loaded(aws) == StoredState(lost.head, {})
+    assert loaded(aws) == StoredState(lost.state, {})
 
 
 def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clock) -> None:
-    over = a_job(state=JobStatus.COMPLETED, ended_at=NOON, writers=("old",))
+    over = a_job(status=JobStatus.COMPLETED, ended_at=NOON, write_ids=("old",))
     aws.ports.job_states.swap([Swap(over, 0, {RUN: Lease(1, NOON)})])
     assert loaded(aws) is not None
     clock.now = NOON + timedelta(days=30)
     assert loaded(aws) is None
     assert aws.ports.job_states.page("t", None, 10).items == []
-    assert aws.ports.job_states.walk(None, 10).heads == []
+    assert aws.ports.job_states.walk(None, 10).states == []
     assert aws.ports.job_states.swap([Swap(changed(over, "w"), 1)]) == [False]
-    new = a_job(writers=("new",))
+    new = a_job(write_ids=("new",))
     assert aws.ports.job_states.swap([Swap(new, 0)]) == [True]
     assert loaded(aws) == StoredState(new, {})
 
 
 def test_a_blank_head_is_read_and_not_listed(aws: Moto, clock: Clock) -> None:
-    blank = created(aws, blank=True, ended_at=NOON, state=JobStatus.COMPLETED, rules={})
+    blank = created(aws, is_blank=True, ended_at=NOON, status=JobStatus.COMPLETED, rules={})
     assert loaded(aws) == StoredState(blank, {})
     assert aws.ports.job_states.page("t", None, 10).items == []
-    taken = a_job(version=2, writers=("w2",))
+    taken = a_job(version=2, write_ids=("w2",))
     assert aws.ports.job_states.swap([Swap(taken, 1)]) == [True]
     clock.now = NOON + timedelta(days=60)
     assert loaded(aws) == StoredState(taken, {})
@@ -161,8 +161,8 @@ def job_ids(count: int) -> list[str]:
 
 
 def with_jobs(aws: Moto, ids: list[str]) -> None:
-    aws.ports.job_states.put_bodies([a_body(one) for one in ids])
-    heads = [a_job(job_id=one, writers=("w",)) for one in ids]
+    aws.ports.job_states.put_definitions([a_body(one) for one in ids])
+    heads = [a_job(job_id=one, write_ids=("w",)) for one in ids]
     assert all(aws.ports.job_states.swap([Swap(head, 0) for head in heads]))
 
 
@@ -215,7 +215,7 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
     met, cursor = [], None
     while True:
         walked = aws.ports.job_states.walk(cursor, 4)
-        met += [head.job_id for head in walked.heads]
+        met += [head.job_id for head in walked.states]
         cursor = walked.cursor
         if cursor is None:
             break
@@ -224,8 +224,8 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
 
 def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> None:
     with_jobs(aws, job_ids(5))
-    waiting = created(aws, job_id="j1", line=(WaitingRun("r", 1, NOON, NOON, NOON),))
-    assert aws.ports.job_states.busy("t") == [waiting]
+    waiting = created(aws, job_id="j1", wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
+    assert aws.ports.job_states.active_states("t") == [waiting]
 
 
 def noise(size: int) -> str:
@@ -238,18 +238,18 @@ def noise(size: int) -> str:
 def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
     body = a_body("j", "2", payload={"a": [1, 2.5, None, noise(size)], "": {"\U0001f600": {}}})
     small = a_body("j", "1", tags={"é": "#"})
-    aws.ports.job_states.put_bodies([body, small])
-    key = Key("t", "j")
+    aws.ports.job_states.put_definitions([body, small])
+    key = JobKey("t", "j")
     wanted = [(key, "2"), (key, "1"), (key, "none")]
-    assert aws.ports.job_states.bodies(wanted) == {(key, "2"): body, (key, "1"): small}
+    assert aws.ports.job_states.load_definitions(wanted) == {(key, "2"): body, (key, "1"): small}
 
 
 def test_a_definition_that_lacks_a_part_is_an_error(aws: Moto) -> None:
-    aws.ports.job_states.put_bodies([a_body("j", payload=noise(900_000))])
+    aws.ports.job_states.put_definitions([a_body("j", payload=noise(900_000))])
     place = keys.definition_key("t", "j", "1", 1)
     aws.clients.dynamodb.delete_item(TableName="jobs", Key=place.item())
     with pytest.raises(Unavailable, match="part of a job's definition"):
-        aws.ports.job_states.bodies([(Key("t", "j"), "1")])
+        aws.ports.job_states.load_definitions([(JobKey("t", "j"), "1")])
 
 
 def test_a_row_of_a_later_layout_stops_the_reader(aws: Moto) -> None:
@@ -266,8 +266,8 @@ def test_a_row_of_a_later_layout_stops_the_reader(aws: Moto) -> None:
 def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     ids = job_ids(101)
     with_jobs(aws, ids)
-    wanted = [Key("t", one) for one in (*ids, *ids)]
-    found: dict[Key, StoredState] = {}
+    wanted = [JobKey("t", one) for one in (*ids, *ids)]
+    found: dict[JobKey, StoredState] = {}
     assert aws.spend(lambda: found.update(aws.ports.job_states.load(wanted))) == {"BatchGetItem": 2}
     assert len(found) == 101
 
@@ -280,23 +280,26 @@ def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
     assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}
     assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}  # lost or own: no read
     assert aws.spend(lambda: heads.swap([Swap(a_job(job_id="x"), 0)])) == {"PutItem": 1}
-    assert aws.spend(lambda: heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))])) == {
+    assert aws.spend(lambda: heads.renew_leases([LeaseRenewal(KEY, RUN, 2, after(60))])) == {
         "UpdateItem": 1
     }
     assert aws.spend(lambda: heads.load([KEY])) == {"BatchGetItem": 1}
     bodies = [a_body("j", str(n)) for n in range(26)]
-    assert aws.spend(lambda: heads.put_bodies(bodies)) == {"BatchWriteItem": 2}
-    named = [(KEY, head.current.body), (Key("t", "x"), head.current.body)]
-    heads.put_bodies([a_body(key.job_id, ref) for key, ref in named])
-    assert aws.spend(lambda: heads.bodies(named)) == {"BatchGetItem": 1}
+    assert aws.spend(lambda: heads.put_definitions(bodies)) == {"BatchWriteItem": 2}
+    named = [
+        (KEY, head.current_rules.definition_ref),
+        (JobKey("t", "x"), head.current_rules.definition_ref),
+    ]
+    heads.put_definitions([a_body(key.job_id, ref) for key, ref in named])
+    assert aws.spend(lambda: heads.load_definitions(named)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: heads.page("t", None, 10)) == {"Query": 16, "BatchGetItem": 1}
     assert aws.spend(lambda: heads.walk(None, 10)) == {"Scan": 1}
     nothing: list[Callable[[list[Any]], object]] = [
         heads.load,
         heads.swap,
-        heads.beat,
-        heads.put_bodies,
-        heads.bodies,
+        heads.renew_leases,
+        heads.put_definitions,
+        heads.load_definitions,
     ]
     for work in nothing:
         assert aws.spend(partial(work, [])) == {}

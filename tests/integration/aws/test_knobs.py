@@ -125,9 +125,9 @@ def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
     aws: Moto, clock: ManualClock
 ) -> None:
     a_gate(aws, clock).set(False)
-    assert aws.ports.partitions.shards() == 1
-    aws.ports.partitions.grow(8)
-    assert aws.ports.partitions.shards() == 8
+    assert aws.ports.partitions.shard_count() == 1
+    aws.ports.partitions.raise_shard_count(8)
+    assert aws.ports.partitions.shard_count() == 8
     assert not a_gate(aws, clock).is_on()
     assert len(aws.rows("control")) == 1
 
@@ -154,13 +154,13 @@ def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
     assert over
     assert given
     assert done
-    assert buckets.give_back(given)
-    assert buckets.done(done)
+    assert buckets.release(given)
+    assert buckets.mark_done(done)
     clock.set(after(1))
     places = [TimerPartition(NOON, shard) for shard in range(5)]
-    assert buckets.held(places) == {TimerPartition(NOON, 0): mine}
-    assert aws.spend(lambda: buckets.held(places)) == {"BatchGetItem": 1}
-    assert aws.spend(lambda: buckets.held([])) == {}
+    assert buckets.valid_leases(places) == {TimerPartition(NOON, 0): mine}
+    assert aws.spend(lambda: buckets.valid_leases(places)) == {"BatchGetItem": 1}
+    assert aws.spend(lambda: buckets.valid_leases([])) == {}
 
 
 def test_the_row_of_a_lease_expires_a_week_after_its_end(aws: Moto) -> None:

@@ -12,7 +12,7 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.s3 import S3Blobs
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.definitions_store import SMALL
+from punctual.engine.commands.definitions_store import MAX_INLINE_PAYLOAD_BYTES
 from punctual.engine.ports.blobs import Blob
 from tests.integration.aws.test_limits_aws import limited
 from tests.support.aws.moto_adapter import Moto
@@ -22,7 +22,7 @@ LARGE = {
     "name": "large",
     "schedule_type": "CRON",
     "cron_expression": "0 0 * * *",
-    "payload": "x" * (SMALL + 1),
+    "payload": "x" * (MAX_INLINE_PAYLOAD_BYTES + 1),
 }
 
 

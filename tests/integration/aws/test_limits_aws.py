@@ -19,7 +19,7 @@ from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import ConditionFailed
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.run import RunStatus
-from punctual.domain.tenants.limits import WrongLimits
+from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.lambdas.telemetry import Metric
 from punctual.node.clock import ManualClock
@@ -114,7 +114,7 @@ def test_operator_limits_are_read_and_an_invalid_row_is_an_error() -> None:
         assert overrides("acme") == {"jobs": 5, "burst": None}
         for wrong in ("{", "[]"):
             put(store, {**limits_row("acme", {}), limit_keys.LIMITS_ATTR: {"S": wrong}})
-            with pytest.raises(WrongLimits):
+            with pytest.raises(InvalidLimits):
                 overrides("acme")
 
 

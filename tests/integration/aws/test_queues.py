@@ -13,9 +13,9 @@ from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
-from punctual.engine.dispatch.on_demand.wakeup_times import MANY
+from punctual.engine.dispatch.on_demand.wakeup_times import BURST_TIMERS
 from punctual.engine.ports.partitions import TimerPartition
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from tests.support.aws.moto_adapter import BUS, Moto, moto
@@ -131,7 +131,7 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
-    assert aws.spend(lambda: aws.ports.wakeups.nudge(timers)) == {"SendMessageBatch": 1}
+    assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers(timers)) == {"SendMessageBatch": 1}
     assert called == [
         ([TimerPartition(NOON, 0), TimerPartition(NOON, 1)], 0),
         (
@@ -144,7 +144,7 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
 def test_while_a_wake_up_is_under_way_later_timers_need_none(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
-    nudge = aws.ports.wakeups.nudge
+    nudge = aws.ports.wakeups.notify_new_timers
     nudge([a_timer(1)])
     assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
     later = a_timer(1, job_id="l")
@@ -159,9 +159,11 @@ def test_while_a_wake_up_is_under_way_later_timers_need_none(
 def test_many_timers_call_a_poller_once_more_and_a_minute_before(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
-    aws.ports.wakeups.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
-    aws.ports.wakeups.nudge([a_timer(2)])
-    aws.ports.wakeups.nudge([a_timer(2, job_id="one more")])
+    aws.ports.wakeups.notify_new_timers(
+        [a_timer(2, job_id=f"j{n}") for n in range(BURST_TIMERS - 1)]
+    )
+    aws.ports.wakeups.notify_new_timers([a_timer(2)])
+    aws.ports.wakeups.notify_new_timers([a_timer(2, job_id="one more")])
     assert [seconds for _, seconds in called] == [116, 60]
 
 
@@ -179,17 +181,17 @@ def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before
     wake = SqsWakeUps(cast(SqsBatchSender, Taken()), "", lambda: now[0])
     late = Timer(NOON, 1, after(50), "t", "j", 1)
     if before.startswith("another"):
-        wake.nudge([Timer(NOON, 0, after(20), "t", "j", 1), late])
+        wake.notify_new_timers([Timer(NOON, 0, after(20), "t", "j", 1), late])
     else:
-        wake.nudge([late._replace(job_id=f"j{n}") for n in range(MANY)])
+        wake.notify_new_timers([late._replace(job_id=f"j{n}") for n in range(BURST_TIMERS)])
     now[0] = after(25)
-    wake.nudge([Timer(NOON, 1, after(55), "t", "later", 1)])
+    wake.notify_new_timers([Timer(NOON, 1, after(55), "t", "later", 1)])
     assert [TimerPartition(NOON, 1) in places for places in sent] == [True, True]
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:
-    assert aws.spend(lambda: aws.ports.wakeups.nudge([a_timer(4), a_timer(600)])) == {}
-    assert aws.spend(lambda: aws.ports.wakeups.nudge([])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers([a_timer(4), a_timer(600)])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers([])) == {}
 
 
 @pytest.mark.parametrize(("seconds", "delay"), [(30.9, 30), (-5, 0), (3_600, 900)])
@@ -205,7 +207,7 @@ def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, dela
 
 
 def test_a_kill_costs_nothing_for_the_beat_carries_it(aws: Moto) -> None:
-    assert aws.spend(lambda: aws.ports.wakeups.kill(Key("t", "j"), ["r"])) == {}
+    assert aws.spend(lambda: aws.ports.wakeups.request_stop(JobKey("t", "j"), ["r"])) == {}
 
 
 def an_event(size: int = 1) -> dict[str, object]:

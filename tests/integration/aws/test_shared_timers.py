@@ -181,8 +181,8 @@ def test_whether_a_jobs_timer_stands_costs_a_query_that_reads_one_unit(aws: Moto
         aws.ports.timers.put(MANY[start : start + 100])
     reader = another(aws)
     asked = [timer._replace(version=0) for timer in MANY]
-    assert aws.spend(lambda: reader.standing(asked[::10])) == {"Query": 50}
-    assert reader.standing(asked) == frozenset(asked)
+    assert aws.spend(lambda: reader.find_existing(asked[::10])) == {"Query": 50}
+    assert reader.find_existing(asked) == frozenset(asked)
     assert 4 * max(item_bytes(row) for row in rows(aws)) <= 4_096
 
 
@@ -197,8 +197,8 @@ def scattered(aws: Moto) -> list[Timer]:
 
 def test_what_is_not_found_near_its_place_is_looked_for_in_its_moment_once(aws: Moto) -> None:
     asked = scattered(aws)
-    spent = aws.spend(lambda: another(aws).standing(asked))
-    assert another(aws).standing(asked) == frozenset(asked[:4])
+    spent = aws.spend(lambda: another(aws).find_existing(asked))
+    assert another(aws).find_existing(asked) == frozenset(asked[:4])
     assert spent == {"Query": len(asked) + 1}
 
 
@@ -208,10 +208,10 @@ def test_of_a_large_moment_more_is_read_for_each_before_all_of_it_is(
     monkeypatch.setattr(timers, "NEAR_READ_ROWS", 1)
     monkeypatch.setattr(timers, "FAR_READ_ROWS", 2)
     asked = scattered(aws)
-    spent = aws.spend(lambda: another(aws).standing(asked))
-    assert another(aws).standing(asked) == frozenset(asked[:4])
+    spent = aws.spend(lambda: another(aws).find_existing(asked))
+    assert another(aws).find_existing(asked) == frozenset(asked[:4])
     assert spent == {"Query": len(asked) + 1 + len(asked) + 1}
-    spent = aws.spend(lambda: another(aws).standing(asked[-1:]))
+    spent = aws.spend(lambda: another(aws).find_existing(asked[-1:]))
     assert spent == {"Query": 3}, "what was read for all was read for the one"
 
 

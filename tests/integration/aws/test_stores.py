@@ -11,7 +11,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import Reason, Run, RunStatus
-from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.engine.ports.timers import Timer
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders_jobs import NOON, after
@@ -85,26 +85,26 @@ def test_rows_come_back_and_are_written_once(aws: Moto) -> None:
     history = aws.ports.history
     detail = Detail(error="é\u0000", exit_code=1, output=b"\xff\x00", http_headers=(("a", "b"),))
     row = a_row(detail=detail)
-    history.put([row, row])
-    history.put([row])
+    history.put_runs([row, row])
+    history.put_runs([row])
     key = RunKey("t", "j", row.run.run_id)
     other = RunKey("t", "other", row.run.run_id)
     assert history.get([key, other], NOON) == {key: row}
-    assert history.present([key, other, key]) == {key}
+    assert history.recorded_keys([key, other, key]) == {key}
     assert len(aws.rows("runs")) == 1
 
 
 def test_expired_rows_are_not_shown_but_known_to_be_written(aws: Moto) -> None:
     history = aws.ports.history
     row = a_row(expires_at=after(0.5))
-    history.put([row, a_row(1)])
+    history.put_runs([row, a_row(1)])
     key = RunKey("t", "j", row.run.run_id)
     assert key in history.get([key], after(0.499999))
     for now in (after(0.5), LATER - MINUTE):
         assert history.get([key], now) == {}
-        assert list(history.page(Key("t", "j"), None, None, 9, now)) == [a_row(1)]
+        assert list(history.page(JobKey("t", "j"), None, None, 9, now)) == [a_row(1)]
         assert list(history.page_all("t", None, 9, now)) == [a_row(1)]
-    assert history.present([key]) == {key}
+    assert history.recorded_keys([key]) == {key}
 
 
 def test_attempts_come_by_number_and_token_and_not_among_the_runs(aws: Moto) -> None:
@@ -122,14 +122,14 @@ def test_attempts_come_by_number_and_token_and_not_among_the_runs(aws: Moto) -> 
     history.put_attempts([*rows[::-1], gone, rows[0]])
     history.put_attempts([AttemptRow("t", "j", "r2", 1, 2, "FAILED", NOON, NOON, "e")])
     assert list(history.attempts(RunKey("t", "j", "r"), NOON)) == rows
-    assert list(history.page(Key("t", "j"), None, None, 9, NOON)) == []
-    assert history.present([RunKey("t", "j", "r")]) == frozenset()
+    assert list(history.page(JobKey("t", "j"), None, None, 9, NOON)) == []
+    assert history.recorded_keys([RunKey("t", "j", "r")]) == frozenset()
 
 
 def test_a_jobs_runs_are_paged_newest_first_between_two(aws: Moto) -> None:
-    history, key = aws.ports.history, Key("t", "j")
+    history, key = aws.ports.history, JobKey("t", "j")
     rows = [a_row(n) for n in range(9)]
-    history.put([*rows, a_row(3, "other"), a_row(3, tenant="T")])
+    history.put_runs([*rows, a_row(3, "other"), a_row(3, tenant="T")])
     ids = [row.run.run_id for row in rows]
 
     def page(before: str | None, after: str | None, limit: int = 99) -> list[RunRow]:
@@ -149,9 +149,9 @@ def test_runs_over_all_jobs_are_paged_newest_first_each_once(aws: Moto) -> None:
     shuffled = [*rows, *twins]
     Random(2).shuffle(shuffled)
     for start in range(0, len(shuffled), 9):
-        history.put(shuffled[start : start + 9])
-        history.put(shuffled[start : start + 4])  # again, in another batch
-    history.put([a_row(1, tenant="other")])
+        history.put_runs(shuffled[start : start + 9])
+        history.put_runs(shuffled[start : start + 4])  # again, in another batch
+    history.put_runs([a_row(1, tenant="other")])
     read: list[RunRow] = []
     before = None
     while page := history.page_all("t", before, 10, NOON):
@@ -184,10 +184,19 @@ def test_a_batch_that_is_too_large_is_packed_into_several(aws: Moto) -> None:
 @pytest.mark.parametrize("reason", [Reason.COALESCED, Reason.OUTAGE])
 def test_a_row_for_many_that_did_not_run_comes_back(aws: Moto, reason: Reason) -> None:
     run = Run(
-        "r", RunStatus.SKIPPED, 1, NOON, NOON, NOON, NOON, reason=reason, count=7, last_at=NOON
+        "r",
+        RunStatus.SKIPPED,
+        1,
+        NOON,
+        NOON,
+        NOON,
+        NOON,
+        reason=reason,
+        occurrence_count=7,
+        last_at=NOON,
     )
     row = RunRow("t", "j", run, LATER)
-    aws.ports.history.put([row])
+    aws.ports.history.put_runs([row])
     assert list(aws.ports.history.page_all("t", None, 1, NOON)) == [row]
 
 
@@ -205,13 +214,13 @@ def test_stores_make_the_fewest_calls(aws: Moto) -> None:
     some = [a_timer(n) for n in range(30)]
     rows = [a_row(n) for n in range(30)]
     wanted = [RunKey("t", "j", row.run.run_id) for row in rows]
-    history.put(rows)
+    history.put_runs(rows)
     assert aws.spend(lambda: timers.put(some[:25])) == {"BatchWriteItem": 1}
     timers.put(some[25:])
     assert aws.spend(lambda: timers.delete(some)) == {"BatchWriteItem": 2}
     assert aws.spend(lambda: timers.due(NOON, 0, FOREVER, None, 500)) == {"Query": 1}
-    assert aws.spend(lambda: history.present(wanted)) == {"BatchGetItem": 1}
-    assert aws.spend(lambda: history.page(Key("t", "j"), None, None, 30, NOON)) == {"Query": 1}
+    assert aws.spend(lambda: history.recorded_keys(wanted)) == {"BatchGetItem": 1}
+    assert aws.spend(lambda: history.page(JobKey("t", "j"), None, None, 30, NOON)) == {"Query": 1}
     assert aws.spend(lambda: history.attempts(wanted[0], NOON)) == {"Query": 1}
     assert aws.spend(lambda: history.page_all("t", None, 10, NOON)) == {
         "Query": keys.RUN_INDEX_PARTITIONS
@@ -219,8 +228,8 @@ def test_stores_make_the_fewest_calls(aws: Moto) -> None:
     nothing: list[Callable[[list[Any]], object]] = [
         timers.put,
         timers.delete,
-        history.put,
-        history.present,
+        history.put_runs,
+        history.recorded_keys,
     ]
     for work in nothing:
         assert aws.spend(partial(work, [])) == {}

@@ -140,7 +140,7 @@ def tallies(aws: Moto, dynamo: Dying) -> Counters:
 
 def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> CountChange:
     mark = change_id_of(str(place), f"job {place}")
-    return CountChange(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
+    return CountChange(mark, after(seconds), counts, {NOON: {"started_runs": sum(counts.values())}})
 
 
 def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Counters) -> None:

@@ -15,11 +15,11 @@ from punctual.aws.clients import Clients
 from punctual.aws.lambda_target import LambdaInvoker
 from punctual.aws.secrets import SECRET_CACHE_SECONDS, AwsSecrets
 from punctual.aws.sqs.task_target import SqsTaskSender
-from punctual.domain.durations import BEAT, LEASE
+from punctual.domain.durations import RENEWAL_INTERVAL, RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.lambdas.executor.attempt import TASK_STOP_GRACE_SECONDS
 from punctual.tasks.contract import BadTask
-from punctual.tasks.lambda_function import Invoked
+from punctual.tasks.lambda_function import InvocationResult
 from tests.support.aws.moto_faults import refused
 
 REGION = "eu-central-1"
@@ -62,7 +62,7 @@ def error(code: str, status: int = 400) -> ClientError:
 
 def test_a_function_is_invoked_once_and_its_answer_read() -> None:
     client = Lambda({"Payload": io.BytesIO(b"[1]"), "StatusCode": 200})
-    assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN) == Invoked(
+    assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN) == InvocationResult(
         b"[1]", ""
     )
     (asked,) = client.asked
@@ -78,7 +78,7 @@ def test_a_function_is_invoked_once_and_its_answer_read() -> None:
 def test_a_functions_error_comes_with_what_it_said() -> None:
     client = Lambda({"Payload": io.BytesIO(b'{"errorType":"X"}'), "FunctionError": "Unhandled"})
     invoked = LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN)
-    assert invoked == Invoked(b'{"errorType":"X"}', "Unhandled")
+    assert invoked == InvocationResult(b'{"errorType":"X"}', "Unhandled")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_blob_is_not_waited_for_until_claims_are_over(clients: Clients) -> Non
     """An executor's loop waits for it, and renews no other claim of its batch meanwhile."""
     config = clients.s3.meta.config
     longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
-    assert longest < LEASE.total_seconds() - BEAT.total_seconds()
+    assert longest < RUN_LEASE.total_seconds() - RENEWAL_INTERVAL.total_seconds()
 
 
 def received(clients: Clients, url: str) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
     poller = another(aws)
     emptied(aws)
     assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
-    assert poller.standing(TEN) == frozenset()
+    assert poller.find_existing(TEN) == frozenset()
     aws.ports.timers.delete(TEN[:3])
     kept = a_timer(after(1), an_id(50))
     aws.ports.timers.put([kept])
@@ -121,12 +121,12 @@ def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
 
 def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
     buckets = aws.ports.partitions
-    buckets.advance(None, NOON)
-    buckets.grow(1)
+    buckets.advance_watermark(None, NOON)
+    buckets.raise_shard_count(1)
     emptied(aws)
     lookout = PeekingPlanner(aws.ports.timers, buckets, buckets)
     seen = lookout.tick(NOON + 2 * MINUTE, 1, 30)
-    assert seen.calls == []
+    assert seen.wakeups == []
     assert seen.watermark == NOON + MINUTE
 
 
@@ -137,12 +137,12 @@ def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> 
     aws.ports.timers.put(others)
     poller = another(aws)
     assert due(poller) == others
-    assert poller.due(NOON, 0, FOREVER, None, 100).later == 1
-    assert poller.standing(TEN) == frozenset(TEN), "by the others"
+    assert poller.due(NOON, 0, FOREVER, None, 100).newer_format_count == 1
+    assert poller.find_existing(TEN) == frozenset(TEN), "by the others"
     poller.delete([*TEN, *others])
     assert rows(aws) == [later]
     assert poller.due(NOON, 0, FOREVER, None, 100) == ([], None, 1)
-    assert poller.standing(TEN) == frozenset(), "so that the reconciler puts what it can read"
+    assert poller.find_existing(TEN) == frozenset(), "so that the reconciler puts what it can read"
 
 
 def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:

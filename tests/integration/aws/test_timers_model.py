@@ -121,7 +121,7 @@ class Model(RuleBasedStateMachine):
     @rule(process=who)
     def look_for_each(self, process: int) -> None:
         there = {(timer.at, timer.key) for timer in read(self.table.process())}
-        standing = self.processes[process].standing(TIMERS)
+        standing = self.processes[process].find_existing(TIMERS)
         assert standing == {timer for timer in TIMERS if (timer.at, timer.key) in there}
 
     @rule(process=who, most=st.sampled_from([1, 4, 1_000]))

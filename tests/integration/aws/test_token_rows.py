@@ -12,8 +12,8 @@ from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import KEPT, USED, Token
-from punctual.engine.ports.token_rows import KnownTokens, TokenRows
+from punctual.domain.tenants.tokens import INVALID_TOKEN_RETENTION, LAST_USED_RESOLUTION, Token
+from punctual.engine.ports.token_rows import TokenLookup, TokenRows
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
@@ -25,7 +25,7 @@ LATER = NOON + timedelta(days=9)
 
 class Rows(NamedTuple):
     listed: TokenRows
-    known: KnownTokens
+    known: TokenLookup
 
 
 @pytest.fixture(params=["aws", "embedded", "memory"])
@@ -95,7 +95,7 @@ def test_taking_back_counts_the_first_time(rows: Rows) -> None:
 
 def test_the_last_use_is_noted(rows: Rows) -> None:
     put(rows, a_token())
-    rows.known.used(f"acme-{an_id(1)}", after(5))
+    rows.known.record_use(f"acme-{an_id(1)}", after(5))
     found = rows.listed.get("acme", an_id(1), NOON)
     assert found == a_token(last_used_at=after(5))
 
@@ -104,25 +104,27 @@ def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
     ends = NOON + timedelta(hours=1)
     put(rows, a_token(1, expires_at=ends), a_token(2), a_token(3))
     rows.listed.revoke("acme", an_id(2), after(0))
-    last = NOON + KEPT - timedelta(seconds=1)
+    last = NOON + INVALID_TOKEN_RETENTION - timedelta(seconds=1)
     assert [one.token_id for one in rows.listed.page("acme", None, 2, last)] == [
         an_id(3),
         an_id(2),
     ]
     assert len(rows.listed.page("acme", None, 9, last)) == 3
-    assert [one.token_id for one in rows.listed.page("acme", None, 1, NOON + KEPT)] == [an_id(3)]
-    assert len(rows.listed.page("acme", None, 9, NOON + KEPT)) == 2
-    assert rows.listed.get("acme", an_id(2), NOON + KEPT) is None
-    assert rows.listed.revoke("acme", an_id(1), ends + KEPT) is None
+    assert [
+        one.token_id for one in rows.listed.page("acme", None, 1, NOON + INVALID_TOKEN_RETENTION)
+    ] == [an_id(3)]
+    assert len(rows.listed.page("acme", None, 9, NOON + INVALID_TOKEN_RETENTION)) == 2
+    assert rows.listed.get("acme", an_id(2), NOON + INVALID_TOKEN_RETENTION) is None
+    assert rows.listed.revoke("acme", an_id(1), ends + INVALID_TOKEN_RETENTION) is None
 
 
 @pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
 def test_the_first_wish_stands(rows: Rows) -> None:
     """On the node one transaction does all writes."""
     put(rows, a_token(), a_token(2))
-    assert rows.listed.wished("acme", an_id(1), "mine") == "mine"
-    assert rows.listed.wished("acme", an_id(1), "theirs") == "mine"
-    assert rows.listed.wished("acme", an_id(2), "theirs") == "theirs"
+    assert rows.listed.store_revocation_request("acme", an_id(1), "mine") == "mine"
+    assert rows.listed.store_revocation_request("acme", an_id(1), "theirs") == "mine"
+    assert rows.listed.store_revocation_request("acme", an_id(2), "theirs") == "theirs"
     assert rows.listed.get("acme", an_id(1), NOON) == a_token()
 
 
@@ -130,21 +132,21 @@ def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
-        assert tokens.wished("acme", an_id(1), "first") == "first"
-        assert tokens.wished("acme", an_id(1), "mine", "first") == "mine"
-        assert tokens.wished("acme", an_id(1), "theirs", "first") == "mine"
-        assert tokens.wished("acme", an_id(1), "theirs") == "mine"
+        assert tokens.store_revocation_request("acme", an_id(1), "first") == "first"
+        assert tokens.store_revocation_request("acme", an_id(1), "mine", "first") == "mine"
+        assert tokens.store_revocation_request("acme", an_id(1), "theirs", "first") == "mine"
+        assert tokens.store_revocation_request("acme", an_id(1), "theirs") == "mine"
 
 
 def test_a_wish_about_what_is_not_there_is_none() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(), "a")
-        assert tokens.wished("acme", an_id(2), "mine") is None
-        assert tokens.wished("globex", an_id(1), "mine") is None
+        assert tokens.store_revocation_request("acme", an_id(2), "mine") is None
+        assert tokens.store_revocation_request("globex", an_id(1), "mine") is None
         key = {"pk": {"S": "#token#a"}, "sk": {"S": "-"}}
         made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
-        assert tokens.wished("acme", an_id(1), "mine") is None
+        assert tokens.store_revocation_request("acme", an_id(1), "mine") is None
 
 
 def test_those_that_are_good_and_those_that_are_shown_are_counted(rows: Rows) -> None:
@@ -156,8 +158,14 @@ def test_those_that_are_good_and_those_that_are_shown_are_counted(rows: Rows) ->
     rows.listed.revoke("acme", an_id(2), NOON)
     assert rows.listed.count("acme", NOON) == (60, 61)
     assert rows.listed.count("acme", ends + timedelta(seconds=1)) == (59, 61)
-    assert rows.listed.count("acme", NOON + KEPT + timedelta(seconds=1)) == (59, 60)
-    assert rows.listed.count("acme", ends + KEPT + timedelta(seconds=1)) == (59, 59)
+    assert rows.listed.count("acme", NOON + INVALID_TOKEN_RETENTION + timedelta(seconds=1)) == (
+        59,
+        60,
+    )
+    assert rows.listed.count("acme", ends + INVALID_TOKEN_RETENTION + timedelta(seconds=1)) == (
+        59,
+        59,
+    )
     assert rows.listed.count("globex", NOON) == (1, 1)
 
 
@@ -171,16 +179,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_the_node_notes_a_use_once_in_five_minutes(store: Store) -> None:
     store.tokens.put(a_token(), "h")
     for seconds in range(0, 601, 20):
-        store.tokens.used("h", after(seconds))
+        store.tokens.record_use("h", after(seconds))
     found = store.tokens.find("h")
     assert found is not None
-    assert found.last_used_at == NOON + 2 * USED
+    assert found.last_used_at == NOON + 2 * LAST_USED_RESOLUTION
 
 
 def test_the_node_removes_what_is_forgotten(store: Store) -> None:
     store.tokens.put(a_token(1, expires_at=after(1)), "a")
     store.tokens.put(a_token(2), "b")
-    while store.purge(NOON + KEPT + timedelta(seconds=2), 10):
+    while store.purge(NOON + INVALID_TOKEN_RETENTION + timedelta(seconds=2), 10):
         pass
     assert (store.tokens.find("a"), store.tokens.find("b")) == (None, a_token(2))
 
@@ -211,11 +219,14 @@ def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
 
 def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed writes of a new and of a revoked token leave this state."""
-    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 4)
+    monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 4)
     with moto(ManualClock(NOON)) as made:
         control = made.settings.control_table
         tokens = DynamoTokens(build_dynamo_client(made.clients), control)
-        old, young = a_token(2), a_token(3, token_id=sortable_id(NOON + KEPT, bytes(10)))
+        old, young = (
+            a_token(2),
+            a_token(3, token_id=sortable_id(NOON + INVALID_TOKEN_RETENTION, bytes(10))),
+        )
         for token in (a_token(1), old, young, a_token(4)):
             tokens.put(token, token.token_id)
         for token in (old, young):
@@ -223,12 +234,14 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
             made.clients.dynamodb.delete_item(TableName=control, Key=key)
         with pytest.MonkeyPatch.context() as failing:
             failing.setattr(tokens, "_expire_list_row", lambda _: None)
-            tokens.revoke("acme", an_id(4), NOON + KEPT)
-        now = NOON + KEPT + timedelta(minutes=30)
+            tokens.revoke("acme", an_id(4), NOON + INVALID_TOKEN_RETENTION)
+        now = NOON + INVALID_TOKEN_RETENTION + timedelta(minutes=30)
         assert tokens.count("acme", now) == (1, 2)
         rows = {row["sk"]["S"]: row for row in made.rows("control") if "hash" in row}
         assert rows[old.token_id]["expires"]["N"] == str(int(now.timestamp()))
-        assert rows[an_id(4)]["expires"]["N"] == str(int((NOON + 2 * KEPT).timestamp()))
+        assert rows[an_id(4)]["expires"]["N"] == str(
+            int((NOON + 2 * INVALID_TOKEN_RETENTION).timestamp())
+        )
         # The second write of a new token may still follow, and the token must then be listed.
         assert "expires" not in rows[young.token_id]
         assert "expires" not in rows[an_id(1)]
@@ -239,7 +252,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
 def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 2)
+    monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 2)
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
@@ -258,7 +271,7 @@ def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
         tokens.put(a_token(), "a")
         assert all("expires" not in row for row in made.rows("control"))
         tokens.revoke("acme", an_id(1), NOON)
-        ends = int((NOON + KEPT).timestamp())
+        ends = int((NOON + INVALID_TOKEN_RETENTION).timestamp())
         assert [row["expires"]["N"] for row in made.rows("control")] == [str(ends)] * 2
 
 

@@ -16,7 +16,7 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
-from punctual.engine.execution.executor import Finished
+from punctual.engine.execution.executor import FinishedAttempt
 from punctual.engine.ports.rows import Detail
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
@@ -55,19 +55,21 @@ class Deployment:
 
     def poll(self) -> int:
         """A tick of the minute, what wake-ups would tell, and one step."""
-        for lease in self.planner.tick(self.clock(), self.poller.places).leases:
-            self.poller.open(lease)
-        for place in self.poller.places:
+        for lease in self.planner.tick(self.clock(), self.poller.leased_partitions).leases:
+            self.poller.add_partition(lease)
+        for place in self.poller.leased_partitions:
             until = place.bucket + timedelta(minutes=1)
-            self.poller.nudge(self.aws.ports.timers.due(*place, until, None, 100).timers)
-        return self.poller.step(self.clock()).handled
+            self.poller.add_timers(self.aws.ports.timers.due(*place, until, None, 100).timers)
+        return self.poller.step(self.clock()).timer_count
 
     def execute(self) -> list[RunStatus]:
         handed = self.executor.claim(self.aws.delivered())
-        assert not handed.again
+        assert not handed.retry_later
         ended = [
-            Finished(one.key, one.run.run_id, one.run.token, RunStatus.SUCCESS, False, Detail())
-            for one in handed.granted
+            FinishedAttempt(
+                one.key, one.run.run_id, one.run.token, RunStatus.SUCCESS, False, Detail()
+            )
+            for one in handed.claimed
         ]
         self.clock.advance(timedelta(milliseconds=5))
         results = self.executor.finish(ended)
@@ -83,13 +85,13 @@ def aws() -> Iterator[Deployment]:
 
 def test_a_job_runs_at_its_second_and_is_recorded(aws: Deployment) -> None:
     view = aws.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat(), payload={"a": 1})
-    key = (view.head.tenant, view.head.job_id)
+    key = (view.state.tenant, view.state.job_id)
     aws.poll()
     assert aws.aws.delivered() == []
     aws.clock.set(after(30))
     assert aws.poll() == 1
     assert aws.execute() == [RunStatus.SUCCESS]
-    assert aws.search.job(*key).head.state is JobStatus.COMPLETED
+    assert aws.search.job(*key).state.status is JobStatus.COMPLETED
     (run,) = finish(aws.search.runs("acme", None, RunFilters(), 10, None)).items
     assert run.run.status is RunStatus.SUCCESS
     assert run.run.scheduled_at == after(30)
@@ -106,7 +108,7 @@ def test_a_recurring_run_costs_six_writes(aws: Deployment) -> None:
         aws.poll()
         before = Counter(aws.aws.written)
         aws.clock.set(after(60 * minute))
-        assert aws.poller.step(aws.clock()).handled == 1
+        assert aws.poller.step(aws.clock()).timer_count == 1
         assert aws.execute() == [RunStatus.SUCCESS]
         spent.append(dict(aws.aws.written - before))
     for one in spent:
@@ -130,8 +132,8 @@ def test_submitting_is_three_writes_and_one_message_at_most(aws: Deployment) -> 
 
 def test_a_cancelled_job_leaves_nothing_to_run(aws: Deployment) -> None:
     view = aws.submit(schedule_type="IMMEDIATE")
-    cancelled = aws.jobs.cancel("acme", view.head.job_id)
-    assert cancelled.head.state is JobStatus.CANCELLED
+    cancelled = aws.jobs.cancel("acme", view.state.job_id)
+    assert cancelled.state.status is JobStatus.CANCELLED
     handed = aws.executor.claim(aws.aws.delivered())
-    assert not handed.granted
+    assert not handed.claimed
     assert [row[keys.SK]["S"] for row in aws.aws.rows("timers")] == []

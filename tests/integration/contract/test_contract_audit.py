@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE
 from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
 from tests.support.aws.adapters import World
@@ -19,16 +19,16 @@ def noted(ports: Ports, number: int, seconds: float, tenant: str = "acme", **fie
     action = fields.get("action", TOKEN_CREATE)
     who = BOB if fields.get("by") == "bob" else ADA
     name = f"token-{number}"
-    ports.audit.note(tenant, Note(who, action, after(seconds), subject_token_id=name))
+    ports.audit_log.add_note(tenant, Note(who, action, after(seconds), subject_token_id=name))
     return name
 
 
 def page(
     world: World, filters: AuditFilters, limit: int, after: tuple[str, ...] | None
 ) -> tuple[list[str], tuple[str, ...] | None]:
-    found = world.ports.audit.page("acme", filters, limit, after, world.clock())
+    found = world.ports.audit_log.page("acme", filters, limit, after, world.clock())
     assert len(found.entries) <= limit
-    return [entry.note.subject_token_id for entry in found.entries], found.after
+    return [entry.note.subject_token_id for entry in found.entries], found.next_cursor
 
 
 def whole(world: World, filters: AuditFilters = ALL, limit: int = 50) -> list[str]:
@@ -95,5 +95,5 @@ def test_filters_hold_over_all_pages(world: World) -> None:
 def test_it_is_kept_as_long_as_runs_are(world: World) -> None:
     noted(world.ports, 1, 0)
     noted(world.ports, 2, 10)
-    world.clock.set(NOON + RETENTION + timedelta(seconds=5))
+    world.clock.set(NOON + HISTORY_RETENTION + timedelta(seconds=5))
     assert whole(world) == ["token-2"]

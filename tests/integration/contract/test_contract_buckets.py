@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.partitions import PartitionLease
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, after
 from tests.support.ports import Ports
@@ -11,7 +11,7 @@ MINUTE = timedelta(minutes=1)
 UNTIL = after(60.000001)
 
 
-def taken(ports: Ports, owner: str = "p1", shard: int = 0) -> BucketLease:
+def taken(ports: Ports, owner: str = "p1", shard: int = 0) -> PartitionLease:
     lease = ports.partitions.acquire(NOON, shard, owner, NOON, UNTIL)
     assert lease is not None
     return lease
@@ -19,7 +19,7 @@ def taken(ports: Ports, owner: str = "p1", shard: int = 0) -> BucketLease:
 
 def test_a_lease_tells_what_it_is_of(ports: Ports) -> None:
     lease = taken(ports, shard=3)
-    assert (lease.bucket, lease.shard, lease.owner, lease.until) == (NOON, 3, "p1", UNTIL)
+    assert (lease.bucket, lease.shard, lease.owner, lease.expires_at) == (NOON, 3, "p1", UNTIL)
 
 
 def test_while_one_holds_it_another_gets_none(ports: Ports) -> None:
@@ -46,8 +46,8 @@ def test_the_old_token_can_do_nothing_more(ports: Ports) -> None:
     new = ports.partitions.acquire(NOON, 0, "p2", UNTIL, after(120))
     assert new is not None
     assert ports.partitions.renew(old, after(200)) is None
-    assert ports.partitions.give_back(old) is False
-    assert ports.partitions.done(old) is False
+    assert ports.partitions.release(old) is False
+    assert ports.partitions.mark_done(old) is False
     assert ports.partitions.renew(new, after(200)) is not None
 
 
@@ -57,19 +57,19 @@ def test_a_holder_that_asks_again_gets_it_again(ports: Ports) -> None:
     again = ports.partitions.acquire(NOON, 0, "p1", after(1), after(90))
     assert again is not None
     assert again.token >= first.token
-    assert again.until == after(90)
+    assert again.expires_at == after(90)
 
 
 def test_renewing_holds_it_longer(ports: Ports) -> None:
     renewed = ports.partitions.renew(taken(ports), after(120))
     assert renewed is not None
-    assert renewed.until == after(120)
+    assert renewed.expires_at == after(120)
     assert ports.partitions.acquire(NOON, 0, "p2", after(119), after(180)) is None
 
 
 def test_what_was_given_back_is_free(ports: Ports) -> None:
     old = taken(ports)
-    assert ports.partitions.give_back(old) is True
+    assert ports.partitions.release(old) is True
     new = ports.partitions.acquire(NOON, 0, "p2", after(1), UNTIL)
     assert new is not None
     assert new.token > old.token
@@ -79,23 +79,23 @@ def test_what_was_given_back_is_free(ports: Ports) -> None:
 def test_a_nudge_makes_the_holder_look_again(world: World) -> None:
     buckets = world.ports.partitions
     lease = taken(world.ports)
-    nudged = buckets.nudge(NOON, 0)
+    nudged = buckets.signal_new_timers(NOON, 0)
     assert nudged is not None
-    assert nudged.look > lease.look
+    assert nudged.signal_count > lease.signal_count
     assert nudged.token == lease.token
     assert buckets.renew(lease, after(120)) is None
-    assert buckets.give_back(lease) is False
-    assert buckets.done(lease) is False
+    assert buckets.release(lease) is False
+    assert buckets.mark_done(lease) is False
     seen = buckets.acquire(NOON, 0, "p1", NOON, UNTIL)
     assert seen is not None
-    assert seen.look == nudged.look
-    assert buckets.give_back(seen) is True
+    assert seen.signal_count == nudged.signal_count
+    assert buckets.release(seen) is True
 
 
 def test_every_nudge_counts(world: World) -> None:
     buckets = world.ports.partitions
     taken(world.ports)
-    first, second = buckets.nudge(NOON, 0), buckets.nudge(NOON, 0)
+    first, second = buckets.signal_new_timers(NOON, 0), buckets.signal_new_timers(NOON, 0)
     assert first is not None
     assert second is not None
     assert buckets.renew(first, after(120)) is None
@@ -104,71 +104,71 @@ def test_every_nudge_counts(world: World) -> None:
 
 def test_a_nudge_where_nobody_holds_it_finds_nobody(world: World) -> None:
     buckets = world.ports.partitions
-    assert buckets.nudge(NOON, 0) is None
+    assert buckets.signal_new_timers(NOON, 0) is None
     lease = taken(world.ports)
-    assert buckets.nudge(NOON, 1) is None
-    assert buckets.give_back(lease)
-    assert buckets.nudge(NOON, 0) is None
+    assert buckets.signal_new_timers(NOON, 1) is None
+    assert buckets.release(lease)
+    assert buckets.signal_new_timers(NOON, 0) is None
 
 
 def test_a_nudge_of_a_lease_that_ended_finds_nobody(world: World) -> None:
     taken(world.ports)
     world.clock.set(UNTIL)
-    assert world.ports.partitions.nudge(NOON, 0) is None
+    assert world.ports.partitions.signal_new_timers(NOON, 0) is None
 
 
 def test_a_minute_that_is_done_is_never_handed_out_again(ports: Ports) -> None:
     lease = taken(ports)
     assert ports.partitions.is_done(NOON, 0) is False
-    assert ports.partitions.done(lease) is True
+    assert ports.partitions.mark_done(lease) is True
     assert ports.partitions.is_done(NOON, 0) is True
     assert ports.partitions.is_done(NOON, 1) is False
     assert ports.partitions.is_done(NOON + MINUTE, 0) is False
     assert ports.partitions.acquire(NOON, 0, "p1", after(999), after(1_060)) is None
-    assert ports.partitions.nudge(NOON, 0) is None
+    assert ports.partitions.signal_new_timers(NOON, 0) is None
 
 
 def test_what_is_done_cannot_be_given_back_or_renewed(ports: Ports) -> None:
     lease = taken(ports)
-    ports.partitions.done(lease)
+    ports.partitions.mark_done(lease)
     assert ports.partitions.renew(lease, after(120)) is None
-    ports.partitions.give_back(lease)
+    ports.partitions.release(lease)
     assert ports.partitions.is_done(NOON, 0) is True
 
 
 def test_the_watermark_moves_by_who_read_it_last(ports: Ports) -> None:
     buckets = ports.partitions
     assert buckets.watermark() is None
-    assert buckets.advance(NOON, NOON + MINUTE) is False
-    assert buckets.advance(None, NOON) is True
-    assert buckets.advance(None, NOON + MINUTE) is False
-    assert buckets.advance(NOON - MINUTE, NOON + MINUTE) is False
+    assert buckets.advance_watermark(NOON, NOON + MINUTE) is False
+    assert buckets.advance_watermark(None, NOON) is True
+    assert buckets.advance_watermark(None, NOON + MINUTE) is False
+    assert buckets.advance_watermark(NOON - MINUTE, NOON + MINUTE) is False
     assert buckets.watermark() == NOON
-    assert buckets.advance(NOON, NOON + MINUTE) is True
+    assert buckets.advance_watermark(NOON, NOON + MINUTE) is True
     assert buckets.watermark() == NOON + MINUTE
 
 
 def test_the_shard_count_only_grows(ports: Ports) -> None:
-    assert max(1, ports.partitions.shards()) == 1
-    ports.partitions.grow(8)
-    ports.partitions.grow(4)
-    assert ports.partitions.shards() == 8
-    ports.partitions.grow(64)
-    assert ports.partitions.shards() == 64
+    assert max(1, ports.partitions.shard_count()) == 1
+    ports.partitions.raise_shard_count(8)
+    ports.partitions.raise_shard_count(4)
+    assert ports.partitions.shard_count() == 8
+    ports.partitions.raise_shard_count(64)
+    assert ports.partitions.shard_count() == 64
 
 
 def closed(ports: Ports, bucket: datetime) -> None:
     lease = ports.partitions.acquire(bucket, 0, "p1", bucket, bucket + MINUTE)
     assert lease is not None
-    assert ports.partitions.done(lease)
+    assert ports.partitions.mark_done(lease)
 
 
 def test_minutes_that_a_clock_ahead_has_closed_are_opened_again(ports: Ports) -> None:
     buckets = ports.partitions
-    buckets.advance(None, NOON)
+    buckets.advance_watermark(None, NOON)
     for number in range(4):
         closed(ports, NOON + number * MINUTE)
-    buckets.advance(NOON, NOON + 4 * MINUTE)
+    buckets.advance_watermark(NOON, NOON + 4 * MINUTE)
     assert buckets.reopen(NOON + 2 * MINUTE, NOON + MINUTE) is True
     assert buckets.watermark() == NOON + MINUTE
     assert [buckets.is_done(NOON + number * MINUTE, 0) for number in range(4)] == [
@@ -179,10 +179,10 @@ def test_minutes_that_a_clock_ahead_has_closed_are_opened_again(ports: Ports) ->
 
 def test_minutes_that_are_over_stay_closed(ports: Ports) -> None:
     buckets = ports.partitions
-    buckets.advance(None, NOON)
+    buckets.advance_watermark(None, NOON)
     assert buckets.reopen(NOON, NOON - MINUTE) is False
     closed(ports, NOON)
-    buckets.advance(NOON, NOON + MINUTE)
+    buckets.advance_watermark(NOON, NOON + MINUTE)
     assert buckets.reopen(NOON + MINUTE, NOON - MINUTE) is False
     assert buckets.watermark() == NOON + MINUTE
     assert buckets.is_done(NOON, 0) is True
@@ -190,9 +190,9 @@ def test_minutes_that_are_over_stay_closed(ports: Ports) -> None:
 
 def test_what_was_opened_again_is_closed_again(ports: Ports) -> None:
     buckets = ports.partitions
-    buckets.advance(None, NOON)
+    buckets.advance_watermark(None, NOON)
     closed(ports, NOON)
-    buckets.advance(NOON, NOON + MINUTE)
+    buckets.advance_watermark(NOON, NOON + MINUTE)
     assert buckets.reopen(NOON, NOON) is True
     assert buckets.reopen(NOON, NOON) is False, "there are none now"
     closed(ports, NOON)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.job_state import JobState, JobStatus, Kind
+from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Cron, Every, Once
-from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.log import untold
-from punctual.engine.ports.rows import Coming, Key
+from punctual.engine.ports.log import no_log
+from punctual.engine.ports.rows import JobKey, UpcomingStates
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
@@ -28,32 +28,32 @@ ENOUGH = 1_000
 
 
 def once(number: int, at: datetime, **fields: Any) -> JobState:
-    made = {"schedule": Once(at), "kind": Kind.FUTURE, "next_at": at}
+    made = {"schedule": Once(at), "kind": ScheduleKind.FUTURE, "next_at": at}
     return a_head(an_id(number), **{**made, **fields})
 
 
 def each(number: int, seconds: int, **fields: Any) -> JobState:
     schedule = Every(seconds, anchor_at=NOON)
-    made = {"schedule": schedule, "kind": Kind.INTERVAL, "next_at": after(seconds)}
+    made = {"schedule": schedule, "kind": ScheduleKind.INTERVAL, "next_at": after(seconds)}
     return a_head(an_id(number), **{**made, **fields})
 
 
 def a_forecast(world: World, **sizes: int) -> UpcomingRuns:
     heads = world.ports.job_states
-    return UpcomingRuns(heads, JobList(heads, world.clock, untold), **sizes)
+    return UpcomingRuns(heads, JobList(heads, world.clock, no_log), **sizes)
 
 
 def accept(world: World, *heads: JobState) -> None:
     bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
-    world.ports.job_states.put_bodies(bodies)
+    world.ports.job_states.put_definitions(bodies)
     assert all(world.ports.job_states.swap([Swap(head, 0) for head in heads]))
     world.settle()
 
 
 def coming(
     ports: Ports, place: tuple[datetime, str], limit: int = ENOUGH, most: int = ENOUGH
-) -> Coming:
-    found = ports.job_states.coming("acme", place, NOON + DAY, limit, most)
+) -> UpcomingStates:
+    found = ports.job_states.upcoming("acme", place, NOON + DAY, limit, most)
     assert found is not None
     return found
 
@@ -67,7 +67,7 @@ def pages(forecast: UpcomingRuns, limit: int, start: datetime = NOON) -> Iterato
         page = finish(forecast.upcoming("acme", start, NOON + DAY, limit, token, NOON))
         assert len(page.items) <= limit
         yield [(one.at, one.job_id) for one in page.items]
-        token = page.after
+        token = page.next_cursor
         if token is None:
             return
     raise AssertionError("the list does not end")
@@ -81,10 +81,10 @@ def test_what_comes_first_is_first_whatever_its_id(world: World) -> None:
     heads = [once(n, after(10 * (7 * n % 10) + 10)) for n in range(10)]
     accept(world, *heads, once(11, NOON + DAY), once(12, NOON - DAY))
     by_time = sorted(heads, key=lambda head: head.next_at or NOON)
-    assert list(coming(world.ports, START).heads) == by_time
+    assert list(coming(world.ports, START).states) == by_time
     found = coming(world.ports, START, limit=4)
-    assert list(found.heads) == by_time[:4]
-    assert found.until == (by_time[3].next_at, by_time[3].job_id)
+    assert list(found.states) == by_time[:4]
+    assert found.complete_until == (by_time[3].next_at, by_time[3].job_id)
 
 
 def test_what_comes_at_one_moment_goes_on_by_id(world: World) -> None:
@@ -94,12 +94,12 @@ def test_what_comes_at_one_moment_goes_on_by_id(world: World) -> None:
     met: list[JobState] = []
     for _ in range(4):
         found = coming(world.ports, place, limit=3)
-        met += found.heads
-        if found.until is None:
+        met += found.states
+        if found.complete_until is None:
             break
-        place = found.until
+        place = found.complete_until
     assert met == heads
-    assert found.heads == []
+    assert found.states == []
 
 
 def test_those_before_the_place_are_told_only_if_they_come_again(world: World) -> None:
@@ -107,22 +107,22 @@ def test_those_before_the_place_are_told_only_if_they_come_again(world: World) -
     again = each(3, 10)
     accept(world, once(1, after(5)), again, each(4, 5, schedule=waits), each(5, 40))
     accept(world, a_head(an_id(6), schedule=Cron("* * * * *"), next_at=after(60)))
-    heads = coming(world.ports, (after(20), ""), limit=1).heads
+    heads = coming(world.ports, (after(20), ""), limit=1).states
     assert [head.job_id for head in heads] == [an_id(3), an_id(5)]
 
 
 def test_more_than_can_be_put_in_order_is_a_value(world: World) -> None:
     accept(world, *(each(n, 10) for n in range(200)))
-    assert world.ports.job_states.coming("acme", (after(20), ""), NOON + DAY, 5, 16) is None
-    assert len(coming(world.ports, (after(20), ""), limit=5, most=200).heads) == 200
+    assert world.ports.job_states.upcoming("acme", (after(20), ""), NOON + DAY, 5, 16) is None
+    assert len(coming(world.ports, (after(20), ""), limit=5, most=200).states) == 200
 
 
 def test_only_jobs_of_the_tenant_that_wait_for_a_time_come(world: World) -> None:
     at = after(10)
-    accept(world, once(1, at), once(2, at, tenant="acme#"), once(3, at, state=JobStatus.PAUSED))
-    accept(world, once(4, at, next_at=None), once(5, at, state=JobStatus.COMPLETED, ended_at=NOON))
-    world.ports.job_states.swap([Swap(blank_head(Key("acme", an_id(6)), 1, "w", NOON), 0)])
-    assert [head.job_id for head in coming(world.ports, START).heads] == [an_id(1)]
+    accept(world, once(1, at), once(2, at, tenant="acme#"), once(3, at, status=JobStatus.PAUSED))
+    accept(world, once(4, at, next_at=None), once(5, at, status=JobStatus.COMPLETED, ended_at=NOON))
+    world.ports.job_states.swap([Swap(blank_state(JobKey("acme", an_id(6)), 1, "w", NOON), 0)])
+    assert [head.job_id for head in coming(world.ports, START).states] == [an_id(1)]
 
 
 def test_a_change_moves_a_job_and_an_end_removes_it(world: World) -> None:
@@ -131,9 +131,9 @@ def test_a_change_moves_a_job_and_an_end_removes_it(world: World) -> None:
     accept(world, head, once(2, after(20)))
     moved = replace(head, version=2, next_at=after(30), schedule=Once(after(30)))
     assert list(heads.swap([Swap(moved, 1)])) == [True]
-    assert [one.job_id for one in coming(world.ports, START).heads] == [an_id(2), an_id(1)]
+    assert [one.job_id for one in coming(world.ports, START).states] == [an_id(2), an_id(1)]
     assert list(heads.swap([Swap(replace(moved, version=3, next_at=None), 2)])) == [True]
-    assert [one.job_id for one in coming(world.ports, START).heads] == [an_id(2)]
+    assert [one.job_id for one in coming(world.ports, START).states] == [an_id(2)]
 
 
 def test_what_is_fired_ahead_comes_until_it_begins(world: World) -> None:
@@ -141,15 +141,15 @@ def test_what_is_fired_ahead_comes_until_it_begins(world: World) -> None:
     head = each(1, 10, runs=(run,))
     accept(world, head, once(2, after(7), next_at=None, runs=(run,)))
     accept(world, each(3, 60, runs=(a_run(),)))  # queued at its time: not ahead
-    assert [one.job_id for one in coming(world.ports, START).heads] == [
+    assert [one.job_id for one in coming(world.ports, START).states] == [
         an_id(1),
         an_id(2),
         an_id(3),
     ]
-    assert coming(world.ports, START, limit=2).until == (after(5), an_id(2))
+    assert coming(world.ports, START, limit=2).complete_until == (after(5), an_id(2))
     begun = replace(run, status=RunStatus.RUNNING, started_at=after(5))
     world.ports.job_states.swap([Swap(replace(head, version=2, runs=(begun,)), 1)])
-    assert coming(world.ports, START, limit=2).until == (after(10), an_id(1))
+    assert coming(world.ports, START, limit=2).complete_until == (after(10), an_id(1))
 
 
 def test_an_occurrence_fired_ahead_is_listed_until_its_time(world: World) -> None:
@@ -206,7 +206,7 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
 
 
 def test_parts_without_anything_to_come_are_passed_over(world: World) -> None:
-    accept(world, *(each(n, 40_000, state=JobStatus.PAUSED) for n in range(3, 60)))
+    accept(world, *(each(n, 40_000, status=JobStatus.PAUSED) for n in range(3, 60)))
     accept(world, *(each(n, 40_000) for n in (*range(3), *range(60, 120))))
     met = list(pages(a_forecast(world, most=16, part=5), 200, after(50_000)))
     jobs = [job for page in met for _, job in page]

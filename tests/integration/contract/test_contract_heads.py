@@ -5,23 +5,23 @@ from datetime import date, timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import (
     CatchUp,
+    JobLimits,
     JobState,
     JobStatus,
-    Kind,
     Lane,
-    Limits,
-    Misfire,
+    MisfirePolicy,
     Priority,
     Rules,
+    ScheduleKind,
 )
 from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
-from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
 from tests.support.ports import Ports
@@ -47,7 +47,7 @@ TENANTS = (
 
 def load(ports: Ports, head: JobState) -> JobState | None:
     stored = ports.job_states.load([key_of(head)]).get(key_of(head))
-    return None if stored is None else stored.head
+    return None if stored is None else stored.state
 
 
 def written(ports: Ports, head: JobState, expect: int = 0) -> JobState:
@@ -57,7 +57,10 @@ def written(ports: Ports, head: JobState, expect: int = 0) -> JobState:
 
 def step(head: JobState, writer: str, by: int = 1) -> JobState:
     return replace(
-        head, version=head.version + by, writers=(*head.writers[-3:], writer), updated_at=after(1)
+        head,
+        version=head.version + by,
+        write_ids=(*head.write_ids[-3:], writer),
+        updated_at=after(1),
     )
 
 
@@ -73,25 +76,27 @@ def step(head: JobState, writer: str, by: int = 1) -> JobState:
 def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | None) -> None:
     head = a_head(
         schedule=schedule,
-        kind=Kind.INTERVAL,
-        state=JobStatus.PAUSED,
+        kind=ScheduleKind.INTERVAL,
+        status=JobStatus.PAUSED,
         rules={
-            1: Rules(body="1-x", since_at=NOON, lane=Lane.LONG, priority=Priority.HIGH),
-            22: Rules(body="22-ü", since_at=after(0.000001), deadline_seconds=5),
+            1: Rules(
+                definition_ref="1-x", effective_at=NOON, lane=Lane.LONG, priority=Priority.HIGH
+            ),
+            22: Rules(definition_ref="22-ü", effective_at=after(0.000001), deadline_seconds=5),
         },
-        limits=Limits(max_concurrency=100, misfire=Misfire.RUN_ALL, jitter_ms=1),
-        mark=NOON - MICRO,
+        limits=JobLimits(max_concurrency=100, misfire=MisfirePolicy.RUN_ALL, jitter_ms=1),
+        planned_until=NOON - MICRO,
         next_at=NOON + MICRO,
         runs=(
-            a_run(status=RunStatus.WAITING, reason=Reason.BACKOFF, next_at=after(1), past="FTL"),
+            a_run(status=RunStatus.WAITING, reason=Reason.BACKOFF, next_at=after(1), past_attempts="FTL"),
         ),
-        line=(WaitingRun("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
-        ended=(a_run("r3", RunStatus.MISSED, count=12, last_at=after(2), ended_at=after(3)),),
-        behind=CatchUp(until=NOON, policy=Misfire.SKIP, paused=True),
-        latest="r1",
-        latest_not_run="r3",
+        wait_queue=(WaitingRun("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
+        unrecorded=(a_run("r3", RunStatus.MISSED, occurrence_count=12, last_at=after(2), ended_at=after(3)),),
+        catch_up=CatchUp(until=NOON, policy=MisfirePolicy.SKIP, after_pause=True),
+        latest_run_id="r1",
+        latest_not_run_id="r3",
         timer_at=NOON,
-        writers=("a", "b", "c", "d"),
+        write_ids=("a", "b", "c", "d"),
     )
     written(ports, head)
     assert load(ports, head) == head
@@ -99,14 +104,14 @@ def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | 
 
 def test_what_is_not_there_is_left_out(ports: Ports) -> None:
     head = written(ports, a_head())
-    missing = Key("acme", an_id(2))
+    missing = JobKey("acme", an_id(2))
     assert set(ports.job_states.load([key_of(head), missing])) == {key_of(head)}
 
 
 def test_empty_batches_do_nothing(ports: Ports) -> None:
     assert dict(ports.job_states.load([])) == {}
     assert list(ports.job_states.swap([])) == []
-    assert list(ports.job_states.beat([])) == []
+    assert list(ports.job_states.renew_leases([])) == []
 
 
 def test_a_key_asked_for_twice_is_one_answer(ports: Ports) -> None:
@@ -131,7 +136,7 @@ def test_a_swap_of_what_is_not_there_is_lost(ports: Ports, expect: int) -> None:
 def test_a_swap_of_another_version_is_lost_and_changes_nothing(ports: Ports, expect: int) -> None:
     first = written(ports, a_head())
     second = written(ports, step(first, "v"), expect=1)
-    late = replace(second, version=expect + 1, writers=("late",), state=JobStatus.CANCELLED)
+    late = replace(second, version=expect + 1, write_ids=("late",), status=JobStatus.CANCELLED)
     assert list(ports.job_states.swap([Swap(late, expect)])) == [False]
     assert load(ports, first) == second
 
@@ -142,7 +147,7 @@ def test_of_many_who_read_the_same_one_wins(ports: Ports) -> None:
     assert won == [[True]] + [[False]] * 9
     stored = load(ports, first)
     assert stored is not None
-    assert stored.writers[-1] == "w0"
+    assert stored.write_ids[-1] == "w0"
 
 
 def test_a_version_may_leap(ports: Ports) -> None:
@@ -156,11 +161,11 @@ def test_a_version_may_leap(ports: Ports) -> None:
 def test_each_of_a_large_batch_is_judged_alone(ports: Ports) -> None:
     heads = [a_head(an_id(n)) for n in range(250)]
     ports.job_states.swap([Swap(head, 0) for head in heads[::5]])
-    again = [replace(head, writers=("second",)) for head in heads]
+    again = [replace(head, write_ids=("second",)) for head in heads]
     answers = list(ports.job_states.swap([Swap(head, 0) for head in again]))
     assert answers == [index % 5 != 0 for index in range(250)]
     found = ports.job_states.load([key_of(head) for head in heads])
-    assert [found[key_of(head)].head.writers[-1] for head in heads] == [
+    assert [found[key_of(head)].state.write_ids[-1] for head in heads] == [
         "second" if won else "w" for won in answers
     ]
 
@@ -170,7 +175,7 @@ def test_a_swap_that_meets_its_own_effect_has_won(ports: Ports) -> None:
     mine = Swap(step(first, "mine"), 1)
     assert list(ports.job_states.swap([mine])) == [True]
     assert list(ports.job_states.swap([mine])) == [True]
-    assert load(ports, first) == mine.head
+    assert load(ports, first) == mine.state
 
 
 def test_a_creation_that_meets_its_own_effect_has_won(ports: Ports) -> None:
@@ -182,7 +187,7 @@ def test_a_creation_that_meets_its_own_effect_has_won(ports: Ports) -> None:
 def test_it_has_won_also_when_others_wrote_on_top_of_it(ports: Ports) -> None:
     first = written(ports, a_head())
     mine = Swap(step(first, "mine"), 1)
-    second = written(ports, mine.head, 1)
+    second = written(ports, mine.state, 1)
     third = written(ports, step(second, "x"), 2)
     fourth = written(ports, step(third, "y"), 3)
     assert list(ports.job_states.swap([mine])) == [True]
@@ -199,7 +204,7 @@ def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -
     first = written(ports, a_head())
     mine = written(ports, step(first, "mine"), 1)
     other = written(ports, step(mine, "other"), 2)
-    again = replace(step(mine, "mine"), state=JobStatus.CANCELLED)
+    again = replace(step(mine, "mine"), status=JobStatus.CANCELLED)
     assert list(ports.job_states.swap([Swap(again, 2)])) == [False]
     assert load(ports, first) == other
 
@@ -210,7 +215,7 @@ def test_a_swap_without_a_mark_is_nobodys_own(ports: Ports) -> None:
 
 
 def test_a_blank_head_holds_a_place(ports: Ports) -> None:
-    blank = written(ports, blank_head(Key("acme", JOB), 3, "look", NOON))
+    blank = written(ports, blank_state(JobKey("acme", JOB), 3, "look", NOON))
     assert load(ports, blank) == blank
     assert list(ports.job_states.swap([Swap(a_head(), 0)])) == [False]
     made = written(ports, a_head(version=4), expect=3)
@@ -219,23 +224,23 @@ def test_a_blank_head_holds_a_place(ports: Ports) -> None:
 
 def test_an_expired_head_is_gone_and_its_place_is_free(world: World) -> None:
     ports = world.ports
-    ended = written(ports, a_head(state=JobStatus.COMPLETED, ended_at=NOON))
-    world.clock.set(NOON + RETENTION - MICRO)
+    ended = written(ports, a_head(status=JobStatus.COMPLETED, ended_at=NOON))
+    world.clock.set(NOON + HISTORY_RETENTION - MICRO)
     assert load(ports, ended) == ended
-    world.clock.set(NOON + RETENTION)
+    world.clock.set(NOON + HISTORY_RETENTION)
     assert load(ports, ended) is None
     new = written(ports, a_head(writer="new"))
     assert load(ports, new) == new
 
 
 def test_tenants_never_meet(ports: Ports) -> None:
-    heads = [a_head(tenant=tenant, latest=tenant) for tenant in TENANTS]
+    heads = [a_head(tenant=tenant, latest_run_id=tenant) for tenant in TENANTS]
     assert all(ports.job_states.swap([Swap(head, 0) for head in heads]))
     found = ports.job_states.load([key_of(head) for head in heads])
-    assert [found[key_of(head)].head for head in heads] == heads
+    assert [found[key_of(head)].state for head in heads] == heads
 
 
 def test_a_long_line_fits(ports: Ports) -> None:
     line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
-    head = written(ports, a_head(line=line))
+    head = written(ports, a_head(wait_queue=line))
     assert load(ports, head) == head

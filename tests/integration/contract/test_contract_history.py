@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.run import Reason, RunStatus, Trigger
-from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
 from tests.support.ports import Ports
 
 MICRO = timedelta(microseconds=1)
-HERE = Key("acme", JOB)
+HERE = JobKey("acme", JOB)
 MARK = "0123456789ab"
 
 
@@ -29,7 +29,7 @@ def an_end(n: int, **fields: Any) -> AttemptRow:
 def left(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail | None:
     """What a look finds that has to write the run's own row."""
     run = a_run(row.run_id, token=row.token, nonce=row.nonce or f"{MARK}.0")
-    return ports.history.end(RunKey(row.tenant, row.job_id, row.run_id), run, now)
+    return ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, now)
 
 
 def ids(rows: list[RunRow]) -> list[tuple[str, str]]:
@@ -64,9 +64,9 @@ def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
             RunStatus.SKIPPED,
             trigger=Trigger.BACKFILL,
             reason=Reason.COALESCED,
-            count=12,
+            occurrence_count=12,
             last_at=after(0.000001),
-            past="FTL",
+            past_attempts="FTL",
             ended_at=after(9),
         ),
         detail=Detail(
@@ -84,48 +84,48 @@ def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
             log_truncated=True,
         ),
     )
-    ports.history.put([row])
+    ports.history.put_runs([row])
     assert dict(ports.history.get([key_of(row)], NOON)) == {key_of(row): row}
 
 
 def test_a_large_detail_fits(ports: Ports) -> None:
     row = a_row(detail=Detail(error="é" * 50_000, output=b"\0" * 100_000))
-    ports.history.put([row])
+    ports.history.put_runs([row])
     assert ports.history.get([key_of(row)], NOON)[key_of(row)] == row
 
 
 def test_a_row_put_again_is_one_and_the_later_stands(ports: Ports) -> None:
     """The one row of a catch-up grows while it goes on."""
-    first = a_row(run=a_run(status=RunStatus.MISSED, count=3))
-    grown = a_row(run=a_run(status=RunStatus.MISSED, count=2_003))
-    ports.history.put([first])
-    ports.history.put([first])
-    ports.history.put([grown])
+    first = a_row(run=a_run(status=RunStatus.MISSED, occurrence_count=3))
+    grown = a_row(run=a_run(status=RunStatus.MISSED, occurrence_count=2_003))
+    ports.history.put_runs([first])
+    ports.history.put_runs([first])
+    ports.history.put_runs([grown])
     assert list(ports.history.page(HERE, None, None, 10, NOON)) == [grown]
 
 
 def test_presence_is_known_of_each(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(120)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     missing = [
         RunKey("acme", JOB, an_id(999)),
         RunKey("acme", an_id(2), an_id(1)),
         RunKey("acme#", JOB, an_id(1)),
     ]
     asked = [*(key_of(row) for row in rows), *missing]
-    assert ports.history.present(asked) == {key_of(row) for row in rows}
+    assert ports.history.recorded_keys(asked) == {key_of(row) for row in rows}
 
 
 def test_empty_batches_do_nothing(ports: Ports) -> None:
-    ports.history.put([])
+    ports.history.put_runs([])
     ports.history.put_attempts([])
-    assert ports.history.present([]) == frozenset()
+    assert ports.history.recorded_keys([]) == frozenset()
     assert dict(ports.history.get([], NOON)) == {}
 
 
 def test_what_is_not_there_is_left_out(ports: Ports) -> None:
     row = a_row()
-    ports.history.put([row])
+    ports.history.put_runs([row])
     other = RunKey("acme", JOB, an_id(7))
     assert set(ports.history.get([other, key_of(row)], NOON)) == {key_of(row)}
     assert list(ports.history.attempts(other, NOON)) == []
@@ -134,7 +134,7 @@ def test_what_is_not_there_is_left_out(ports: Ports) -> None:
 def test_an_expired_row_is_never_returned(world: World) -> None:
     history = world.ports.history
     row = a_row(expires_at=after(5.000001))
-    history.put([row])
+    history.put_runs([row])
     world.settle()
     for now, there in ((row.expires_at - MICRO, [row]), (row.expires_at, [])):
         world.clock.set(now)
@@ -145,7 +145,7 @@ def test_an_expired_row_is_never_returned(world: World) -> None:
 
 def test_expired_rows_do_not_shorten_what_comes_behind_them(ports: Ports) -> None:
     rows = [a_row(an_id(n), expires_at=NOON if n >= 5 else after(5)) for n in range(30)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     found: list[RunRow] = []
     before = None
     for _ in range(30):
@@ -159,14 +159,14 @@ def test_expired_rows_do_not_shorten_what_comes_behind_them(ports: Ports) -> Non
 
 def test_a_jobs_runs_come_newest_first(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in (3, 1, 5, 2, 4)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     wanted = sorted(rows, key=lambda row: row.run.run_id, reverse=True)
     assert list(ports.history.page(HERE, None, None, 10, NOON)) == wanted
 
 
 def test_a_jobs_runs_are_bounded_on_both_sides(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(10)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     history = ports.history
     assert list(history.page(HERE, an_id(7), an_id(3), 10, NOON)) == rows[6:3:-1]
     assert list(history.page(HERE, an_id(7), an_id(3), 2, NOON)) == rows[6:4:-1]
@@ -178,15 +178,15 @@ def test_a_jobs_runs_are_bounded_on_both_sides(ports: Ports) -> None:
 @pytest.mark.parametrize("limit", [1, 7, 200])
 def test_pages_of_a_job_are_complete_and_without_doubles(ports: Ports, limit: int) -> None:
     rows = [a_row(an_id(n)) for n in range(45)]
-    ports.history.put([*rows, a_row(an_id(3), an_id(9)), a_row(an_id(4), tenant="acme#")])
+    ports.history.put_runs([*rows, a_row(an_id(3), an_id(9)), a_row(an_id(4), tenant="acme#")])
     assert page(ports, limit) == rows[::-1]
 
 
 def test_what_ends_between_pages_neither_doubles_nor_hides(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(20)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     first = list(ports.history.page(HERE, None, None, 8, NOON))
-    ports.history.put([a_row(an_id(n)) for n in range(100, 110)])
+    ports.history.put_runs([a_row(an_id(n)) for n in range(100, 110)])
     rest = list(ports.history.page(HERE, first[-1].run.run_id, None, 50, NOON))
     assert [*first, *rest] == rows[::-1]
 
@@ -195,7 +195,7 @@ def test_what_ends_between_pages_neither_doubles_nor_hides(ports: Ports) -> None
 def test_pages_over_all_jobs_are_complete_and_in_order(world: World, limit: int) -> None:
     rows = [a_row(an_id(n // 3), an_id(100 + n % 3)) for n in range(45)]
     rows += [a_row(an_id(n * 1_000), an_id(50)) for n in range(1, 9)]
-    world.ports.history.put([*rows[::2], *rows[1::2], a_row(an_id(1), tenant="acme#")])
+    world.ports.history.put_runs([*rows[::2], *rows[1::2], a_row(an_id(1), tenant="acme#")])
     assert ids(page_all(world, limit)) == sorted(ids(rows), reverse=True)
 
 
@@ -203,7 +203,7 @@ def test_runs_of_one_moment_come_in_order_over_all_jobs(world: World) -> None:
     """Midnight: their ids share their time."""
     moment = an_id(1)[:-12]
     rows = [a_row(f"{moment}{n * 7919 % 1_000:012}", an_id(n)) for n in range(150)]
-    world.ports.history.put(rows)
+    world.ports.history.put_runs(rows)
     assert ids(page_all(world, 40)) == sorted(ids(rows), reverse=True)
 
 
@@ -213,7 +213,7 @@ def test_a_list_over_all_jobs_may_be_empty(ports: Ports) -> None:
 
 def test_large_batches_are_written_whole(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(230)]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     assert dict(ports.history.get([key_of(row) for row in rows], NOON)) == {
         key_of(row): row for row in rows
     }
@@ -263,7 +263,7 @@ def test_what_an_end_left_is_found_by_its_run_and_token(ports: Ports) -> None:
     """Several were claimed together, and some had nothing in common with them but a mark."""
     rows = [an_end(n, detail=Detail(output=b"%d" % n, output_type="text/plain")) for n in range(12)]
     others = [an_end(0, token=9, detail=Detail(error="another claim")), an_end(1, tenant="acme#")]
-    ports.history.put_ends([*rows, *others])
+    ports.history.put_results([*rows, *others])
     for n, row in enumerate(rows):
         assert left(ports, row) == Detail(output=b"%d" % n, output_type="text/plain")
     assert left(ports, others[0]) == Detail(error="another claim")
@@ -276,17 +276,17 @@ def test_what_an_end_left_is_found_by_its_run_and_token(ports: Ports) -> None:
 def test_what_is_put_in_parts_or_once_more_takes_nothing_away(ports: Ports) -> None:
     """A swap was lost: whoever of the batch is left decides and writes once more."""
     rows = [an_end(n, detail=Detail(exit_code=n)) for n in range(4)]
-    ports.history.put_ends([])
-    ports.history.put_ends(rows)
-    ports.history.put_ends(rows[2:])
-    ports.history.put_ends(rows[:1])
+    ports.history.put_results([])
+    ports.history.put_results(rows)
+    ports.history.put_results(rows[2:])
+    ports.history.put_results(rows[:1])
     assert [left(ports, row) for row in rows] == [Detail(exit_code=n) for n in range(4)]
 
 
 def test_what_an_end_left_expires(world: World) -> None:
     kept = an_end(1, expires_at=after(9))
     gone = an_end(2, nonce="fedcba987654.0", expires_at=after(5))
-    world.ports.history.put_ends([kept, gone])
+    world.ports.history.put_results([kept, gone])
     assert left(world.ports, gone) == Detail()
     world.clock.set(after(5))
     assert left(world.ports, gone, after(5)) is None
@@ -295,7 +295,7 @@ def test_what_an_end_left_expires(world: World) -> None:
 
 def test_large_ends_are_kept_too(ports: Ports) -> None:
     rows = [an_end(n, detail=Detail(error="é" * 40_000, output=b"\0" * 99_000)) for n in range(9)]
-    ports.history.put_ends(rows)
+    ports.history.put_results(rows)
     assert [left(ports, row) for row in rows] == [row.detail for row in rows]
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.builders import JOB, RUN, a_head, after, an_id, key_of
 from tests.support.ports import Ports
 
@@ -29,7 +29,7 @@ def held(ports: Ports, **leases: Lease) -> JobState:
 
 
 def next_of(head: JobState, writer: str = "next") -> JobState:
-    return replace(head, version=head.version + 1, writers=(*head.writers, writer))
+    return replace(head, version=head.version + 1, write_ids=(*head.write_ids, writer))
 
 
 def test_a_lease_is_set_with_the_swap(ports: Ports) -> None:
@@ -51,7 +51,7 @@ def test_dropping_what_is_not_there_is_no_error(ports: Ports) -> None:
 
 def test_a_swap_keeps_the_leases_it_does_not_name(ports: Ports) -> None:
     head = held(ports)
-    second = Lease(token=3, until=after(40), beaten=True)
+    second = Lease(token=3, until=after(40), is_renewed=True)
     assert list(ports.job_states.swap([Swap(next_of(head), 2, {OTHER: second})])) == [True]
     assert dict(stored(ports, head).leases) == {RUN: LEASE, OTHER: second}
 
@@ -85,7 +85,7 @@ def test_a_swap_wins_while_the_lease_is_as_it_was_read(ports: Ports) -> None:
     [
         Lease(token=1, until=LEASE.until),
         Lease(token=2, until=LEASE.until - timedelta(microseconds=1)),
-        Lease(token=2, until=LEASE.until, beaten=True),
+        Lease(token=2, until=LEASE.until, is_renewed=True),
     ],
 )
 def test_a_swap_is_lost_when_a_required_lease_is_another(ports: Ports, read: Lease) -> None:
@@ -99,21 +99,21 @@ def test_a_swap_is_lost_when_a_required_lease_is_another(ports: Ports, read: Lea
 def test_a_swap_is_lost_when_a_required_lease_is_gone(ports: Ports) -> None:
     head = held(ports)
     assert list(ports.job_states.swap([Swap(next_of(head), 2, {}, {OTHER: LEASE})])) == [False]
-    assert stored(ports, head).head == head
+    assert stored(ports, head).state == head
 
 
 def test_a_beat_renews_and_raises_no_version(ports: Ports) -> None:
     head = held(ports)
     beat = LeaseRenewal(key_of(head), RUN, 2, after(50.000001))
-    assert list(ports.job_states.beat([beat])) == [head]
+    assert list(ports.job_states.renew_leases([beat])) == [head]
     assert stored(ports, head) == StoredState(
-        head, {RUN: Lease(token=2, until=after(50.000001), beaten=True)}
+        head, {RUN: Lease(token=2, until=after(50.000001), is_renewed=True)}
     )
 
 
 def test_a_beat_fences_who_read_before_it(ports: Ports) -> None:
     head = held(ports)
-    ports.job_states.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])
+    ports.job_states.renew_leases([LeaseRenewal(key_of(head), RUN, 2, after(50))])
     assert list(ports.job_states.swap([Swap(next_of(head), 2, {RUN: None}, {RUN: LEASE})])) == [
         False
     ]
@@ -121,7 +121,7 @@ def test_a_beat_fences_who_read_before_it(ports: Ports) -> None:
 
 def test_a_beat_does_not_stand_in_the_way_of_a_swap(ports: Ports) -> None:
     head = held(ports)
-    ports.job_states.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])
+    ports.job_states.renew_leases([LeaseRenewal(key_of(head), RUN, 2, after(50))])
     assert list(ports.job_states.swap([Swap(next_of(head), 2)])) == [True]
     assert stored(ports, head).leases[RUN].until == after(50)
 
@@ -131,19 +131,25 @@ def test_a_beat_reads_the_head_as_it_is(ports: Ports) -> None:
     head = held(ports)
     newer = next_of(head)
     ports.job_states.swap([Swap(newer, 2)])
-    assert list(ports.job_states.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [newer]
+    assert list(ports.job_states.renew_leases([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [
+        newer
+    ]
 
 
 def test_an_old_token_renews_nothing(ports: Ports) -> None:
     head = held(ports)
-    assert list(ports.job_states.beat([LeaseRenewal(key_of(head), RUN, 1, after(50))])) == [None]
+    assert list(ports.job_states.renew_leases([LeaseRenewal(key_of(head), RUN, 1, after(50))])) == [
+        None
+    ]
     assert dict(stored(ports, head).leases) == {RUN: LEASE}
 
 
 def test_a_lost_lease_is_not_renewed(ports: Ports) -> None:
     head = held(ports)
     ports.job_states.swap([Swap(next_of(head), 2, {RUN: None})])
-    assert list(ports.job_states.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [None]
+    assert list(ports.job_states.renew_leases([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [
+        None
+    ]
     assert dict(stored(ports, head).leases) == {}
 
 
@@ -155,14 +161,14 @@ def test_a_lease_taken_over_belongs_to_the_new_token(ports: Ports) -> None:
         LeaseRenewal(key_of(head), RUN, 2, after(70)),
         LeaseRenewal(key_of(head), RUN, 3, after(80)),
     ]
-    assert list(ports.job_states.beat(beats)) == [None, next_of(head)]
+    assert list(ports.job_states.renew_leases(beats)) == [None, next_of(head)]
     assert stored(ports, head).leases[RUN].until == after(80)
 
 
 def test_a_beat_of_a_job_that_is_not_there_is_refused(ports: Ports) -> None:
-    assert list(ports.job_states.beat([LeaseRenewal(Key("acme", JOB), RUN, 2, after(50))])) == [
-        None
-    ]
+    assert list(
+        ports.job_states.renew_leases([LeaseRenewal(JobKey("acme", JOB), RUN, 2, after(50))])
+    ) == [None]
 
 
 def test_each_of_many_beats_is_judged_alone(ports: Ports) -> None:
@@ -172,5 +178,5 @@ def test_each_of_many_beats_is_judged_alone(ports: Ports) -> None:
         LeaseRenewal(key_of(head), RUN, 2 if index % 3 else 1, after(50))
         for index, head in enumerate(heads)
     ]
-    answers = list(ports.job_states.beat(beats))
+    answers = list(ports.job_states.renew_leases(beats))
     assert answers == [head if index % 3 else None for index, head in enumerate(heads)]

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.schedules.schedule import Once
 from punctual.engine.ports.job_states import JobStates, StoredState, Swap
-from punctual.engine.ports.rows import HeadPage, Key
+from punctual.engine.ports.rows import JobKey, JobStatePage
 from punctual.engine.queries.jobs import JobFilters, JobQueries
 from punctual.engine.queries.slices import finish
 from tests.support.aws.adapters import World
@@ -40,7 +40,7 @@ def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, 
 def kept(world: World) -> World:
     """Three jobs to come, of which one lacks the definition that its head names."""
     heads = [a_head(job_id, schedule=Once(after(60)), next_at=after(60)) for job_id in JOBS]
-    world.ports.job_states.put_bodies([a_body(job_id) for job_id in JOBS if job_id != BARE])
+    world.ports.job_states.put_definitions([a_body(job_id) for job_id in JOBS if job_id != BARE])
     assert world.ports.job_states.swap([Swap(head, 0) for head in heads]) == [True] * 3
     world.settle()
     return world
@@ -62,7 +62,7 @@ def test_a_definition_that_is_missing_is_told_and_refused(
     with pytest.raises(Unavailable):
         ask(search)
     assert told.lines == [("definition_missing", {"tenant": "acme", "job_id": BARE})]
-    kept.ports.job_states.put_bodies([a_body(BARE)])
+    kept.ports.job_states.put_definitions([a_body(BARE)])
     ask(search)
     assert len(told.lines) == 1
 
@@ -79,17 +79,17 @@ class Expiring:
 
     def __init__(self, heads: JobStates) -> None:
         self._heads = heads
-        self._expired = a_head(BARE, state=JobStatus.CANCELLED, ended_at=NOON - RETENTION)
+        self._expired = a_head(BARE, status=JobStatus.CANCELLED, ended_at=NOON - HISTORY_RETENTION)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._heads, name)
 
-    def page(self, *asked: Any) -> HeadPage:
+    def page(self, *asked: Any) -> JobStatePage:
         page = self._heads.page(*asked)
-        return page._replace(bare=[self._expired])
+        return page._replace(without_definition=[self._expired])
 
     def load(self, keys: Any) -> Any:
-        return {**self._heads.load(keys), Key("acme", BARE): StoredState(self._expired, {})}
+        return {**self._heads.load(keys), JobKey("acme", BARE): StoredState(self._expired, {})}
 
 
 def test_listing_leaves_out_job_that_expires_between_reads(kept: World) -> None:

@@ -21,7 +21,7 @@ def test_what_is_put_is_there_as_it_was_put(world: World) -> None:
 def test_the_same_twice_is_one(world: World) -> None:
     notice = a_notice()
     world.ports.notifications.put([notice, notice])
-    again = notice._replace(version=9, before="")  # by a later look at the same head
+    again = notice._replace(version=9, previous_status="")  # by a later look at the same head
     assert list(world.ports.notifications.put([again])) == [True]
     assert list(world.told(NOON)) == [notice]
 

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.identifiers import EPOCH, derived_id, occurrence_id
-from punctual.domain.run import NOT_RUN, Run, RunStatus, Trigger
+from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import RunRow
-from punctual.engine.queries.filters import By, RunFilters
+from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.jobs import JobQueries
-from punctual.engine.queries.run_list import DEEP, SCAN, WIDE
+from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, UNINDEXED_PAGE_SIZE
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from tests.support.aws.adapters import World
@@ -75,9 +75,9 @@ def kept(ports: Ports) -> list[RunRow]:
         for run in a_ledger(job_id, dice)
     ]
     for job_id in (JOB, OTHER):
-        ports.job_states.put_bodies([a_body(job_id)])
+        ports.job_states.put_definitions([a_body(job_id)])
         assert ports.job_states.swap([Swap(a_head(job_id), 0)]) == [True]
-    ports.history.put(rows)
+    ports.history.put_runs(rows)
     return rows
 
 
@@ -85,7 +85,7 @@ def replace_ended(run: Run) -> Run:
     """With a start and an end up to four days after the time of its id; some never started."""
     made = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
     started = made + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
-    ran = run.status not in (*NOT_RUN, RunStatus.CANCELLED)
+    ran = run.status not in (*NOT_RUN_STATUSES, RunStatus.CANCELLED)
     times = {"started_at": started if ran else None, "ended_at": started + HOUR}
     return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | times)
 
@@ -125,10 +125,10 @@ def listed(
         page = finish(search.runs("acme", job_id, filters, limit, after))
         assert len(page.items) <= limit
         yield from page.items
-        if page.after is None:
+        if page.next_cursor is None:
             return
-        assert after is None or page.after < after
-        after = page.after
+        assert after is None or page.next_cursor < after
+        after = page.next_cursor
 
 
 STATUSES = (frozenset[str](), frozenset({"SUCCESS"}), frozenset({"FAILED", "MISSED"}), SKIPPED)
@@ -136,15 +136,17 @@ TRIGGERS = ("", *(trigger.value for trigger in Trigger))
 FROM = (None, BEGIN + 61.5 * HOUR, NOON - 100 * HOUR, NOON - 3 * HOUR)
 TO = (None, BEGIN + 90 * HOUR, NOON)
 ASKED = [
-    *Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [By.SCHEDULED])), 25),
-    *Random(2).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [By.STARTED, By.ENDED])), 12),
+    *Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [TimeField.SCHEDULED])), 25),
+    *Random(2).sample(
+        list(product(STATUSES, TRIGGERS, FROM, TO, [TimeField.STARTED, TimeField.ENDED])), 12
+    ),
 ]
 
 
 def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
     """From times that an entry for many just reaches, which began long before."""
     for row in rows:
-        if row.run.count > 40 and row.run.last_at is not None:
+        if row.run.occurrence_count > 40 and row.run.last_at is not None:
             yield RunFilters(start=row.run.last_at)
             yield RunFilters(SKIPPED, start=row.run.last_at, end=NOON)
 
@@ -154,7 +156,7 @@ def test_filters_by_time_lose_nothing(world: World, kept: list[RunRow], job_id: 
     search, _ = a_search(world)
     world.settle()
     for number, filters in enumerate([RunFilters(*asked) for asked in ASKED] + [*reached(kept)]):
-        mine = [row for row in kept if job_id in (None, row.job_id) and filters.admit(row.run)]
+        mine = [row for row in kept if job_id in (None, row.job_id) and filters.matches(row.run)]
         expected = sorted(((row.run.run_id, row.job_id) for row in mine), reverse=True)
         limit = (1, 7)[number % 2] if len(expected) < 10 else (37, 50, 200)[number % 3]
         found = [(v.run.run_id, v.job_id) for v in listed(search, job_id, filters, limit)]
@@ -166,8 +168,8 @@ def test_the_time_of_a_start_or_an_end_is_the_one_that_a_run_has(
 ) -> None:
     search, _ = a_search(world)
     low, high = NOON - 200 * HOUR, NOON - 100 * HOUR
-    for by, field in ((By.STARTED, "started_at"), (By.ENDED, "ended_at")):
-        asked = RunFilters(start=low, end=high, by=by)
+    for by, field in ((TimeField.STARTED, "started_at"), (TimeField.ENDED, "ended_at")):
+        asked = RunFilters(start=low, end=high, time_field=by)
         found = {view.run.run_id for view in listed(search, JOB, asked, 50)}
         times = {row.run.run_id: getattr(row.run, field) for row in kept if row.job_id == JOB}
         expected = {run_id for run_id, at in times.items() if at is not None and low <= at < high}
@@ -176,23 +178,29 @@ def test_the_time_of_a_start_or_an_end_is_the_one_that_a_run_has(
 
 
 def test_the_time_of_a_start_reads_large_pages_and_no_more_than_some(world: World) -> None:
-    many(world.ports, DEEP + 1)
+    many(world.ports, UNINDEXED_PAGE_SIZE + 1)
     world.settle()
     search, counted = a_search(world)
-    page = finish(search.runs("acme", JOB, RunFilters(start=NOON, by=By.STARTED), 1, None))
-    assert (page.items, page.after, counted.given) == ([], None, [DEEP, 1])
+    page = finish(
+        search.runs("acme", JOB, RunFilters(start=NOON, time_field=TimeField.STARTED), 1, None)
+    )
+    assert (page.items, page.next_cursor, counted.given) == ([], None, [UNINDEXED_PAGE_SIZE, 1])
     counted.given.clear()
-    page = finish(search.runs("acme", JOB, RunFilters(end=NOON - 300 * HOUR, by=By.ENDED), 1, None))
+    page = finish(
+        search.runs(
+            "acme", JOB, RunFilters(end=NOON - 300 * HOUR, time_field=TimeField.ENDED), 1, None
+        )
+    )
     assert [view.run.ended_at for view in page.items] == [NOON - 301 * HOUR]
-    assert counted.given == [WIDE]
+    assert counted.given == [FILTERED_PAGE_SIZE]
 
 
 def many(ports: Ports, count: int) -> None:
     """A run each hour, all of them good."""
-    ports.job_states.put_bodies([a_body()])
+    ports.job_states.put_definitions([a_body()])
     assert ports.job_states.swap([Swap(a_head(), 0)]) == [True]
     moments = [NOON - n * HOUR for n in range(count)]
-    ports.history.put(
+    ports.history.put_runs(
         [
             a_row(
                 occurrence_id(JOB, at),
@@ -213,15 +221,15 @@ def test_a_list_from_a_time_on_stops_where_ids_prove_that_nothing_comes(
     search, counted = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", JOB, tomorrow, limit, None))
-    assert (page.items, page.after, counted.given) == ([], None, [WIDE])
+    assert (page.items, page.next_cursor, counted.given) == ([], None, [FILTERED_PAGE_SIZE])
     counted.given.clear()
     good = RunFilters(frozenset({"SUCCESS"}), start=NOON + 24 * HOUR)
     for job_id in (JOB, None):
         page = finish(search.runs("acme", job_id, good, limit, None))
-        assert (page.items, page.after) == ([], None)
+        assert (page.items, page.next_cursor) == ([], None)
     of_job, of_all = counted.given
     assert of_job <= 2  # those of the day that an order's id may be older
-    assert of_all == WIDE
+    assert of_all == FILTERED_PAGE_SIZE
 
 
 def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large_pages(
@@ -232,23 +240,27 @@ def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large
     world.settle()
     search, counted = a_search(world)
     page = finish(search.runs("acme", None, RunFilters(start=NOON + 24 * HOUR), 1, None))
-    assert (page.items, page.after, counted.given) == ([], None, [WIDE, 400 - WIDE])
-    assert 400 - WIDE < DEEP
+    assert (page.items, page.next_cursor, counted.given) == (
+        [],
+        None,
+        [FILTERED_PAGE_SIZE, 400 - FILTERED_PAGE_SIZE],
+    )
+    assert 400 - FILTERED_PAGE_SIZE < UNINDEXED_PAGE_SIZE
 
 
 def test_over_all_jobs_no_answer_reads_more_than_one_large_page(world: World) -> None:
-    many(world.ports, WIDE + 2 * DEEP + 1)
+    many(world.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
     world.settle()
     search, counted = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", None, tomorrow, 1, None))
     answers = [list(counted.given)]
-    while page.after is not None:
+    while page.next_cursor is not None:
         assert page.items == []
         counted.given.clear()
-        page = finish(search.runs("acme", None, tomorrow, 1, page.after))
+        page = finish(search.runs("acme", None, tomorrow, 1, page.next_cursor))
         answers.append(list(counted.given))
-    assert answers == [[WIDE, DEEP], [DEEP], [1]]
+    assert answers == [[FILTERED_PAGE_SIZE, UNINDEXED_PAGE_SIZE], [UNINDEXED_PAGE_SIZE], [1]]
 
 
 def test_a_list_up_to_a_time_begins_there(world: World) -> None:
@@ -261,7 +273,7 @@ def test_a_list_up_to_a_time_begins_there(world: World) -> None:
         assert [v.run.scheduled_at for v in page.items] == [
             NOON - n * HOUR for n in (301, 302, 303)
         ]
-    assert counted.given == [WIDE, WIDE]
+    assert counted.given == [FILTERED_PAGE_SIZE, FILTERED_PAGE_SIZE]
 
 
 def test_a_filter_that_passes_nothing_reads_hundreds_of_rows_an_answer(world: World) -> None:
@@ -271,10 +283,10 @@ def test_a_filter_that_passes_nothing_reads_hundreds_of_rows_an_answer(world: Wo
     nothing = RunFilters(frozenset({"TIMED_OUT"}))
     page = finish(search.runs("acme", JOB, nothing, 1, None))
     assert page.items == []
-    assert page.after is not None
-    assert counted.given == [WIDE] * SCAN
+    assert page.next_cursor is not None
+    assert counted.given == [FILTERED_PAGE_SIZE] * MAX_PAGES_READ
     answers = 1
-    while page.after is not None:
-        page = finish(search.runs("acme", JOB, nothing, 1, page.after))
+    while page.next_cursor is not None:
+        page = finish(search.runs("acme", JOB, nothing, 1, page.next_cursor))
         answers += 1
     assert answers == 2

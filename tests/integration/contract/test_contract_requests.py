@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from punctual.domain.job_state import Lane, Priority, Rules
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_head, a_receipt, a_run, after, an_id
@@ -51,7 +51,7 @@ def test_a_large_batch_is_answered_in_order(ports: Ports) -> None:
     old = [(f"k/{n}", a_receipt(an_id(n))) for n in range(0, 150, 2)]
     ports.receipts.claim("acme", old, NOON)
     new = [(f"k/{n}", a_receipt(an_id(1_000 + n))) for n in range(150)]
-    made = [receipt.made_id for receipt in ports.receipts.claim("acme", new, after(1))]
+    made = [receipt.created_id for receipt in ports.receipts.claim("acme", new, after(1))]
     assert made == [an_id(n if n % 2 == 0 else 1_000 + n) for n in range(150)]
 
 
@@ -73,9 +73,9 @@ def test_no_receipts_are_claimed_for_nothing(ports: Ports) -> None:
 def send(world: World, *messages: Message) -> list[bool]:
     """Send messages of runs that stand queued, as the swap before a message leaves them."""
     for message in messages:
-        key = Key(message.tenant, message.job_id)
+        key = JobKey(message.tenant, message.job_id)
         standing = world.ports.job_states.load([key]).get(key)
-        version = 0 if standing is None else standing.head.version
+        version = 0 if standing is None else standing.state.version
         rules = {1: Rules("1-body", NOON, "script", message.lane, message.priority)}
         run = a_run(message.run_id, due_at=message.due_at)
         head = a_head(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))

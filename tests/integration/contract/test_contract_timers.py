@@ -16,7 +16,7 @@ SHARED = 19  # timers, at the most, that a row may hold: so many more may come w
 
 
 def in_order(timers: Sequence[Timer]) -> list[Timer]:
-    return sorted(timers, key=lambda timer: timer.order)
+    return sorted(timers, key=lambda timer: timer.sort_key)
 
 
 def due(ports: Ports, until: datetime = FOREVER, shard: int = 0) -> list[Timer]:
@@ -146,7 +146,7 @@ def test_empty_batches_do_nothing(ports: Ports) -> None:
     ports.timers.put([])
     ports.timers.delete([])
     assert due(ports) == []
-    assert ports.timers.standing([]) == frozenset()
+    assert ports.timers.find_existing([]) == frozenset()
     assert ports.timers.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
 
 
@@ -215,9 +215,9 @@ def test_a_job_has_a_timer_where_one_stands_of_any_version(ports: Ports) -> None
     for timer in alone:
         ports.timers.put([timer])
     asked = [timer._replace(version=0) for timer in (*shared, *alone)]
-    assert ports.timers.standing(asked) == frozenset(asked)
+    assert ports.timers.find_existing(asked) == frozenset(asked)
     ports.timers.delete([*shared[:20], alone[3]])
-    assert ports.timers.standing(asked) == frozenset([*asked[20:48], *asked[49:]])
+    assert ports.timers.find_existing(asked) == frozenset([*asked[20:48], *asked[49:]])
 
 
 def test_a_timer_elsewhere_says_nothing_of_the_one_asked_for(ports: Ports) -> None:
@@ -233,4 +233,4 @@ def test_a_timer_elsewhere_says_nothing_of_the_one_asked_for(ports: Ports) -> No
         timer._replace(job_id=timer.job_id[:-1]),
         timer._replace(job_id=timer.job_id + "0"),
     ]
-    assert ports.timers.standing([*near, timer]) == {timer}
+    assert ports.timers.find_existing([*near, timer]) == {timer}

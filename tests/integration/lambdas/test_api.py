@@ -17,8 +17,8 @@ from botocore.exceptions import EndpointConnectionError
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.identifiers import bucket_of
 from punctual.node.clock import ManualClock
-from punctual.tasks.reach import Reach, text_of
-from punctual.web.contract import API_CALLS, PREFLIGHT, READER, WRITER
+from punctual.tasks.reach import AllowedTargets, encode_targets
+from punctual.web.contract import API_CALLS, PREFLIGHT, READ_FUNCTION, WRITE_FUNCTION
 from tests.support.aws.moto_adapter import Moto
 from tests.support.deployed.api import Answer, Api, an_api, an_event, route_of
 
@@ -82,8 +82,8 @@ def test_every_call_reaches_the_function_that_serves_it(api: Api) -> None:
 
 
 def test_a_job_may_name_only_what_its_tenant_reaches(api: Api) -> None:
-    reach = Reach({"default": ["orders"], "*": ["task-*"]}, {})
-    api.store.settings = replace(api.store.settings, reach=text_of(reach))
+    reach = AllowedTargets({"default": ["orders"], "*": ["task-*"]}, {})
+    api.store.settings = replace(api.store.settings, reach=encode_targets(reach))
     limited = Api(api.direct)
 
     def sent(function: str) -> Answer:
@@ -185,8 +185,8 @@ def test_what_no_route_names_is_answered_all_the_same(
 @pytest.mark.parametrize("path", ["/jobs", "/jobs/x/pause", "/nothing", "/"])
 def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Api, path: str) -> None:
     event = an_event("OPTIONS", path, headers={"Origin": "https://a.example"}, authorizer=None)
-    assert api.ask(event, READER).status == 401, "but by the route that is open to all"
-    answer = api.ask({**event, "routeKey": PREFLIGHT}, READER)
+    assert api.ask(event, READ_FUNCTION).status == 401, "but by the route that is open to all"
+    answer = api.ask({**event, "routeKey": PREFLIGHT}, READ_FUNCTION)
     assert (answer.status, answer.body) == (204, b"")
     assert "allow" not in answer.headers
 
@@ -194,7 +194,7 @@ def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Api, path: s
 def test_a_slash_too_many_is_sent_to_who_serves_it(api: Api) -> None:
     answer = api("POST", "/jobs/?x=1", DAILY)
     assert (answer.status, answer.headers["location"]) == (308, "/v1/jobs?x=1")
-    strange = api.ask(an_event("POST", "/jobs", body="{}"), READER)
+    strange = api.ask(an_event("POST", "/jobs", body="{}"), READ_FUNCTION)
     a_problem(strange, 421, "MISROUTED")
 
 
@@ -252,7 +252,7 @@ def test_health_needs_no_token_and_says_when_nobody_plans(api: Api, clock: Manua
     silent = api("GET", "/health", authorizer=None)
     assert (silent.status, silent.json["status"]) == (503, "down")
     buckets = api.store.ports.partitions
-    assert buckets.advance(None, bucket_of(clock.now))
+    assert buckets.advance_watermark(None, bucket_of(clock.now))
     well = api("GET", "/health", authorizer=None)
     assert (well.status, well.json["status"]) == (200, "ok")
     assert well.json["task_types"] == ["event", "http", "lambda", "sqs"]
@@ -301,7 +301,7 @@ def test_a_stats_of_nothing_is_whole(api: Api) -> None:
 def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Api) -> None:
     api("POST", "/jobs", {**DAILY, "payload": "secret"}, headers={"authorization": "Bearer hush"})
     api("GET", "/jobs?name_prefix=hidden", authorizer=None)
-    (written,) = api.told[WRITER].named("answered")
+    (written,) = api.told[WRITE_FUNCTION].named("answered")
     assert written == {
         "request_id": "request-1",
         "method": "POST",
@@ -309,9 +309,9 @@ def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Api) -> N
         "status": 202,
         "tenant": "default",
     }
-    (refused,) = api.told[READER].named("answered")
+    (refused,) = api.told[READ_FUNCTION].named("answered")
     assert (refused["status"], refused["tenant"], refused["route"]) == (401, "", "GET /jobs")
-    lines = json.dumps(api.told[WRITER].events + api.told[READER].events)
+    lines = json.dumps(api.told[WRITE_FUNCTION].events + api.told[READ_FUNCTION].events)
     assert not {word for word in ("secret", "hush", "hidden") if word in lines}
 
 
@@ -363,14 +363,16 @@ def test_each_half_imports_only_what_it_needs() -> None:
     assert not (reads | writes) & {"punctual.tasks.http.task", "punctual.node"}
 
 
-@pytest.mark.parametrize("name", [READER, WRITER])
+@pytest.mark.parametrize("name", [READ_FUNCTION, WRITE_FUNCTION])
 def test_a_handler_is_built_from_its_environment(
     api: Api, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = load(api.store, name, monkeypatch)
     context = SimpleNamespace(aws_request_id="r1")
-    said = handler(an_event("GET" if name == READER else "POST", "/jobs", body="{}"), context)
-    assert said["statusCode"] == (200 if name == READER else 422)
+    said = handler(
+        an_event("GET" if name == READ_FUNCTION else "POST", "/jobs", body="{}"), context
+    )
+    assert said["statusCode"] == (200 if name == READ_FUNCTION else 422)
     assert said["headers"]["x-request-id"] == "r1"
 
 
@@ -388,6 +390,6 @@ def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_handlers_are_short() -> None:
-    for name in ("authorizer", READER, WRITER, "status"):
+    for name in ("authorizer", READ_FUNCTION, WRITE_FUNCTION, "status"):
         lines = (ROOT / "functions" / name / "handler.py").read_text().splitlines()
         assert len(lines) < 40, name

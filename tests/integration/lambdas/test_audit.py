@@ -11,10 +11,10 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.audit_log import AuditFilters
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER
 from punctual.lambdas.status.handler import StatusHandler, build_handler
-from punctual.web.contract import READER
+from punctual.web.contract import READ_FUNCTION
 from tests.integration.lambdas.test_api import DAILY
 from tests.support.aws.moto_faults import lost_answers, refused, unreached
 from tests.support.aws.stream_records import Stream
@@ -31,7 +31,7 @@ class World:
     def __init__(self, api: Api) -> None:
         self.api, self.clock = api, api.clock
         self.stream = Stream(api.store)
-        self.status: StatusHandler = build_handler(api.runtimes[READER])
+        self.status: StatusHandler = build_handler(api.runtimes[READ_FUNCTION])
         api.store.clients.ssm.put_parameter(
             Name=f"{api.store.settings.knobs}{TOKEN_KEY_PARAMETER}",
             Value=b64encode(bytes(range(32))).decode(),
@@ -123,7 +123,7 @@ def test_the_note_stands_in_the_head_until_its_next_swap(world: World) -> None:
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
     assert json.loads(head[keys.AUDIT_NOTE_ATTR]["S"])[1] == "job.create"
     world.clock.advance(timedelta(seconds=3_600))
-    world.api.runtimes[READER].evaluator.look_at([Key("default", made)])
+    world.api.runtimes[READ_FUNCTION].evaluator.evaluate_jobs([JobKey("default", made)])
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
     assert keys.AUDIT_NOTE_ATTR not in head
     world.follow()
@@ -270,7 +270,7 @@ def test_a_record_that_cannot_be_published_is_noted_all_the_same(
 
 def test_a_page_reads_a_bounded_number_of_rows_and_goes_on(world: World) -> None:
     """A filter that few lines pass is answered by short pages, not by a long wait."""
-    audit = world.api.runtimes[READER].ports.audit
+    audit = world.api.runtimes[READ_FUNCTION].ports.audit_log
     job = world.api("POST", "/jobs", DAILY).json["job_id"]
     world.follow()
     for _ in range(230):
@@ -278,6 +278,6 @@ def test_a_page_reads_a_bounded_number_of_rows_and_goes_on(world: World) -> None
         world.api("POST", "/tokens", {"name": "x", "role": "viewer"})
     wanted = AuditFilters(job_id=job)
     page = audit.page("default", wanted, 50, None, world.clock())
-    assert (page.entries, page.after is None) == ([], False)
-    found = audit.page("default", wanted, 50, page.after, world.clock())
+    assert (page.entries, page.next_cursor is None) == ([], False)
+    found = audit.page("default", wanted, 50, page.next_cursor, world.clock())
     assert [entry.subject.job_id for entry in found.entries] == [job]

@@ -11,7 +11,7 @@ import pytest
 
 from infra.stacks.observability.queries import SAVED_QUERIES
 from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR
-from punctual.web.contract import READER, WRITER
+from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
 from tests.support.builders import NOON
 from tests.support.deployed.api import Answer, Api, an_api
 from tests.support.infra.synthesised import assembly, functions
@@ -44,32 +44,32 @@ def status(api: Api, job_id: str) -> Any:
 
 
 def test_event_stops_a_job(api: Api, job_id: str) -> None:
-    assert sent(api, job_id, "/pause", WRITER).status == 200
+    assert sent(api, job_id, "/pause", WRITE_FUNCTION).status == 200
     assert status(api, job_id) == "PAUSED"
 
 
 def test_event_lets_a_job_go_on(api: Api, job_id: str) -> None:
-    sent(api, job_id, "/pause", WRITER)
+    sent(api, job_id, "/pause", WRITE_FUNCTION)
     (text,) = [one for one in EVENTS if "/pause" in one]
     event = json.loads(text.replace("JOB_ID", job_id).replace("/pause", "/resume"))
-    assert api.ask(event, WRITER).status == 200
+    assert api.ask(event, WRITE_FUNCTION).status == 200
     assert status(api, job_id) == "SCHEDULED"
 
 
 def test_event_cancels_a_job(api: Api, job_id: str) -> None:
-    assert sent(api, job_id, "/JOB_ID", WRITER).status == 200
+    assert sent(api, job_id, "/JOB_ID", WRITE_FUNCTION).status == 200
     assert status(api, job_id) == "CANCELLED"
 
 
 def test_event_runs_a_job_once(api: Api, job_id: str) -> None:
-    answer = sent(api, job_id, "/runNow", WRITER)
+    answer = sent(api, job_id, "/runNow", WRITE_FUNCTION)
     assert answer.status == 202
     (run,) = api("GET", f"/jobs/{job_id}/runs").json["runs"]
     assert run["run_id"] == answer.json["run_id"]
 
 
 def test_change_by_an_event_carries_its_caller_for_the_audit(api: Api, job_id: str) -> None:
-    sent(api, job_id, "/pause", WRITER)
+    sent(api, job_id, "/pause", WRITE_FUNCTION)
     (row,) = [
         row for row in api.store.rows(api.store.settings.jobs_table) if AUDIT_NOTE_ATTR in row
     ]
@@ -77,7 +77,7 @@ def test_change_by_an_event_carries_its_caller_for_the_audit(api: Api, job_id: s
 
 
 def test_event_explains_a_time(api: Api, job_id: str) -> None:
-    answer = sent(api, job_id, "/explain", READER)
+    answer = sent(api, job_id, "/explain", READ_FUNCTION)
     assert (answer.status, answer.json["outcome"]) == (200, "PLANNED")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.run import RunStatus
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.deployed.executors import Executors, Record, executors
 from tests.support.simulation.torn import Call, Crash, Fault, Plan, tears
 
@@ -24,7 +24,7 @@ class Story:
         self.left = left
         self.documents = documents
 
-    def begin(self, world: Executors) -> list[Key]:
+    def begin(self, world: Executors) -> list[JobKey]:
         return [world.submit(**document) for document in self.documents]
 
 

@@ -147,8 +147,8 @@ def test_a_letter_from_before_the_last_claim_says_nothing_of_the_next(
     behind.put(record["body"])
     runtime = world.new_runtime()
     message = parse_message(record["body"])
-    (one,) = runtime.executor.claim([message]).granted
-    runtime.executor.release(one.key, one.run.run_id, one.run.token, begun=True)
+    (one,) = runtime.executor.claim([message]).claimed
+    runtime.executor.return_claim(one.key, one.run.run_id, one.run.token, work_begun=True)
     behind.bury()
     assert behind.left == 0
     assert world.status(key) is RunStatus.QUEUED

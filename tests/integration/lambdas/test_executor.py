@@ -115,8 +115,8 @@ def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executo
 
 def test_the_head_knows_better_than_a_message_that_it_is_early(world: Executors) -> None:
     key = world.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat())
-    world.runtime.evaluator.look_at([key])
-    ahead = world.runtime.ports.job_states.load([key])[key].head
+    world.runtime.evaluator.evaluate_jobs([key])
+    ahead = world.runtime.ports.job_states.load([key])[key].state
     assert not ahead.runs
     world.clock.set(after(30))
     world.look()
@@ -238,7 +238,7 @@ def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: Executors)
     key = world.submit()
     assert world.invoke(world.records(), left=5.5) == []
     run = world.run(key).run
-    assert (run.status, run.returns, run.past) == (RunStatus.QUEUED, 1, "")
+    assert (run.status, run.return_count, run.past_attempts) == (RunStatus.QUEUED, 1, "")
     assert world.doing.ran == []
     assert world.invoke(world.records()) == [], "its new message is in the queue"
     assert world.status(key) is RunStatus.SUCCESS
@@ -250,7 +250,7 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     world.hands.beside = [0, 20]  # a beat that hangs
     world.invoke(records)
     assert world.hands.ended_at == [after(11)], "it looks for itself, ten seconds after"
-    assert world.run(key).run.past == "L"
+    assert world.run(key).run.past_attempts == "L"
     assert world.status(key) is RunStatus.QUEUED
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.told.lines]
 
@@ -266,7 +266,7 @@ def test_an_attempt_that_could_not_begin_is_none_and_the_run_goes_on_later(
         key = world.submit(delivery=delivery)
         world.invoke(world.records())
     run = world.run(key).run
-    assert (run.status, run.reason, run.past) == (RunStatus.WAITING, Reason.BACKOFF, "")
+    assert (run.status, run.reason, run.past_attempts) == (RunStatus.WAITING, Reason.BACKOFF, "")
     for _ in range(20):
         world.clock.advance(timedelta(seconds=30))
         world.look()
@@ -295,7 +295,7 @@ def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_atte
     world.hands.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
     world.invoke(records)
     run = world.run(key).run
-    assert (run.status, run.past, run.attempt) == (RunStatus.QUEUED, "L", 2)
+    assert (run.status, run.past_attempts, run.attempt) == (RunStatus.QUEUED, "L", 2)
     assert world.status(short) is RunStatus.SUCCESS, "what ends before its first beat needs none"
     (told,) = [fields for name, fields in world.told.lines if name == "run_given_back"]
     assert told["begun"] is True
@@ -318,7 +318,7 @@ def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
     assert world.invoke(records) == []
     for key in (short, long):
         run = world.run(key).run
-        assert (run.status, run.past) == (RunStatus.SUCCESS, "")
+        assert (run.status, run.past_attempts) == (RunStatus.SUCCESS, "")
     assert world.run(short).run.ended_at == after(2.2 + hangs)
     assert world.run(long).run.ended_at == after(100)
 
@@ -345,7 +345,7 @@ def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hang
     key = world.submit(payload={"hangs": 11})
     world.invoke(world.records())
     run = world.run(key).run
-    assert (run.status, run.past) == (RunStatus.QUEUED, "L")
+    assert (run.status, run.past_attempts) == (RunStatus.QUEUED, "L")
 
 
 def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
@@ -379,7 +379,7 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
     assert came == [], "a timer brings it back"
     waiting = world.run(keys[1]).run
     assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
-    assert (waiting.past, waiting.returns) == ("", 1)
+    assert (waiting.past_attempts, waiting.return_count) == ("", 1)
     assert [world.status(keys[0]), world.status(keys[2])] == [RunStatus.SUCCESS] * 2
     assert len(world.doing.ran) == 2
     world.clock.set(after(60))
@@ -399,7 +399,7 @@ def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_
             world.clock.advance(timedelta(seconds=15))
             world.look()
     run = world.run(key).run
-    assert run.past in ("", "L")
+    assert run.past_attempts in ("", "L")
     assert {name for name, _ in world.told.problems} == {"claim_failed"}
     world.clock.advance(timedelta(minutes=5))
     world.look()
@@ -423,7 +423,7 @@ def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
         assert world.invoke(records) == []
     s3.meta.events.unregister("before-call.s3.GetObject", hang)
     assert elapsed(world) < 40
-    assert {world.run(key).run.past for key in [*keys, small]} == {""}
+    assert {world.run(key).run.past_attempts for key in [*keys, small]} == {""}
     assert {world.run(key).run.reason for key in keys} == {Reason.BACKOFF}
 
 
@@ -469,7 +469,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     world.hands.at(after(1), lambda: world.outdate(theirs))
     world.invoke(records)
     assert world.status(ours) is RunStatus.SUCCESS
-    assert world.run(ours).run.past == ""
+    assert world.run(ours).run.past_attempts == ""
     assert elapsed(world) < lasts + 15
     assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
     world.outdate(theirs, row_keys.ROW_LAYOUT)
@@ -488,7 +488,7 @@ def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim
     with refused(world.aws.clients.s3, "GetObject", 1, "InternalError", 500):
         assert world.invoke(world.records()) == []
     assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 2
-    assert world.run(keys[1]).run.past == ""
+    assert world.run(keys[1]).run.past_attempts == ""
 
 
 def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
@@ -507,7 +507,7 @@ def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
     s3.meta.events.unregister("before-call.s3.GetObject", hang)
     assert world.doing.ran == []
     run = world.run(key).run
-    assert (run.status, run.returns, run.past) == (RunStatus.WAITING, 1, "")
+    assert (run.status, run.return_count, run.past_attempts) == (RunStatus.WAITING, 1, "")
 
 
 def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
@@ -517,8 +517,8 @@ def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
     key = world.submit()
     records = world.records()
     executor = world.runtime.executor
-    contended = Result(None, effects_done=False, contended=True)
-    monkeypatch.setattr(executor, "release", lambda *_: contended)
+    contended = Result(None, effects_done=False, is_contended=True)
+    monkeypatch.setattr(executor, "return_claim", lambda *_: contended)
     assert world.invoke(records, left=5.5) == [records[0]["messageId"]]
     monkeypatch.undo()
     world.clock.set(after(60))
@@ -607,7 +607,7 @@ def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
     assert world.aws.written["runs"] - before.get("runs", 0) == 2, "their history rows only"
     for key in keys:
         run = world.run(key)
-        assert (run.run.status, run.run.note) == (RunStatus.SUCCESS, "")
+        assert (run.run.status, run.run.inline_output) == (RunStatus.SUCCESS, "")
         assert run.detail.discarded
         with pytest.raises(NotFound, match="no output: its job discards"):
             world.output_of(key)

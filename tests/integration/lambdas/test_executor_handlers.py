@@ -13,7 +13,7 @@ import pytest
 
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.runtime import Runtime
-from punctual.tasks.reach import Reach, text_of
+from punctual.tasks.reach import AllowedTargets, encode_targets
 from tests.support.deployed.executors import Executors, Left, executors
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,9 @@ def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
 
 def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: Executors) -> None:
     """A job that was taken before the stage was changed fails when it runs."""
-    world.aws.settings = replace(world.aws.settings, reach=text_of(Reach({}, {"*": ["task-*"]})))
+    world.aws.settings = replace(
+        world.aws.settings, reach=encode_targets(AllowedTargets({}, {"*": ["task-*"]}))
+    )
     queues = [world.world.add_queue(f"{OTHERS}/{name}") for name in ("task-a", "orders")]
     tasks = [{"type": "sqs", "queue_url": queue.url} for queue in queues]
     allowed, refused = (world.submit(task=task) for task in tasks)

@@ -10,7 +10,7 @@ import pytest
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.domain.errors import Invalid
 from punctual.domain.run import RunStatus
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import lost_answers, refused
 from tests.support.builders import after, an_id
 from tests.support.deployed.executors import Executors, Record, executors
@@ -25,7 +25,7 @@ def world() -> Iterator[Executors]:
         yield made
 
 
-def job_now(world: Executors) -> tuple[Key, Record]:
+def job_now(world: Executors) -> tuple[JobKey, Record]:
     """A daily job with one run ordered now, and the message of that run."""
     key = world.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     world.jobs.run_now(*key)
@@ -45,7 +45,7 @@ def test_claim_keeps_change_made_after_message_was_sent(world: Executors) -> Non
     spent = world.aws.spend(lambda: world.invoke([record]))
     assert (spent[READS], spent[SWAPS]) == (3, 2), "the states twice, the definition; no swap lost"
     (stored,) = world.runtime.ports.job_states.load([key]).values()
-    assert (stored.head.edition, stored.head.runs) == (2, ())
+    assert (stored.state.edition, stored.state.runs) == (2, ())
     assert world.status(key) is RunStatus.SUCCESS
 
 
@@ -94,7 +94,7 @@ def test_claim_ignores_job_state_in_message(world: Executors) -> None:
     before = set(world.aws.timers())
     world.invoke([{**record, "body": json.dumps({**values, "h": [2, state]})}])
     (stored,) = world.runtime.ports.job_states.load([key]).values()
-    assert stored.head.next_at == datetime(2026, 3, 3, tzinfo=UTC)
+    assert stored.state.next_at == datetime(2026, 3, 3, tzinfo=UTC)
     assert set(world.aws.timers()) <= before
     assert world.status(key) is RunStatus.SUCCESS, "the run itself exists, and runs"
 
@@ -102,7 +102,7 @@ def test_claim_ignores_job_state_in_message(world: Executors) -> None:
 @pytest.mark.parametrize("version", [0, -1, 10**11])
 def test_claim_of_unknown_job_writes_nothing(world: Executors, version: int) -> None:
     _, record = job_now(world)
-    victim = Key("victim", an_id(77))
+    victim = JobKey("victim", an_id(77))
     named = {"t": victim.tenant, "j": victim.job_id, "v": version}
     before = set(world.aws.timers())
     world.invoke([{**record, "body": json.dumps({**json.loads(record["body"]), **named})}])
@@ -121,7 +121,7 @@ def test_message_with_due_time_without_zone_is_rejected(world: Executors) -> Non
 
 
 def test_two_messages_of_one_job_in_one_batch_both_run(world: Executors) -> None:
-    key: Key = world.submit(**ALLOW, max_concurrency=2)
+    key: JobKey = world.submit(**ALLOW, max_concurrency=2)
     world.jobs.run_now(*key)
     world.jobs.run_now(*key)
     records = world.records()
@@ -138,7 +138,7 @@ def test_finish_keeps_run_ordered_meanwhile(world: Executors) -> None:
     (record,) = world.records()
     world.invoke([record])
     (stored,) = world.runtime.ports.job_states.load([key]).values()
-    assert stored.head.runs == ()
+    assert stored.state.runs == ()
 
 
 def test_finish_without_claim_changes_nothing(world: Executors) -> None:
@@ -146,8 +146,8 @@ def test_finish_without_claim_changes_nothing(world: Executors) -> None:
 
     def given_back() -> None:
         (stored,) = world.runtime.ports.job_states.load([key]).values()
-        (run,) = stored.head.runs
-        world.runtime.executor.release(key, run.run_id, run.token, begun=True)
+        (run,) = stored.state.runs
+        world.runtime.executor.return_claim(key, run.run_id, run.token, work_begun=True)
 
     finished_after(world, given_back)
     assert world.status(key) is RunStatus.QUEUED

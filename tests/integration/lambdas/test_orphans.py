@@ -11,9 +11,9 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import MIN_ORPHANED_PAYLOAD_AGE
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.definitions_store import PAYLOADS, payload_name
+from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, payload_name
 from punctual.engine.dispatch import late_timers
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import unreached
 from tests.support.builders import NOON, a_body, an_id
 from tests.support.deployed.dispatch import Dispatch, dispatch
@@ -25,25 +25,25 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
-    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=1))
+    monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=1))
     with dispatch() as made:
         made.planner.tick()
         yield made
 
 
-def orphan(deployed: Dispatch, number: int) -> Key:
+def orphan(deployed: Dispatch, number: int) -> JobKey:
     """What a submission leaves that dies before it writes the head."""
-    key = Key("acme", an_id(number))
+    key = JobKey("acme", an_id(number))
     deployed.aws.ports.blobs.put(payload_name(key, "1-w"), b"{}", "application/json")
-    deployed.aws.ports.job_states.put_bodies([a_body(key.job_id, ref="1-w")])
+    deployed.aws.ports.job_states.put_definitions([a_body(key.job_id, ref="1-w")])
     return key
 
 
 def payloads(deployed: Dispatch) -> list[str]:
     found = deployed.aws.clients.s3.list_objects_v2(
-        Bucket=deployed.aws.settings.bucket, Prefix=PAYLOADS
+        Bucket=deployed.aws.settings.bucket, Prefix=PAYLOAD_PREFIX
     )
-    return [one["Key"].removeprefix(PAYLOADS) for one in found.get("Contents", [])]
+    return [one["JobKey"].removeprefix(PAYLOAD_PREFIX) for one in found.get("Contents", [])]
 
 
 def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def test_each_invocation_goes_on_where_the_time_of_the_last_was_over(
 
 
 def test_what_is_not_named_as_a_payload_is_left_alone(deployed: Dispatch) -> None:
-    deployed.aws.ports.blobs.put(f"{PAYLOADS}by-hand", b"{}", "application/json")
+    deployed.aws.ports.blobs.put(f"{PAYLOAD_PREFIX}by-hand", b"{}", "application/json")
     deployed.clock.set(NOON + 2 * MIN_ORPHANED_PAYLOAD_AGE)
     assert clear(deployed).is_complete
     assert payloads(deployed) == ["by-hand"]

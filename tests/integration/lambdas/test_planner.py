@@ -142,7 +142,7 @@ def test_more_shards_in_the_middle_lose_nothing(deployed: Dispatch) -> None:
     first = deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
     deployed.turn(shards="8")
     deployed.run(after(100))
-    assert deployed.aws.ports.partitions.shards() == 8
+    assert deployed.aws.ports.partitions.shard_count() == 8
     deployed.restart()
     deployed.turn(shards="2")  # a wish for fewer changes nothing
     later = [
@@ -152,7 +152,7 @@ def test_more_shards_in_the_middle_lose_nothing(deployed: Dispatch) -> None:
     deployed.run(after(400))
     wanted = sorted(key.job_id for key in (first, *later))
     assert sorted(job for _, job in deployed.runs_sent()) == wanted
-    assert deployed.aws.ports.partitions.shards() == 8
+    assert deployed.aws.ports.partitions.shard_count() == 8
 
 
 def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Dispatch) -> None:

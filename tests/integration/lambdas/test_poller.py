@@ -11,7 +11,7 @@ from punctual.aws.dynamodb import keys
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.partitions import TimerPartition
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import JobView
 from punctual.lambdas.poller.handler import MAX_POLLER_SLEEP, PollerHandler
 from punctual.lambdas.telemetry import Metric
@@ -69,7 +69,7 @@ def test_a_recurring_run_costs_six_writes(deployed: Dispatch) -> None:
     assert spent["control"] == 2, "a lease taken and given back, for all that is due then"
     made = deployed.aws.calls - calls
     assert made["SendMessageBatch"] == 1, "the message itself; nobody is woken"
-    assert deployed.head(key).latest == deployed.sent[0][1].run_id
+    assert deployed.head(key).latest_run_id == deployed.sent[0][1].run_id
 
 
 def test_a_job_of_each_minute_wakes_one_poller_a_minute(deployed: Dispatch) -> None:
@@ -100,7 +100,7 @@ def test_in_a_long_gap_it_goes_and_is_called_again(deployed: Dispatch) -> None:
 def test_a_void_wake_up_costs_one_query_and_no_write(deployed: Dispatch) -> None:
     place = TimerPartition(after(60), 0)
     deployed.aws.ports.wakeups.send_wake_up([place], NOON)
-    letters = deployed.sqs.receive(deployed.wake, 10)
+    letters = deployed.world.sqs.receive(deployed.wake, 10)
     event = deployed.event(letters)
     deployed.polling.handle(event, 60)
     before = Counter(deployed.aws.calls)
@@ -125,9 +125,9 @@ def test_a_wake_up_for_a_place_another_holds_is_a_nudge(deployed: Dispatch) -> N
     assert lease is not None
     deployed.clock.set(after(98))
     assert deployed.deliver() == {"batchItemFailures": []}
-    nudged = deployed.aws.ports.partitions.held([TimerPartition(after(60), 0)])
-    assert [one.look for one in nudged.values()] == [lease.look + 1]
-    assert deployed.aws.ports.partitions.give_back(lease) is False
+    nudged = deployed.aws.ports.partitions.valid_leases([TimerPartition(after(60), 0)])
+    assert [one.signal_count for one in nudged.values()] == [lease.signal_count + 1]
+    assert deployed.aws.ports.partitions.release(lease) is False
 
 
 def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Dispatch) -> None:
@@ -164,17 +164,18 @@ def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits
 def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Dispatch) -> None:
     future(deployed, 300)
     other = PollerHandler(deployed.new_runtime())
-    real = deployed.polling._runtime.ports.partitions.give_back
+    real = deployed.polling._runtime.ports.partitions.release
     told: list[bool] = []
 
     def slow(lease: Any) -> bool:
         if not told:
-            future(deployed, 301)
-            deployed.deliver(other)
+            with deployed.world.meter.as_role("test"):
+                future(deployed, 301)
+                deployed.deliver(other)
         told.append(real(lease))
         return told[-1]
 
-    deployed.polling._runtime.ports.partitions.give_back = slow  # type: ignore[method-assign]
+    deployed.polling._runtime.ports.partitions.release = slow  # type: ignore[method-assign]
     deployed.run(after(330))
     assert told == [False, True]
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 301]
@@ -197,7 +198,7 @@ def test_a_body_that_is_no_wake_up_comes_again_and_the_others_are_seen_to(
 ) -> None:
     job = future(deployed, 2)
     deployed.clock.set(after(2))
-    letters = deployed.sqs.receive(deployed.wake, 10)
+    letters = deployed.world.sqs.receive(deployed.wake, 10)
     event = deployed.event(letters)
     strange = record(deployed.wake, letters[0], "eu-central-1")
     event["Records"].append({**strange, "messageId": "strange", "body": "{}"})
@@ -317,11 +318,11 @@ def test_what_somebody_saw_to_is_done_without_a_new_planner(deployed: Dispatch) 
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
-def together(deployed: Dispatch, at: datetime, many: int) -> list[Key]:
+def together(deployed: Dispatch, at: datetime, many: int) -> list[JobKey]:
     """Jobs of one batch, whose timers share a row."""
     document = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at.isoformat()}
     views = deployed.jobs.submit("acme", "ada", [Submission(document)] * many)
-    return [Key("acme", view.head.job_id) for view in views if isinstance(view, JobView)]
+    return [JobKey("acme", view.state.job_id) for view in views if isinstance(view, JobView)]
 
 
 def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
@@ -330,7 +331,7 @@ def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
     )
 
 
-def outdate(deployed: Dispatch, key: Key, layout: int) -> None:
+def outdate(deployed: Dispatch, key: JobKey, layout: int) -> None:
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
         Key=keys.state_key(*key).item(),
@@ -341,7 +342,7 @@ def outdate(deployed: Dispatch, key: Key, layout: int) -> None:
     )
 
 
-def spoil(deployed: Dispatch, key: Key) -> None:
+def spoil(deployed: Dispatch, key: JobKey) -> None:
     """As an edit by hand would, or a version that knows more and was rolled back."""
     row = keys.state_key(*key)
     deployed.aws.clients.dynamodb.update_item(

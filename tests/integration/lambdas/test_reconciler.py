@@ -10,7 +10,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric
@@ -24,13 +24,13 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
-    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
+    monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=20))
     with dispatch() as made:
         made.planner.tick()
         yield made
 
 
-def forgotten(deployed: Dispatch, seconds: float = 7_200) -> Key:
+def forgotten(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
     """A job whose timer is gone."""
     before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
@@ -154,7 +154,7 @@ def test_what_stands_behind_the_watermark_is_looked_at(deployed: Dispatch) -> No
 def test_it_goes_on_where_its_time_was_over(
     deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "PAGE", 2)
+    monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
     for _ in range(5):
         forgotten(deployed)
     followed(deployed)

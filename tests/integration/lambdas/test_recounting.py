@@ -81,7 +81,7 @@ class Deployed:
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
-    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
+    monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=20))
     with dispatch() as made:
         made.planner.tick()
         yield Deployed(made)
@@ -171,7 +171,7 @@ def test_a_correction_waits_until_status_has_counted_what_the_walk_saw(deployed:
 def test_a_walk_of_several_invocations_goes_on_with_its_counts(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "PAGE", 2)
+    monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
     heads = deployed.made.new_runtime().ports.job_states.__class__
     real = heads.walk
     pages: Counter[str] = Counter()
@@ -307,7 +307,7 @@ class Busy:
             )
             state = self.chance.choice(list(JobStatus))
             made = a_head(job, tenant=self.tenant) if old is None else old
-            self.heads[job] = replace(made, state=state, runs=runs)
+            self.heads[job] = replace(made, status=state, runs=runs)
         totals = counters.status_count_changes(compare_states(old, self.heads.get(job)))
         mark = change_id_of(str(len(self.made)), self.tenant)
         change = CountChange(mark, self.now, totals, {}, counters.moved_counts(totals))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.run import RunStatus
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
@@ -26,31 +26,31 @@ def aws() -> Iterator[Deployment]:
         yield Deployment(made, clock)
 
 
-def a_job(aws: Deployment) -> Key:
+def a_job(aws: Deployment) -> JobKey:
     begun = (NOON - timedelta(hours=5)).isoformat()
     view = aws.submit(schedule_type="INTERVAL", interval_seconds=3600, start_time=begun)
-    return Key(view.head.tenant, view.head.job_id)
+    return JobKey(view.state.tenant, view.state.job_id)
 
 
-def runs(aws: Deployment, job: Key) -> list[RunView]:
+def runs(aws: Deployment, job: JobKey) -> list[RunView]:
     return list(finish(aws.search.runs(*job, RunFilters(), 100, None)).items)
 
 
-def live_on(aws: Deployment, job: Key) -> None:
+def live_on(aws: Deployment, job: JobKey) -> None:
     """What stands queued runs and ends, and leaves the head with what is done next."""
     while aws.execute():
         pass
     aws.jobs.pause(*job)
     aws.jobs.resume(*job)
-    head = aws.aws.ports.job_states.load([job])[job].head
-    assert (head.runs, head.line, head.ended) == ((), (), ())
+    head = aws.aws.ports.job_states.load([job])[job].state
+    assert (head.runs, head.wait_queue, head.unrecorded) == ((), (), ())
 
 
 def stalled(
     aws: Deployment, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]
 ) -> None:
     """Before the next change of a head reads it, all this happens."""
-    steps: Any = aws.jobs._steps
+    steps: Any = aws.jobs._changes
     apply = steps.apply
 
     def later(*asked: Any) -> Any:

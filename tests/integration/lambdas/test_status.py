@@ -14,13 +14,13 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.queries.jobs import RunFilters
-from punctual.engine.queries.run_views import of_row
+from punctual.engine.queries.run_views import view_of_row
 from punctual.engine.queries.slices import finish
 from punctual.lambdas.job_search.monitor import DeployedMonitor
 from punctual.lambdas.status.handler import StatusHandler, build_handler
-from punctual.web.contract import READER
+from punctual.web.contract import READ_FUNCTION
 from punctual.web.views.run import listed_run_json
 from tests.integration.lambdas.test_api import DAILY, load
 from tests.support.aws.stream_records import BY_TTL, Stream
@@ -32,7 +32,7 @@ from tests.support.ports import job_queries
 ENDED = a_run(
     status=RunStatus.SUCCESS,
     token=3,
-    claimer="e1",
+    executor_id="e1",
     started_at=after(1),
     attempt_at=after(1),
     ended_at=after(2),
@@ -72,8 +72,8 @@ class World:
         self.store = api.store
         self.bus = Bus()
         self.stream = Stream(api.store)
-        runtime = api.runtimes[READER]
-        self.told: Told = api.told[READER]
+        runtime = api.runtimes[READ_FUNCTION]
+        self.told: Told = api.told[READ_FUNCTION]
         self.status: StatusHandler = build_handler(runtime)
         self.status._run_events = run_events
         self.status._feed = self.bus
@@ -89,7 +89,7 @@ class World:
         return self.monitor().stats(tenant, self.clock.now)
 
     def monitor(self) -> DeployedMonitor:
-        runtime = self.api.runtimes[READER]
+        runtime = self.api.runtimes[READ_FUNCTION]
         planned = DynamoPartitions(runtime.dynamo, self.store.settings.control_table, self.clock)
         beating = self.store.ports.job_states.load_heartbeat_states
         return DeployedMonitor(planned, self.status._counters, beating, ("event",), ("acme",))
@@ -112,7 +112,7 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
         a_head(version=1),
         a_head(version=2, runs=(QUEUED,)),
         a_head(version=3, runs=(RUNNING,)),
-        a_head(version=4, ended=(ENDED,)),
+        a_head(version=4, unrecorded=(ENDED,)),
         a_head(version=5),
     ]
     world.store.ports.history.put_attempts([an_attempt(1, 3, ENDED.run_id, status="SUCCESS")])
@@ -136,7 +136,7 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
 
 def test_an_event_says_what_the_schema_says(world: World) -> None:
     world.follow(
-        world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,)))
+        world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(ENDED,)))
     )
     (event,) = world.bus.events
     assert (event["source"], event["detail-type"]) == ("punctual", "Run State Change")
@@ -194,7 +194,7 @@ def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> Non
             None,
             a_head(version=2, runs=(QUEUED,)),
             a_head(version=3, runs=(RUNNING,)),
-            a_head(version=4, ended=(ENDED,)),
+            a_head(version=4, unrecorded=(ENDED,)),
         ]
         for old, new in itertools.pairwise(heads):
             world.follow(world.stream.of(old, new))
@@ -214,7 +214,7 @@ def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
     line = tuple(
         WaitingRun(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
     )
-    record = world.stream.of(a_head(version=1), a_head(version=2, line=line))
+    record = world.stream.of(a_head(version=1), a_head(version=2, wait_queue=line))
     assert "B" in record["dynamodb"]["NewImage"]["line"]
     world.follow(record)
     assert world.bus.told("Run") == [(None, "WAITING")] * 20
@@ -230,14 +230,16 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     failed = replace(ENDED, status=RunStatus.FAILED)
     detail = Detail(error="exit 1")
     left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
-    world.store.ports.history.put_ends([left])
-    record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(failed,)))
+    world.store.ports.history.put_results([left])
+    record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(failed,)))
     world.follow(record)
     (early,) = world.store.lists.page("acme", None, 5, world.clock.now)
     assert early.detail.error == "exit 1"
     other = replace(failed, run_id=an_id(9))
-    world.store.ports.history.put([a_row(other.run_id, run=other, detail=Detail(error="exit 2"))])
-    world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(other,))))
+    world.store.ports.history.put_runs(
+        [a_row(other.run_id, run=other, detail=Detail(error="exit 2"))]
+    )
+    world.follow(world.stream.of(a_head(version=4), a_head(version=5, unrecorded=(other,))))
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
 
@@ -245,7 +247,7 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
 def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_after(
     world: World,
 ) -> None:
-    ports = world.api.runtimes[READER].ports
+    ports = world.api.runtimes[READ_FUNCTION].ports
     search = job_queries(ports, world.clock, world.monitor())
 
     def listed() -> list[tuple[str, RunStatus]]:
@@ -253,9 +255,9 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
         return [(view.run.run_id, view.run.status) for view in page.items]
 
     once = [(ENDED.run_id, RunStatus.SUCCESS)]
-    running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,))
+    running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(ENDED,))
     ports.job_states.swap([Swap(ended, 0)])
-    ports.history.put([a_row(ENDED.run_id, run=ENDED)])
+    ports.history.put_runs([a_row(ENDED.run_id, run=ENDED)])
     assert (world.listed(), listed()) == ([], once)
     world.follow(world.stream.of(running, ended))
     assert (world.listed(), listed()) == (once, once)
@@ -266,14 +268,14 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
 def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
     detail = Detail(output=b"{}", output_type="application/json")
     end = an_attempt(1, 3, ENDED.run_id, status="SUCCESS", detail=detail)
-    world.store.ports.history.put_ends([end])
+    world.store.ports.history.put_results([end])
     other = replace(ENDED, run_id=an_id(9))
-    world.store.ports.history.put([a_row(other.run_id, run=other, detail=detail)])
+    world.store.ports.history.put_runs([a_row(other.run_id, run=other, detail=detail)])
     for run in (ENDED, other):
-        world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(run,))))
+        world.follow(world.stream.of(a_head(version=4), a_head(version=5, unrecorded=(run,))))
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert [row.detail for row in rows] == [replace(detail, output=b"")] * 2
-    shown = [listed_run_json(of_row(row), "https://api.invalid") for row in rows]
+    shown = [listed_run_json(view_of_row(row), "https://api.invalid") for row in rows]
     assert [one["output_url"].rpartition("/runs/")[2] for one in shown] == [
         f"{row.run.run_id}/output" for row in rows
     ]
@@ -284,24 +286,24 @@ def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
         return a_run(
             status=RunStatus.MISSED,
             reason=Reason.OUTAGE,
-            count=count,
+            occurrence_count=count,
             last_at=after(count),
             ended_at=after(2),
             changed_at=after(count),
         )
 
-    first, second = a_head(version=2, ended=(missed(3),)), a_head(version=3, ended=(missed(9),))
+    first, second = a_head(version=2, unrecorded=(missed(3),)), a_head(version=3, unrecorded=(missed(9),))
     world.follow(world.stream.of(a_head(version=1), first))
     world.follow(world.stream.of(first, second))
     (row,) = world.store.lists.page("acme", None, 5, world.clock.now)
-    assert row.run.count == 9
+    assert row.run.occurrence_count == 9
     assert world.stats().runs == {"MISSED": 9}
 
 
 def test_the_same_records_again_change_nothing(world: World) -> None:
     records = [
         world.stream.of(None, a_head(version=1, runs=(QUEUED,))),
-        world.stream.of(a_head(version=1, runs=(QUEUED,)), a_head(version=2, ended=(ENDED,))),
+        world.stream.of(a_head(version=1, runs=(QUEUED,)), a_head(version=2, unrecorded=(ENDED,))),
     ]
     world.follow(*records)
     stats, listed = world.stats(), world.listed()
@@ -314,7 +316,7 @@ def test_the_same_records_again_change_nothing(world: World) -> None:
 
 
 def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
-    record = world.stream.of(a_head(version=1), a_head(version=2, ended=(ENDED,)))
+    record = world.stream.of(a_head(version=1), a_head(version=2, unrecorded=(ENDED,)))
     world.clock.advance(timedelta(seconds=40 * 86_400))
     world.follow(record)
     assert world.listed() == []
@@ -324,7 +326,7 @@ def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
 
 def test_other_rows_and_blank_heads_are_passed_over(world: World) -> None:
     body = {"pk": {"S": "acme#03#body"}, "sk": {"S": f"{JOB}#body#1-x"}, "f": {"N": "1"}}
-    blank = a_head(version=7, blank=True)
+    blank = a_head(version=7, is_blank=True)
     assert world.follow(world.stream.record(None, body), world.stream.of(None, blank)) == []
     assert world.bus.events == []
     world.follow(world.stream.of(blank, a_head(version=8)))
@@ -435,23 +437,23 @@ def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str,
 
 def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
     heads = world.store.ports.job_states
-    heads.put_bodies([a_body()])
+    heads.put_definitions([a_body()])
     assert heads.swap([Swap(a_head(version=2), 0)]) == [True]
-    world.follow(world.stream.of(a_head(version=1, blank=True), None))
-    assert heads.bodies([(Key("acme", JOB), "1-body")])
+    world.follow(world.stream.of(a_head(version=1, is_blank=True), None))
+    assert heads.load_definitions([(JobKey("acme", JOB), "1-body")])
 
 
 def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
-    world.store.ports.job_states.put_bodies([a_body()])
-    record = world.stream.of(a_head(state=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
+    world.store.ports.job_states.put_definitions([a_body()])
+    record = world.stream.of(a_head(status=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
     assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
     assert world.store.rows("jobs") == []
 
 
 def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
-    run = replace(ENDED, run_id=an_id(1), note="an event's id")
-    record = world.stream.of(a_head(version=3), a_head(version=4, ended=(run,)))
+    run = replace(ENDED, run_id=an_id(1), inline_output="an event's id")
+    record = world.stream.of(a_head(version=3), a_head(version=4, unrecorded=(run,)))
     assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
     (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
     assert row.detail.output is not None, "the list tells that there is one"
@@ -463,15 +465,15 @@ def test_a_batch_costs_few_calls(world: World) -> None:
     records = []
     for n in range(100):
         run = replace(ENDED, run_id=an_id(n))
-        world.store.ports.history.put([a_row(run.run_id, an_id(n), run=run)])
+        world.store.ports.history.put_runs([a_row(run.run_id, an_id(n), run=run)])
         old = a_head(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
-        records.append(world.stream.of(old, a_head(an_id(n), version=4, ended=(run,))))
+        records.append(world.stream.of(old, a_head(an_id(n), version=4, unrecorded=(run,))))
     spent = world.store.spend(lambda: world.follow(*records))
     assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
 
 
 def test_health_is_late_when_runs_are(world: World) -> None:
-    assert world.store.ports.partitions.advance(None, NOON)
+    assert world.store.ports.partitions.advance_watermark(None, NOON)
     assert world.monitor().health(world.clock.now).status == "ok"
     late = replace(RUNNING, started_at=after(20), attempt_at=after(20))
     world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(late,))))
@@ -489,9 +491,9 @@ def test_health_is_late_when_runs_are(world: World) -> None:
 def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
     world: World, let_in: int, sends: int, status: str
 ) -> None:
-    assert world.store.ports.partitions.advance(None, NOON)
-    queued = replace(QUEUED, let_in_at=after(let_in), changed_at=after(let_in), sends=sends)
-    claimed = replace(queued, status=RunStatus.RUNNING, sends=0, token=9)
+    assert world.store.ports.partitions.advance_watermark(None, NOON)
+    queued = replace(QUEUED, admitted_at=after(let_in), changed_at=after(let_in), send_count=sends)
+    claimed = replace(queued, status=RunStatus.RUNNING, send_count=0, token=9)
     claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
     world.follow(
         world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
@@ -501,9 +503,9 @@ def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
 
 def test_what_was_fired_late_is_late(world: World) -> None:
     """It was queued when it was fired: it stood in no line."""
-    assert world.store.ports.partitions.advance(None, NOON)
-    queued = replace(QUEUED, created_at=after(20), sent_at=after(20), sends=1)
-    claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, sends=0, token=9)
+    assert world.store.ports.partitions.advance_watermark(None, NOON)
+    queued = replace(QUEUED, created_at=after(20), sent_at=after(20), send_count=1)
+    claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, send_count=0, token=9)
     claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
     world.follow(
         world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
@@ -523,7 +525,7 @@ def test_the_handler_answers_as_the_event_source_expects(
 
 def blobs(world: World) -> list[str]:
     found = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
-    return [one["Key"] for one in found.get("Contents", [])]
+    return [one["JobKey"] for one in found.get("Contents", [])]
 
 
 def remove_head(world: World, job_id: str) -> None:

@@ -63,8 +63,8 @@ class Counting:
             heads = [
                 one,
                 replace(one, version=2, runs=(QUEUED, SOONER)),
-                replace(one, version=3, runs=(SOONER,), ended=(ended(QUEUED),)),
-                replace(one, version=4, ended=(ended(QUEUED), ended(SOONER))),
+                replace(one, version=3, runs=(SOONER,), unrecorded=(ended(QUEUED),)),
+                replace(one, version=4, unrecorded=(ended(QUEUED), ended(SOONER))),
             ]
             lives.append([None, *heads])
         return tenant, [of(life[number], life[number + 1]) for number in range(4) for life in lives]

@@ -10,10 +10,15 @@ import pytest
 
 from punctual.aws.sqs.notifications import to_body
 from punctual.domain.run import RunStatus
-from punctual.domain.tenants.webhooks import TRIES, keys_text, shown_secret, tenant_secret
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.domain.tenants.webhooks import (
+    MAX_WEBHOOK_ATTEMPTS,
+    format_keys,
+    format_secret,
+    tenant_secret,
+)
+from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.lambdas.telemetry import Metric
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from tests.integration.contract.test_contract_notices import a_notice
 from tests.support.builders import NOON, after
 from tests.support.deployed.executors import Executors, Record, executors
@@ -37,7 +42,7 @@ class Receiving(Doing):
         self.calls: list[tuple[datetime, Attempt]] = []
         self.answers: list[Outcome] = []
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         if "webhook-id" not in (attempt.task.get("headers") or {}):
             return super().run(attempt, stop, recorder)
         self.calls.append((self._clock(), attempt))
@@ -55,7 +60,7 @@ def world() -> Iterator[Executors]:
 def put_keys(world: Executors, *keys: bytes) -> None:
     world.aws.clients.ssm.put_parameter(
         Name=f"{world.aws.settings.knobs}webhook-key",
-        Value=keys_text(keys) or "unset",
+        Value=format_keys(keys) or "unset",
         Type="SecureString",
         Overwrite=True,
     )
@@ -71,12 +76,12 @@ def answers(world: Executors, *outcomes: Outcome) -> None:
     world.doing.answers += outcomes
 
 
-def submit(world: Executors, *on: str, **fields: Any) -> Key:
+def submit(world: Executors, *on: str, **fields: Any) -> JobKey:
     notify = [{"on": [one], "url": f"{HOOK}/{one.lower()}"} for one in on]
     return world.submit(notify=notify, max_retries=0, **fields)
 
 
-def ended(world: Executors, *on: str, payload: Any = FAILS, **fields: Any) -> Key:
+def ended(world: Executors, *on: str, payload: Any = FAILS, **fields: Any) -> JobKey:
     key = submit(world, *on, payload=payload, **fields)
     assert world.invoke(world.records()) == []
     return key
@@ -119,8 +124,8 @@ def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: Executors) -> 
     (attempt,) = received(world)
     headers, body = attempt.task["headers"], attempt.task["body"].encode()
     for key in (KEY, OLD):
-        assert is_signed(shown_secret(tenant_secret(key, "acme")), headers, body)
-        assert not is_signed(shown_secret(tenant_secret(key, "umbrella")), headers, body)
+        assert is_signed(format_secret(tenant_secret(key, "acme")), headers, body)
+        assert not is_signed(format_secret(tenant_secret(key, "umbrella")), headers, body)
     assert len(b64decode(headers["webhook-signature"].split()[0].removeprefix("v1,"))) == 32
 
 
@@ -154,9 +159,9 @@ def test_an_attempt_that_is_tried_again_is_no_end(world: Executors) -> None:
 def test_what_fails_comes_again_each_time_later_and_is_given_up(world: Executors) -> None:
     key = ended(world, "FAILED")
     (record,) = world.records()
-    answers(world, *[DOWN] * TRIES)
+    answers(world, *[DOWN] * MAX_WEBHOOK_ATTEMPTS)
     delays = []
-    for receives in range(1, TRIES):
+    for receives in range(1, MAX_WEBHOOK_ATTEMPTS):
         world.hidden.clear()
         assert world.invoke([again(record, receives)]) == [record["messageId"]]
         delays.append(world.hidden[-1][1])
@@ -165,9 +170,9 @@ def test_what_fails_comes_again_each_time_later_and_is_given_up(world: Executors
     assert delays[-1] in range(1_440, 1_801)
     assert 5 * 3_600 < sum(delays) < 7 * 3_600
     assert lines(world, "webhook_given_up") == []
-    assert world.invoke([again(record, TRIES)]) == []
+    assert world.invoke([again(record, MAX_WEBHOOK_ATTEMPTS)]) == []
     (said,) = lines(world, "webhook_given_up")
-    assert (said["job_id"], said["tries"]) == (key.job_id, TRIES)
+    assert (said["job_id"], said["tries"]) == (key.job_id, MAX_WEBHOOK_ATTEMPTS)
     assert said["error"] == "The server answered 503"
     assert HOOK not in json.dumps(said), "an address may hold a secret"
     assert world.told.count(Metric.WEBHOOKS_GIVEN_UP) == 1
@@ -251,12 +256,12 @@ def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> 
     assert world.records() == []
     run = world.run(key).run
     place = RunKey(*key, run.run_id)
-    assert world.runtime.ports.history.present([place]) == frozenset(), "not on record yet"
+    assert world.runtime.ports.history.recorded_keys([place]) == frozenset(), "not on record yet"
     world.runtime.dispatch_switch.set(True)
     world.clock.set(after(120))
     assert world.invoke([again(records[0], 2)]) == []
     (record,) = world.records()
-    assert world.runtime.ports.history.present([place]) == {place}
+    assert world.runtime.ports.history.recorded_keys([place]) == {place}
     assert world.invoke([record]) == []
     assert len(received(world)) == 1
 

@@ -11,11 +11,11 @@ import pytest
 
 from punctual.domain.errors import Invalid, LimitExceeded, Unavailable
 from punctual.domain.run import RunStatus
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import KnownLimits
+from punctual.engine.quotas.limits import LimitsCache
 from punctual.node.clock import ManualClock
 from punctual.node.limits import NodeQuotas
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, NodeLimitsError, defaults_from
@@ -35,7 +35,7 @@ class Forgets:
         return []
 
 
-def quotas_of(limits: Limits, clock: ManualClock) -> NodeQuotas:
+def quotas_of(limits: TenantLimits, clock: ManualClock) -> NodeQuotas:
     return NodeQuotas(lambda _: limits, lambda _: {}, clock, clock.monotonic, Forgets())
 
 
@@ -43,8 +43,8 @@ def quotas_of(limits: Limits, clock: ManualClock) -> NodeQuotas:
 def limited(folder: Path, **fields: int) -> Iterator[World]:
     """Only the tenant `local` has limits."""
     clock = ManualClock(NOON)
-    limits = Limits(**fields)
-    world = World(folder, clock, lambda tenant: limits if tenant == T else Limits())
+    limits = TenantLimits(**fields)
+    world = World(folder, clock, lambda tenant: limits if tenant == T else TenantLimits())
     try:
         yield world
     finally:
@@ -79,15 +79,15 @@ def most_in_a_minute(moments: list[float]) -> int:
 
 def test_twice_the_rate_for_a_minute_is_accepted_to_the_call() -> None:
     clock = ManualClock(NOON)
-    limits = Limits(calls_per_second=50, burst=100)
+    limits = TenantLimits(calls_per_second=50, burst=100)
     quotas = quotas_of(limits, clock)
     accepted, waits = 0, list[float]()
     for _ in range(60 * 100):
         try:
-            quotas.call("acme")
+            quotas.check_call("acme")
             accepted += 1
         except LimitExceeded as refusal:
-            waits.append(refusal.again_after)
+            waits.append(refusal.retry_after_seconds)
         clock.advance(timedelta(seconds=0.01))
     assert accepted == 100 + 50 * 60 - 1  # the last call comes 10 ms before the minute is over
     assert 0 < min(waits) <= max(waits) <= 1 / 50
@@ -96,21 +96,21 @@ def test_twice_the_rate_for_a_minute_is_accepted_to_the_call() -> None:
 def test_a_refused_call_succeeds_when_its_time_has_come_and_not_before() -> None:
     clock = ManualClock(NOON)
     quotas = NodeQuotas(
-        lambda _: Limits(calls_per_second=1, burst=1),
+        lambda _: TenantLimits(calls_per_second=1, burst=1),
         lambda _: {},
         clock,
         clock.monotonic,
         Forgets(),
     )
-    quotas.call("acme")
-    quotas.call("other")  # has tokens of its own
+    quotas.check_call("acme")
+    quotas.check_call("other")  # has tokens of its own
     with pytest.raises(LimitExceeded) as refused:
-        quotas.call("acme")
-    clock.advance(timedelta(seconds=refused.value.again_after - 0.001))
+        quotas.check_call("acme")
+    clock.advance(timedelta(seconds=refused.value.retry_after_seconds - 0.001))
     with pytest.raises(LimitExceeded):
-        quotas.call("acme")
+        quotas.check_call("acme")
     clock.advance(timedelta(seconds=0.001))
-    quotas.call("acme")
+    quotas.check_call("acme")
 
 
 def test_jobs_are_counted_one_by_one_also_within_a_batch(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_orders_are_counted_over_any_minute(tmp_path: Path) -> None:
             world.do(lambda: world.node.jobs.run_now(T, job_id))
         with pytest.raises(LimitExceeded) as refused:
             world.do(lambda: world.node.jobs.run_now(T, job_id))
-        assert refused.value.again_after == 30
+        assert refused.value.retry_after_seconds == 30
         answers = submitted(world, 2)
         assert all(isinstance(one, LimitExceeded) for one in answers)
         world.clock.set(NOON + timedelta(seconds=60))
@@ -209,7 +209,7 @@ def test_a_backfill_is_ordered_whole_or_not_at_all(tmp_path: Path) -> None:
         assert len(fill(3)) == 3
         with pytest.raises(LimitExceeded) as refused:
             fill(6)  # three are made already, and three more are too many
-        assert refused.value.again_after == 60
+        assert refused.value.retry_after_seconds == 60
 
 
 def test_events_over_the_limit_wait_queued_and_none_is_lost(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_where_a_start_cannot_be_written_none_has_begun_and_none_is_forgotten(
     tmp_path: Path, written: int
 ) -> None:
     clock = ManualClock(NOON)
-    world = World(tmp_path, clock, lambda _: Limits(runs_per_minute=2, concurrent_runs=2))
+    world = World(tmp_path, clock, lambda _: TenantLimits(runs_per_minute=2, concurrent_runs=2))
     tenants = ("a", "b", "c")
     begun = [0, 0, 0]
     try:
@@ -405,20 +405,26 @@ def test_limits_of_one_tenant_are_read_again_after_a_minute(tmp_path: Path) -> N
     clock, told = ManualClock(NOON), list[str]()
     path = tmp_path / LIMITS_FILE
     path.write_text(json.dumps({"acme": {"jobs": 5, "burst": None}}))
-    known = KnownLimits(
-        Limits(jobs=1, burst=2), LimitsFile(path), clock, lambda event, **_: told.append(event)
+    known = LimitsCache(
+        TenantLimits(jobs=1, burst=2),
+        LimitsFile(path),
+        clock,
+        lambda event, **_: told.append(event),
     )
-    assert (known.of("acme"), known.of("other")) == (Limits(jobs=5), Limits(jobs=1, burst=2))
+    assert (known.limits_of("acme"), known.limits_of("other")) == (
+        TenantLimits(jobs=5),
+        TenantLimits(jobs=1, burst=2),
+    )
     path.write_text("{")
     clock.advance(timedelta(seconds=59))
-    assert known.of("acme").jobs == 5
+    assert known.limits_of("acme").jobs == 5
     assert told == []
     clock.advance(timedelta(seconds=1))
-    assert known.of("acme").jobs == 5  # what was last known, and somebody is told
+    assert known.limits_of("acme").jobs == 5  # what was last known, and somebody is told
     assert told == ["limits_unread"]
     path.unlink()
     clock.advance(timedelta(seconds=5))
-    assert known.of("acme").jobs == 1
+    assert known.limits_of("acme").jobs == 1
 
 
 def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
@@ -434,9 +440,9 @@ def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
 
 
 def test_over_http_a_refusal_says_when_to_come_again() -> None:
-    clock, rate = ManualClock(NOON), Limits(calls_per_second=1, burst=2)
+    clock, rate = ManualClock(NOON), TenantLimits(calls_per_second=1, burst=2)
     quotas = quotas_of(rate, clock)
-    client = Client(quotas=quotas, limits_of=lambda _: Limits(payload_bytes=50))
+    client = Client(quotas=quotas, limits_of=lambda _: TenantLimits(payload_bytes=50))
     sent = {"name": "a", "schedule_type": "IMMEDIATE", "payload": "x" * 60}
     refused = client.post("/v1/jobs", sent)
     assert (refused.status, list(refused.fields)) == (422, ["payload"])
@@ -454,15 +460,15 @@ def test_over_http_a_refusal_says_when_to_come_again() -> None:
 
 def test_a_clock_that_is_set_back_holds_nothing_for_longer_than_a_minute() -> None:
     clock = ManualClock(NOON + timedelta(hours=1))
-    quotas = quotas_of(Limits(runs_per_minute=2), clock)
-    assert quotas.orders("acme", 2).number == 2
+    quotas = quotas_of(TenantLimits(runs_per_minute=2), clock)
+    assert quotas.take_orders("acme", 2).number == 2
     clock.set(NOON)
-    refused = quotas.orders("acme", 1)
-    assert (refused.number, refused.again_after) == (0, 60)
+    refused = quotas.take_orders("acme", 1)
+    assert (refused.number, refused.retry_after_seconds) == (0, 60)
     clock.advance(timedelta(seconds=59))
-    assert quotas.orders("acme", 1).number == 0
+    assert quotas.take_orders("acme", 1).number == 0
     clock.advance(timedelta(seconds=1))
-    assert quotas.orders("acme", 3).number == 2
+    assert quotas.take_orders("acme", 3).number == 2
 
 
 def test_a_job_that_is_over_takes_a_place_again_when_it_gets_a_new_time(tmp_path: Path) -> None:
@@ -492,8 +498,8 @@ def test_runs_of_one_tenant_hold_a_part_of_a_lanes_slots_and_the_others_wait(
     tmp_path: Path,
 ) -> None:
     clock = ManualClock(NOON)
-    limits = {T: Limits(lane_percent=1)}
-    world = World(tmp_path, clock, lambda tenant: limits.get(tenant, Limits()))
+    limits = {T: TenantLimits(lane_percent=1)}
+    world = World(tmp_path, clock, lambda tenant: limits.get(tenant, TenantLimits()))
     try:
         for _ in range(3):
             submitted(world, 1, task=SCRIPT)

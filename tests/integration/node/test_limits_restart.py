@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.recent_starts import START_KIND, SqliteStarts
 from punctual.node.sqlite.store import Store
 from tests.support.node.node_world import NOON, T, World
 
-TEN = Limits(runs_per_minute=10)
+TEN = TenantLimits(runs_per_minute=10)
 
 
 @contextmanager
 def started(folder: Path, clock: ManualClock) -> Iterator[World]:
-    world = World(folder, clock, lambda tenant: TEN if tenant == T else Limits())
+    world = World(folder, clock, lambda tenant: TEN if tenant == T else TenantLimits())
     try:
         yield world
     finally:
@@ -64,7 +64,7 @@ def test_orders_count_over_a_restart(tmp_path: Path) -> None:
     with started(tmp_path, clock) as world:
         with pytest.raises(LimitExceeded) as refused:
             world.do(lambda: world.node.jobs.run_now(T, job))
-        assert refused.value.again_after == 1
+        assert refused.value.retry_after_seconds == 1
         clock.set(NOON + timedelta(seconds=60))
         world.do(lambda: world.node.jobs.run_now(T, job))
 

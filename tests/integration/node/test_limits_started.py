@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.node.limits_config import LIMITS_FILE, NodeLimitsError
 from punctual.node.logs import EventLog
 from punctual.node.main import Options, load_limits
@@ -32,11 +32,11 @@ def test_the_environments_limits_are_everybodys_and_the_files_a_tenants_own(tmp_
     (tmp_path / LIMITS_FILE).write_text(json.dumps({"acme": {"jobs": 9, "burst": None}}))
     known = load_limits(options(tmp_path, PUNCTUAL_LIMITS="jobs=5 burst=7"), LOG)
     assert known is not None
-    assert known("local") == Limits(jobs=5, burst=7)
-    assert known("acme") == Limits(jobs=9)
+    assert known("local") == TenantLimits(jobs=5, burst=7)
+    assert known("acme") == TenantLimits(jobs=9)
     only_file = load_limits(options(tmp_path), LOG)
     assert only_file is not None
-    assert only_file("local") == Limits()
+    assert only_file("local") == TenantLimits()
 
 
 def test_a_slip_of_the_pen_stops_the_start(tmp_path: Path) -> None:

@@ -95,7 +95,11 @@ def test_the_id_of_an_event_is_discarded_too(world: World) -> None:
     job = world.submit(output="discard")
     world.node.step()
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.note, view.detail.output) == (RunStatus.SUCCESS, "", None)
+    assert (view.run.status, view.run.inline_output, view.detail.output) == (
+        RunStatus.SUCCESS,
+        "",
+        None,
+    )
     assert view.detail.discarded
 
 
@@ -157,7 +161,7 @@ def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
         second.node.step()
         second.settle()
         (view,) = second.runs(job)
-        assert (view.run.status, view.run.past) == (RunStatus.SUCCESS, "L")
+        assert (view.run.status, view.run.past_attempts) == (RunStatus.SUCCESS, "L")
         assert second.gate.attempts == [2]
 
 
@@ -179,7 +183,7 @@ def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
     assert world.gate.begun.acquire(timeout=10)
     world.until(120)
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.past) == (RunStatus.RUNNING, "")
+    assert (view.run.status, view.run.past_attempts) == (RunStatus.RUNNING, "")
     world.gate.open.set()
     world.settle()
     assert world.statuses(job) == ["SUCCESS"]
@@ -198,9 +202,11 @@ def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Pat
         views = second.runs(job)
         coalesced = [view.run for view in views if view.run.reason == "COALESCED"]
         # Before the outage one ran; after it the latest missed, and those merely late or on time.
-        assert [run.count for run in coalesced] == [7 * 1_440 - 3]
+        assert [run.occurrence_count for run in coalesced] == [7 * 1_440 - 3]
         ran = [view.run for view in views if view.run.status is RunStatus.SUCCESS]
-        assert len(ran) + coalesced[0].count == (clock.now - NOON) // timedelta(minutes=1)
+        assert len(ran) + coalesced[0].occurrence_count == (clock.now - NOON) // timedelta(
+            minutes=1
+        )
 
 
 def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None:
@@ -212,7 +218,7 @@ def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None
     world.do(lambda: world.node.jobs.resume(T, job))
     world.until(360)
     views = world.runs(job)
-    assert [(v.run.status.value, v.run.reason.value, v.run.count) for v in views] == [
+    assert [(v.run.status.value, v.run.reason.value, v.run.occurrence_count) for v in views] == [
         ("SUCCESS", "", 1),
         ("SKIPPED", "PAUSED", 4),
         ("SUCCESS", "", 1),
@@ -231,9 +237,9 @@ def test_what_a_run_waits_in_its_own_jobs_line_makes_nobody_late(world: World) -
     world.settle()
     assert world.gate.begun.acquire(timeout=10)
     world.settle()
-    begun = [view.run for view in world.runs(job_id) if view.run.begun]
+    begun = [view.run for view in world.runs(job_id) if view.run.has_begun]
     assert [run.lateness for run in begun] == [timedelta(seconds=30), timedelta(0)]
-    assert [run.in_line for run in begun] == [timedelta(seconds=30), timedelta(0)]
+    assert [run.wait_queue_time for run in begun] == [timedelta(seconds=30), timedelta(0)]
     health = world.do(lambda: world.node.search.health())
     assert (health.status, health.lateness_ms_p99) == ("ok", 0)
     assert world.do(lambda: world.node.search.stats(T)).lateness_ms["max"] == 0
@@ -265,7 +271,7 @@ def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) 
         world.settle()
         assert world.node.is_idle
         (view,) = world.runs(job)
-        assert (view.run.status, view.run.past) == (RunStatus.QUEUED, "L")
+        assert (view.run.status, view.run.past_attempts) == (RunStatus.QUEUED, "L")
 
 
 def test_the_log_is_written_back_to_the_file_when_nothing_is_due_soon(

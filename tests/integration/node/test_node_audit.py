@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE
 from punctual.engine.commands.jobs import Submission
@@ -19,7 +19,7 @@ from punctual.node.http.application import MAX_JOBS_PER_WRITE
 from punctual.node.sqlite.audit import MAX_SUBJECTS_PER_ROW
 from punctual.node.sqlite.codec import to_micros
 from punctual.node.sqlite.store import Store
-from punctual.web.contract import API_CALLS, WRITER
+from punctual.web.contract import API_CALLS, WRITE_FUNCTION
 from tests.integration.web.test_http_engine import CRON, NOON, NodeClient
 
 ADA = Actor("ada", "t", "192.0.2.1", "r")
@@ -259,9 +259,9 @@ def test_it_outlives_the_node_and_goes_when_runs_go(tmp_path: Path) -> None:
     first.store.close()
     store = Store.open(tmp_path, clock)
     assert [one.note.actor for one in noted(store, NOON)] == [ADA]
-    store.purge(NOON + RETENTION - timedelta(seconds=1), 100)
+    store.purge(NOON + HISTORY_RETENTION - timedelta(seconds=1), 100)
     assert len(noted(store, NOON)) == 1
-    store.purge(NOON + RETENTION, 100)
+    store.purge(NOON + HISTORY_RETENTION, 100)
     assert noted(store, NOON) == []
     store.close()
 
@@ -271,8 +271,8 @@ def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None
     ahead = NOON + timedelta(days=3_650)
     for at in (*[ahead] * 5, NOON, NOON + timedelta(days=10), NOON + timedelta(days=1)):
         with store.transaction():  # a row each
-            store.audit.note("local", Note(ADA, "token.create", at, "", at.isoformat()))
-    while store.purge(NOON + RETENTION + timedelta(days=1), 2):
+            store.audit.add_note("local", Note(ADA, "token.create", at, "", at.isoformat()))
+    while store.purge(NOON + HISTORY_RETENTION + timedelta(days=1), 2):
         pass
     kept = [to_micros(ahead)] * 5 + [to_micros(NOON + timedelta(days=10))]
     assert store._db.execute("SELECT latest FROM audit ORDER BY id").fetchall() == [
@@ -291,7 +291,7 @@ def test_many_of_one_commit_stand_in_rows_of_bounded_size(node: NodeClient) -> N
 
 def test_every_call_that_writes_has_an_action(node: NodeClient) -> None:
     """A new call that changes something must be noted: this list is then to grow."""
-    writing = {(call.method, call.path) for call in API_CALLS if call.function == WRITER}
+    writing = {(call.method, call.path) for call in API_CALLS if call.function == WRITE_FUNCTION}
     by_calls = [action for action in ACTIONS if action != LIMITS_CHANGE]
     assert len(writing) == len(by_calls) + 2, "PUT beside PATCH, and /jobs/batch beside /jobs"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.node import maintenance
 from punctual.node.clock import ManualClock
@@ -88,10 +88,10 @@ def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are then closed one by one, and the watermark says nothing of it."""
-    key = Key(T, soon(world, 5))
+    key = JobKey(T, soon(world, 5))
     real = world.store.job_states.load
 
-    def load(keys: Sequence[Key]) -> object:
+    def load(keys: Sequence[JobKey]) -> object:
         if key in keys:
             raise ValueError("It cannot be read.")
         return real(keys)
@@ -219,7 +219,7 @@ def test_what_runs_goes_on_when_the_clock_is_set(
     world.gate.open.set()
     world.settle()
     (view,) = world.runs(job)
-    assert (view.run.status.value, view.run.attempt, view.run.past) == ("SUCCESS", 1, "")
+    assert (view.run.status.value, view.run.attempt, view.run.past_attempts) == ("SUCCESS", 1, "")
     assert world.gate.attempts == [1]
 
 
@@ -239,7 +239,7 @@ def test_beats_go_on_by_the_steady_clock(world: World) -> None:
     world.node.step()
     begin = world.clock.now
     pass_time(world, 30)
-    lease = world.store.job_states.load([Key(T, job)])[Key(T, job)].leases.values()
+    lease = world.store.job_states.load([JobKey(T, job)])[JobKey(T, job)].leases.values()
     assert [one.until > begin + timedelta(seconds=30) for one in lease] == [True]
 
 
@@ -278,10 +278,10 @@ def test_a_pause_that_began_while_the_clock_was_ahead_ends_with_it(
     with monkeypatch.context() as patched:
         patched.setattr(world.node.queue, "send", refuse)
         world.node.step()
-    assert [at > NOON + HOUR for at, _ in world.node.poller._later] == [True]
+    assert [at > NOON + HOUR for at, _ in world.node.poller._delayed_timers] == [True]
     world.clock.jump(-HOUR)
     world.node.step()
-    assert all(at < NOON + timedelta(seconds=5) for at, _ in world.node.poller._later)
+    assert all(at < NOON + timedelta(seconds=5) for at, _ in world.node.poller._delayed_timers)
 
 
 def refuse(messages: list[object]) -> list[bool]:

@@ -10,7 +10,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.node.clock import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 
@@ -30,8 +30,8 @@ def fired_ahead(world: World, **fields: object) -> str:
 
 
 def standing(world: World, job: str) -> tuple[int, int, str]:
-    head = world.store.job_states.load([Key(T, job)])[Key(T, job)].head
-    return head.version, len(head.runs), head.state.value
+    head = world.store.job_states.load([JobKey(T, job)])[JobKey(T, job)].state
+    return head.version, len(head.runs), head.status.value
 
 
 def events(world: World) -> list[object]:

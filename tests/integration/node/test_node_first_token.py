@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.domain.tenants.tokens import is_ours
+from punctual.domain.tenants.tokens import has_valid_mac
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.clock import ManualClock
@@ -40,7 +40,7 @@ def started(folder: Path, monkeypatch: pytest.MonkeyPatch, printed_to: StringIO)
 def token_in(folder: Path, text: str) -> str:
     """Return the token that a text ends with, once the folder's key has proved it."""
     token = text.rsplit(" ", 1)[-1].strip()
-    assert is_ours(TokenKey(folder).read(), token)
+    assert has_valid_mac(TokenKey(folder).read(), token)
     return token
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.tenants.webhooks import TRIES
+from punctual.domain.tenants.webhooks import MAX_WEBHOOK_ATTEMPTS
 from punctual.engine.ports.notifications import Notification
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS, Webhooks
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.registry import Registry
 from tests.integration.contract.test_contract_notices import a_notice
 from tests.support.node.node_world import NOON, World, a_world
@@ -32,11 +32,11 @@ class Receiver:
         self.calls: list[Attempt] = []
         self.answers: list[Outcome] = []
 
-    def run(self, attempt: Attempt, stop: Stop, _recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, _recorder: Recorder, /) -> Outcome:
         self.calls.append(attempt)
         while not self.open.is_set():
             if stop.wait(0.005):
-                return Outcome.stopped(stop.wanted())
+                return Outcome.stopped(stop.reason())
         return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
 
 
@@ -54,10 +54,10 @@ def world(tmp_path: Path, receiver: Receiver) -> Iterator[World]:
 def receiving(world: World, receiver: Receiver) -> World:
     node = world.node
     node.webhooks = Webhooks(
-        unit=world.store.transaction(),
-        heads=world.store.job_states,
+        transaction=world.store.transaction(),
+        job_states=world.store.job_states,
         history=world.store.history,
-        notices=world.store.notifications,
+        notifications=world.store.notifications,
         registry=Registry({"http": receiver}),
         secrets=lambda _: [b"secret"],
         log=lambda event, **_: world.events.append(event),
@@ -101,10 +101,10 @@ def test_a_node_without_webhooks_asks_its_store_for_none(world: World, tmp_path:
 def test_a_receiver_that_is_down_is_asked_each_time_later_and_given_up(
     world: World, receiver: Receiver
 ) -> None:
-    receiver.answers = [DOWN] * TRIES
+    receiver.answers = [DOWN] * MAX_WEBHOOK_ATTEMPTS
     fails(world)
     world.node.step()
-    for tries in range(1, TRIES + 1):
+    for tries in range(1, MAX_WEBHOOK_ATTEMPTS + 1):
         world.settle()
         assert len(receiver.calls) == tries
         at = world.store.notifications.next_at(())
@@ -145,7 +145,7 @@ def test_a_stop_breaks_off_what_is_being_told_and_counts_it_for_nothing(
     world.settle()
     assert world.node.is_idle
     assert told(world) == []
-    (left,) = world.store.notices.due(world.clock(), 9, ())
+    (left,) = world.store.notifications.due(world.clock(), 9, ())
     assert left.tries == 0
 
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import ENDED, RunStatus
+from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
 from punctual.engine.changes.run_results import log_key, output_key
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import RunView
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
-from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
 from punctual.tasks.registry import Registry
 from punctual.tasks.script import open_files
 from punctual.tasks.script.cgroup import Cgroups
-from punctual.tasks.script.sandbox import OpenPath, choose
+from punctual.tasks.script.sandbox import OpenPath, choose_sandbox
 from punctual.tasks.script.task import ScriptTask
 from tests.integration.tasks.test_http import answer, serving
 from tests.support.node.node_world import NOON, T, World, a_world
@@ -37,7 +37,7 @@ STEPS = 60
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_files, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0, 0.0))
 
 
 @contextmanager
@@ -46,13 +46,15 @@ def a_node(folder: Path, writable: Path) -> Iterator[World]:
     clock = ManualClock(NOON)
     with a_world(folder, clock) as world:
         name = usual(folder).name
-        sandbox = choose(name, folder, shared=False, opened=(OpenPath(writable, True),))
+        sandbox = choose_sandbox(
+            name, folder, is_shared=False, open_paths=(OpenPath(writable, True),)
+        )
         groups, cgroups = GroupFiles(folder / "groups"), Cgroups(folder / "cgroups")
         (folder / "cgroups").mkdir()
         script = ScriptTask(
             folder / "work", sandbox, monotonic=time.monotonic, groups=groups, cgroups=cgroups
         )
-        http = HttpTask(monotonic=time.monotonic, opened=LOOPBACK)
+        http = HttpTask(monotonic=time.monotonic, open_networks=LOOPBACK_NETWORKS)
         world.node.running_tasks._registry = Registry({"http": http, "script": script})
         yield world
         http.close()
@@ -62,9 +64,9 @@ def end_of(world: World, job_id: str) -> RunView:
     """Step until the job's only run has ended."""
     for _ in range(STEPS):
         (view,) = world.runs(job_id)
-        if view.run.status in ENDED:
+        if view.run.status in ENDED_RUN_STATUSES:
             return view
-        if view.run.held:
+        if view.run.is_held:
             world.settle()
         else:
             world.clock.advance(timedelta(minutes=6))
@@ -73,7 +75,11 @@ def end_of(world: World, job_id: str) -> RunView:
 
 
 def assert_succeeded(view: RunView) -> None:
-    assert (view.run.status, view.run.past, view.detail.error) == (RunStatus.SUCCESS, "", "")
+    assert (view.run.status, view.run.past_attempts, view.detail.error) == (
+        RunStatus.SUCCESS,
+        "",
+        "",
+    )
 
 
 def submit(world: World, delivery: str, **fields: Any) -> str:
@@ -89,7 +95,7 @@ def script(marks: Path) -> dict[str, str]:
 def check_script(world: World, view: RunView, marks: Path) -> None:
     assert_succeeded(view)
     assert (marks / "ran").read_text() == "ran\n", "it ran once"
-    run, key = view.run, Key(T, view.job_id)
+    run, key = view.run, JobKey(T, view.job_id)
     assert world.store.blobs.get(output_key(key, run.run_id, run.attempt)) == b"out\n"
     log = world.store.blobs.get(log_key(key, run.run_id, run.attempt))
     assert sorted((log or b"").split()) == [b"err", b"out"]
@@ -161,7 +167,7 @@ def test_an_address_is_called_once_whichever_opening_fails(
                 world.node.step()
                 view = end_of(world, job_id)
             assert_succeeded(view)
-            name = output_key(Key(T, job_id), view.run.run_id, view.run.attempt)
+            name = output_key(JobKey(T, job_id), view.run.run_id, view.run.attempt)
             assert world.store.blobs.get(name) == b"here"
             called = [server.request().split()[1] for _ in range(server.requests.qsize())]
             assert called == [b"/", b"/there"]

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.errors import NotFound
 from punctual.engine.commands.definitions_store import payload_name
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.node.clock import ManualClock
 from punctual.node.files import orphans
 from tests.support.builders import an_id
@@ -30,7 +30,7 @@ def make_old(paths: Sequence[Path], seconds: float) -> None:
         os.utime(path, (at, at))
 
 
-def put(world: World, *keys: tuple[Key, str]) -> None:
+def put(world: World, *keys: tuple[JobKey, str]) -> None:
     for key, given_by in keys:
         world.store.blobs.put(payload_name(key, given_by), b'"left"', "application/json")
 
@@ -57,8 +57,8 @@ def test_a_start_removes_what_no_row_names_and_nothing_else(tmp_path: Path) -> N
         assert world.statuses(job) == world.statuses(other) == ["SUCCESS"]
         kept = payload_files(tmp_path)
         assert len(kept) == 2
-        missing = Key(T, an_id(77))
-        put(world, (missing, "1-abc"), (missing, an_id(5)), (Key(T, job), an_id(6)))
+        missing = JobKey(T, an_id(77))
+        put(world, (missing, "1-abc"), (missing, an_id(5)), (JobKey(T, job), an_id(6)))
     make_old(payload_files(tmp_path), 2 * HOUR)
     assert sum(start_over(tmp_path)) == 3
     assert payload_files(tmp_path) == kept
@@ -80,7 +80,7 @@ def test_a_run_that_waits_keeps_its_payload(tmp_path: Path) -> None:
 
 def test_a_payload_that_is_young_is_left_to_its_request(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        put(world, (Key(T, an_id(77)), "1-abc"))
+        put(world, (JobKey(T, an_id(77)), "1-abc"))
     make_old(payload_files(tmp_path), HOUR - 300)
     assert start_over(tmp_path) == []
     assert len(payload_files(tmp_path)) == 1
@@ -91,7 +91,7 @@ def test_the_walk_goes_on_in_small_steps_to_the_end(
 ) -> None:
     monkeypatch.setattr(orphans, "PAYLOAD_PAGE_SIZE", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        put(world, *((Key(T, an_id(n)), "1-abc") for n in range(600)))
+        put(world, *((JobKey(T, an_id(n)), "1-abc") for n in range(600)))
     make_old(payload_files(tmp_path), 2 * HOUR)
     removed = start_over(tmp_path)
     assert (sum(removed), max(removed)) == (600, 2)
@@ -102,7 +102,7 @@ def test_the_walk_comes_again_each_day(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as world:
         world.until(60)
-        put(world, (Key(T, an_id(77)), "1-abc"))
+        put(world, (JobKey(T, an_id(77)), "1-abc"))
         make_old(payload_files(tmp_path), 0)
         clock.advance(timedelta(days=1, minutes=1))
         world.node.step()
@@ -123,7 +123,7 @@ def test_a_walk_that_cannot_read_the_folder_stops_nothing_else(
         with failing(monkeypatch, Openings(1, 100)):
             world.until(5)
         assert world.events.count("payloads_not_walked") == 1
-        put(world, (Key(T, an_id(77)), "1-abc"))
+        put(world, (JobKey(T, an_id(77)), "1-abc"))
         make_old(payload_files(tmp_path), 2 * HOUR)
         world.until(120)
         assert payload_files(tmp_path) == []

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import Token
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor, AuditFilters
-from punctual.engine.ports.rows import Key, Receipt, RunKey
+from punctual.engine.ports.rows import JobKey, Receipt, RunKey
 from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.clock import ManualClock
@@ -416,15 +416,15 @@ def test_rows_that_cannot_be_read_go_when_their_time_is_over(tmp_path: Path) -> 
         world.until(6)
     for table, column in (("heads", "head"), ("bodies", "body"), ("runs", "row")):
         change(tmp_path, f"UPDATE {table} SET {column} = x'00ff'")
-    later = (RETENTION + timedelta(days=1)).total_seconds()
+    later = (HISTORY_RETENTION + timedelta(days=1)).total_seconds()
     with restarted(tmp_path, later) as world:
         world.until(later + 300)
         for table in ("heads", "bodies", "runs"):
             (left,) = world.store._db.execute(f"SELECT count(*) FROM {table}").fetchone()
             assert (table, left) == (table, 0)
         assert world.store.count_jobs(T) == {}
-        assert world.store.history.present([RunKey(T, job_id, run_id)]) == frozenset()
-        assert Key(T, job_id) not in world.store.job_states.load([Key(T, job_id)])
+        assert world.store.history.recorded_keys([RunKey(T, job_id, run_id)]) == frozenset()
+        assert JobKey(T, job_id) not in world.store.job_states.load([JobKey(T, job_id)])
 
 
 def test_the_reconciler_walks_past_a_head_that_cannot_be_read(tmp_path: Path) -> None:
@@ -432,6 +432,6 @@ def test_the_reconciler_walks_past_a_head_that_cannot_be_read(tmp_path: Path) ->
     damage_head(tmp_path, bad)
     with restarted(tmp_path) as world:
         walk = world.store.job_states.walk(None, 1)
-        assert (walk.heads, [key for key, _ in walk.unread]) == ([], [Key(T, bad)])
+        assert (walk.states, [key for key, _ in walk.unreadable]) == ([], [JobKey(T, bad)])
         following = world.store.job_states.walk(walk.cursor, 10)
-        assert [head.job_id for head in following.heads] == [good]
+        assert [head.job_id for head in following.states] == [good]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState, Lane, Priority, Rules
 from punctual.domain.run import RunStatus, WaitingRun
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.run_queue import Message
 from punctual.node.clock import ManualClock
@@ -21,7 +21,7 @@ from punctual.node.run_queue.slots import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, RUN, a_head, a_run, after, an_id
 
-FIVE = Limits(runs_per_minute=5)
+FIVE = TenantLimits(runs_per_minute=5)
 QUICK = Lane.QUICK
 
 
@@ -31,9 +31,9 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(NOON)
         self.store = Store.open(folder, self.clock)
-        self.limits: dict[str, Limits] = {}
+        self.limits: dict[str, TenantLimits] = {}
         self.admission = Admission(
-            lambda tenant: self.limits.get(tenant, Limits()),
+            lambda tenant: self.limits.get(tenant, TenantLimits()),
             self.clock,
             self.store.starts,
             {Lane.QUICK: 8, Lane.LONG: 4},
@@ -48,7 +48,7 @@ class Scene:
         for head in heads:
             old = self.heads.get((head.tenant, head.job_id))
             version = 0 if old is None else old.version
-            new = replace(head, version=version + 1, writers=(f"w{self.made}",))
+            new = replace(head, version=version + 1, write_ids=(f"w{self.made}",))
             self.made += 1
             self.heads[head.tenant, head.job_id] = new
             swaps.append(Swap(new, version))
@@ -171,7 +171,7 @@ def test_runs_of_one_job_are_each_in_their_own_place(scene: Scene, other: dict[s
 
 def test_only_what_stands_queued_is_in_the_queue(scene: Scene) -> None:
     running = a_head(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
-    waiting = a_head(an_id(2), line=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
+    waiting = a_head(an_id(2), wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
     both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
     scene.put(running, waiting, both, a_head(an_id(4)))
     assert [run.run_id for run in scene.take(slot=INLINE_SLOT)] == ["b", "c"]
@@ -291,7 +291,7 @@ def test_a_slot_without_room_asks_for_no_step(scene: Scene) -> None:
 def test_each_take_is_what_a_list_of_all_runs_would_give(scene: Scene, seed: int) -> None:
     """Jobs are queued, claimed and cancelled at random, against a model that sorts them all."""
     chance = random.Random(seed)
-    scene.limits = {"b": Limits(concurrent_runs=3), "c": Limits(lane_percent=50)}
+    scene.limits = {"b": TenantLimits(concurrent_runs=3), "c": TenantLimits(lane_percent=50)}
     for number in range(150):
         made: list[JobState] = []
         for _ in range(chance.choice((0, 1, 6))):
@@ -313,11 +313,12 @@ def test_each_take_is_what_a_list_of_all_runs_would_give(scene: Scene, seed: int
 def by_sorting(scene: Scene, slot: str, limit: int) -> list[str]:
     now = scene.clock()
     rows = sorted(
-        (head.current.priority, run.due_at, head.job_id, run.run_id, head.tenant)
+        (head.current_rules.priority, run.due_at, head.job_id, run.run_id, head.tenant)
         for head in scene.heads.values()
         for run in head.runs
         if run.status is RunStatus.QUEUED and run.due_at <= now
-        if slot == (INLINE_SLOT if head.current.task_type == "event" else head.current.lane)
+        if slot
+        == (INLINE_SLOT if head.current_rules.task_type == "event" else head.current_rules.lane)
     )
     rooms = {tenant: scene.admission.room(tenant, now, limit, slot) for tenant in "abc"}
     taken: list[str] = []

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState, JobStatus, Priority, Rules
 from punctual.domain.run import Lease, RunStatus, WaitingRun
 from punctual.engine.changes.run_results import output_key
-from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import Detail, Key, RunKey
+from punctual.engine.ports.rows import Detail, JobKey, RunKey
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.feed import MAX_EVENT_ROW_BYTES
 from punctual.node.sqlite.store import Store
@@ -34,7 +34,7 @@ from tests.support.builders import (
     an_id,
 )
 
-MONTH = RETENTION + timedelta(days=1)
+MONTH = HISTORY_RETENTION + timedelta(days=1)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def queued(
     number: int, due_at: datetime = NOON, priority: Priority = Priority.NORMAL, tenant: str = "acme"
 ) -> JobState:
     run = a_run(due_at=due_at)
-    rules = {1: Rules(body="1-body", since_at=NOON, priority=priority)}
+    rules = {1: Rules(definition_ref="1-body", effective_at=NOON, priority=priority)}
     return a_head(an_id(number), runs=(run,), rules=rules, tenant=tenant)
 
 
@@ -72,13 +72,13 @@ def test_the_oldest_queued_is_the_tenants_own(store: Store) -> None:
 
 
 def test_at_a_start_every_lease_is_over_and_its_jobs_are_named(store: Store) -> None:
-    lease = Lease(token=2, until=after(30), beaten=True)
+    lease = Lease(token=2, until=after(30), is_renewed=True)
     heads = [a_head(an_id(n), version=2) for n in range(3)]
     runs = {RUN: lease, an_id(9): lease}
     store.job_states.swap(
         [Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)]
     )
-    keys = [Key("acme", head.job_id) for head in heads]
+    keys = [JobKey("acme", head.job_id) for head in heads]
     assert sorted(store.end_all_leases()) == keys[:2]
     over = replace(lease, until=EPOCH)
     assert dict(store.job_states.load(keys)[keys[0]].leases) == dict.fromkeys(runs, over)
@@ -92,8 +92,8 @@ def test_without_leases_a_start_has_nothing_to_end(store: Store) -> None:
 
 
 def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
-    swap(store, a_head(an_id(1)), a_head(an_id(2), state=JobStatus.PAUSED), a_head(tenant="other"))
-    blank = blank_head(Key("acme", an_id(3)), 1, "w", NOON)
+    swap(store, a_head(an_id(1)), a_head(an_id(2), status=JobStatus.PAUSED), a_head(tenant="other"))
+    blank = blank_state(JobKey("acme", an_id(3)), 1, "w", NOON)
     swap(store, blank)
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "PAUSED": 1}
     store.job_states.swap([Swap(a_head(an_id(3), version=2), 1)])
@@ -103,49 +103,49 @@ def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
 
 
 def test_a_job_counts_when_it_takes_a_blank_heads_place(store: Store) -> None:
-    blank = blank_head(Key("acme", JOB), 1, "w", NOON)
+    blank = blank_state(JobKey("acme", JOB), 1, "w", NOON)
     swap(store, blank)
-    made = a_head(version=2, state=blank.state)
+    made = a_head(version=2, status=blank.status)
     assert list(store.job_states.swap([Swap(made, 1)])) == [True]
-    assert store.count_jobs("acme") == {blank.state.value: 1}
+    assert store.count_jobs("acme") == {blank.status.value: 1}
 
 
 def test_runs_are_counted_alive_and_ended(store: Store) -> None:
     line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
-    swap(store, a_head(runs=(a_run(), a_run("b", RunStatus.RUNNING)), line=line))
-    store.history.put([a_row(an_id(n)) for n in range(4)])
-    store.history.put([a_row(an_id(n)) for n in range(2, 6)])
+    swap(store, a_head(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=line))
+    store.history.put_runs([a_row(an_id(n)) for n in range(4)])
+    store.history.put_runs([a_row(an_id(n)) for n in range(2, 6)])
     assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
 
 
 def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> None:
     """Otherwise each job that ever ran would be read to find the few that run."""
-    ended = a_head(ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
+    ended = a_head(unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     with store.transaction():
         swap(store, ended)
-        store.history.put([a_row()])
-    assert list(store.job_states.busy("acme")) == []
+        store.history.put_runs([a_row()])
+    assert list(store.job_states.active_states("acme")) == []
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) -> None:
-    gone = [a_head(an_id(n), state=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
+    gone = [a_head(an_id(n), status=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
     kept = a_head(an_id(50))
-    late = a_head(an_id(51), state=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
+    late = a_head(an_id(51), status=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
     swap(store, *gone, kept, late)
     for head in (*gone, kept):
         name = f"payload/{head.job_id}"
         store.blobs.put(name, b"large", "application/json")
-        store.job_states.put_bodies(
+        store.job_states.put_definitions(
             [a_body(head.job_id, payload_blob=name), a_body(head.job_id, "2")]
         )
     purge_all(store, NOON + MONTH, limit)
-    assert [head.job_id for head in store.job_states.walk(None, 99).heads] == [
+    assert [head.job_id for head in store.job_states.walk(None, 99).states] == [
         kept.job_id,
         late.job_id,
     ]
-    wanted = [(Key("acme", head.job_id), "2") for head in (*gone, kept)]
-    assert list(store.job_states.bodies(wanted)) == wanted[-1:]
+    wanted = [(JobKey("acme", head.job_id), "2") for head in (*gone, kept)]
+    assert list(store.job_states.load_definitions(wanted)) == wanted[-1:]
     assert store.blobs.get(f"payload/{gone[0].job_id}") is None
     assert store.blobs.get(f"payload/{kept.job_id}") == b"large"
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
@@ -155,10 +155,10 @@ def test_a_run_of_its_own_payload_takes_it_along_when_it_expires(store: Store) -
     ended: dict[str, Any] = {"status": RunStatus.SUCCESS, "ended_at": NOON, "token": 2}
     names = []
     for number, own in ((1, True), (2, True), (3, False)):
-        run = a_run(an_id(number), own_payload=own, **ended)
-        expires = NOON + (RETENTION if number != 2 else MONTH * 2)
-        store.history.put([a_row(run.run_id, run=run, expires_at=expires)])
-        names.append(payload_name(Key("acme", JOB), run.run_id))
+        run = a_run(an_id(number), has_own_payload=own, **ended)
+        expires = NOON + (HISTORY_RETENTION if number != 2 else MONTH * 2)
+        store.history.put_runs([a_row(run.run_id, run=run, expires_at=expires)])
+        names.append(payload_name(JobKey("acme", JOB), run.run_id))
         store.blobs.put(names[-1], b"{}", "application/json")
     purge_all(store, NOON + MONTH, 10)
     assert [store.blobs.get(name) for name in names] == [None, b"{}", b"{}"]
@@ -169,13 +169,13 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     def row(number: int, tenant: str, at: datetime) -> str:
         run_id = an_id(number, at)
         names = [f"{kind}/{tenant}/{run_id}" for kind in ("out", "log", "old")]
-        names[0] = output_key(Key(tenant, JOB), run_id, 2)
+        names[0] = output_key(JobKey(tenant, JOB), run_id, 2)
         for name in names:
             store.blobs.put(name, b"x", "text/plain")
         detail = Detail(output_blob=names[0], log_blob=names[1])
-        expires = at + RETENTION
+        expires = at + HISTORY_RETENTION
         made = a_row(run_id, tenant=tenant, detail=detail, expires_at=expires)
-        store.history.put([made])
+        store.history.put_runs([made])
         earlier = an_attempt(run_id=run_id, tenant=tenant, detail=Detail(output_blob=names[2]))
         store.history.put_attempts([earlier])
         return run_id
@@ -184,7 +184,7 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     gone = [(tenant, row(n, tenant, NOON)) for tenant in tenants for n in range(4)]
     kept = [(tenant, row(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
     backfilled = an_id(2)
-    store.history.put([a_row(backfilled, an_id(9), expires_at=NOON + MONTH * 2)])
+    store.history.put_runs([a_row(backfilled, an_id(9), expires_at=NOON + MONTH * 2)])
     purge_all(store, NOON + MONTH, limit)
     left = [
         (tenant, row.run.run_id)
@@ -193,21 +193,21 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     ]
     assert sorted(left) == sorted([*kept, ("acme", backfilled)])
     for tenant, run_id in gone:
-        assert store.blobs.get(output_key(Key(tenant, JOB), run_id, 2)) is None
+        assert store.blobs.get(output_key(JobKey(tenant, JOB), run_id, 2)) is None
         assert store.blobs.get(f"old/{tenant}/{run_id}") is None
         assert list(store.history.attempts(RunKey(tenant, JOB, run_id), EPOCH)) == []
     tenant, run_id = kept[0]
     assert store.blobs.get(f"log/{tenant}/{run_id}") == b"x"
-    assert store.blobs.get(output_key(Key(tenant, JOB), run_id, 2)) == b"x"
+    assert store.blobs.get(output_key(JobKey(tenant, JOB), run_id, 2)) == b"x"
     assert store.count_runs("acme") == {"SUCCESS": 3}
 
 
 def test_purging_goes_on_with_what_expires_later(store: Store) -> None:
     for day in range(3):
         at = NOON + timedelta(days=day)
-        store.history.put([a_row(an_id(day, at), expires_at=at + RETENTION)])
+        store.history.put_runs([a_row(an_id(day, at), expires_at=at + HISTORY_RETENTION)])
     for day in range(3):
-        purge_all(store, NOON + RETENTION + timedelta(days=day, hours=2), 1)
+        purge_all(store, NOON + HISTORY_RETENTION + timedelta(days=day, hours=2), 1)
         assert store.count_runs("acme").get("SUCCESS", 0) == 2 - day
 
 
@@ -216,11 +216,11 @@ def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
         store.receipts.claim("acme", [(f"k{n}", a_receipt())], NOON)
         lease = store.partitions.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
         assert lease is not None
-        store.partitions.done(lease)
+        store.partitions.mark_done(lease)
     for n in range(5):
         with store.transaction():  # a row each
             store.feed.publish([{"n": n}])
-    store.partitions.advance(None, NOON + timedelta(minutes=3))
+    store.partitions.advance_watermark(None, NOON + timedelta(minutes=3))
     purge_all(store, NOON + timedelta(hours=25), 2)
     tables = ("receipts", "buckets", "feed")
     counts = [store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
@@ -261,7 +261,7 @@ def test_purging_nothing_is_one_step(store: Store) -> None:
 def test_leases_ended_in_a_unit_that_fails_are_not_remembered_as_ended(store: Store) -> None:
     head, lease = a_head(version=2), Lease(token=2, until=after(30))
     store.job_states.swap([Swap(head, 0, {RUN: lease})])
-    key = Key("acme", JOB)
+    key = JobKey("acme", JOB)
 
     def fail_after_reading() -> None:
         with store.transaction():

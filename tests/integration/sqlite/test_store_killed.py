@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import NOON, RUN, an_id
@@ -38,9 +38,9 @@ def versions(store: Store, units: range) -> list[int]:
     """Of the heads of these units, 0 where there is none."""
     found = []
     for number in range(units.start * JOBS_A_UNIT, units.stop * JOBS_A_UNIT):
-        key = Key("acme", an_id(number))
+        key = JobKey("acme", an_id(number))
         stored = store.job_states.load([key]).get(key)
-        found.append(0 if stored is None else stored.head.version)
+        found.append(0 if stored is None else stored.state.version)
     return found
 
 
@@ -66,7 +66,7 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
     write_until_killed(tmp_path, 30)
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
-        heads = store.job_states.walk(None, 100_000).heads
+        heads = store.job_states.walk(None, 100_000).states
         by_version = {
             version: {head.job_id for head in heads if head.version == version}
             for version in (1, 2, 3)
@@ -74,7 +74,7 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
         timers = store.timers.due(NOON, 0, NOON, None, 100_000).timers
         assert {timer.job_id for timer in timers} == by_version[1]
         assert {key.job_id for key in store.end_all_leases()} == by_version[2]
-        recorded = store.history.present([RunKey("acme", head.job_id, RUN) for head in heads])
+        recorded = store.history.recorded_keys([RunKey("acme", head.job_id, RUN) for head in heads])
         assert {key.job_id for key in recorded} == by_version[3]
         assert len(store.feed.read(0, 100_000)) == len(by_version[3])
         assert store.count_jobs("acme") == {"SCHEDULED": len(heads)}

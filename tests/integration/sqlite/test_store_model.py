@@ -14,7 +14,7 @@ from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease, RunStatus, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
@@ -22,7 +22,7 @@ from tests.support.builders import NOON, a_head, a_row, a_run, a_timer, after, a
 
 JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]
 RUNS = [an_id(1_000 + n) for n in range(3)]
-KEYS = [Key("acme", job_id) for job_id in JOBS]
+KEYS = [JobKey("acme", job_id) for job_id in JOBS]
 jobs = st.sampled_from(JOBS)
 runs = st.lists(st.sampled_from(RUNS), unique=True, max_size=3)
 leases = st.dictionaries(st.sampled_from(RUNS), st.booleans(), max_size=2)
@@ -101,17 +101,17 @@ class Model(RuleBasedStateMachine):
     ) -> None:
         self.marks += 1
         old = self.stored.get(job)
-        version = old.head.version if old else 0
+        version = old.state.version if old else 0
         head = a_head(
             job,
             version + 1,
             f"w{self.marks}",
-            state=state,
+            status=state,
             runs=tuple(
                 a_run(run_id, RunStatus.QUEUED if n % 2 == 0 else RunStatus.RUNNING)
                 for n, run_id in enumerate(alive)
             ),
-            line=tuple(WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
+            wait_queue=tuple(WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
         )
         changes = {
             run_id: Lease(token=version, until=after(self.marks)) if set_it else None
@@ -134,15 +134,15 @@ class Model(RuleBasedStateMachine):
         old = self.stored.get(job)
         lease = old.leases.get(run_id) if old else None
         token = (lease.token if lease else 0) + (0 if right else 1)
-        (answer,) = self.store.job_states.beat(
-            [LeaseRenewal(Key("acme", job), run_id, token, after(self.marks))]
+        (answer,) = self.store.job_states.renew_leases(
+            [LeaseRenewal(JobKey("acme", job), run_id, token, after(self.marks))]
         )
         if old is None or lease is None or not right:
             assert answer is None
         else:
-            assert answer == old.head
-            renewed = Lease(token=token, until=after(self.marks), beaten=True)
-            self.stored[job] = StoredState(old.head, {**old.leases, run_id: renewed})
+            assert answer == old.state
+            renewed = Lease(token=token, until=after(self.marks), is_renewed=True)
+            self.stored[job] = StoredState(old.state, {**old.leases, run_id: renewed})
 
     @rule(job=jobs, version=st.integers(1, 3), put=st.booleans())
     def timer(self, job: str, version: int, put: bool) -> None:
@@ -152,27 +152,29 @@ class Model(RuleBasedStateMachine):
 
     @rule(job=jobs, run_id=st.sampled_from(RUNS))
     def end_run(self, job: str, run_id: str) -> None:
-        self.store.history.put([a_row(run_id, job)])
+        self.store.history.put_runs([a_row(run_id, job)])
         self.history.add((run_id, job))
 
     @rule()
     def read_lists(self) -> None:
         """Also writes rows in the middle of a unit."""
-        heads = self.store.job_states.walk(None, 100).heads
-        assert heads == [self.stored[job].head for job in sorted(self.stored)]
+        heads = self.store.job_states.walk(None, 100).states
+        assert heads == [self.stored[job].state for job in sorted(self.stored)]
         due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
-        assert list(due) == sorted(self.timers, key=lambda timer: timer.order)
+        assert list(due) == sorted(self.timers, key=lambda timer: timer.sort_key)
         rows = self.store.history.page_all("acme", None, 100, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
-        busy = {head.job_id for head in self.store.job_states.busy("acme")}
-        assert busy == {job for job, (head, _) in self.stored.items() if head.runs or head.line}
+        busy = {head.job_id for head in self.store.job_states.active_states("acme")}
+        assert busy == {
+            job for job, (head, _) in self.stored.items() if head.runs or head.wait_queue
+        }
 
     @rule()
     def count(self) -> None:
-        expected = Counter(head.state.value for head, _ in self.stored.values())
+        expected = Counter(head.status.value for head, _ in self.stored.values())
         assert self.store.count_jobs("acme") == expected
         alive = [run.status.value for head, _ in self.stored.values() for run in head.runs]
-        waiting = sum(len(head.line) for head, _ in self.stored.values())
+        waiting = sum(len(head.wait_queue) for head, _ in self.stored.values())
         ran = Counter(alive) + Counter(WAITING=waiting, SUCCESS=len(self.history))
         assert self.store.count_runs("acme") == ran
         queued = Counter(alive)["QUEUED"]
@@ -181,7 +183,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def end_leases(self) -> None:
-        held = {Key("acme", job) for job, stored in self.stored.items() if stored.leases}
+        held = {JobKey("acme", job) for job, stored in self.stored.items() if stored.leases}
         assert set(self.store.end_all_leases()) == held
         for job, (head, leases) in list(self.stored.items()):
             ended = {k: replace(v, until=EPOCH) for k, v in leases.items()}

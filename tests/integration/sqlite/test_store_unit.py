@@ -14,7 +14,7 @@ from punctual.domain.events import Evaluate
 from punctual.domain.run import Lease, RunStatus
 from punctual.engine.changes.change import Change
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import DATABASE_FILE, Store
 from tests.support.builders import (
@@ -31,7 +31,7 @@ from tests.support.builders import (
 )
 from tests.support.ports import a_change_applier, store_ports
 
-HERE = Key("acme", JOB)
+HERE = JobKey("acme", JOB)
 LEASE = Lease(token=2, until=after(30))
 
 
@@ -76,9 +76,9 @@ TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "atte
 def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path) -> None:
     with store.transaction():
         store.timers.put([a_timer()])
-        store.job_states.put_bodies([a_body()])
+        store.job_states.put_definitions([a_body()])
         store.job_states.swap([Swap(a_head(), 0)])
-        assert store.job_states.load([HERE])[HERE].head == a_head()
+        assert store.job_states.load([HERE])[HERE].state == a_head()
         assert on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers") == []
     assert len(on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers")) == 2
 
@@ -88,13 +88,13 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
     ended = a_run(
         status=RunStatus.SUCCESS,
         token=1,
-        claimer="e",
+        executor_id="e",
         nonce="m.0",
         attempt_at=NOON,
         ended_at=after(1),
     )
-    store.job_states.put_bodies([a_body()])
-    store.job_states.swap([Swap(a_head(ended=(ended,)), 0)])
+    store.job_states.put_definitions([a_body()])
+    store.job_states.swap([Swap(a_head(unrecorded=(ended,)), 0)])
     ports = store_ports(store, cast(Any, None), cast(Any, None))
     steps = a_change_applier(
         ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.transaction()
@@ -104,12 +104,12 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
         steps.apply([Change(HERE, Evaluate(), "a look")])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.history, "put", _deaf)
+        patch.setattr(store.history, "put_runs", _deaf)
         with pytest.raises(Unavailable):
             look()
-    assert [run.run_id for run in store.job_states.load([HERE])[HERE].head.ended] == [RUN]
+    assert [run.run_id for run in store.job_states.load([HERE])[HERE].state.unrecorded] == [RUN]
     look()
-    assert store.job_states.load([HERE])[HERE].head.ended == ()
+    assert store.job_states.load([HERE])[HERE].state.unrecorded == ()
     (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
     assert row.run.status is RunStatus.SUCCESS
 
@@ -130,19 +130,19 @@ def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
     def fail_after_much() -> None:
         with store.transaction():
             store.timers.put([a_timer()])
-            store.job_states.put_bodies([a_body()])
+            store.job_states.put_definitions([a_body()])
             store.job_states.swap([Swap(replace(kept, version=2), 1, {RUN: None})])
             store.job_states.swap([Swap(a_head(an_id(2)), 0)])
-            store.history.put([a_row()])
+            store.history.put_runs([a_row()])
             store.feed.publish([{"n": 1}])
             store.job_states.page("acme", None, 10)  # writes rows before the commit
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_after_much()
-    assert store.job_states.load([HERE, Key("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
+    assert store.job_states.load([HERE, JobKey("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
     assert store.timers.due(NOON, 0, after(99), None, 9)[:2] == ([], None)
-    assert store.history.present([RunKey("acme", JOB, RUN)]) == frozenset()
+    assert store.history.recorded_keys([RunKey("acme", JOB, RUN)]) == frozenset()
     assert store.count_jobs("acme") == {"SCHEDULED": 1}
     assert store.feed.publish([{"n": 2}]) == ["1"]
     assert on_disk(folder, "SELECT job_id FROM heads") == [(JOB,)]
@@ -191,10 +191,10 @@ def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
 def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
     with store.transaction():
         with pytest.raises(UnicodeEncodeError):
-            store.job_states.put_bodies([a_body(name="\ud800")])
-        store.job_states.put_bodies([a_body(an_id(2))])
-    wanted = (Key("acme", an_id(2)), "1-body")
-    assert list(store.job_states.bodies([wanted, (HERE, "1-body")])) == [wanted]
+            store.job_states.put_definitions([a_body(name="\ud800")])
+        store.job_states.put_definitions([a_body(an_id(2))])
+    wanted = (JobKey("acme", an_id(2)), "1-body")
+    assert list(store.job_states.load_definitions([wanted, (HERE, "1-body")])) == [wanted]
 
 
 def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) -> None:
@@ -202,14 +202,14 @@ def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) ->
     store.timers.put([a_timer()])
     queued = a_head(version=2, runs=(a_run(),))
     running = a_head(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
-    ended = a_head(version=4, ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
+    ended = a_head(version=4, unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     seen = writes(store)
     with store.transaction():
         store.job_states.swap([Swap(queued, 1)])
         store.timers.delete([a_timer()])
         store.job_states.swap([Swap(running, 2, {RUN: LEASE})])
         store.job_states.swap([Swap(ended, 3, {RUN: None})])
-        store.history.put([a_row()])
+        store.history.put_runs([a_row()])
     store._db.set_trace_callback(None)
     assert sorted(seen) == [
         "COMMIT",
@@ -233,7 +233,7 @@ def test_a_unit_that_only_reads_writes_nothing(store: Store) -> None:
 def test_a_beat_writes_the_lease_and_not_the_head(store: Store) -> None:
     store.job_states.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
     seen = writes(store)
-    store.job_states.beat([LeaseRenewal(HERE, RUN, 2, after(50))])
+    store.job_states.renew_leases([LeaseRenewal(HERE, RUN, 2, after(50))])
     assert seen == ["INSERT leases", "COMMIT"]
 
 
@@ -265,11 +265,13 @@ def test_a_full_disk_is_told_and_leaves_everything_as_it_was(store: Store) -> No
     def write_much() -> None:
         with store.transaction():
             store.job_states.swap([Swap(replace(kept, version=2), 1)])
-            store.job_states.put_bodies([a_body(an_id(n), payload="x" * 9_000) for n in range(50)])
+            store.job_states.put_definitions(
+                [a_body(an_id(n), payload="x" * 9_000) for n in range(50)]
+            )
 
     with pytest.raises(Unavailable, match="The disk is full"):
         write_much()
-    assert store.job_states.load([HERE])[HERE].head == kept
+    assert store.job_states.load([HERE])[HERE].state == kept
     store._db.execute("PRAGMA max_page_count = 1000000")
     assert list(store.job_states.swap([Swap(replace(kept, version=2), 1)])) == [True]
 
@@ -280,7 +282,7 @@ def test_a_full_disk_while_reading_a_list_is_told_too(store: Store) -> None:
 
     def write_and_read() -> None:
         with store.transaction():
-            store.history.put([a_row(an_id(n)) for n in range(500)])
+            store.history.put_runs([a_row(an_id(n)) for n in range(500)])
             store.history.page(HERE, None, None, 10, NOON)
 
     with pytest.raises(Unavailable, match="The disk is full"):

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
-from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
 from punctual.tasks.registry import Registry
 
@@ -136,7 +136,9 @@ def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator
 
 @contextmanager
 def running(**options: Any) -> Iterator[Registry]:
-    with closing(HttpTask(monotonic=time.monotonic, **{"opened": LOOPBACK} | options)) as task:
+    with closing(
+        HttpTask(monotonic=time.monotonic, **{"opened": LOOPBACK_NETWORKS} | options)
+    ) as task:
         yield Registry({"http": task}, lambda name: f"hush-{name}")
 
 
@@ -384,7 +386,7 @@ def test_a_wish_to_stop_ends_the_wait_for_an_answer(reason: StopReason) -> None:
         thread = threading.Thread(target=lambda: outcomes.put(registry.run(attempt, stop, NoLog())))
         thread.start()
         server.request()
-        stop.stop(reason)
+        stop.cancel_runs(reason)
         outcome = outcomes.get(timeout=PATIENCE)
         thread.join()
     assert outcome == Outcome.stopped(reason)
@@ -419,7 +421,7 @@ def test_runs_in_many_threads_do_not_stop_each_other() -> None:
             stack.callback(thread.join)
         done = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
         for number in range(1, 8, 2):
-            stops[number].stop("CANCEL")
+            stops[number].cancel_runs("CANCEL")
         stopped = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
     assert {number: outcome.status for number, outcome in (done | stopped).items()} == {
         number: "CANCELLED" if number % 2 else "SUCCESS" for number in range(8)
@@ -537,7 +539,7 @@ def test_a_slow_answer_over_tls_can_be_stopped(tmp_path: Path) -> None:
 
     def stopping(connection: socket.socket, request: bytes) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
-        stop.stop("CANCEL")
+        stop.cancel_runs("CANCEL")
         _silent(connection, request)
 
     with serving_tls(tmp_path, stopping) as (server, _, options), running(**options) as registry:

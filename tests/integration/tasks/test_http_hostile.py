@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.http.network import CPU_SECONDS
+from punctual.tasks.http.network import MAX_ATTEMPT_CPU_SECONDS
 from tests.integration.tasks.test_http import NoLog, running, serving
 
 HOUR = timedelta(hours=1)
@@ -71,7 +71,7 @@ def test_an_answer_that_never_ends_is_given_up(name: str) -> None:
         outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
     assert outcome.status in ("FAILED", "SUCCESS")
     assert outcome.status == "FAILED" or outcome.output_truncated
-    assert processor.looks <= CPU_SECONDS / STEP + 10
+    assert processor.looks <= MAX_ATTEMPT_CPU_SECONDS / STEP + 10
 
 
 @pytest.mark.parametrize("name", ["answers before the answer", "hints before the answer"])

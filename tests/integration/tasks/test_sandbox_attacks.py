@@ -44,7 +44,7 @@ def played(folder: Path, sandbox: str, mode: str, user: str, code: str = CODE) -
 
 
 def needs_bubblewrap(path: str = os.environ["PATH"]) -> None:
-    _, problem = bubblewrap.find(path)
+    _, problem = bubblewrap.find_program(path)
     if problem:
         pytest.skip(problem)
 

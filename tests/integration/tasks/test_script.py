@@ -14,13 +14,13 @@ import pytest
 from punctual.tasks.contract import Outcome, StopReason, StopSignal
 from punctual.tasks.script import process
 from punctual.tasks.script.process_group import (
-    Group,
+    ProcessGroup,
     group_of,
-    kill_left_behind,
-    start_by_ps,
+    kill_leftover_group,
+    start_time_by_ps,
     start_time_of,
 )
-from punctual.tasks.script.run_folder import remove_left_behind
+from punctual.tasks.script.run_folder import remove_leftovers
 from punctual.tasks.script.task import ScriptTask
 from tests.support.scripts.script_runs import (
     LONG,
@@ -164,7 +164,7 @@ def test_what_is_too_long_is_cut_and_the_script_goes_on(tmp_path: Path) -> None:
 
 def test_logs_are_there_while_the_script_runs(tmp_path: Path) -> None:
     stop = StopSignal()
-    log = Log(b"alive\n", lambda: stop.stop("CANCEL"))
+    log = Log(b"alive\n", lambda: stop.cancel_runs("CANCEL"))
     outcome = execute(
         tmp_path,
         an_attempt("print('alive'); __import__('threading').Event().wait()", "python"),
@@ -178,7 +178,7 @@ def test_logs_are_there_while_the_script_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
 def test_a_wish_to_stop_ends_the_whole_group(tmp_path: Path, reason: StopReason) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.stop(reason))
+    log = Log(b"go\n", lambda: stop.cancel_runs(reason))
     code = "sleep 1000 & echo $!; (sleep 1000) & echo $!; echo $$; echo go; wait"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log)
     *pids, _ = outcome.output.split()
@@ -207,7 +207,7 @@ def test_a_wish_to_stop_before_the_launcher_is_ready_starts_nothing(tmp_path: Pa
 
 def test_a_script_may_tidy_up_when_it_is_asked_to_end(tmp_path: Path) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.stop("CANCEL"))
+    log = Log(b"go\n", lambda: stop.cancel_runs("CANCEL"))
     code = "trap 'echo bye; exit 0' TERM; echo go; while :; do sleep 0.01; done"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log)
     assert (outcome.status, outcome.output, outcome.exit_code) == ("CANCELLED", b"go\nbye\n", 0)
@@ -216,7 +216,7 @@ def test_a_script_may_tidy_up_when_it_is_asked_to_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reason", ["CANCEL", "LOST"])
 def test_who_does_not_listen_is_killed(tmp_path: Path, reason: StopReason) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.stop(reason))
+    log = Log(b"go\n", lambda: stop.cancel_runs(reason))
     code = "trap '' TERM; echo go; while :; do sleep 0.01; done"
     grace = 0.2 if reason == "CANCEL" else LONG
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log, grace=grace)
@@ -225,14 +225,14 @@ def test_who_does_not_listen_is_killed(tmp_path: Path, reason: StopReason) -> No
 
 def test_a_claim_lost_during_the_grace_ends_the_grace(tmp_path: Path) -> None:
     stop = StopSignal()
-    asked = Log(b"asked\n", lambda: stop.stop("LOST"))
+    asked = Log(b"asked\n", lambda: stop.cancel_runs("LOST"))
 
     class Both(Log):
         def log(self, data: bytes) -> None:
             super().log(data)
             asked.log(data)
 
-    log = Both(b"go\n", lambda: stop.stop("CANCEL"))
+    log = Both(b"go\n", lambda: stop.cancel_runs("CANCEL"))
     code = "trap 'echo asked' TERM; echo go; while :; do sleep 0.01; done"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log, grace=LONG)
     assert (outcome.status, outcome.exit_code) == ("CANCELLED", 137)
@@ -264,7 +264,7 @@ def test_nothing_outlives_its_run_however_it_detaches(
     tmp_path: Path, escape: str, end: str
 ) -> None:
     stop = StopSignal()
-    log = Log(b"\n", lambda: stop.stop("CANCEL") if end != "exit 0" else None)
+    log = Log(b"\n", lambda: stop.cancel_runs("CANCEL") if end != "exit 0" else None)
     wait = 'until [ -s "$TMPDIR/pid" ]; do sleep 0.01; done; cat "$TMPDIR/pid"'
     outcome = execute(tmp_path, an_attempt(f"{escape}\n{wait}\n{end}"), stop=stop, log=log)
     assert outcome.status == ("SUCCESS" if end == "exit 0" else "CANCELLED")
@@ -300,14 +300,14 @@ def not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
         "    vars(os).pop(name, None)\n"
         "sys.platform = 'darwin'\n"
     )
-    monkeypatch.setattr(process, "LAUNCH", elsewhere + process.LAUNCH)
+    monkeypatch.setattr(process, "LAUNCHER_CODE", elsewhere + process.LAUNCHER_CODE)
 
 
 @pytest.mark.usefixtures("not_linux")
 @pytest.mark.parametrize("end", ["exit 3", "sleep 1000"])
 def test_elsewhere_the_whole_group_ends_with_the_run(tmp_path: Path, end: str) -> None:
     stop = StopSignal()
-    log = Log(b"\n", lambda: stop.stop("CANCEL") if end != "exit 3" else None)
+    log = Log(b"\n", lambda: stop.cancel_runs("CANCEL") if end != "exit 3" else None)
     attempt = an_attempt(f"sleep 1000 & echo $!; {end}")
     outcome = execute(tmp_path, attempt, stop=stop, log=log, sandbox=unconfined())
     assert outcome.status == ("FAILED" if end == "exit 3" else "CANCELLED")
@@ -403,7 +403,7 @@ def test_groups_are_told_while_they_live_and_when_they_are_gone(tmp_path: Path) 
 
 def test_a_book_that_cannot_be_written_ends_the_script(tmp_path: Path) -> None:
     class Full(Book):
-        def on_started(self, run_id: str, group: Group) -> None:
+        def on_started(self, run_id: str, group: ProcessGroup) -> None:
             super().on_started(run_id, group)
             raise OSError("disk full")
 
@@ -426,27 +426,27 @@ def test_a_log_that_cannot_be_written_ends_the_script(tmp_path: Path) -> None:
 def test_a_group_left_behind_is_killed_only_if_it_is_the_same(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     group = group_of(process.pid)
-    assert not kill_left_behind(group.pgid, group.start_time + 1)
-    assert not kill_left_behind(group.pgid, 0)
-    assert not kill_left_behind(0, group.start_time)
+    assert not kill_leftover_group(group.pgid, group.start_time + 1)
+    assert not kill_leftover_group(group.pgid, 0)
+    assert not kill_leftover_group(0, group.start_time)
     assert process.poll() is None
-    assert kill_left_behind(group.pgid, group.start_time)
+    assert kill_leftover_group(group.pgid, group.start_time)
     assert process.wait(PATIENCE) == -9
-    assert not kill_left_behind(group.pgid, group.start_time)
+    assert not kill_leftover_group(group.pgid, group.start_time)
     assert start_time_of(group.pid) == 0
 
 
 def test_the_time_a_process_began_is_known_without_proc_too() -> None:
-    began = start_by_ps(os.getpid())
+    began = start_time_by_ps(os.getpid())
     assert abs(time.time() - began) < 86_400
-    assert began == start_by_ps(os.getpid())
-    assert start_by_ps(2**22 + 1) == 0
+    assert began == start_time_by_ps(os.getpid())
+    assert start_time_by_ps(2**22 + 1) == 0
 
 
 def test_folders_that_a_crash_left_are_removed(tmp_path: Path) -> None:
     for name in ("run-a", "run-b", "other"):
         (tmp_path / name / "deep").mkdir(parents=True)
-    assert remove_left_behind(tmp_path) == 2
+    assert remove_leftovers(tmp_path) == 2
     assert [folder.name for folder in tmp_path.iterdir()] == ["other"]
 
 
@@ -480,7 +480,7 @@ task.run(attempt, StopSignal(), Log())
         assert all(exists(pid) for pid in pids)
         node.kill()
     assert eventually(lambda: not any(exists(pid) for pid in pids))
-    assert remove_left_behind(tmp_path) == 1
+    assert remove_leftovers(tmp_path) == 1
 
 
 def test_many_scripts_at_once_keep_to_themselves(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_the_scripts_of_a_node_run_in_the_groups_that_it_may_make(
 ) -> None:
     groups = tmp_path / "groups"
     (groups / "punctual-run-old").mkdir(parents=True)
-    monkeypatch.setattr(cgroup, "find", lambda: Cgroups(groups))
+    monkeypatch.setattr(cgroup, "find_cgroups", lambda: Cgroups(groups))
     monkeypatch.setattr(script_settings, "Children", lambda adopt: Children())
     task = script_settings.script_task(tmp_path, GroupFiles(tmp_path / "files"), unconfined())
     assert (groups / "punctual-run-old" / "cgroup.kill").read_text() == "1"

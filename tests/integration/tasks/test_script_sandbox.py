@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from punctual.tasks.script import bubblewrap, seccomp
-from punctual.tasks.script.sandbox import OpenPath, Sandbox, choose
+from punctual.tasks.script.sandbox import OpenPath, Sandbox, choose_sandbox
 from tests.support.kernel import needs
 from tests.support.scripts.other_user import run_python
 from tests.support.scripts.script_runs import Log, an_attempt, execute, unconfined
@@ -27,10 +27,12 @@ def a_sandbox(
     name: str, root: Path, *opened: OpenPath, shared: bool = False, hidden: Path | None = None
 ) -> Sandbox:
     if name == "bubblewrap":
-        problem = bubblewrap.find(PATH)[1]
+        problem = bubblewrap.find_program(PATH)[1]
         if problem:
             pytest.skip(problem)
-    return choose(name, hidden or root.parent, shared=shared, opened=opened, path=PATH)
+    return choose_sandbox(
+        name, hidden or root.parent, is_shared=shared, open_paths=opened, path=PATH
+    )
 
 
 @pytest.fixture
@@ -225,7 +227,7 @@ def test_a_sandbox_that_fails_runs_nothing(root: Path, tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: no namespaces left' >&2\nexit 1\n")
     broken.chmod(0o700)
-    sandbox = Sandbox("bubblewrap", root.parent, bwrap=str(broken))
+    sandbox = Sandbox("bubblewrap", root.parent, bwrap_path=str(broken))
     outcome = execute(root, an_attempt("echo ran"), sandbox=sandbox)
     assert (outcome.status, outcome.retryable, outcome.output) == ("FAILED", True, b"")
     assert outcome.error == (
@@ -238,7 +240,7 @@ def test_a_sandbox_that_fails_runs_nothing(root: Path, tmp_path: Path) -> None:
 def test_rules_that_the_kernel_refuses_run_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seccomp, "program", lambda **_: bytes(8))
+    monkeypatch.setattr(seccomp, "build_filter", lambda **_: bytes(8))
     outcome = execute(root, an_attempt("echo ran"))
     assert (outcome.status, outcome.output) == ("FAILED", b"")
     assert outcome.error == "The sandbox could not be entered: Invalid argument"

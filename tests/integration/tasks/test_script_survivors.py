@@ -10,7 +10,7 @@ from pathlib import Path
 
 from punctual.node.files.process_groups import GroupFiles
 from punctual.tasks.script.process_group import group_of
-from punctual.tasks.script.survivors import Children, end_survivors
+from punctual.tasks.script.survivors import Children, kill_survivors
 from tests.support.kernel import needs
 from tests.support.scripts.script_runs import (
     RUN,
@@ -99,8 +99,8 @@ def test_only_processes_of_the_runs_named_are_ended() -> None:
         a_sleeper(f"{RUN}-2") as second,
         a_sleeper("other") as third,
     ):
-        assert end_survivors(()) == 0
-        assert end_survivors({f"{RUN}-1", f"{RUN}-2", RUN}) == 2
+        assert kill_survivors(()) == 0
+        assert kill_survivors({f"{RUN}-1", f"{RUN}-2", RUN}) == 2
         assert ended(first)
         assert ended(second)
         assert not ended(third)
@@ -121,6 +121,6 @@ def test_the_next_start_ends_what_carries_the_id_of_a_recorded_run(tmp_path: Pat
 
 def test_an_executor_that_adopts_nobody_ends_no_child_of_its_own() -> None:
     with a_sleeper("another") as child:
-        assert Children().end_orphans() == 0
+        assert Children().kill_orphans() == 0
         assert not ended(child)
         os.kill(child, signal.SIGKILL)

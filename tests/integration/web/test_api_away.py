@@ -11,8 +11,8 @@ import pytest
 
 from punctual.aws.dynamodb.keys import STATUS_ATTR
 from punctual.aws.dynamodb.timers.rows import parse_row
-from punctual.engine.ports.rows import Key
-from punctual.web.contract import API_CALLS, WRITER
+from punctual.engine.ports.rows import JobKey
+from punctual.web.contract import API_CALLS, WRITE_FUNCTION
 from tests.support.aws.api_faults import KINDS, LOST, Away, is_refused
 from tests.support.deployed.api import ADMIN, Answer, Api, an_api
 
@@ -64,13 +64,13 @@ class Trial:
 
     def is_whole(self, job_id: str) -> None:
         """Head, definition, and where anything is to come a timer, or the run's message."""
-        key = Key(self.tenant, job_id)
-        head = self.api.store.ports.job_states.load([key])[key].head
-        ref = (key, head.current.body)
-        assert ref in self.api.store.ports.job_states.bodies([ref])
+        key = JobKey(self.tenant, job_id)
+        head = self.api.store.ports.job_states.load([key])[key].state
+        ref = (key, head.current_rules.definition_ref)
+        assert ref in self.api.store.ports.job_states.load_definitions([ref])
         standing = [one for row in self.api.store.rows("timers") for one in parse_row(row).timers]
         mine = any(timer.key == key for timer in standing)
-        if not mine and (head.timer_at is not None or head.runs or head.line):
+        if not mine and (head.timer_at is not None or head.runs or head.wait_queue):
             self.sent |= {message.run_id for message in self.api.store.delivered()}
             assert head.timer_at is None, "its time will come, and nobody looks"
             assert {run.run_id for run in head.runs} <= self.sent, "queued, and nobody was told"
@@ -220,7 +220,9 @@ _NUMBERS = count(1)
 
 
 def test_every_call_that_writes_has_its_scene() -> None:
-    missing = {f"{call.method} {call.path}" for call in API_CALLS if call.function == WRITER}
+    missing = {
+        f"{call.method} {call.path}" for call in API_CALLS if call.function == WRITE_FUNCTION
+    }
     missing -= {scene.rule for scene in SCENES.values()}
     # Tokens have tests of their own; the read of the webhook secret writes one line of the audit.
     assert missing <= {"POST /tokens", "DELETE /tokens/{token_id}", "GET /webhook-secret"}

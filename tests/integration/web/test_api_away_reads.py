@@ -13,9 +13,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from punctual.aws.clients import Clients
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.lambdas.api_runtime import API_TIME_LIMIT_SECONDS
-from punctual.web.contract import API_CALLS, READER
+from punctual.web.contract import API_CALLS, READ_FUNCTION
 from tests.support.aws.api_faults import KINDS, NOWHERE, Away, is_refused
 from tests.support.aws.moto_adapter import _session
 from tests.support.builders import NOON, a_row, a_run, an_id
@@ -56,7 +56,7 @@ class Place:
         jobs = [self._job(n) for n in range(3)]
         self.job = jobs[0]
         self.alive = str(self.api("POST", f"/jobs/{self.job}/runNow", {}).json["run_id"])
-        key = Key("default", self.job)
+        key = JobKey("default", self.job)
         store.ports.blobs.put("outputs/default/x", b"said", "text/plain")
         store.ports.blobs.put("logs/default/x", b"logged", "text/plain")
         left = Detail(
@@ -68,7 +68,7 @@ class Place:
         )
         row = a_row(ENDED, self.job, "default", detail=left)
         more = [a_row(an_id(n), self.job, "default", run=_success(n)) for n in range(20, 26)]
-        store.ports.history.put([row, *more])
+        store.ports.history.put_runs([row, *more])
         store.lists.append("default", [row, *more])  # as the status function does
         assert store.ports.history.page(key, None, None, 10, NOON)
 
@@ -119,7 +119,7 @@ def test_every_call_that_reads_has_its_trial(place: Place) -> None:
     known = {*place.reads(), "/health", "/schedules/preview", "/openapi.json"}
     known |= {"/health/live", "/health/ready"}
     elsewhere = {"/whoami", "/tokens", "/tokens/{token_id}", "/audit", "/webhook-secret"}
-    assert {call.path for call in API_CALLS if call.function == READER} <= known | elsewhere
+    assert {call.path for call in API_CALLS if call.function == READ_FUNCTION} <= known | elsewhere
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,7 +42,7 @@ def at_once(twins: list[Api], call: Callable[[Api], Answer]) -> list[Answer]:
         ready.wait(10)
         return call(twin)
 
-    with ThreadPoolExecutor(TWINS) as pool:
+    with twins[0].direct.world.meter.as_role("test"), ThreadPoolExecutor(TWINS) as pool:
         return list(pool.map(work, twins))
 
 

@@ -37,7 +37,7 @@ def ended(client: Client, job_id: str, run_id: str, status: RunStatus = RunStatu
     view = client.engine.run("local", job_id, run_id)
     now = client.engine.now
     run = msgspec.structs.replace(
-        view.run, status=status, started_at=now, attempt_at=now, ended_at=now, claimer="x"
+        view.run, status=status, started_at=now, attempt_at=now, ended_at=now, executor_id="x"
     )
     client.engine.put_run(view._replace(run=run))
 

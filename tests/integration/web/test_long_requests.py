@@ -12,7 +12,7 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.schedules.cron.expression import Calendar
-from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS
+from punctual.engine.queries.slices import MAX_WORK_SECONDS, SLICE_SECONDS
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.http.application import MAX_JOBS_PER_WRITE
 from punctual.node.long_work import LongWork
@@ -228,7 +228,7 @@ def test_a_batch_whose_time_is_over_says_which_jobs_it_stored(client: NodeClient
         """Work is cheap until the first job stands."""
 
         def __call__(self) -> float:
-            self.seconds = MAX_SECONDS if stored("local") else SLICE
+            self.seconds = MAX_WORK_SECONDS if stored("local") else SLICE
             return super().__call__()
 
     client._app._long_work = LongWork(client._perform, Costly(0.0))
@@ -295,7 +295,7 @@ def test_no_step_of_a_list_of_runs_looks_at_more_than_some_busy_jobs(
 def test_what_takes_too_long_is_refused_with_advice(client: NodeClient) -> None:
     job_id = submitted(client, EACH_SECOND)["job_id"]
     crowd(client, 3)
-    paced(client, MAX_SECONDS / 2)
+    paced(client, MAX_WORK_SECONDS / 2)
     for answer in (
         backfill(client, job_id, 900),
         client.get("/v1/schedules/upcoming"),
@@ -318,7 +318,7 @@ def test_runs_of_many_busy_jobs_are_read_in_slices(client: NodeClient) -> None:
     client._app._long_work = LongWork(turn, Processor(SLICE_SECONDS / 100))
     assert len(client.get("/v1/runs?limit=200").json["runs"]) == 200
     assert turns >= 4
-    paced(client, MAX_SECONDS / 100)
+    paced(client, MAX_WORK_SECONDS / 100)
     assert client.get("/v1/runs?limit=200").json["code"] == "TOO_MUCH_WORK"
 
 

@@ -134,7 +134,7 @@ def test_what_comes_by_max_runs_is_planned_and_no_more(client: NodeClient) -> No
 def test_a_range_of_too_many_changes_is_refused(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("punctual.engine.commands.backfill.CHANGES", 5)
+    monkeypatch.setattr("punctual.engine.commands.backfill.MAX_BACKFILL_DEFINITIONS", 5)
     path = f"/v1/jobs/{submitted(client, MINUTELY)['job_id']}"
     for number in range(1, 7):
         client.until(NOON + (number + 0.5) * MINUTE)

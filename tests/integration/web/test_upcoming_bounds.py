@@ -7,15 +7,20 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.job_state import JobState, Kind, Limits
+from punctual.domain.job_state import JobLimits, JobState, ScheduleKind
 from punctual.domain.schedules.cron.expression import Calendar
 from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.ports.job_states import JobStates, Swap
-from punctual.engine.ports.log import untold
-from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key
+from punctual.engine.ports.log import no_log
+from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import finish
-from punctual.engine.queries.upcoming import MOST, PART, PARTS, UpcomingRuns
+from punctual.engine.queries.upcoming import (
+    JOBS_PER_PART,
+    MAX_MERGED_JOBS,
+    MAX_PARTS_READ,
+    UpcomingRuns,
+)
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
@@ -31,18 +36,20 @@ class CountingHeads:
         self._heads = heads
         self.read = 0
 
-    def coming(self, *asked: Any) -> Coming | None:
-        found = self._heads.coming(*asked)
-        self.read += 0 if found is None else len(found.heads)
+    def coming(self, *asked: Any) -> UpcomingStates | None:
+        found = self._heads.upcoming(*asked)
+        self.read += 0 if found is None else len(found.states)
         return found
 
-    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+    def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
         found = self._heads.page(tenant, before, limit)
         self.read += len(found.items)
         return found
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._heads.bodies(wanted)
+    def bodies(
+        self, wanted: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        return self._heads.load_definitions(wanted)
 
 
 @pytest.fixture
@@ -54,12 +61,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def accept(store: Store, heads: Sequence[JobState]) -> None:
     with store.transaction():
-        store.job_states.put_bodies([a_body(head.job_id) for head in heads])
+        store.job_states.put_definitions([a_body(head.job_id) for head in heads])
         assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def once(number: int, at: datetime) -> JobState:
-    return a_head(an_id(number), schedule=Once(at), kind=Kind.FUTURE, next_at=at)
+    return a_head(an_id(number), schedule=Once(at), kind=ScheduleKind.FUTURE, next_at=at)
 
 
 def hourly(number: int) -> JobState:
@@ -69,7 +76,7 @@ def hourly(number: int) -> JobState:
 def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
     counting = CountingHeads(store.job_states)
     heads = cast(JobStates, counting)
-    return UpcomingRuns(heads, JobList(heads, ManualClock(NOON), untold)), counting
+    return UpcomingRuns(heads, JobList(heads, ManualClock(NOON), no_log)), counting
 
 
 def steps(store: Store, look: Callable[[], object]) -> int:
@@ -117,20 +124,20 @@ def test_the_store_takes_the_same_steps_however_many_jobs_wait(
 
 
 def test_many_recurring_jobs_are_read_a_bounded_number_at_once(store: Store) -> None:
-    accept(store, [hourly(n) for n in range(MOST + PART)])
+    accept(store, [hourly(n) for n in range(MAX_MERGED_JOBS + JOBS_PER_PART)])
     forecast, heads = counted(store)
     finish(forecast.upcoming("acme", NOON, NOON + DAY, 10, None, NOON))
     assert heads.read <= 11
     page = finish(forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON))
     assert len(page.items) == 10
-    assert heads.read <= 11 + PART * PARTS
+    assert heads.read <= 11 + JOBS_PER_PART * MAX_PARTS_READ
 
 
 def test_runs_that_are_numbered_are_not_walked_one_by_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each_second = Cron("* * * * * *", exclude=(date(2026, 3, 3),))
-    limits = Limits(max_runs=200_000)
+    limits = JobLimits(max_runs=200_000)
     heads = [
         a_head(an_id(n), schedule=each_second, limits=limits, next_at=after(1)) for n in range(30)
     ]
@@ -155,7 +162,7 @@ def test_runs_that_are_numbered_are_not_walked_one_by_one(
 def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:
     busy = [a_head(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
     accept(store, busy)
-    few = steps(store, lambda: list(store.job_states.busy("acme")))
+    few = steps(store, lambda: list(store.job_states.active_states("acme")))
     accept(store, [once(n, after(n)) for n in range(10, MANY)])
-    assert steps(store, lambda: list(store.job_states.busy("acme"))) == few
-    assert list(store.job_states.busy("acme")) == busy
+    assert steps(store, lambda: list(store.job_states.active_states("acme"))) == few
+    assert list(store.job_states.active_states("acme")) == busy

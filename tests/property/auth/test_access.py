@@ -8,11 +8,17 @@ from hypothesis import strategies as st
 from punctual.auth.bearer import MAX_BEARER_CHARACTERS, bearer_token
 from punctual.auth.cache import ExpiringCache
 from punctual.auth.issuer_config import is_issuer_url, is_safe_url
-from punctual.domain.tenants.tokens import PREFIX, RANDOM_BYTES, is_ours, keyed_hash, secret
+from punctual.domain.tenants.tokens import (
+    TOKEN_PREFIX,
+    TOKEN_RANDOM_BYTES,
+    has_valid_mac,
+    keyed_hash,
+    make_secret,
+)
 
 LETTERS = string.ascii_letters + string.digits + "._~+/=-"
 KEYS = st.binary(min_size=1, max_size=64)
-RANDOM = st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES)
+RANDOM = st.binary(min_size=TOKEN_RANDOM_BYTES, max_size=TOKEN_RANDOM_BYTES)
 LATIN = st.text(st.characters(max_codepoint=255), max_size=60)
 
 
@@ -57,16 +63,16 @@ def test_a_token_without_end_is_none() -> None:
 
 @given(KEYS, RANDOM)
 def test_what_a_key_made_is_known_by_it_and_fits_a_header(key: bytes, random: bytes) -> None:
-    text = secret(key, random)
-    assert text.startswith(PREFIX)
-    assert is_ours(key, text)
+    text = make_secret(key, random)
+    assert text.startswith(TOKEN_PREFIX)
+    assert has_valid_mac(key, text)
     assert bearer_token(f"Bearer {text}") == text
 
 
 @given(KEYS, KEYS, RANDOM)
 def test_what_another_key_made_is_not(key: bytes, other: bytes, random: bytes) -> None:
     assume(key.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC pads a key with zeros
-    assert not is_ours(other, secret(key, random))
+    assert not has_valid_mac(other, make_secret(key, random))
     assert keyed_hash(key, "pnc_a") != keyed_hash(other, "pnc_a")
 
 
@@ -74,27 +80,27 @@ def test_what_another_key_made_is_not(key: bytes, other: bytes, random: bytes) -
 def test_a_changed_letter_makes_another_token(
     key: bytes, random: bytes, place: int, letter: str
 ) -> None:
-    text = secret(key, random)
+    text = make_secret(key, random)
     changed = text[:place] + letter + text[place + 1 :]
-    assert is_ours(key, changed) is (changed == text)
+    assert has_valid_mac(key, changed) is (changed == text)
 
 
 @given(KEYS, st.text(max_size=80))
 def test_no_text_is_taken_for_a_token(key: bytes, text: str) -> None:
-    assert not is_ours(key, text)
-    assert not is_ours(key, PREFIX + text)
+    assert not has_valid_mac(key, text)
+    assert not has_valid_mac(key, TOKEN_PREFIX + text)
 
 
 def test_without_a_key_nothing_is_ours() -> None:
-    assert not is_ours(b"", secret(b"", bytes(RANDOM_BYTES)))
+    assert not has_valid_mac(b"", make_secret(b"", bytes(TOKEN_RANDOM_BYTES)))
 
 
 @given(RANDOM, RANDOM)
 def test_marks_and_hashes_of_one_key_have_nothing_in_common(one: bytes, other: bytes) -> None:
     """The public part of a token does not show the stored hash."""
-    text = secret(b"k", one)
+    text = make_secret(b"k", one)
     assert text[-14:] not in keyed_hash(b"k", text)
-    assert (keyed_hash(b"k", text) == keyed_hash(b"k", secret(b"k", other))) is (one == other)
+    assert (keyed_hash(b"k", text) == keyed_hash(b"k", make_secret(b"k", other))) is (one == other)
 
 
 @given(

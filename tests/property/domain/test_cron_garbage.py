@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from punctual.domain.schedules.describe import describe
-from punctual.domain.schedules.schedule import Cron, check, next_after
+from punctual.domain.schedules.schedule import Cron, find_schedule_errors, next_after
 from tests.support.examples import examples
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
@@ -28,7 +28,7 @@ FIELDS = st.lists(st.lists(PIECES, min_size=1, max_size=5).map("".join), min_siz
 @example("9" * 256, "UTC")
 @example("*/1," * 60 + "* * * * *", "UTC")
 def test_anything_is_understood_or_refused_with_a_sentence(expression: str, zone: str) -> None:
-    errors = check(Cron(expression, timezone=zone))
+    errors = find_schedule_errors(Cron(expression, timezone=zone))
     fields = [error.field for error in errors]
     assert len(fields) == len(set(fields))
     assert all(error.message and len(error.message) < 600 for error in errors)

@@ -22,7 +22,7 @@ from punctual.domain.events import (
     Started,
     StartRun,
 )
-from punctual.domain.job_state import JobStatus, Misfire, Overlap, Retry
+from punctual.domain.job_state import JobStatus, MisfirePolicy, OverlapPolicy, Retry
 from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.schedules.schedule import Cron, Once, Schedule
 from tests.support.builders_jobs import NOON, a_change, a_job, after, every, seconds
@@ -56,9 +56,9 @@ def schedules(draw: st.DrawFn, now: datetime) -> Schedule:
 LIMITS = st.fixed_dictionaries(
     {
         "max_concurrency": st.integers(1, 3),
-        "overlap": st.sampled_from(Overlap),
+        "overlap": st.sampled_from(OverlapPolicy),
         "max_waiting": st.integers(1, 3),
-        "misfire": st.sampled_from(Misfire),
+        "misfire": st.sampled_from(MisfirePolicy),
         "misfire_grace_seconds": st.sampled_from([0, 5, 60, 86_400]),
         "max_runs": st.sampled_from([None, None, None, 1, 2, 5]),
         "jitter_ms": st.sampled_from([0, 0, 0, 3_700]),
@@ -107,7 +107,9 @@ class Machine(RuleBasedStateMachine):
         reach = until or self.world.now
         brought = tuple(sorted(at for at in self.world.timers if at <= reach))
         leases = dict(self.world.leases)
-        self.world.do(Evaluate(leases=leases, brought=brought, horizon=until), recorded)
+        self.world.do(
+            Evaluate(leases=leases, trigger_times=brought, fire_ahead_until=until), recorded
+        )
 
     @rule(pick=st.integers(0, 30), nonce=st.integers(0, 2), staged=st.booleans())
     def claim(self, pick: int, nonce: int, staged: bool) -> None:
@@ -155,8 +157,8 @@ class Machine(RuleBasedStateMachine):
     def pause(self) -> None:
         self._twice(Pause())
 
-    @rule(missed=st.sampled_from([None, *Misfire]))
-    def resume(self, missed: Misfire | None) -> None:
+    @rule(missed=st.sampled_from([None, *MisfirePolicy]))
+    def resume(self, missed: MisfirePolicy | None) -> None:
         self._twice(Resume(missed))
 
     @precondition(lambda self: len(self.world.trail) > 12)
@@ -219,13 +221,13 @@ class Machine(RuleBasedStateMachine):
         world = self.world
         if world.state() == "PAUSED":
             world.resume()
-        if len(world.line) > 50 or world.head.behind is not None:
+        if len(world.line) > 50 or world.head.catch_up is not None:
             world.cancel()  # to run so many shows nothing more
         self._settle(world)
         world.check_ledger()
         assert not world.line
         assert not world.head.runs
-        if world.head.state is JobStatus.SCHEDULED:
+        if world.head.status is JobStatus.SCHEDULED:
             assert world.head.timer_at is not None
             assert world.head.timer_at > world.now
             assert world.head.timer_at in world.timers
@@ -250,10 +252,10 @@ class Machine(RuleBasedStateMachine):
     def _twice(self, event: Any) -> None:
         """Check that a repeated command has no second effect."""
         self.world.do(event)
-        catching_up = self.world.head.behind is not None
+        catching_up = self.world.head.catch_up is not None
         again = self.world.do(event, recorded=False)
         assert not isinstance(event, Pause | Resume | Cancel) or not again.changed
-        assert catching_up or not again.sends
+        assert catching_up or not again.runs_to_send
 
     def _holder(self, pick: int) -> tuple[str, int]:
         return self.seen[-1 - pick % min(len(self.seen), 5)]

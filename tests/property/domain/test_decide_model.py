@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
 from punctual.domain.identifiers import occurrence_id
-from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.job_state import MisfirePolicy, OverlapPolicy
 from punctual.domain.run import Trigger
 from tests.support.builders_jobs import JOB_ID, NOON, a_job, after, every
 from tests.support.decide.decide_ledger import World
@@ -29,16 +29,16 @@ STEPS = st.lists(
 class Pair:
     """A job and its model. Each event goes to both."""
 
-    def __init__(self, overlap: Overlap, limit: int, max_waiting: int) -> None:
+    def __init__(self, overlap: OverlapPolicy, limit: int, max_waiting: int) -> None:
         job = a_job(
             every(10),
             overlap=overlap,
             max_concurrency=limit,
             max_waiting=max_waiting,
-            misfire=Misfire.SKIP,
+            misfire=MisfirePolicy.SKIP,
         )
         self.world = World(job, NOON)
-        self.model = Model(limit, overlap is Overlap.SKIP, max_waiting)
+        self.model = Model(limit, overlap is OverlapPolicy.SKIP, max_waiting)
         self.names: dict[str, str] = {}
         self.fired = self.ordered = 0
 
@@ -87,7 +87,7 @@ class Pair:
         head = self.world.head
         assert {self.names[run.run_id] for run in head.runs} == set(self.model.active)
         assert {self.names[run.run_id] for run in self.world.held} == self.model.held
-        assert [self.names[waiting.run_id] for waiting in head.line] == self.model.line
+        assert [self.names[waiting.run_id] for waiting in head.wait_queue] == self.model.line
         if not self.model.paused:
             assert self._skipped() == self.model.skipped
         self.world.check_ledger()
@@ -96,7 +96,7 @@ class Pair:
         found = set()
         for run in self.world.ledger.values():
             if run.trigger is Trigger.SCHEDULE and run.status.value == "SKIPPED":
-                for n in range(run.count):
+                for n in range(run.occurrence_count):
                     at = run.scheduled_at + n * timedelta(seconds=10)
                     found.add(self.names[occurrence_id(JOB_ID, at)])
         return found
@@ -104,13 +104,13 @@ class Pair:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(
-    overlap=st.sampled_from([Overlap.QUEUE, Overlap.SKIP]),
+    overlap=st.sampled_from([OverlapPolicy.QUEUE, OverlapPolicy.SKIP]),
     limit=st.integers(1, 3),
     max_waiting=st.integers(1, 3),
     steps=STEPS,
 )
 def test_decide_does_what_the_model_does(
-    overlap: Overlap, limit: int, max_waiting: int, steps: list[tuple[str, int]]
+    overlap: OverlapPolicy, limit: int, max_waiting: int, steps: list[tuple[str, int]]
 ) -> None:
     pair = Pair(overlap, limit, max_waiting)
     for name, pick in steps:

@@ -23,7 +23,7 @@ from punctual.domain.events import (
     Started,
     StartRun,
 )
-from punctual.domain.job_state import JobState, Misfire, Overlap
+from punctual.domain.job_state import JobState, MisfirePolicy, OverlapPolicy
 from punctual.domain.run import RunStatus
 from tests.support.builders_jobs import NOON, a_change, a_job, after, every
 from tests.support.decide.decide_ledger import World
@@ -40,7 +40,7 @@ def beat_all(world: World) -> None:
 
 class Case(NamedTuple):
     job: JobState
-    missed: Misfire | None = None
+    missed: MisfirePolicy | None = None
     begin: Callable[[World], object] = lambda world: world  # the start of the walk
 
 
@@ -52,10 +52,11 @@ END = after(25)  # occurrences at 10 and 20
 CASES = {
     "queue": Case(a_job(every(10, end_at=END), max_concurrency=2, max_retries=1)),
     "queue of one": Case(a_job(every(10, end_at=END), max_retries=0)),
-    "skip": Case(a_job(every(10, end_at=END), overlap=Overlap.SKIP, max_retries=0)),
-    "replace": Case(a_job(every(10, end_at=END), overlap=Overlap.REPLACE, max_retries=1)),
+    "skip": Case(a_job(every(10, end_at=END), overlap=OverlapPolicy.SKIP, max_retries=0)),
+    "replace": Case(a_job(every(10, end_at=END), overlap=OverlapPolicy.REPLACE, max_retries=1)),
     "short grace": Case(
-        a_job(every(10, end_at=END), misfire_grace_seconds=0, misfire=Misfire.SKIP), Misfire.SKIP
+        a_job(every(10, end_at=END), misfire_grace_seconds=0, misfire=MisfirePolicy.SKIP),
+        MisfirePolicy.SKIP,
     ),
     "once at most": Case(
         a_job(every(10, end_at=END), at_most_once=True, max_retries=0, max_runs=1)
@@ -64,7 +65,7 @@ CASES = {
         a_job(every(10, end_at=END), max_retries=0, deadline_seconds=8), begin=one_held
     ),
     "two held": Case(
-        a_job(every(10, end_at=END), max_concurrency=2, overlap=Overlap.REPLACE),
+        a_job(every(10, end_at=END), max_concurrency=2, overlap=OverlapPolicy.REPLACE),
         begin=lambda world: world.fires(10, 20) and (world.claim(), world.claim()),
     ),
 }
@@ -82,7 +83,7 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
     for run in head.runs:
         if run.status is RunStatus.QUEUED:
             yield Claim(run.run_id, "e", "n")
-            yield Claim(run.run_id, "e", "n", staged=True)
+            yield Claim(run.run_id, "e", "n", starts_later=True)
             yield DeadLetter(run.run_id)
         if run.token:
             for status in (
@@ -93,10 +94,10 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
             ):
                 yield Finish(run.run_id, run.token, status)
             yield ReturnClaim(run.run_id, run.token)
-            yield ReturnClaim(run.run_id, run.token, begun=False)
+            yield ReturnClaim(run.run_id, run.token, work_begun=False)
             yield Started(run.run_id, run.token)
         yield CancelRun(run.run_id)
-    for waiting in head.line:
+    for waiting in head.wait_queue:
         yield CancelRun(waiting.run_id)
 
 
@@ -127,11 +128,18 @@ def key_of(world: World) -> bytes:
     """Return a key of the state without versions and values that follow from them."""
     head = world.head
     runs = tuple(
-        replace(run, token=bool(run.token), sends=0, sent_at=None, changed_at=NOON)
+        replace(run, token=bool(run.token), send_count=0, sent_at=None, changed_at=NOON)
         for run in head.runs
     )
     bare = replace(
-        head, version=0, writers=(), runs=runs, ended=(), rules={}, updated_at=NOON, ended_at=None
+        head,
+        version=0,
+        write_ids=(),
+        runs=runs,
+        unrecorded=(),
+        rules={},
+        updated_at=NOON,
+        ended_at=None,
     )
     leases = [lease.until for lease in world.leases.values()]
     outcomes = [(run.run_id, run.status, run.reason) for run in world.ledger.values()]
@@ -174,9 +182,9 @@ class Walk:
 
     def _note(self, old: World, new: World) -> None:
         recorded = tuple(run for key, run in new.ledger.items() if old.ledger.get(key) != run)
-        self.run_steps |= set(steps_of(old.head, Decision(new.head, True, records=recorded)))
-        if old.head.state != new.head.state:
-            self.job_steps.add((old.head.state.value, new.head.state.value))
+        self.run_steps |= set(steps_of(old.head, Decision(new.head, True, runs_to_record=recorded)))
+        if old.head.status != new.head.status:
+            self.job_steps.add((old.head.status.value, new.head.status.value))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from punctual.domain.decide import decide
 from punctual.domain.events import Evaluate
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.commands.jobs import Submission
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.views import JobView
 from tests.support.examples import examples
@@ -65,16 +65,21 @@ def test_a_planned_job_is_what_decide_would_make_of_it(
         TENANT, "someone", [Submission({"name": "job", **schedule, **limits})]
     )
     assert isinstance(answer, JobView)
-    key = Key(TENANT, answer.head.job_id)
-    stored = hand.memory.ports.job_states.load([key])[key].head
-    assert stored == answer.head
+    key = JobKey(TENANT, answer.state.job_id)
+    stored = hand.memory.ports.job_states.load([key])[key].state
+    assert stored == answer.state
     if stored.timer_at is None or stored.runs:
         assert stored.runs, "a job with nothing to come was fired"
         return
-    begun = replace(stored, version=0, timer_at=None, writers=())
-    decision = decide(begun, Evaluate(), NOON, stored.writers[-1])
-    assert decision.head == stored
-    assert (decision.sends, decision.records, decision.kills, decision.leases) == ((), (), (), {})
+    begun = replace(stored, version=0, timer_at=None, write_ids=())
+    decision = decide(begun, Evaluate(), NOON, stored.write_ids[-1])
+    assert decision.state == stored
+    assert (
+        decision.runs_to_send,
+        decision.runs_to_record,
+        decision.run_ids_to_stop,
+        decision.leases,
+    ) == ((), (), (), {})
     at = stored.timer_at
     bucket = bucket_of(max(at, NOON + timedelta(seconds=1)))
     assert decision.timer_at == at

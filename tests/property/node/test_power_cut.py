@@ -14,11 +14,11 @@ from punctual.node.files.durable import make_folder
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.tasks.script.process_group import Group
+from punctual.tasks.script.process_group import ProcessGroup
 from punctual_cli import profiles
 from tests.support.power_cut import Cut, a_disk
 
-GONE = Group(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
+GONE = ProcessGroup(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
 DATA = st.binary(min_size=1, max_size=40)
 NAMES = st.sampled_from(["a", "b", *(f"outputs/t/{path}" for path in ("j/r/1", "j/r/2", "j/s/1"))])
 

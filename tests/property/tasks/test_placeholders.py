@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.tasks.contract import Attempt
 from punctual.tasks.placeholders import expand
-from punctual.tasks.redaction import MARK, Redactor
+from punctual.tasks.redaction import REDACTION_MARK, Redactor
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 tricky = st.lists(
@@ -57,7 +57,7 @@ def test_redaction_finds_the_same_however_the_data_is_cut(
     stream = redactor.stream()
     fed = [stream.feed(piece.encode()) for piece in pieces]
 
-    assert b"".join([*fed, stream.end()]) == redactor.data("".join(pieces).encode())
+    assert b"".join([*fed, stream.flush()]) == redactor.data("".join(pieces).encode())
 
 
 @given(st.sets(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abcd", max_size=30))
@@ -67,7 +67,7 @@ def test_no_secret_is_left_and_a_second_redaction_changes_nothing(
     redactor = Redactor(frozenset(secrets))
     clean = redactor.text(text)
 
-    remains = clean.split(MARK)
+    remains = clean.split(REDACTION_MARK)
     assert not [s for s, rest in itertools.product(secrets, remains) if s in rest]
     assert redactor.text(clean) == clean
 
@@ -79,4 +79,4 @@ def test_data_that_was_cut_shows_no_more_than_the_whole_would(
     redactor = Redactor(frozenset({secret}))
     whole = (text + secret + text).encode()
 
-    assert redactor.data(whole).startswith(redactor.data(whole[:at], cut=True))
+    assert redactor.data(whole).startswith(redactor.data(whole[:at], drop_partial=True))

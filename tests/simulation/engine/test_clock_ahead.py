@@ -12,7 +12,7 @@ MINUTE = timedelta(minutes=1)
 
 def is_queued(hand: Hand) -> bool:
     (stored,) = hand.memory.heads.rows.values()
-    return [run.status for run in stored.head.runs] == [RunStatus.QUEUED]
+    return [run.status for run in stored.state.runs] == [RunStatus.QUEUED]
 
 
 def test_a_planner_that_hands_out_minutes_opens_them_again() -> None:
@@ -45,6 +45,6 @@ def test_a_planner_that_looks_before_it_hands_out_opens_them_again() -> None:
     hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:01:30Z")
     seen = lookout.tick(hand.now, 1, 5)
     assert seen.watermark <= hand.now
-    assert [place for call in seen.calls for place in call.places] == [
+    assert [place for call in seen.wakeups for place in call.partitions] == [
         TimerPartition(NOON + MINUTE, 0)
     ]

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.retries import TRIES
-from punctual.engine.ports.rows import Key
+from punctual.engine.dispatch.retries import MAX_FAILED_EVALUATIONS
+from punctual.engine.ports.rows import JobKey
 from tests.support.ports import a_change_applier, a_reconciler
 from tests.support.simulation.hand import NOON, Hand
 
@@ -22,14 +22,14 @@ def a_hand() -> tuple[Hand, list[tuple[str, dict[str, Any]]]]:
         told.append((event, {**facts, "at": int((hand.now - NOON).total_seconds())}))
 
     steps = a_change_applier(hand.memory.ports, hand.clock, hand.monotonic, log)
-    hand.poller._looker = Evaluator(steps, hand.new_id)
+    hand.poller._evaluator = Evaluator(steps, hand.new_id)
     return hand, told
 
 
-def spoil(hand: Hand, key: Key) -> None:
+def spoil(hand: Hand, key: JobKey) -> None:
     """The definition in force is not there: whatever is decided on it raises."""
     stored = hand.stored(key)
-    hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules={}))
+    hand.memory.heads.rows[key] = stored._replace(state=replace(stored.state, rules={}))
 
 
 def run_until(hand: Hand, seconds: int) -> None:
@@ -57,7 +57,7 @@ def test_pauses_double_and_end() -> None:
     run_until(hand, 3_600)
     failed = [facts["at"] for event, facts in told if event == "look_failed"]
     assert failed == [5, 20, 50, 110, 230, 470, 770, 1_070]
-    assert len(failed) == TRIES
+    assert len(failed) == MAX_FAILED_EVALUATIONS
     assert told[-1] == ("look_set_aside", {"job_id": key.job_id, "at": 1_070})
     assert hand.timers() == []
     mark = hand.memory.buckets.watermark()
@@ -73,10 +73,10 @@ def test_what_was_set_aside_is_found_by_the_reconciler_and_runs_once_it_can() ->
     run_until(hand, 3_600)
     told.clear()
     stored = hand.stored(key)
-    hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules=rules))
+    hand.memory.heads.rows[key] = stored._replace(state=replace(stored.state, rules=rules))
     steps = hand.steps()
     reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
-    assert reconciler.step().mended == (key,)
+    assert reconciler.step().repaired_keys == (key,)
     run_until(hand, 3_620)
     assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
     assert told == []
@@ -90,7 +90,7 @@ def test_a_job_that_is_mended_in_time_has_all_its_tries_again() -> None:
         spoil(hand, key)
         run_until(hand, begin + 20)
         stored = hand.stored(key)
-        hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules=rules))
+        hand.memory.heads.rows[key] = stored._replace(state=replace(stored.state, rules=rules))
         run_until(hand, begin + 200)
     failed = [facts["at"] for event, facts in told if event == "look_failed"]
     assert failed == [1_000, 1_015, 2_000, 2_015]

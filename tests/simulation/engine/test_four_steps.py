@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.durations import CLAIM_LEASE, LEASE
+from punctual.domain.durations import CLAIM_LEASE, RUN_LEASE
 from punctual.domain.errors import Conflict, NotFound, PreconditionFailed, Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.simulation.hand import NOON, Hand, a_finish
 
 
@@ -29,8 +29,8 @@ def test_a_creation_slower_than_its_timer_takes_the_place_that_was_held_for_it()
         hand.wait(16)
         hand.look()
         ((key, stored),) = hand.memory.heads.rows.items()
-        assert stored.head.blank, key
-        held.append(stored.head.version)
+        assert stored.state.is_blank, key
+        held.append(stored.state.version)
 
     hand.plan.before("heads.swap", look_early)
     key = hand.submit()
@@ -48,7 +48,7 @@ def test_a_blank_head_is_no_job_for_anybody() -> None:
     hand.now = timer.at
     hand.look(timer)
 
-    assert hand.head(key).blank
+    assert hand.head(key).is_blank
     with pytest.raises(NotFound):
         hand.jobs.pause(*key)
     assert hand.memory.heads.page(key.tenant, None, 10).items == []
@@ -145,14 +145,14 @@ def test_a_swap_whose_answer_was_lost_has_won_also_when_others_have_written_sinc
     hand.jobs.run_now(*key)
     first = seen[0]
 
-    assert first.expect == before.version
+    assert first.expected_version == before.version
     assert hand.head(key).version == before.version + 2
     assert list(real([first])) == [True]
-    assert list(real([replace(first, head=_by_another(first))])) == [False]
+    assert list(real([replace(first, state=_by_another(first))])) == [False]
 
 
 def _by_another(swap: Swap) -> JobState:
-    return replace(swap.head, writers=(*swap.head.writers[:-1], "another"))
+    return replace(swap.state, write_ids=(*swap.state.write_ids[:-1], "another"))
 
 
 def test_a_beat_wins_against_a_look_that_has_read_the_lease_before_it() -> None:
@@ -161,19 +161,19 @@ def test_a_beat_wins_against_a_look_that_has_read_the_lease_before_it() -> None:
     held = hand.claim()
     claim = (key, held.run.run_id, held.run.token)
     executor = hand.executor()
-    executor.beat([claim], first=True)
-    hand.now += LEASE + seconds(1)
+    executor.renew([claim], is_first=True)
+    hand.now += RUN_LEASE + seconds(1)
     poller = hand.interrupted("poller")
     beats: list[bool] = []
-    hand.plan.before("heads.swap", lambda: beats.append(executor.beat([claim])[0].held))
+    hand.plan.before("heads.swap", lambda: beats.append(executor.renew([claim])[0].is_held))
     watch = next(timer for timer in hand.timers() if timer.version == held.run.token)
     hand.now = max(hand.now, watch.at)
-    Evaluator(hand.steps(poller), hand.new_id).look([watch])
+    Evaluator(hand.steps(poller), hand.new_id).evaluate_timers([watch])
 
     assert beats == [True]
     (run,) = hand.head(key).runs
-    assert (run.status, run.token, run.past) == (RunStatus.RUNNING, held.run.token, "")
-    assert hand.stored(key).leases[run.run_id].until == hand.now + LEASE
+    assert (run.status, run.token, run.past_attempts) == (RunStatus.RUNNING, held.run.token, "")
+    assert hand.stored(key).leases[run.run_id].until == hand.now + RUN_LEASE
     again = [t for t in hand.timers() if t.version == held.run.token and t.at > hand.now]
     assert again, "it goes on being watched"
 
@@ -184,18 +184,18 @@ def test_a_lost_holder_is_fenced_and_its_output_is_not_the_runs() -> None:
     zombie = hand.claim("e1")
     hand.now += CLAIM_LEASE
     handed = hand.executor("e2").claim([hand.message()])
-    assert not handed.granted
-    assert len(handed.settled) == 1, "its run is announced anew"
+    assert not handed.claimed
+    assert len(handed.done) == 1, "its run is announced anew"
     fresh = hand.memory.queue.entries[-1].message
-    (taken,) = hand.executor("e2").claim([fresh]).granted
+    (taken,) = hand.executor("e2").claim([fresh]).claimed
     assert taken.run.token > zombie.run.token
 
     (late,) = hand.executor("e1").finish([a_finish(zombie, RunStatus.SUCCESS, "of the zombie")])
     assert late.verdict == "FENCED"
-    assert hand.head(key).runs[0].held
+    assert hand.head(key).runs[0].is_held
     (result,) = hand.executor("e2").finish([a_finish(taken, RunStatus.SUCCESS, "of the holder")])
     assert result.verdict == "OK"
-    view = hand.jobs._search.run(*key, taken.run.run_id)
+    view = hand.jobs._queries.run(*key, taken.run.run_id)
     assert view.detail.output_blob == "of the holder"
     assert [row.lost for row in view.attempts] == [True]
 
@@ -207,10 +207,10 @@ def test_a_redelivery_to_a_live_lease_is_handed_back_until_the_lease_ends() -> N
     hand.wait(10)
     handed = hand.executor("e2").claim([hand.message()])
 
-    assert not handed.granted
-    assert not handed.settled, "it is never acknowledged"
-    assert [at for _, at in handed.again] == [NOON + CLAIM_LEASE]
-    assert held.run.claimer == "e1"
+    assert not handed.claimed
+    assert not handed.done, "it is never acknowledged"
+    assert [at for _, at in handed.retry_later] == [NOON + CLAIM_LEASE]
+    assert held.run.executor_id == "e1"
 
 
 def test_what_is_early_is_handed_back_and_not_claimed() -> None:
@@ -223,7 +223,7 @@ def test_what_is_early_is_handed_back_and_not_claimed() -> None:
     assert (run.status, run.due_at) == (RunStatus.QUEUED, NOON + seconds(30))
 
     handed = hand.executor().claim([hand.message()])
-    assert [at for _, at in handed.again] == [NOON + seconds(30)]
+    assert [at for _, at in handed.retry_later] == [NOON + seconds(30)]
     hand.now = NOON + seconds(30)
     assert hand.claim().run.attempt_at == NOON + seconds(30)
 
@@ -232,11 +232,11 @@ def test_a_claim_repeated_with_its_nonce_is_granted_again() -> None:
     hand = Hand()
     hand.submit()
     executor = hand.executor()
-    first = executor.claim([hand.message()], ["delivery-1"]).granted
-    again = executor.claim([hand.message()], ["delivery-1"]).granted
+    first = executor.claim([hand.message()], ["delivery-1"]).claimed
+    again = executor.claim([hand.message()], ["delivery-1"]).claimed
 
     assert [one.run.token for one in again] == [one.run.token for one in first]
-    assert not executor.claim([hand.message()], ["delivery-2"]).granted
+    assert not executor.claim([hand.message()], ["delivery-2"]).claimed
 
 
 def test_nothing_starts_after_an_answered_cancel_though_its_message_is_there() -> None:
@@ -246,8 +246,8 @@ def test_nothing_starts_after_an_answered_cancel_though_its_message_is_there() -
     hand.jobs.cancel(*key)
     handed = hand.executor().claim([message])
 
-    assert not handed.granted
-    assert list(handed.settled) == [message]
+    assert not handed.claimed
+    assert list(handed.done) == [message]
     assert hand.laws.ended[next(iter(hand.laws.ended))].reason is Reason.CANCELLED
     with pytest.raises(Conflict):
         hand.jobs.run_now(*key)
@@ -260,14 +260,14 @@ def test_a_cancel_reaches_the_holder_with_its_next_beat() -> None:
     executor = hand.executor()
     hand.jobs.cancel(*key)
     hand.wait(4)
-    (alive,) = executor.beat([(key, held.run.run_id, held.run.token)], first=True)
-    assert (alive.held, alive.cancel) == (True, Reason.CANCELLED)
+    (alive,) = executor.renew([(key, held.run.run_id, held.run.token)], is_first=True)
+    assert (alive.is_held, alive.cancel_reason) == (True, Reason.CANCELLED)
 
 
 def test_a_tenants_jobs_and_runs_are_not_there_for_another() -> None:
     hand = Hand()
     key = hand.submit()
-    other = Key("umbrella", key.job_id)
+    other = JobKey("umbrella", key.job_id)
     held = hand.claim()
     calls: list[Callable[[], object]] = [
         lambda: hand.jobs.pause(*other),
@@ -275,12 +275,12 @@ def test_a_tenants_jobs_and_runs_are_not_there_for_another() -> None:
         lambda: hand.jobs.run_now(*other),
         lambda: hand.jobs.cancel_run(*other, held.run.run_id),
         lambda: hand.jobs.change(*other, lambda old: old),
-        lambda: hand.jobs._search.run(*other, held.run.run_id),
+        lambda: hand.jobs._queries.run(*other, held.run.run_id),
     ]
     for call in calls:
         with pytest.raises(NotFound):
             call()
-    assert hand.executor("e2").beat([(other, held.run.run_id, held.run.token)])[0].held is False
+    assert hand.executor("e2").renew([(other, held.run.run_id, held.run.token)])[0].is_held is False
     assert hand.memory.heads.page("umbrella", None, 10).items == []
 
 
@@ -301,6 +301,6 @@ def test_a_command_for_one_version_loses_to_a_change_between_its_read_and_its_sw
     with pytest.raises(PreconditionFailed):
         getattr(hand.jobs, command)(*key, if_match=edition)
     assert hand.head(key).edition == edition + 1
-    assert hand.head(key).state is (
+    assert hand.head(key).status is (
         JobStatus.PAUSED if command == "resume" else JobStatus.SCHEDULED
     )

@@ -8,7 +8,7 @@ import pytest
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from punctual.engine.ports.partitions import TimerPartition
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from tests.support.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)
@@ -58,7 +58,7 @@ SLOW_PUT = seconds(10)
 SKEW = seconds(5)
 
 
-def submit_slowly(hand: Hand, step: Callable[[datetime], object], skew: timedelta) -> Key:
+def submit_slowly(hand: Hand, step: Callable[[datetime], object], skew: timedelta) -> JobKey:
     """Submit a job whose timer stands 10 s late; `step` runs each second of these meanwhile."""
     began = NOON + seconds(58.9)
 
@@ -99,7 +99,7 @@ def test_a_planner_does_not_pass_a_minute_over_a_timer_that_is_still_being_put(
     lookout = PeekingPlanner(hand.memory.timers, hand.memory.buckets, hand.memory.buckets)
 
     def tick(now: datetime) -> list[TimerPartition]:
-        return [place for call in lookout.tick(now, 1, 10).calls for place in call.places]
+        return [place for call in lookout.tick(now, 1, 10).wakeups for place in call.partitions]
 
     tick(NOON)
     submit_slowly(hand, tick, skew)
@@ -114,18 +114,18 @@ def test_a_planner_does_not_pass_a_minute_over_a_timer_that_is_still_being_put(
 
 def test_the_watermark_never_passes_a_minute_that_is_not_done_in_every_shard() -> None:
     hand = Hand()
-    hand.memory.buckets.grow(4)
+    hand.memory.buckets.raise_shard_count(4)
     planned = hand.planner().tick(NOON)
     started = planned.watermark
     for lease in planned.leases:
         if (lease.bucket, lease.shard) != (NOON, 2):
-            assert hand.memory.buckets.done(lease)
+            assert hand.memory.buckets.mark_done(lease)
     hand.now = NOON + seconds(200)
     later = hand.planner("later").tick(hand.now)
     assert (started, later.watermark) == (NOON - MINUTE, NOON)
     (last,) = [one for one in later.leases if one.bucket == NOON]
     assert last.shard == 2
-    assert hand.memory.buckets.done(last)
+    assert hand.memory.buckets.mark_done(last)
     assert hand.planner("again").tick(hand.now).watermark == NOON + 3 * MINUTE
 
 
@@ -162,7 +162,7 @@ def test_a_lost_tick_is_made_up_by_the_next() -> None:
     hand.now = NOON + seconds(250)
     hand.tick("after the lost one")
     hand.step()
-    mark = hand.head(key).mark
+    mark = hand.head(key).planned_until
     assert mark is not None
     assert mark >= NOON + 4 * MINUTE
 
@@ -173,9 +173,9 @@ def test_a_lease_that_ended_is_handed_out_again_and_the_former_holder_is_fenced(
     later = NOON + seconds(90)
     (present,) = [one for one in hand.planner("two").tick(later).leases if one.bucket == NOON]
     assert present.token > former.token
-    assert hand.memory.buckets.done(former) is False
+    assert hand.memory.buckets.mark_done(former) is False
     assert hand.memory.buckets.renew(former, later + MINUTE) is None
-    assert hand.memory.buckets.done(present) is True
+    assert hand.memory.buckets.mark_done(present) is True
 
 
 def test_a_poller_that_was_nudged_reads_again_and_goes_on() -> None:
@@ -183,11 +183,13 @@ def test_a_poller_that_was_nudged_reads_again_and_goes_on() -> None:
     hand.tick()
     hand.step()
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:50Z")
-    assert hand.memory.buckets.nudge(NOON, 0) is not None
+    assert hand.memory.buckets.signal_new_timers(NOON, 0) is not None
     hand.memory.wake.nudges.clear()  # it came as a raised number alone
     hand.step_until(51, every=1)
 
-    assert TimerPartition(NOON, 0) in hand.poller.places, "nobody else could take it for a minute"
+    assert TimerPartition(NOON, 0) in hand.poller.leased_partitions, (
+        "nobody else could take it for a minute"
+    )
     assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
 
 
@@ -196,7 +198,7 @@ def test_a_nudge_while_a_minute_closes_is_not_lost() -> None:
     hand.tick()
     hand.now = NOON + seconds(74)
     hand.step()
-    hand.memory.buckets.nudge(NOON, 0)
+    hand.memory.buckets.signal_new_timers(NOON, 0)
     hand.wait(1)
     hand.step()
     assert not hand.memory.buckets.is_done(NOON, 0), "it reads once more first"
@@ -207,11 +209,11 @@ def test_a_nudge_while_a_minute_closes_is_not_lost() -> None:
 def test_a_poller_whose_place_another_took_lets_it_go() -> None:
     hand = Hand()
     hand.tick("one")
-    assert TimerPartition(NOON, 0) in hand.poller.places
+    assert TimerPartition(NOON, 0) in hand.poller.leased_partitions
     hand.now = NOON + seconds(61)
     taken = hand.memory.buckets.acquire(NOON, 0, "two", hand.now, hand.now + MINUTE)
     assert taken is not None
     hand.step()
-    assert TimerPartition(NOON, 0) not in hand.poller.places
-    assert TimerPartition(NOON + MINUTE, 0) in hand.poller.places
+    assert TimerPartition(NOON, 0) not in hand.poller.leased_partitions
+    assert TimerPartition(NOON + MINUTE, 0) in hand.poller.leased_partitions
     assert hand.memory.buckets.renew(taken, hand.now + MINUTE) is not None

@@ -106,7 +106,7 @@ def slow_look(hand: Hand, timer: Timer, seconds: float) -> None:
     """An evaluation whose read of the job state takes so long."""
     hand.plan.before("heads.load", lambda: hand.wait(seconds))
     steps = hand.steps(hand.interrupted("poller"))
-    Evaluator(steps, hand.new_id).look([timer])
+    Evaluator(steps, hand.new_id).evaluate_timers([timer])
 
 
 def test_the_timer_behind_an_api_call_survives_an_early_look_that_crosses_its_time() -> None:
@@ -129,7 +129,7 @@ def test_the_watch_of_a_lease_survives_an_early_look_that_crosses_its_end() -> N
     hand = Hand()
     key = hand.submit()
     held = hand.claim()
-    hand.executor().beat([(key, held.run.run_id, held.run.token)], first=True)
+    hand.executor().renew([(key, held.run.run_id, held.run.token)], is_first=True)
     (watch,) = [timer for timer in hand.timers() if timer.version == held.run.token]
     hand.now = watch.at
     hand.wait(-0.8)
@@ -140,4 +140,4 @@ def test_the_watch_of_a_lease_survives_an_early_look_that_crosses_its_end() -> N
     hand.wait(1)
     hand.look(watch)
     (run,) = hand.head(key).runs
-    assert (run.status, run.past) == (RunStatus.QUEUED, "L")
+    assert (run.status, run.past_attempts) == (RunStatus.QUEUED, "L")

@@ -22,7 +22,7 @@ def test_shards_that_grow_keep_the_timers_of_before_and_alarm_nobody() -> None:
     keys = [
         hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:30Z") for _ in range(8)
     ]
-    hand.memory.buckets.grow(4)
+    hand.memory.buckets.raise_shard_count(4)
     hand.jobs = hand.api()
     keys += [
         hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:30Z") for _ in range(8)
@@ -30,7 +30,7 @@ def test_shards_that_grow_keep_the_timers_of_before_and_alarm_nobody() -> None:
     assert {timer.shard for timer in hand.timers()} == {0, 1, 2, 3}
     steps = hand.steps()
     reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
-    assert reconciler.step().mended == ()
+    assert reconciler.step().repaired_keys == ()
     hand.tick()
     hand.now = NOON + seconds(30)
     hand.step()
@@ -44,10 +44,10 @@ def test_the_reconciler_mends_a_job_without_a_timer_and_says_so() -> None:
     hand.memory.timers.delete(hand.timers())
     steps = hand.steps()
     reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
-    assert reconciler.step().mended == (key,)
+    assert reconciler.step().repaired_keys == (key,)
     hand.look()
     assert [timer.at for timer in hand.timers()] == [NOON + 30 * MINUTE]
-    assert reconciler.step().mended == ()
+    assert reconciler.step().repaired_keys == ()
 
 
 def test_a_claim_that_everybody_forgot_is_ended() -> None:
@@ -59,11 +59,11 @@ def test_a_claim_that_everybody_forgot_is_ended() -> None:
     hand.memory.timers.delete(hand.timers())
     reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     hand.now = NOON + 30 * MINUTE
-    assert reconciler.step().mended == ()
+    assert reconciler.step().repaired_keys == ()
     hand.now = NOON + 70 * MINUTE
-    assert reconciler.step().mended == (key,)
+    assert reconciler.step().repaired_keys == (key,)
     hand.look()
-    assert [(r.status, r.past) for r in hand.head(key).runs] == [(RunStatus.QUEUED, "L")]
+    assert [(r.status, r.past_attempts) for r in hand.head(key).runs] == [(RunStatus.QUEUED, "L")]
 
 
 def test_the_reconciler_believes_no_page_that_is_out_of_date() -> None:
@@ -73,12 +73,12 @@ def test_the_reconciler_believes_no_page_that_is_out_of_date() -> None:
     hand.tick()
     hand.now = NOON + MINUTE
     hand.step()
-    assert hand.head(key).version > stale.heads[0].version
+    assert hand.head(key).version > stale.states[0].version
     hand.memory.heads.walk = lambda cursor, limit: stale  # type: ignore[method-assign]
     steps = hand.steps()
     reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     hand.now = NOON + seconds(3600)
-    assert reconciler.step().mended == ()
+    assert reconciler.step().repaired_keys == ()
 
 
 def test_timers_that_stand_in_a_closed_minute_do_no_harm() -> None:
@@ -99,12 +99,12 @@ def test_a_timer_behind_the_watermark_is_looked_at_and_goes() -> None:
     before = hand.timers()
     minute = NOON - 30 * MINUTE
     hand.memory.timers.put([Timer(minute, 0, minute, *key, hand.head(key).version)])
-    hand.memory.buckets.advance(hand.memory.buckets.watermark(), NOON)
+    hand.memory.buckets.advance_watermark(hand.memory.buckets.watermark(), NOON)
     sweeper = a_sweeper(hand.memory.ports, Evaluator(hand.steps(), hand.new_id))
     cursor, found = None, 0
     for _ in range(20):
         swept = sweeper.step(cursor)
-        cursor, found = swept.cursor, found + swept.found
+        cursor, found = swept.cursor, found + swept.timer_count
         if cursor is None:
             break
     assert (cursor, found) == (None, 1)

@@ -27,7 +27,7 @@ def test_timers_of_a_batch_that_failed_are_looked_at_again() -> None:
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:05Z")
     down = torn(hand.memory.ports, Plan((Fault(1, Tear.BEFORE),)), "poller")
     hand.poller = hand.new_poller()
-    hand.poller._looker = Evaluator(hand.steps(down), hand.new_id)
+    hand.poller._evaluator = Evaluator(hand.steps(down), hand.new_id)
     hand.tick()
     hand.now = NOON + seconds(5)
     with pytest.raises(Unavailable):
@@ -43,7 +43,7 @@ def test_a_store_that_does_not_answer_is_asked_after_pauses_that_double_up_to_15
     down = torn(
         hand.memory.ports, Plan(tuple(Fault(n, Tear.BEFORE) for n in range(1, 8))), "poller"
     )
-    hand.poller._looker = Evaluator(hand.steps(down), hand.new_id)
+    hand.poller._evaluator = Evaluator(hand.steps(down), hand.new_id)
     hand.tick()
     hand.now = NOON + seconds(5)
     asked = []
@@ -105,13 +105,13 @@ def test_a_watch_looked_at_ahead_asks_for_nothing_until_its_time() -> None:
     key = hand.submit()
     held = hand.claim()
     hand.wait(4)
-    hand.executor().beat([(key, held.run.run_id, held.run.token)], first=True)
+    hand.executor().renew([(key, held.run.run_id, held.run.token)], is_first=True)
     plan = Plan()
     counted = torn(hand.memory.ports, plan, "poller")
-    hand.poller._looker = Evaluator(hand.steps(counted), hand.new_id)
+    hand.poller._evaluator = Evaluator(hand.steps(counted), hand.new_id)
     for _ in range(20):
         hand.wait(0.1)
-        hand.poller.nudge(hand.memory.wake.nudges)
+        hand.poller.add_timers(hand.memory.wake.nudges)
         hand.memory.wake.nudges.clear()
         hand.step()
     assert len(plan.calls) <= 2, plan.calls
@@ -133,7 +133,7 @@ def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
     hand.wait(1)
     hand.poller = hand.new_poller()
     handed = hand.executor("e2").claim([delivery])
-    assert list(handed.settled) == [delivery]
+    assert list(handed.done) == [delivery]
     hand.memory.queue.entries.clear()
 
     hand.tick("again")
@@ -160,7 +160,7 @@ def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> N
             dying.finish([a_finish(first, RunStatus.SUCCESS)])
 
     other = hand.executor("e2")
-    looked = other._steps.apply
+    looked = other._applier.apply
 
     def look_and_stand(changes: list[Change], **how: Any) -> list[Result]:
         results = looked(changes, **how)
@@ -168,14 +168,14 @@ def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> N
             end_and_die()
         return results
 
-    other._steps.apply = look_and_stand  # type: ignore[method-assign,assignment]
+    other._applier.apply = look_and_stand  # type: ignore[method-assign,assignment]
     handed = other.claim([delivery])
     assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED], "let in, and not sent"
-    assert list(handed.settled) == []
-    assert [message for message, _ in handed.again] == [delivery]
+    assert list(handed.done) == []
+    assert [message for message, _ in handed.retry_later] == [delivery]
     hand.wait(31)
     handed = hand.executor("e3").claim([delivery])
-    assert list(handed.settled) == [delivery]
+    assert list(handed.done) == [delivery]
     sent = [message.run_id for message in hand.memory.queue.sent]
     assert hand.head(key).runs[0].run_id in sent
 
@@ -189,9 +189,11 @@ def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> N
     hand.jobs.run_now(*key)
     hand.executor().finish([a_finish(hand.claim(), RunStatus.SUCCESS)])
     message = hand.memory.queue.entries[-1].message
-    (held,) = hand.executor().claim([message]).granted
+    (held,) = hand.executor().claim([message]).claimed
     hand.memory.history.rows.clear()  # the row is written again: an effect to secure
-    hand.executor().release(key, held.run.run_id, held.run.token, begun=False, waits=True)
+    hand.executor().return_claim(
+        key, held.run.run_id, held.run.token, work_begun=False, with_delay=True
+    )
     assert hand.head(key).timer_at == hand.now + seconds(15)
     assert hand.now + seconds(15) in [timer.at for timer in hand.timers()]
     hand.step_until(16, every=1)
@@ -208,7 +210,7 @@ def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
     hand.memory.queue.entries.clear()
     hand.plan.before("messages.send", _die)
     with pytest.raises(_Dead):
-        hand.executor("dead letters", hand.interrupted("dead letters")).poison([message])
+        hand.executor("dead letters", hand.interrupted("dead letters")).dead_letter([message])
     assert hand.laws.ended[_key(message)].status is RunStatus.FAILED
     assert hand.laws.ended[_key(message)].reason == "POISON"
     hand.step_until(20, every=1)

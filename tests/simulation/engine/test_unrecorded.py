@@ -9,9 +9,9 @@ import pytest
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
-from punctual.engine.dispatch.on_demand.throughput import A_CORE
-from punctual.engine.ports.rows import TEXT, Detail, Key
+from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
+from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT
+from punctual.engine.ports.rows import TEXT_CONTENT_TYPE, Detail, JobKey
 from tests.support.simulation.hand import NOON, Hand, a_finish
 
 
@@ -33,7 +33,7 @@ class Deaf:
         setattr(*self._at, self._real)
 
 
-def minutely(hand: Hand) -> Key:
+def minutely(hand: Hand) -> JobKey:
     return hand.submit(schedule_type="CRON", cron_expression="* * * * *")
 
 
@@ -41,16 +41,16 @@ def look(hand: Hand, minute: int) -> list[bool]:
     """At all that is due, together; whether what each asks for is done."""
     hand.now = NOON + timedelta(minutes=minute)
     due = [timer for timer in hand.timers() if timer.at <= hand.now]
-    looked = Evaluator(hand.steps(), hand.new_id).look(due)
+    looked = Evaluator(hand.steps(), hand.new_id).evaluate_timers(due)
     return [result.effects_done for _, result in looked]
 
 
-def ended_without_a_row(hand: Hand, detail: Detail | None = None) -> list[Key]:
+def ended_without_a_row(hand: Hand, detail: Detail | None = None) -> list[JobKey]:
     """Two whose executor died between their ends and their rows."""
     keys = [minutely(hand), minutely(hand)]
     look(hand, 1)
     messages = [entry.message for entry in hand.memory.queue.entries]
-    for assignment in hand.executor().claim(messages).granted:
+    for assignment in hand.executor().claim(messages).claimed:
         hand.executor().finish(
             [a_finish(assignment, RunStatus.SUCCESS)._replace(detail=detail or Detail())]
         )
@@ -87,7 +87,7 @@ def test_what_cannot_be_recorded_keeps_no_message_back(
 
 def test_what_a_run_carries_itself_is_recorded_whatever_stands_beside_it() -> None:
     hand = Hand()
-    answered = Detail(output=b"an-id", output_type=TEXT)
+    answered = Detail(output=b"an-id", output_type=TEXT_CONTENT_TYPE)
     ended_without_a_row(hand, answered)
     deaf = Deaf(hand, "history", "end", Unavailable("The table is throttled."))
     assert look(hand, 2) == [True, True]
@@ -114,7 +114,7 @@ def test_while_nothing_can_be_recorded_the_pauses_between_looks_double() -> None
     deaf.hear()
     hand.step_until(120 + 1_800 + 300)
     assert len(hand.memory.history.rows) >= 2
-    assert not hand.poller._failing
+    assert not hand.poller._retries
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -126,14 +126,14 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
     if answers:
         deaf.hear()
-    early = EarlyMessages(hand.memory.ports.run_queue, hand.clock, A_CORE)
+    early = HeldMessages(hand.memory.ports.run_queue, hand.clock, CORE_THROUGHPUT)
     ports = replace(hand.memory.ports, run_queue=early)
     hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
     ahead = timedelta(seconds=1)
     due = [timer for timer in hand.timers() if timer.at <= hand.now + ahead]
-    assert early.adopt(Evaluator(hand.steps(ports), hand.new_id).look(due, ahead)) == []
+    assert early.hold(Evaluator(hand.steps(ports), hand.new_id).evaluate_timers(due, ahead)) == []
     hand.now = NOON + timedelta(minutes=2)
     released = early.release(hand.now, 100)
-    assert early.sent == len(keys), "in time, whatever is to be recorded"
-    assert [result.effects_done for _, result in released.looked] == [answers] * len(keys)
-    assert set(released.gone) == (set(due) if answers else set())
+    assert early.sent_count == len(keys), "in time, whatever is to be recorded"
+    assert [result.effects_done for _, result in released.evaluations] == [answers] * len(keys)
+    assert set(released.consumed_timers) == (set(due) if answers else set())

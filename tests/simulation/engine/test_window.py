@@ -29,7 +29,7 @@ def reading(*put: Sequence[Timer]) -> tuple[TimerWindow, MemoryTimers]:
     for some in put:
         store.put(some)
     window = TimerWindow(store, PAGE)
-    window.open(PLACE)
+    window.add_partition(PLACE)
     window.fill()
     return window, store
 
@@ -47,8 +47,8 @@ def test_what_is_put_before_the_moment_reached_needs_no_reading() -> None:
     window, store = reading([a_timer(after(5), an_id(n)) for n in range(100)])
     soon = a_timer(after(1), an_id(500))
     store.put([soon])
-    window.add([soon])
-    assert window.next_at() == soon.at
+    window.add_timers([soon])
+    assert window.next_timer_at() == soon.at
     assert window.take(after(1), 9) == [soon]
 
 
@@ -59,7 +59,7 @@ def test_what_is_put_for_the_moment_reached_is_found_wherever_it_stands() -> Non
     more = [a_timer(after(5), an_id(n)) for n in range(100, 150)]
     for timer in more:
         store.put([timer])
-        window.add([timer])
+        window.add_timers([timer])
     assert len(window) == PAGE, "however many they are, there is room for no more than a page"
     assert sorted(drained(window, store)) == sorted([*timers, *more])
 
@@ -70,14 +70,14 @@ def test_what_is_put_for_the_moment_reached_is_taken_where_there_is_room() -> No
     first = window.take(after(59), 4)
     more = a_timer(after(5), an_id(100))
     store.put([more])
-    window.add([more])
-    assert more in window.waiting()
+    window.add_timers([more])
+    assert more in window.pending_timers()
     assert sorted([*first, *drained(window, store)]) == sorted([*timers, more])
 
 
 def test_what_comes_twice_is_taken_once() -> None:
     timers = [a_timer(after(5), an_id(n)) for n in range(8)]
     window, store = reading(timers)
-    window.add(timers)
+    window.add_timers(timers)
     window.reread(PLACE)
     assert sorted(drained(window, store, most=100)) == sorted(timers)

@@ -41,7 +41,7 @@ def burst(number: int, faults: Sequence[Fault] = (), setup: Setup = QUICK) -> tu
 
 
 def fired(world: World) -> list[datetime]:
-    heads = [stored.head for stored in world.memory.heads.rows.values()]
+    heads = [stored.state for stored in world.memory.heads.rows.values()]
     return sorted(run.created_at for head in heads for run in head.runs)
 
 
@@ -77,5 +77,5 @@ def test_a_poller_that_dies_with_messages_held_loses_none(call: int) -> None:
     world.run(DUE + timedelta(seconds=240))
     assert world.crashes == 1
     assert len({message.job_id for _, message in sent}) == 800
-    statuses = {run.status for one in world.memory.heads.rows.values() for run in one.head.runs}
+    statuses = {run.status for one in world.memory.heads.rows.values() for run in one.state.runs}
     assert statuses == {RunStatus.QUEUED}

@@ -5,8 +5,8 @@ from itertools import cycle
 
 import pytest
 
-from punctual.engine.dispatch.on_demand.held_messages import LONGEST
-from punctual.engine.dispatch.on_demand.throughput import A_CORE
+from punctual.engine.dispatch.on_demand.held_messages import MAX_EARLY_SEND
+from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT
 from tests.simulation.lambdas.test_bursts import DUE, burst
 from tests.support.simulation.world import Setup
 
@@ -33,14 +33,16 @@ def test_what_is_due_at_once_starts_within_two_seconds(
 ) -> None:
     """One poller, which works as fast as its memory lets it, and executors for all."""
     first = FIRST if cold else 0
-    pace = A_CORE.on(memory / 1769)
+    pace = CORE_THROUGHPUT.scaled(memory / 1769)
     late = [first + one for one in DELIVERIES]
     setup = Setup(shards=1, pace=pace, works=True, late=late, tick_seconds=55 + tick)
     world, sent = burst(number, setup=setup)
     world.processes[:] = [one for one in world.processes if one.name != "poller2"]
     world.run(DUE + timedelta(seconds=20))
     assert len({message.job_id for _, message in sent}) == len(sent) == number
-    assert min(at for at, _ in sent) >= DUE - LONGEST, "an executor waits so long, and starts then"
+    assert min(at for at, _ in sent) >= DUE - MAX_EARLY_SEND, (
+        "an executor waits so long, and starts then"
+    )
     arrived = [
         at + timedelta(seconds=first + one)
         for (at, _), one in zip(sent, cycle(DELIVERIES), strict=False)

@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.quota_rows import QuotaRow
-from punctual.engine.quotas.run_permits import PLACE_SECONDS, RunPermits
+from punctual.engine.quotas.run_permits import PLACE_LEASE_SECONDS, RunPermits
 from tests.support.simulation.instances import (
     FLEETS,
     IN_STEP,
@@ -39,14 +39,14 @@ def most_allowed(limit: int, skews: Sequence[float]) -> float:
 def test_starts_in_any_minute_are_at_most_the_limit(
     limit: int, weights: Sequence[float], crash_every: float, skews: Sequence[float]
 ) -> None:
-    fleet = permits(Limits(runs_per_minute=limit), weights, crash_every, skews)
+    fleet = permits(TenantLimits(runs_per_minute=limit), weights, crash_every, skews)
     minute, starts = MovingMinute(), 0
     for instance in fleet.load(2 * limit / MINUTE / 3, 3 * MINUTE):  # three in a batch
-        permitted = instance.ask("acme", 3).number
+        permitted = instance.request("acme", 3).number
         minute.add(fleet.seconds, permitted)
         starts += permitted
         for _ in range(permitted):
-            instance.end("acme", started=True)
+            instance.end_permit("acme", started=True)
     assert minute.most <= most_allowed(limit, skews)
     assert starts >= (0.8 if crash_every and limit < 600 else 0.9) * 3 * limit
 
@@ -57,10 +57,10 @@ def test_starts_in_any_minute_are_at_most_the_limit(
 def test_orders_in_any_minute_are_at_most_the_limit(
     limit: int, weights: Sequence[float], skews: Sequence[float]
 ) -> None:
-    fleet = quotas(Limits(runs_per_minute=limit), weights, skews=skews)
+    fleet = quotas(TenantLimits(runs_per_minute=limit), weights, skews=skews)
     minute, orders = MovingMinute(), 0
     for instance in fleet.load(2 * limit / MINUTE, 3 * MINUTE):
-        granted = instance.orders("acme", 1).number
+        granted = instance.take_orders("acme", 1).number
         minute.add(fleet.seconds, granted)
         orders += granted
     assert minute.most <= most_allowed(limit, skews)
@@ -71,10 +71,10 @@ def test_orders_in_any_minute_are_at_most_the_limit(
 @pytest.mark.parametrize("limit", [600, 6_000, 60_000])
 def test_orders_below_the_limit_are_granted_and_write_once_a_second(limit: int, seed: int) -> None:
     """The mean of each instance, once its demand is known."""
-    fleet = quotas(Limits(runs_per_minute=limit), FLEETS["twenty"], seed=seed)
+    fleet = quotas(TenantLimits(runs_per_minute=limit), FLEETS["twenty"], seed=seed)
     seconds, ramp = 30, 5
     for instance in fleet.load(0.8 * limit / MINUTE, seconds):
-        assert instance.orders("acme", 1).number == 1
+        assert instance.take_orders("acme", 1).number == 1
         if fleet.seconds < ramp:
             for rows in fleet.instance_rows:
                 rows.written_at.clear()
@@ -91,7 +91,7 @@ def test_places_at_any_moment_are_at_most_the_limit(
     limit: int, weights: Sequence[float], crash_every: float, skews: Sequence[float]
 ) -> None:
     """Runs of two seconds, twice as many as fit; a crash keeps its runs' places for 30 s."""
-    fleet = permits(Limits(concurrent_runs=limit), weights, crash_every, skews)
+    fleet = permits(TenantLimits(concurrent_runs=limit), weights, crash_every, skews)
     ends: list[tuple[float, int, RunPermits]] = []
     ticket, area, peak, last = count(), 0.0, 0, 0.0
     for instance in fleet.load(limit, 2 * MINUTE):
@@ -100,11 +100,11 @@ def test_places_at_any_moment_are_at_most_the_limit(
         ends = [end for end in ends if end[2] in fleet.instances]  # the others crashed
         while ends and ends[0][0] <= last:
             holder = heappop(ends)[2]
-            holder.end("acme", started=True)
+            holder.end_permit("acme", started=True)
             if not any(end[2] is holder for end in ends):
-                holder.rest()
+                holder.return_idle_places()
         tend(fleet)
-        for _ in range(instance.ask("acme", 1).number):
+        for _ in range(instance.request("acme", 1).number):
             heappush(ends, (last + 2, next(ticket), instance))
         peak = max(peak, len(ends))
     assert peak <= limit
@@ -113,30 +113,30 @@ def test_places_at_any_moment_are_at_most_the_limit(
 
 def tend(fleet: Fleet[RunPermits]) -> None:
     for instance in fleet.instances:
-        if instance.aging:
-            instance.tend()
+        if instance.needs_renewal:
+            instance.renew_places()
 
 
 def test_places_of_a_crashed_instance_come_back() -> None:
-    fleet = permits(Limits(concurrent_runs=2), (1, 1))
+    fleet = permits(TenantLimits(concurrent_runs=2), (1, 1))
     crashed, other = fleet.instances
-    assert crashed.ask("acme", 5).number == 2
-    assert other.ask("acme", 1).number == 0
-    fleet.clock.advance(timedelta(seconds=PLACE_SECONDS - 1))
-    assert other.ask("acme", 1).number == 0
+    assert crashed.request("acme", 5).number == 2
+    assert other.request("acme", 1).number == 0
+    fleet.clock.advance(timedelta(seconds=PLACE_LEASE_SECONDS - 1))
+    assert other.request("acme", 1).number == 0
     fleet.clock.advance(timedelta(seconds=2))
-    assert other.ask("acme", 1).number == 1
+    assert other.request("acme", 1).number == 1
 
 
 def test_starts_of_a_busy_tenant_cost_a_small_part_of_a_write() -> None:
-    fleet = permits(Limits(runs_per_minute=60_000, concurrent_runs=1_000), FLEETS["three"])
+    fleet = permits(TenantLimits(runs_per_minute=60_000, concurrent_runs=1_000), FLEETS["three"])
     starts = 0
     for instance in fleet.load(50, MINUTE):
-        permitted = instance.ask("acme", 10).number
+        permitted = instance.request("acme", 10).number
         starts += permitted
         for _ in range(permitted):
-            instance.end("acme", started=True)
-        instance.rest()
+            instance.end_permit("acme", started=True)
+        instance.return_idle_places()
     assert starts == 30_000
     assert fleet.rows.counts["writes"] < 0.02 * starts
 
@@ -149,58 +149,58 @@ def test_jobs_reach_their_quota_and_exceed_it_by_a_twentieth_at_most(
     """The counters are two seconds late."""
     made: list[float] = []
     fleet = quotas(
-        Limits(jobs=1_000),
+        TenantLimits(jobs=1_000),
         weights,
         jobs=lambda: sum(at <= fleet.seconds - 2 for at in made),
         skews=skews,
     )
     for instance in fleet.load(40, 2 * MINUTE):
-        made += [fleet.seconds] * instance.jobs("acme", 1)
+        made += [fleet.seconds] * instance.available_jobs("acme", 1)
     assert 950 <= len(made) <= 1_050
 
 
 def test_orders_may_be_granted_whole_or_not_at_all() -> None:
-    fleet = quotas(Limits(runs_per_minute=10), (1, 1))
+    fleet = quotas(TenantLimits(runs_per_minute=10), (1, 1))
     first, second = fleet.instances
-    assert first.orders("acme", 4, True).number == 4
-    refused = second.orders("acme", 10, True)
+    assert first.take_orders("acme", 4, True).number == 4
+    refused = second.take_orders("acme", 10, True)
     assert refused.number == 0
-    assert MINUTE < refused.again_after <= MINUTE + 10
-    assert second.orders("acme", 11, True).again_after == float("inf")
-    assert second.orders("acme", 9).number == 6 - first.orders("acme", 1).number
-    fleet.clock.advance(timedelta(seconds=refused.again_after))
-    assert second.orders("acme", 4, True).number == 4
+    assert MINUTE < refused.retry_after_seconds <= MINUTE + 10
+    assert second.take_orders("acme", 11, True).retry_after_seconds == float("inf")
+    assert second.take_orders("acme", 9).number == 6 - first.take_orders("acme", 1).number
+    fleet.clock.advance(timedelta(seconds=refused.retry_after_seconds))
+    assert second.take_orders("acme", 4, True).number == 4
 
 
 def test_orders_and_jobs_without_the_table_go_on_within_bounds() -> None:
     log = EventLog()
-    fleet = quotas(Limits(runs_per_minute=10, jobs=100), (1,), log=log)
+    fleet = quotas(TenantLimits(runs_per_minute=10, jobs=100), (1,), log=log)
     (instance,) = fleet.instances
     fleet.rows.away = True
-    assert [instance.orders("acme", 6).number for _ in range(2)] == [6, 4]
-    assert [instance.jobs("acme", 4) for _ in range(2)] == [4, 1]
+    assert [instance.take_orders("acme", 6).number for _ in range(2)] == [6, 4]
+    assert [instance.available_jobs("acme", 4) for _ in range(2)] == [4, 1]
     fleet.clock.advance(timedelta(seconds=61))
-    assert instance.jobs("acme", 4) == 4
+    assert instance.available_jobs("acme", 4) == 4
     assert set(log.events) == {"limits_unavailable"}
 
 
 def test_quotas_without_limits_ask_for_nothing() -> None:
-    fleet = quotas(Limits(), (1,))
+    fleet = quotas(TenantLimits(), (1,))
     (instance,) = fleet.instances
-    instance.call("acme")
-    assert instance.jobs("acme", 500) == 500
-    assert instance.orders("acme", 1_000, True).number == 1_000
-    assert permits(Limits(), (1,)).instances[0].ask("acme", 10).number == 10
+    instance.check_call("acme")
+    assert instance.available_jobs("acme", 500) == 500
+    assert instance.take_orders("acme", 1_000, True).number == 1_000
+    assert permits(TenantLimits(), (1,)).instances[0].request("acme", 10).number == 10
     assert fleet.rows.counts == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"taken": "x", "bucket": 1}'])
 def test_an_unreadable_row_is_begun_anew(text: str) -> None:
-    limits = Limits(calls_per_second=1, burst=1, runs_per_minute=1)
+    limits = TenantLimits(calls_per_second=1, burst=1, runs_per_minute=1)
     fleet = quotas(limits, (1,))
     (instance,) = fleet.instances
     for what in ("calls", "orders"):
         fleet.rows.rows["acme", what] = QuotaRow(text, 7)
-    instance.call("acme")
+    instance.check_call("acme")
     assert fleet.rows.rows["acme", "calls"].version == 8
-    assert [instance.orders("acme", 1).number for _ in range(2)] == [1, 0]
+    assert [instance.take_orders("acme", 1).number for _ in range(2)] == [1, 0]

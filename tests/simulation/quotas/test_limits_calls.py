@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.domain.tenants.quota_ledger import LONG_LEASE_SECONDS, LONG_LEASE_STEP_SECONDS
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from tests.support.simulation.instances import (
@@ -56,9 +56,9 @@ def load(
             fleet.rows.away = away(fleet.seconds)
             asked += 1
             try:
-                instance.call("acme")
+                instance.check_call("acme")
             except LimitExceeded as refused:
-                longest_wait = max(longest_wait, refused.again_after)
+                longest_wait = max(longest_wait, refused.retry_after_seconds)
                 continue
             accepted += 1
             minute.add(fleet.seconds)
@@ -87,7 +87,7 @@ BEFORE = {
 def test_calls_over_the_limit_are_at_most_a_tenth_in_any_minute(
     rate: int, before: tuple[tuple[float, float], ...], seed: int
 ) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), TWENTY, seed=seed)
+    fleet = quotas(TenantLimits(calls_per_second=rate), TWENTY, seed=seed)
     phases = [(part * rate, seconds) for part, seconds in before]
     figures = load(fleet, *phases, (2.0 * rate, 90))
     assert figures.most <= MOST * MINUTE * rate
@@ -97,14 +97,16 @@ def test_calls_over_the_limit_are_at_most_a_tenth_in_any_minute(
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rate", RATES)
 def test_calls_at_four_fifths_of_the_limit_are_hardly_refused(rate: int, seed: int) -> None:
-    figures = load(quotas(Limits(calls_per_second=rate), TWENTY, seed=seed), (0.8 * rate, 120))
+    figures = load(
+        quotas(TenantLimits(calls_per_second=rate), TWENTY, seed=seed), (0.8 * rate, 120)
+    )
     assert figures.refused <= 0.02
 
 
 @pytest.mark.parametrize("part", [0.1, 0.8, 2, 20])
 @pytest.mark.parametrize("rate", RATES[:3])
 def test_calls_make_an_instance_write_at_most_once_a_second(rate: int, part: float) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), TWENTY, seed=SEEDS[0])
+    fleet = quotas(TenantLimits(calls_per_second=rate), TWENTY, seed=SEEDS[0])
     load(fleet, (part * rate, MINUTE))
     assert max(most_in_a_second(rows.written_at) for rows in fleet.instance_rows) == 1
 
@@ -114,7 +116,7 @@ def test_calls_make_an_instance_write_at_most_once_a_second(rate: int, part: flo
 def test_calls_of_any_fleet_reach_the_limit_and_hold_it(
     rate: int, weights: Sequence[float]
 ) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), weights)
+    fleet = quotas(TenantLimits(calls_per_second=rate), weights)
     below = load(fleet, (0.8 * rate, MINUTE))
     assert below.refused <= (0.02 if rate >= 5 else 0.06)
     twice = load(fleet, (2.0 * rate, MINUTE))
@@ -124,14 +126,14 @@ def test_calls_of_any_fleet_reach_the_limit_and_hold_it(
 
 @pytest.mark.parametrize("weights", FLEETS.values(), ids=FLEETS)
 def test_calls_in_a_burst_are_accepted_once(weights: Sequence[float]) -> None:
-    figures = load(quotas(Limits(calls_per_second=50, burst=500), weights), (200, MINUTE))
+    figures = load(quotas(TenantLimits(calls_per_second=50, burst=500), weights), (200, MINUTE))
     assert 0.9 * allowed(50, 500) <= figures.accepted <= MOST * allowed(50, 500)
 
 
 @pytest.mark.parametrize("crash_every", [0, 6], ids=["", "cold starts"])
 @pytest.mark.parametrize("rate", RATES[:3])
 def test_calls_on_clocks_five_seconds_apart_hold_the_limit(rate: int, crash_every: float) -> None:
-    limits = Limits(calls_per_second=rate)
+    limits = TenantLimits(calls_per_second=rate)
     fleet = quotas(limits, (1,) * 10, crash_every=crash_every, skews=SECONDS_APART)
     figures = load(fleet, (2.0 * rate, 90))
     assert figures.accepted >= 0.8 * 90 * rate
@@ -141,7 +143,7 @@ def test_calls_on_clocks_five_seconds_apart_hold_the_limit(rate: int, crash_ever
 @pytest.mark.parametrize("rate", RATES[:3])
 def test_calls_of_instances_that_join_five_seconds_ahead_hold_the_limit(rate: int) -> None:
     skews = (-2.5,) * 5 + (2.5,) * 5
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 5 + (0,) * 5, skews=skews)
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 5 + (0,) * 5, skews=skews)
     before = load(fleet, (2.0 * rate, 30)).accepted
     fleet.weights = (1,) * 10
     accepted = before + load(fleet, (2.0 * rate, 30)).accepted
@@ -150,7 +152,7 @@ def test_calls_of_instances_that_join_five_seconds_ahead_hold_the_limit(rate: in
 
 @pytest.mark.parametrize("rate", RATES[:3])
 def test_calls_of_crashing_instances_lose_only_what_was_leased(rate: int) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 10, crash_every=10)
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 10, crash_every=10)
     figures = load(fleet, (2.0 * rate, MINUTE))
     assert 0.85 * MINUTE * rate <= figures.accepted <= MOST * allowed(rate)
 
@@ -172,7 +174,7 @@ def test_calls_while_the_row_answers_half_the_time_hold_the_limit(
     rate: int, phase: float, crash_every: float
 ) -> None:
     log = EventLog()
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 10, log=log, crash_every=crash_every)
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 10, log=log, crash_every=crash_every)
     phases = (2.0 * rate, 20), (2.0 * rate, MINUTE)
     figures = load(fleet, *phases, away=lambda at: int(at / phase) % 2 == 1)
     assert set(log.events) == {"limits_unavailable"}
@@ -187,7 +189,11 @@ def test_calls_while_every_second_request_to_the_row_fails_hold_the_limit(
 ) -> None:
     chance = Random(seed)
     fleet = quotas(
-        Limits(calls_per_second=rate), (1,) * 10, log=EventLog(), skews=SECONDS_APART, seed=seed
+        TenantLimits(calls_per_second=rate),
+        (1,) * 10,
+        log=EventLog(),
+        skews=SECONDS_APART,
+        seed=seed,
     )
     phases = (2.0 * rate, 20), (2.0 * rate, MINUTE)
     figures = load(fleet, *phases, away=lambda _: chance.random() < 0.5)
@@ -197,7 +203,7 @@ def test_calls_while_every_second_request_to_the_row_fails_hold_the_limit(
 
 @pytest.mark.parametrize("rate", RATES[:3])
 def test_calls_without_the_row_go_on_at_each_instances_pace(rate: int) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 10, log=EventLog())
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 10, log=EventLog())
     phases = (2.0 * rate, 30), (2.0 * rate, MINUTE)
     figures = load(fleet, *phases, away=lambda at: at >= 30)
     assert figures.accepted >= 0.45 * MINUTE * rate
@@ -205,7 +211,7 @@ def test_calls_without_the_row_go_on_at_each_instances_pace(rate: int) -> None:
 
 
 def test_calls_of_instances_that_start_without_the_row_are_few() -> None:
-    fleet = quotas(Limits(calls_per_second=100), (1,) * 10, log=EventLog())
+    fleet = quotas(TenantLimits(calls_per_second=100), (1,) * 10, log=EventLog())
     figures = load(fleet, (200, MINUTE), away=lambda _: True)
     assert 0.1 * 6_000 <= figures.accepted <= 0.25 * 6_000
 
@@ -213,14 +219,14 @@ def test_calls_of_instances_that_start_without_the_row_are_few() -> None:
 @pytest.mark.parametrize(("rate", "before"), [(1, 0.1), (5, 5), (100, 90)])
 def test_calls_after_an_outage_pay_what_is_owed_once(rate: int, before: float) -> None:
     """Also where more is owed than the bucket holds."""
-    fleet = quotas(Limits(calls_per_second=rate), FLEETS["one"], log=EventLog())
+    fleet = quotas(TenantLimits(calls_per_second=rate), FLEETS["one"], log=EventLog())
     phases = ((before, 200), (1 / 30, 300), (1 / 30, 600))
     assert load(fleet, *phases, away=lambda at: 200 < at <= 300).refused == 0
 
 
 def test_calls_after_an_outage_are_held_to_the_limit_again() -> None:
     log = EventLog()
-    fleet = quotas(Limits(calls_per_second=10), FLEETS["three"], log=log)
+    fleet = quotas(TenantLimits(calls_per_second=10), FLEETS["three"], log=log)
     load(fleet, (20, 30), (20, MINUTE), away=lambda at: at >= 30)
     assert len(log.events) <= 3 * MINUTE  # each instance asks once a second
     figures = load(fleet, (20, 6), (20, MINUTE))
@@ -241,7 +247,7 @@ COSTS = {  # writes a call, by part of the limit, calls a second, and fleet
 @pytest.mark.parametrize(("part", "rate"), COSTS)
 def test_calls_cost_a_part_of_a_write_each(part: float, rate: int, fleet: str) -> None:
     """In steady load: each lease is one read and one write."""
-    made = quotas(Limits(calls_per_second=round(rate / part)), FLEETS[fleet])
+    made = quotas(TenantLimits(calls_per_second=round(rate / part)), FLEETS[fleet])
     seconds = max(MINUTE, 200 / rate)
     figures = load(made, (rate, MINUTE), (rate, seconds))
     print(f"{part} {rate}/s {fleet}: {figures.writes:.3f} writes, {figures.reads:.3f} reads a call")
@@ -250,14 +256,14 @@ def test_calls_cost_a_part_of_a_write_each(part: float, rate: int, fleet: str) -
 
 
 def test_calls_that_are_refused_write_nothing() -> None:
-    figures = load(quotas(Limits(calls_per_second=5), TWENTY), (500, MINUTE))
+    figures = load(quotas(TenantLimits(calls_per_second=5), TWENTY), (500, MINUTE))
     assert figures.accepted <= MOST * allowed(5)
     assert figures.writes * figures.asked <= figures.accepted
     assert figures.reads * figures.asked <= len(TWENTY) * MINUTE
 
 
 def test_calls_leased_long_ago_are_not_used() -> None:
-    fleet = quotas(Limits(calls_per_second=100), FLEETS["one"])
+    fleet = quotas(TenantLimits(calls_per_second=100), FLEETS["one"])
     load(fleet, (1, 10))
     assert load(fleet, (1, 5)).writes == 0
     fleet.clock.advance(timedelta(seconds=LONG_LEASE_SECONDS + LONG_LEASE_STEP_SECONDS))

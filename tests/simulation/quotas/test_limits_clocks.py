@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
 from punctual.node.clock import ManualClock
@@ -20,7 +20,7 @@ from tests.support.simulation.instances import (
     quotas,
 )
 
-FEW = Limits(calls_per_second=1, burst=1, jobs=5, runs_per_minute=2, concurrent_runs=2)
+FEW = TenantLimits(calls_per_second=1, burst=1, jobs=5, runs_per_minute=2, concurrent_runs=2)
 HOUR = timedelta(hours=1)
 
 
@@ -30,9 +30,12 @@ class Instance:
         self.permits = RunPermits(lambda _: FEW, rows, name, rows.clock, no_log)
 
     def use_all(self) -> tuple[int, int, int]:
-        self.quotas.call("acme")
-        orders, jobs = self.quotas.orders("acme", 2).number, self.quotas.jobs("acme", 5)
-        return orders, jobs, self.permits.ask("acme", 2).number
+        self.quotas.check_call("acme")
+        orders, jobs = (
+            self.quotas.take_orders("acme", 2).number,
+            self.quotas.available_jobs("acme", 5),
+        )
+        return orders, jobs, self.permits.request("acme", 2).number
 
 
 class DeafRows(InstanceRows):
@@ -46,7 +49,7 @@ def accepted_calls(instance: Instance, calls: int) -> int:
     accepted = 0
     for _ in range(calls):
         with suppress(LimitExceeded):
-            instance.quotas.call("acme")
+            instance.quotas.check_call("acme")
             accepted += 1
     return accepted
 
@@ -59,7 +62,10 @@ def test_rows_written_by_a_clock_far_ahead_limit_no_instance() -> None:
     clock.advance(timedelta(seconds=2))
     assert right.use_all() == (2, 5, 2)
     other = Instance(DeafRows(rows, clock, timedelta()), "other")
-    assert (other.quotas.orders("acme", 1).number, other.permits.ask("acme", 1).number) == (0, 0)
+    assert (
+        other.quotas.take_orders("acme", 1).number,
+        other.permits.request("acme", 1).number,
+    ) == (0, 0)
 
 
 @pytest.mark.parametrize("seconds", [-3600, -20, 20, 3600])
@@ -68,7 +74,7 @@ def test_rows_written_by_a_clock_far_ahead_limit_no_instance() -> None:
 def test_calls_with_one_clock_that_is_set_hold_the_limit_and_go_on(
     rate: int, instances: int, seconds: float
 ) -> None:
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * instances)
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * instances)
     load(fleet, (2 * rate, 30))
     fleet.instance_rows[0].off = timedelta(seconds=seconds)
     for minute in range(3):
@@ -79,7 +85,7 @@ def test_calls_with_one_clock_that_is_set_hold_the_limit_and_go_on(
 @pytest.mark.parametrize(("rate", "instances"), [(20, 40), (100, 50), (100, 10)])
 def test_calls_of_environments_that_were_frozen_hold_the_limit(rate: int, instances: int) -> None:
     """Each is called now and then for an hour; then all are called at once, at twice the limit."""
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * instances)
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * instances)
     load(fleet, (1 / 30, 3_600))
     figures = load(fleet, (2 * rate, MINUTE))
     assert 0.8 * allowed(rate) <= figures.most <= MOST * MINUTE * rate
@@ -88,8 +94,8 @@ def test_calls_of_environments_that_were_frozen_hold_the_limit(rate: int, instan
 @pytest.mark.parametrize("lower", [2, 5, 20])
 def test_calls_under_a_lowered_limit_are_held_to_it_at_once(lower: int) -> None:
     """Instances drop what they leased under the former limit."""
-    limits = [Limits(calls_per_second=100)]
+    limits = [TenantLimits(calls_per_second=100)]
     fleet = quotas(lambda: limits[0], (1,) * 10)
     load(fleet, (5, MINUTE))
-    limits[0] = Limits(calls_per_second=lower)
+    limits[0] = TenantLimits(calls_per_second=lower)
     assert load(fleet, (40, MINUTE)).accepted <= MOST * allowed(lower)

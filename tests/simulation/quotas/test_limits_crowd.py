@@ -5,16 +5,16 @@ from random import Random
 import pytest
 
 from punctual.domain.errors import LimitExceeded, Unavailable
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
-from punctual.engine.quotas.leased_row import MAX_SWAPS
+from punctual.engine.quotas.leased_row import MAX_ROW_SWAPS
 from punctual.engine.quotas.run_permits import RunPermits
 from punctual.node.clock import ManualClock
 from tests.simulation.quotas.test_limits_calls import MOST, allowed, load
 from tests.support.simulation.instances import NOON, EventLog, MemoryQuotaRows, no_log, quotas
 
-FEW = Limits(calls_per_second=10, jobs=100, runs_per_minute=20, concurrent_runs=5)
+FEW = TenantLimits(calls_per_second=10, jobs=100, runs_per_minute=20, concurrent_runs=5)
 
 
 class ContendedRows(MemoryQuotaRows):
@@ -38,32 +38,32 @@ def contended(times: int) -> tuple[LeasedQuotas, ContendedRows, ManualClock]:
 
 
 def test_calls_that_lose_every_swap_are_refused_for_a_second() -> None:
-    instance, rows, clock = contended(MAX_SWAPS)
+    instance, rows, clock = contended(MAX_ROW_SWAPS)
     for _ in range(20):
         with pytest.raises(LimitExceeded) as refused:
-            instance.call("acme")
-    assert 0 < refused.value.again_after <= 1
-    assert rows.counts["writes"] == MAX_SWAPS
+            instance.check_call("acme")
+    assert 0 < refused.value.retry_after_seconds <= 1
+    assert rows.counts["writes"] == MAX_ROW_SWAPS
     clock.set(NOON.replace(second=1))
-    instance.call("acme")
+    instance.check_call("acme")
 
 
 def test_orders_and_jobs_that_lose_every_swap_are_unavailable() -> None:
-    instance, _, _ = contended(2 * MAX_SWAPS)
+    instance, _, _ = contended(2 * MAX_ROW_SWAPS)
     with pytest.raises(Unavailable, match="try again"):
-        instance.orders("acme", 1)
+        instance.take_orders("acme", 1)
     with pytest.raises(Unavailable, match="try again"):
-        instance.jobs("acme", 1)
-    assert (instance.orders("acme", 1).number, instance.jobs("acme", 1)) == (1, 1)
+        instance.available_jobs("acme", 1)
+    assert (instance.take_orders("acme", 1).number, instance.available_jobs("acme", 1)) == (1, 1)
 
 
 def test_runs_that_lose_every_swap_wait_for_a_second() -> None:
-    clock, rows = ManualClock(NOON), ContendedRows(MAX_SWAPS)
+    clock, rows = ManualClock(NOON), ContendedRows(MAX_ROW_SWAPS)
     instance = RunPermits(lambda _: FEW, rows, "instance", clock, no_log)
-    permitted = instance.ask("acme", 10)
-    assert (permitted.number, permitted.again_after) == (0, 1)
+    permitted = instance.request("acme", 10)
+    assert (permitted.number, permitted.retry_after_seconds) == (0, 1)
     clock.set(NOON.replace(second=2))
-    assert instance.ask("acme", 10).number == 5
+    assert instance.request("acme", 10).number == 5
 
 
 @pytest.mark.parametrize("rate", [5, 20, 100])
@@ -77,7 +77,7 @@ def test_calls_that_lose_one_swap_of_four_are_hardly_refused(rate: int) -> None:
                 self.rows[tenant, what] = QuotaRow(present.text, present.version + 1)
             return super().swap(tenant, what, expect, text)
 
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 20, rows=Rows())
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 20, rows=Rows())
     assert load(fleet, (0.8 * rate, 120)).refused <= 0.02
 
 
@@ -93,7 +93,7 @@ def test_calls_hold_the_limit_although_writes_happen_whose_answers_are_lost(rate
                 raise Unavailable("The answer is lost.")
             return present
 
-    fleet = quotas(Limits(calls_per_second=rate), (1,) * 20, log=EventLog(), rows=Rows())
+    fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 20, log=EventLog(), rows=Rows())
     figures = load(fleet, (2.0 * rate, 90))
     assert figures.accepted >= 0.7 * 90 * rate
     assert figures.most <= MOST * allowed(rate)

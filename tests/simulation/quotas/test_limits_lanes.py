@@ -6,16 +6,16 @@ from itertools import count
 
 import pytest
 
-from punctual.domain.tenants.limits import Limits
-from punctual.engine.quotas.run_permits import PLACE_SECONDS, RunPermits
+from punctual.domain.tenants.limits import TenantLimits
+from punctual.engine.quotas.run_permits import PLACE_LEASE_SECONDS, RunPermits
 from tests.support.simulation.instances import Fleet, permits
 
 EXECUTORS = {"quick-high": 20, "quick-normal": 20, "long": 8}
 SECOND = timedelta(seconds=1)
-HALF = Limits(lane_percent=50)
+HALF = TenantLimits(lane_percent=50)
 
 
-def executors(number: int, limits: Limits = HALF) -> Fleet[RunPermits]:
+def executors(number: int, limits: TenantLimits = HALF) -> Fleet[RunPermits]:
     return permits(limits, (1,) * number, executors=EXECUTORS)
 
 
@@ -42,7 +42,7 @@ class Lane:
         self._end()
         if any(end[2] is instance for end in self._ends):
             return
-        number = instance.ask(self._tenant, runs, queue).number
+        number = instance.request(self._tenant, runs, queue).number
         self.refused += number < runs
         if number:
             entry = (self.now + seconds, next(self._ticket), instance, number)
@@ -52,11 +52,11 @@ class Lane:
         while self._ends and self._ends[0][0] <= self.now:
             _, _, owner, number = heappop(self._ends)
             for _ in range(number):
-                owner.end(self._tenant, started=True)
-            owner.rest()
+                owner.end_permit(self._tenant, started=True)
+            owner.return_idle_places()
         for instance in self._fleet.instances:
-            if instance.aging:
-                instance.tend()
+            if instance.needs_renewal:
+                instance.renew_places()
 
 
 @pytest.mark.parametrize("runs", [1, 10])
@@ -92,7 +92,7 @@ def test_lane_percent_leaves_the_other_half_to_another_tenant() -> None:
     idle = [
         instance
         for instance in fleet.instances
-        if instance.ask("acme", 1, "quick-normal").number == 0
+        if instance.request("acme", 1, "quick-normal").number == 0
     ]
     assert len(idle) == 10
     for instance in idle:
@@ -110,37 +110,37 @@ def test_lane_percent_does_not_count_idle_executors() -> None:
 
 
 def test_lane_percent_counts_a_crashed_executor_for_half_a_minute() -> None:
-    fleet = executors(3, Limits(lane_percent=25))
+    fleet = executors(3, TenantLimits(lane_percent=25))
     _, alive, other = fleet.instances
-    assert [each.ask("acme", 1, "long").number for each in fleet.instances] == [1, 1, 0]
-    for _ in range(PLACE_SECONDS - 1):
+    assert [each.request("acme", 1, "long").number for each in fleet.instances] == [1, 1, 0]
+    for _ in range(PLACE_LEASE_SECONDS - 1):
         fleet.clock.advance(SECOND)
-        alive.tend()
-    assert other.ask("acme", 1, "long").number == 0
+        alive.renew_places()
+    assert other.request("acme", 1, "long").number == 0
     fleet.clock.advance(2 * SECOND)
-    alive.tend()
-    assert other.ask("acme", 1, "long").number == 1
+    alive.renew_places()
+    assert other.request("acme", 1, "long").number == 1
 
 
 def test_lane_percent_counts_an_instance_in_its_latest_queue_only() -> None:
-    fleet = executors(2, Limits(lane_percent=10))
+    fleet = executors(2, TenantLimits(lane_percent=10))
     first, other = fleet.instances
-    assert first.ask("acme", 1, "long").number == 1
-    assert other.ask("acme", 1, "long").number == 0
-    first.end("acme", started=True)
-    assert first.ask("acme", 1, "quick-high").number == 1
+    assert first.request("acme", 1, "long").number == 1
+    assert other.request("acme", 1, "long").number == 0
+    first.end_permit("acme", started=True)
+    assert first.request("acme", 1, "quick-high").number == 1
     fleet.clock.advance(2 * SECOND)
-    assert other.ask("acme", 1, "long").number == 1
+    assert other.request("acme", 1, "long").number == 1
 
 
 def test_lane_percent_and_concurrent_runs_both_hold() -> None:
-    fleet = executors(20, Limits(lane_percent=50, concurrent_runs=14))
-    permitted = [each.ask("acme", 3, "quick-normal").number for each in fleet.instances]
+    fleet = executors(20, TenantLimits(lane_percent=50, concurrent_runs=14))
+    permitted = [each.request("acme", 3, "quick-normal").number for each in fleet.instances]
     assert 12 <= sum(permitted) <= 14
     assert sum(number > 0 for number in permitted) <= 10
 
 
 def test_permits_without_limits_write_nothing() -> None:
-    fleet = executors(3, Limits(jobs=5))
-    assert [each.ask("acme", 7, "long").number for each in fleet.instances] == [7, 7, 7]
+    fleet = executors(3, TenantLimits(jobs=5))
+    assert [each.request("acme", 7, "long").number for each in fleet.instances] == [7, 7, 7]
     assert fleet.rows.counts.total() == 0

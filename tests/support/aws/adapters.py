@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from punctual.engine.ports.notifications import Notification
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
@@ -41,12 +41,12 @@ class SilentWake:
     """Records its calls, as the node's own implementation does."""
 
     nudged: list[Timer] = field(default_factory=list)
-    killed: list[tuple[Key, tuple[str, ...]]] = field(default_factory=list)
+    killed: list[tuple[JobKey, tuple[str, ...]]] = field(default_factory=list)
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         self.nudged.extend(timers)
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
         self.killed.append((key, tuple(run_ids)))
 
 

@@ -106,7 +106,7 @@ def handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
 def served() -> Iterator[str]:
     with an_api(now=real_clock()) as api:
         planned = api.store.ports.partitions
-        planned.advance(planned.watermark(), bucket_of(real_clock()))
+        planned.advance_watermark(planned.watermark(), bucket_of(real_clock()))
         server = ThreadingHTTPServer((HOST, 0), handler_of(Gateway(api, real_clock)))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -106,8 +106,8 @@ class ListedHistory(DynamoHistory):
         super().__init__(dynamo, table, lists)
         self._appended = lists
 
-    def put(self, rows: Sequence[RunRow]) -> None:
-        super().put(rows)
+    def put_runs(self, rows: Sequence[RunRow]) -> None:
+        super().put_runs(rows)
         for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
             self._appended.append(tenant, list(some))
 

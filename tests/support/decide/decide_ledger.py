@@ -41,8 +41,8 @@ class World(Story):
     def __init__(self, head: JobState, now: datetime) -> None:
         super().__init__(head, now)
         assert head.schedule is not None
-        assert head.mark is not None
-        self.reigns = [Reign(head.schedule, head.mark, _FOREVER)]
+        assert head.planned_until is not None
+        self.reigns = [Reign(head.schedule, head.planned_until, _FOREVER)]
         self.used_up = False
         self.trail: tuple[tuple[datetime, Event], ...] = ()  # all events with their times
 
@@ -50,7 +50,7 @@ class World(Story):
         before = self.head
         self.trail = (*self.trail, (self.now, event))
         decision = decided(before, event, self.now, "w", known)
-        for run in decision.records:
+        for run in decision.runs_to_record:
             assert self.ledger.get(run.run_id, run) == run, "an outcome has changed"
         self._follow(before, event, decision)
         return decision
@@ -59,10 +59,13 @@ class World(Story):
         if isinstance(event, Update) and event.schedule is not None:
             if decision.verdict is Verdict.OK:
                 self._change_reign(event.schedule, decision)
-        elif before.state is not JobStatus.CANCELLED and decision.head.state is JobStatus.CANCELLED:
+        elif (
+            before.status is not JobStatus.CANCELLED
+            and decision.state.status is JobStatus.CANCELLED
+        ):
             self._end_reign(decision)
-        limit = decision.head.limits.max_runs
-        self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
+        limit = decision.state.limits.max_runs
+        self.used_up = self.used_up or (limit is not None and decision.state.started_runs >= limit)
 
     def _end_reign(self, decision: Decision) -> datetime:
         """End the present schedule's period.
@@ -70,8 +73,8 @@ class World(Story):
         Return its end: now, or its last run that was fired early.
         """
         last = self.reigns.pop()
-        runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
-        alive: list[Run | WaitingRun] = [*runs, *decision.head.line]
+        runs = (*self.ledger.values(), *decision.runs_to_record, *decision.state.runs)
+        alive: list[Run | WaitingRun] = [*runs, *decision.state.wait_queue]
         fired = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
         fired += [run.last_at for run in runs if run.last_at is not None]
         until = max([self.now, last.since, *fired])
@@ -92,14 +95,14 @@ class World(Story):
 
     def check_ledger(self) -> None:
         """Compare recorded, live and future occurrences with the schedules."""
-        if self.head.behind is not None:
+        if self.head.catch_up is not None:
             return
         if any(counts_from_completion(reign.schedule) for reign in self.reigns):
             self._check_singles()
             return
         expected = Counter(at for reign in self.reigns for at in self._times(reign))
         found = Counter(at for run in self.ledger.values() for at in self._stands_for(run))
-        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.wait_queue]
         found += Counter(run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE)
         assert not found - expected, "more than the schedule says"
         if not self.used_up:
@@ -110,7 +113,7 @@ class World(Story):
 
         Schedules from completion have no fixed list of times.
         """
-        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.wait_queue]
         found = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
         ended = [
             run.scheduled_at for run in self.ledger.values() if run.trigger is Trigger.SCHEDULE
@@ -125,16 +128,16 @@ class World(Story):
         """Return the time up to which each occurrence of the schedule must have a state."""
         if self.head.next_at is not None:
             return self.head.next_at - _INSTANT
-        return max(self.now, self.head.mark or self.now)
+        return max(self.now, self.head.planned_until or self.now)
 
     def _stands_for(self, run: Run) -> tuple[datetime, ...]:
         if run.trigger is not Trigger.SCHEDULE:
             return ()
-        if run.count == 1:
+        if run.occurrence_count == 1:
             return (run.scheduled_at,)
         assert run.last_at is not None
         times = self._between(run.scheduled_at, run.last_at)
-        assert len(times) == run.count
+        assert len(times) == run.occurrence_count
         return times
 
     def _between(self, first: datetime, last: datetime) -> tuple[datetime, ...]:

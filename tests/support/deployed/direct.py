@@ -8,7 +8,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.commands.jobs import Submission
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import JobView
 from punctual.lambdas.runtime import Runtime
 from punctual.settings import Settings
@@ -53,16 +53,16 @@ class Direct:
             steady=self.clock.monotonic,
             make_id=self.world.new_id,
             pause=pause or (lambda _: None),
-            crew=ThreadPool(1),
-            patience=RetryPolicy(lambda _: None, seed="test", tries=2),
+            pool=ThreadPool(1),
+            retry_policy=RetryPolicy(lambda _: None, seed="test", tries=2),
         )
 
-    def submit(self, **document: Any) -> Key:
+    def submit(self, **document: Any) -> JobKey:
         (view,) = self.jobs.submit("acme", "ada", [Submission({"name": "n", **document})])
         assert isinstance(view, JobView), view
-        return Key(view.head.tenant, view.head.job_id)
+        return JobKey(view.state.tenant, view.state.job_id)
 
-    def set_attribute(self, key: Key, name: str, value: dict[str, str]) -> None:
+    def set_attribute(self, key: JobKey, name: str, value: dict[str, str]) -> None:
         """Change one attribute of a job's state by hand, with the version of its row."""
         self.world.bare.update_item(
             TableName=self.aws.settings.jobs_table,

@@ -7,7 +7,7 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.domain.run import RunStatus
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
@@ -74,7 +74,7 @@ class Executors(Direct):
         made.__dict__["ports"] = torn(made.ports, plan, "executor")
         return made
 
-    def submit(self, **document: Any) -> Key:
+    def submit(self, **document: Any) -> JobKey:
         return super().submit(**{"schedule_type": "IMMEDIATE", **document})
 
     def records(self) -> list[Record]:
@@ -119,19 +119,19 @@ class Executors(Direct):
             handler = DeadLetterHandler(self.new_runtime(), tuple(one.url for one in queues))
             handler.handle(lambda: until - self.clock.monotonic())
 
-    def run(self, key: Key) -> RunView:
+    def run(self, key: JobKey) -> RunView:
         (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
         return self.search.run(*key, listed.run.run_id)
 
-    def outdate(self, key: Key, layout: int = keys.ROW_LAYOUT + 1) -> None:
+    def outdate(self, key: JobKey, layout: int = keys.ROW_LAYOUT + 1) -> None:
         """Set a newer format on the job state, or restore the current one."""
         self.set_attribute(key, keys.LAYOUT_ATTR, {"N": str(layout)})
 
-    def spoil(self, key: Key) -> None:
+    def spoil(self, key: JobKey) -> None:
         """Make the job state unreadable, as a manual edit or a newer version can."""
         self.set_attribute(key, keys.STATUS_ATTR, {"S": "UNHEARD_OF"})
 
-    def status(self, key: Key) -> RunStatus:
+    def status(self, key: JobKey) -> RunStatus:
         return self.run(key).run.status
 
     def look(self) -> None:
@@ -140,9 +140,9 @@ class Executors(Direct):
         for minute in sorted(minutes):
             timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers
             if timers:
-                self.runtime.evaluator.look(timers)
+                self.runtime.evaluator.evaluate_timers(timers)
 
-    def output_of(self, key: Key) -> bytes:
+    def output_of(self, key: JobKey) -> bytes:
         """Return the output of a job's run, from its object where the answer is a link."""
         run = self.run(key)
         found = self.search.output(*key, run.run.run_id)

@@ -111,8 +111,8 @@ class World(Feeding):
             make_id=self.new_id,
             pause=self.actors.pause,
             cpu_share=cpu_share_of(env),
-            crew=ThreadPool(1),
-            patience=RetryPolicy(self.actors.pause, seed="test"),
+            pool=ThreadPool(1),
+            retry_policy=RetryPolicy(self.actors.pause, seed="test"),
         )
 
     def new_id(self) -> str:

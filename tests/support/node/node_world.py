@@ -19,7 +19,7 @@ from punctual.node.files.process_groups import GroupFiles
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.registry import Registry
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -34,13 +34,13 @@ class Gate:
         self.begun = threading.Semaphore(0)
         self.attempts: list[int] = []
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         self.attempts.append(attempt.attempt_number)
         recorder.log(b"begun\n")
         self.begun.release()
         while not self.open.is_set():
             if stop.wait(0.005):
-                return Outcome.stopped(stop.wanted())
+                return Outcome.stopped(stop.reason())
         if attempt.payload == "fail":
             return Outcome.failed("no luck")
         return Outcome("SUCCESS", output=b"done", output_type="text/plain")
@@ -86,7 +86,7 @@ class World:
         document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
         (view,) = self.do(lambda: self.node.jobs.submit(T, "me", [Submission(document)]))
         assert isinstance(view, JobView)
-        return view.head.job_id
+        return view.state.job_id
 
     def until(self, seconds: float) -> None:
         """Step at each time that the node asks for, up to `seconds` after noon."""

@@ -26,7 +26,7 @@ def write(store: Store, unit: int) -> None:
 
 def made(store: Store, job_id: str) -> None:
     store.timers.put([a_timer(job_id=job_id)])
-    store.job_states.put_bodies([a_body(job_id, payload="x" * 1_000)])
+    store.job_states.put_definitions([a_body(job_id, payload="x" * 1_000)])
     store.job_states.swap([Swap(a_head(job_id), 0)])
 
 
@@ -38,7 +38,7 @@ def claimed(store: Store, job_id: str) -> None:
 
 def ended(store: Store, job_id: str) -> None:
     store.job_states.swap([Swap(a_head(job_id, 3), 2, {RUN: None})])
-    store.history.put([a_row(job_id=job_id)])
+    store.history.put_runs([a_row(job_id=job_id)])
     store.feed.publish([{"job_id": job_id}])
 
 

@@ -1,6 +1,6 @@
 """Act as the node for one hostile script, in a process of its own with secrets to steal.
 
-Arguments: the data folder, the sandbox, and `shared` or `alone`. The script's code comes on
+Arguments: the data folder, the sandbox, and `is_shared` or `alone`. The script's code comes on
 standard input. The result goes to standard output as JSON.
 """
 
@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.script.confinement import hide
+from punctual.tasks.script.confinement import hide_process
 from punctual.tasks.script.landlock import c_library
-from punctual.tasks.script.sandbox import choose
+from punctual.tasks.script.sandbox import choose_sandbox
 from punctual.tasks.script.survivors import Children
 from punctual.tasks.script.task import ScriptTask
 
@@ -42,8 +42,8 @@ def main() -> None:
     named = socket.socket(socket.AF_UNIX)
     named.bind(str(data.parent / "bus"))
     named.listen()
-    hide(c_library())
-    sandbox = choose(wanted, data, shared=shared, path=os.environ["PATH"])
+    hide_process(c_library())
+    sandbox = choose_sandbox(wanted, data, is_shared=shared, path=os.environ["PATH"])
     task = ScriptTask(
         data / "work",
         sandbox,

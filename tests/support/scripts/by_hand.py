@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from punctual.lambdas.executor.attempt import RunningAttempt
 from punctual.lambdas.executor.threads import Work
 from punctual.node.clock import ManualClock
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 
 
 class _Started(NamedTuple):
@@ -66,7 +66,7 @@ def _payload(work: RunningAttempt) -> dict[str, Any]:
 
 def _obeys(work: Work) -> bool:
     stubborn = isinstance(work, RunningAttempt) and "stubborn" in _payload(work)
-    return isinstance(work, RunningAttempt) and bool(work.stop.wanted()) and not stubborn
+    return isinstance(work, RunningAttempt) and bool(work.stop.reason()) and not stubborn
 
 
 class Doing:
@@ -79,12 +79,12 @@ class Doing:
         self._clock = clock
         self.ran: list[str] = []
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         self.ran.append(attempt.run_id)
         payload = attempt.payload if isinstance(attempt.payload, dict) else {}
         self._clock.advance(timedelta(seconds=payload.get("hangs", 0)))
-        if stop.wanted():
-            return Outcome.stopped(stop.wanted())
+        if stop.reason():
+            return Outcome.stopped(stop.reason())
         if "log" in payload:
             recorder.log(str(payload["log"]).encode())
         output = str(payload.get("out", "")) * int(payload.get("times", 1))

@@ -123,9 +123,11 @@ class LauncherFaults:
         armed = folder / f"armed-{first}"
         armed.symlink_to(str(first))  # a link needs no opening
         self._met = Path(f"{armed}.met")
-        setup, start = process.LAUNCH.split("import time; ", 1)
+        setup, start = process.LAUNCHER_CODE.split("import time; ", 1)
         code = _IN_LAUNCHER.format(armed=str(armed), many=many, number=int(number))
-        monkeypatch.setattr(process, "LAUNCH", f"{setup}exec({code!r}); import time; {start}")
+        monkeypatch.setattr(
+            process, "LAUNCHER_CODE", f"{setup}exec({code!r}); import time; {start}"
+        )
 
     @property
     def were_met(self) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.script import landlock
-from punctual.tasks.script.process_group import Group
-from punctual.tasks.script.sandbox import Sandbox, choose
+from punctual.tasks.script.process_group import ProcessGroup
+from punctual.tasks.script.sandbox import Sandbox, choose_sandbox
 from punctual.tasks.script.task import ScriptTask
 
 LONG = 300.0
@@ -39,16 +39,16 @@ class Book:
     """Records process groups, and their state when they were reported."""
 
     def __init__(self) -> None:
-        self.started: list[tuple[str, Group]] = []
-        self.ended: list[tuple[str, Group]] = []
+        self.started: list[tuple[str, ProcessGroup]] = []
+        self.ended: list[tuple[str, ProcessGroup]] = []
         self.alive_at_start: list[bool] = []
         self.alive_at_end: list[bool] = []
 
-    def on_started(self, run_id: str, group: Group) -> None:
+    def on_started(self, run_id: str, group: ProcessGroup) -> None:
         self.started.append((run_id, group))
         self.alive_at_start.append(exists(group.pid))
 
-    def on_ended(self, run_id: str, group: Group) -> None:
+    def on_ended(self, run_id: str, group: ProcessGroup) -> None:
         self.ended.append((run_id, group))
         self.alive_at_end.append(exists(group.pid))
 
@@ -71,12 +71,12 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def unconfined() -> Sandbox:
-    return choose("none", Path(), shared=False)
+    return choose_sandbox("none", Path(), is_shared=False)
 
 
 def usual(closed: Path) -> Sandbox:
     """Return a Landlock sandbox, or none if the kernel lacks it. The tests pass with both."""
-    return choose("landlock" if landlock.version() else "none", closed, shared=False)
+    return choose_sandbox("landlock" if landlock.abi_version() else "none", closed, is_shared=False)
 
 
 def an_attempt(

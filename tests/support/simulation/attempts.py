@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.job_state import JobState, Rules
 from punctual.domain.run import Lease, Reason, Run, RunStatus
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 
 SKEW = timedelta(seconds=5)  # the largest difference of two clocks
 LOST_AT_MOST = 5  # attempts
@@ -18,20 +18,26 @@ RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a returned run is tried a
 class Reports:
     """The reports of executors, by token."""
 
-    ends: dict[tuple[Key, str, int], RunStatus] = field(default_factory=dict)
+    ends: dict[tuple[JobKey, str, int], RunStatus] = field(default_factory=dict)
     # True if the attempt had begun
-    returns: dict[tuple[Key, str, int], bool] = field(default_factory=dict)
+    returns: dict[tuple[JobKey, str, int], bool] = field(default_factory=dict)
 
 
 def check_attempt(
-    reports: Reports, key: Key, was: Run, run: Run, rules: Rules, lease: Lease | None, now: datetime
+    reports: Reports,
+    key: JobKey,
+    was: Run,
+    run: Run,
+    rules: Rules,
+    lease: Lease | None,
+    now: datetime,
 ) -> None:
     """Check a run after its holder lost or gave up its token."""
     token = (key, was.run_id, was.token)
     said, returned = reports.ends.get(token), reports.returns.get(token)
-    letters = run.past.removeprefix(was.past)
+    letters = run.past_attempts.removeprefix(was.past_attempts)
     is_lost = "L" in letters or run.reason is Reason.LOST
-    if was.cancel:
+    if was.cancel_reason:
         stops = run.status in (RunStatus.CANCELLED, RunStatus.SUCCESS)
         assert stops, f"rule 5: {was.run_id} was cancelled, and is {run.status}"
     if run.status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT) and not is_lost:
@@ -40,9 +46,9 @@ def check_attempt(
         until = lease.until if lease is not None else (was.attempt_at or was.changed_at)
         assert until <= now + SKEW, f"its holder had until {until}, and was taken for lost"
     if run.status is RunStatus.CANCELLED and not (letters or returned is not None):
-        stopped = was.cancel or said is RunStatus.CANCELLED
+        stopped = was.cancel_reason or said is RunStatus.CANCELLED
         assert stopped, f"{was.run_id} is cancelled while it runs, and was not told to stop"
-    failures, losses = len(was.past.replace("L", "")), was.past.count("L")
+    failures, losses = len(was.past_attempts.replace("L", "")), was.past_attempts.count("L")
     if run.status is RunStatus.FAILED and is_lost:
         assert rules.at_most_once or losses + 1 == LOST_AT_MOST, f"given up after {losses + 1}"
     elif run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
@@ -68,7 +74,7 @@ def _check_again(
         assert not rules.at_most_once, "AT_MOST_ONCE: given back, and tried again"
         if run.reason is Reason.BACKOFF:
             assert run.next_at is not None
-            seconds = RETURNS[min(run.returns - 1, len(RETURNS) - 1)]
+            seconds = RETURNS[min(run.return_count - 1, len(RETURNS) - 1)]
             assert run.next_at - run.changed_at == timedelta(seconds=seconds)
         return
     assert not rules.at_most_once, "AT_MOST_ONCE: tried again"

@@ -8,8 +8,8 @@ from punctual.domain.identifiers import EPOCH
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
-from punctual.engine.ports.partitions import BucketLease, TimerPartition
-from punctual.engine.ports.rows import Key, Receipt
+from punctual.engine.ports.partitions import PartitionLease, TimerPartition
+from punctual.engine.ports.rows import JobKey, Receipt
 from punctual.engine.ports.timers import Timer
 
 
@@ -43,10 +43,10 @@ class MemoryNotices:
     def __init__(self) -> None:
         self.notices: dict[tuple[str, str], Notification] = {}
 
-    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
-        for notice in notices:
+    def put(self, notifications: Sequence[Notification]) -> Sequence[bool]:
+        for notice in notifications:
             self.notices.setdefault((notice.tenant, notice.id), notice)
-        return [True] * len(notices)
+        return [True] * len(notifications)
 
 
 class MemoryBuckets:
@@ -54,13 +54,13 @@ class MemoryBuckets:
         self._clock = clock
         self._watermark: datetime | None = None
         self._shards = 1
-        self._leases: dict[tuple[datetime, int], BucketLease] = {}
+        self._leases: dict[tuple[datetime, int], PartitionLease] = {}
         self.closed: set[tuple[datetime, int]] = set()
 
     def watermark(self) -> datetime | None:
         return self._watermark
 
-    def advance(self, old: datetime | None, new: datetime) -> bool:
+    def advance_watermark(self, old: datetime | None, new: datetime) -> bool:
         if self._watermark != old:
             return self._watermark == new
         self._watermark = new
@@ -74,48 +74,51 @@ class MemoryBuckets:
             return False
         for place in [place for place in self.closed if place[0] >= since]:
             self.closed.remove(place)
-            self._leases[place] = self._leases[place]._replace(owner="", until=EPOCH)
+            self._leases[place] = self._leases[place]._replace(owner="", expires_at=EPOCH)
         if self._watermark is not None:
             self._watermark = min(self._watermark, since)
         return True
 
-    def shards(self) -> int:
+    def shard_count(self) -> int:
         return self._shards
 
-    def grow(self, shards: int) -> None:
+    def raise_shard_count(self, shards: int) -> None:
         self._shards = max(self._shards, shards)
 
     def acquire(
-        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
-    ) -> BucketLease | None:
+        self, bucket: datetime, shard: int, owner: str, now: datetime, expires_at: datetime
+    ) -> PartitionLease | None:
         place = (bucket, shard)
         held = self._leases.get(place)
-        if place in self.closed or (held and held.until > now and held.owner != owner):
+        if place in self.closed or (held and held.expires_at > now and held.owner != owner):
             return None
-        token, look = (held.token + 1, held.look) if held else (1, 0)
-        self._leases[place] = BucketLease(bucket, shard, owner, token, look, until)
+        token, look = (held.token + 1, held.signal_count) if held else (1, 0)
+        self._leases[place] = PartitionLease(bucket, shard, owner, token, look, expires_at)
         return self._leases[place]
 
-    def _is_mine(self, lease: BucketLease) -> bool:
+    def _is_mine(self, lease: PartitionLease) -> bool:
         place = (lease.bucket, lease.shard)
         held = self._leases.get(place)
-        mine = held is not None and (held.token, held.look) == (lease.token, lease.look)
+        mine = held is not None and (held.token, held.signal_count) == (
+            lease.token,
+            lease.signal_count,
+        )
         return mine and place not in self.closed
 
-    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
+    def renew(self, lease: PartitionLease, expires_at: datetime) -> PartitionLease | None:
         if not self._is_mine(lease):
             return None
-        renewed = lease._replace(until=until)
+        renewed = lease._replace(expires_at=expires_at)
         self._leases[lease.bucket, lease.shard] = renewed
         return renewed
 
-    def give_back(self, lease: BucketLease) -> bool:
+    def release(self, lease: PartitionLease) -> bool:
         if not self._is_mine(lease):
             return False
-        self._leases[lease.bucket, lease.shard] = lease._replace(owner="", until=EPOCH)
+        self._leases[lease.bucket, lease.shard] = lease._replace(owner="", expires_at=EPOCH)
         return True
 
-    def done(self, lease: BucketLease) -> bool:
+    def mark_done(self, lease: PartitionLease) -> bool:
         place = (lease.bucket, lease.shard)
         held = self._leases.get(place)
         if place in self.closed and held is not None and held.token == lease.token:
@@ -129,16 +132,18 @@ class MemoryBuckets:
         passed = self._watermark is not None and bucket < self._watermark
         return passed or (bucket, shard) in self.closed
 
-    def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
-        found = {place: self._leases.get(place) for place in places if place not in self.closed}
+    def valid_leases(
+        self, partitions: Sequence[TimerPartition]
+    ) -> Mapping[TimerPartition, PartitionLease]:
+        found = {place: self._leases.get(place) for place in partitions if place not in self.closed}
         now = self._clock()
-        return {place: lease for place, lease in found.items() if lease and lease.until > now}
+        return {place: lease for place, lease in found.items() if lease and lease.expires_at > now}
 
-    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
+    def signal_new_timers(self, bucket: datetime, shard: int) -> PartitionLease | None:
         held = self._leases.get((bucket, shard))
-        if held is None or held.until <= self._clock() or (bucket, shard) in self.closed:
+        if held is None or held.expires_at <= self._clock() or (bucket, shard) in self.closed:
             return None
-        self._leases[bucket, shard] = held._replace(look=held.look + 1)
+        self._leases[bucket, shard] = held._replace(signal_count=held.signal_count + 1)
         return self._leases[bucket, shard]
 
 
@@ -177,10 +182,10 @@ class MemoryWake:
 
     def __init__(self) -> None:
         self.nudges: list[Timer] = []
-        self.kills: list[tuple[Key, str]] = []
+        self.kills: list[tuple[JobKey, str]] = []
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         self.nudges.extend(timers)
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
         self.kills.extend((key, run_id) for run_id in run_ids)

@@ -10,13 +10,13 @@ from punctual.aws.operator_settings import OperatorSettings
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.engine.clock import Clocks
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
+from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
-from punctual.engine.dispatch.on_demand.throughput import Pace
+from punctual.engine.dispatch.on_demand.throughput import Throughput
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.ports.partitions import Buckets
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.partitions import Partitions
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.planner.handler import PlannerHandler
 from punctual.lambdas.poller.handler import PollerSession, PollerWakeUps
@@ -102,11 +102,11 @@ class _Silent:
 
 
 class _Switch:
-    def __init__(self, buckets: Buckets) -> None:
+    def __init__(self, buckets: Partitions) -> None:
         self._buckets = buckets
 
     def shards(self) -> int:
-        return self._buckets.shards()
+        return self._buckets.shard_count()
 
     def is_on(self) -> bool:
         return True
@@ -122,11 +122,11 @@ class Forgetful:
         self._world = world
         self._queue: Any = queue
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         if not self._world.setup.nudges_lost:
-            SqsWakeUps(self._queue, "", lambda: self._world.now).nudge(timers)
+            SqsWakeUps(self._queue, "", lambda: self._world.now).notify_new_timers(timers)
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
         pass
 
 
@@ -188,19 +188,19 @@ class PollerFunction(Process):
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = replace(ports, **_at_work(ports, pace, self._pause))
-        early, wake = EarlyMessages(ports.messages, self.clock, pace), PollerWakeUps(self._wake)
+        early, wake = HeldMessages(ports.messages, self.clock, pace), PollerWakeUps(self._wake)
         steps = a_change_applier(
             replace(ports, messages=early, wake=wake), self.clock, self.monotonic, self.log
         )
         looker = Evaluator(steps, self.new_id)
         visitor = OnDemandPoller(
             timers=ports.timers,
-            buckets=ports.buckets,
-            held=ports.buckets,
-            looker=looker,
-            early=early,
-            failing=self._failing,
-            pace=pace,
+            partitions=ports.buckets,
+            partition_leases=ports.buckets,
+            evaluator=looker,
+            held_messages=early,
+            retries=self._failing,
+            throughput=pace,
         )
         wake.poller = visitor
         owner = f"{self.name}/{self._invocations}"
@@ -241,10 +241,10 @@ class _Slow:
         return answers
 
 
-def _at_work(ports: Ports, pace: Pace, pause: Callable[[float], None]) -> dict[str, _Slow]:
+def _at_work(ports: Ports, pace: Throughput, pause: Callable[[float], None]) -> dict[str, _Slow]:
     return {
-        "heads": _Slow(ports.job_states, "swap", pace.fired, pause),
-        "messages": _Slow(ports.run_queue, "send", pace.sent, pause),
+        "heads": _Slow(ports.job_states, "swap", pace.fired_per_second, pause),
+        "messages": _Slow(ports.run_queue, "send", pace.sent_per_second, pause),
     }
 
 

@@ -10,9 +10,9 @@ from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
-from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
 from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from tests.support.ports import Ports, a_change_applier, an_executor, job_commands, job_queries
@@ -102,13 +102,13 @@ class Hand:
         """Run the planner's tick, and give its partitions to the poller."""
         leases = self.planner(owner).tick(self.now).leases
         for lease in leases:
-            self.poller.open(lease)
+            self.poller.add_partition(lease)
         return len(leases)
 
     def step(self) -> None:
         """Pass the recorded wake-ups to the poller, and step it."""
         nudges = self.memory.wake.nudges
-        self.poller.nudge(list(nudges))
+        self.poller.add_timers(list(nudges))
         nudges.clear()
         self.poller.step(self.now)
 
@@ -118,23 +118,23 @@ class Hand:
             self.wait(every)
             self.step()
 
-    def submit(self, tenant: str = TENANT, **fields: Any) -> Key:
+    def submit(self, tenant: str = TENANT, **fields: Any) -> JobKey:
         document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
         (view,) = self.jobs.submit(tenant, "client", [Submission(document)])
         assert not isinstance(view, Exception)
-        return Key(tenant, view.head.job_id)
+        return JobKey(tenant, view.state.job_id)
 
-    def stored(self, key: Key) -> StoredState:
+    def stored(self, key: JobKey) -> StoredState:
         return self.memory.heads.rows[key]
 
-    def head(self, key: Key) -> JobState:
-        return self.stored(key).head
+    def head(self, key: JobKey) -> JobState:
+        return self.stored(key).state
 
     def timers(self) -> list[Timer]:
-        return sorted(self.memory.timers.all(), key=lambda timer: timer.order)
+        return sorted(self.memory.timers.all(), key=lambda timer: timer.sort_key)
 
     def look(self, *timers: Timer) -> None:
-        Evaluator(self.steps(), self.new_id).look(timers or self.timers())
+        Evaluator(self.steps(), self.new_id).evaluate_timers(timers or self.timers())
 
     def message(self) -> Message:
         """Return the only message in the queue."""
@@ -142,13 +142,15 @@ class Hand:
         return entry.message
 
     def claim(self, name: str = "e1") -> Assignment:
-        (assignment,) = self.executor(name).claim([self.message()]).granted
+        (assignment,) = self.executor(name).claim([self.message()]).claimed
         return assignment
 
 
-def a_finish(assignment: Assignment, status: Any, output: str = "") -> Finished:
+def a_finish(assignment: Assignment, status: Any, output: str = "") -> FinishedAttempt:
     run = assignment.run
-    return Finished(assignment.key, run.run_id, run.token, status, True, Detail(output_blob=output))
+    return FinishedAttempt(
+        assignment.key, run.run_id, run.token, status, True, Detail(output_blob=output)
+    )
 
 
 def _no_log(event: str, **fields: Any) -> None:

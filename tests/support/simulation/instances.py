@@ -8,7 +8,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
@@ -75,8 +75,8 @@ class InstanceRows:
         return present
 
     def _hear(self) -> None:
-        own = self.clock.own()
-        self.clock.hear(self._true_clock().replace(microsecond=0), own, own)
+        own = self.clock.uncorrected()
+        self.clock.correct(self._true_clock().replace(microsecond=0), own, own)
 
 
 class EventLog:
@@ -142,7 +142,7 @@ class Fleet(Generic[Instance]):
 
 
 def quotas(
-    limits: Callable[[], Limits] | Limits,
+    limits: Callable[[], TenantLimits] | TenantLimits,
     weights: Sequence[float],
     jobs: Callable[[], int] = lambda: 0,
     log: Callable[..., None] = no_log,
@@ -160,7 +160,7 @@ def quotas(
 
 
 def permits(
-    limits: Limits,
+    limits: TenantLimits,
     weights: Sequence[float],
     crash_every: float = 0,
     skews: Sequence[float] = IN_STEP,

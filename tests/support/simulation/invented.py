@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from punctual.domain.job_state import Misfire
+from punctual.domain.job_state import MisfirePolicy
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.execution.executor import Assignment
@@ -126,7 +126,7 @@ def _action(chance: random.Random, number: int) -> Action:
     calls: list[Callable[[], Any]] = [
         lambda: on_job("pause"),
         lambda: on_job("pause"),
-        lambda: on_job("resume", chance.choice((None, None, *Misfire))),
+        lambda: on_job("resume", chance.choice((None, None, *MisfirePolicy))),
         lambda: on_job("resume"),
         lambda: change(**_change(chance)),
         lambda: change(**_change(chance)),
@@ -168,7 +168,7 @@ def _plot(seed: int, chance: random.Random) -> Callable[[Assignment], Plot]:
         if ends == "well" or mine.random() < 0.5:
             return Plot(seconds)
         status = mine.choice((RunStatus.FAILED, RunStatus.TIMED_OUT))
-        back = Back(mine.random() < 0.4 or run.returns > 3, waits=mine.random() < 0.4)
+        back = Back(mine.random() < 0.4 or run.return_count > 3, waits=mine.random() < 0.4)
         return mine.choice(
             (Plot(seconds, status), Plot(seconds, dies=True), Plot(seconds, back=back))
         )

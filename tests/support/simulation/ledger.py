@@ -60,9 +60,9 @@ class Book:
     def watch(self, old: JobState | None, new: JobState) -> None:
         """Check each change of a swap against the schedule and the policies."""
         assert new.schedule is not None
-        if old is None or old.blank:
+        if old is None or old.is_blank:
             self._begin(new)
-            old = replace(new, runs=(), line=(), ended=())
+            old = replace(new, runs=(), wait_queue=(), unrecorded=())
         moved = Moved(old, new, self.asked, self.begun)
         if moved.is_rescheduled:
             self.begun = 0
@@ -82,19 +82,21 @@ class Book:
 
     def _check_alive(self, moved: Moved) -> None:
         old, new = moved.old, moved.new
-        left = {run.run_id for run in (*new.runs, *new.ended)} | {w.run_id for w in new.line}
+        left = {run.run_id for run in (*new.runs, *new.unrecorded)} | {
+            w.run_id for w in new.wait_queue
+        }
         for run in old.runs:
             if run.run_id not in left:
                 self.fired.pop(run.run_id, None)  # taken back
         was = {run.run_id: run for run in old.runs}
         for run in new.runs:
             before = was.get(run.run_id)
-            starts = run.begun and not (before is not None and before.begun)
+            starts = run.has_begun and not (before is not None and before.has_begun)
             if starts and run.trigger is Trigger.SCHEDULE:
                 self.begun += 1
                 most = new.limits.max_runs
                 assert most is None or self.begun <= most, f"{self.begun} runs begin of {most}"
-        for waiting in new.line:
+        for waiting in new.wait_queue:
             self._meet(moved, waiting, in_line=True)
         for run in new.runs:
             self._meet(moved, run, in_line=False)
@@ -117,29 +119,34 @@ class Book:
 
     def _check_ended(self, moved: Moved) -> None:
         was: dict[str, Run | WaitingRun] = {run.run_id: run for run in moved.old.runs}
-        was.update((waiting.run_id, waiting) for waiting in moved.old.line)
-        for run in moved.new.ended:
+        was.update((waiting.run_id, waiting) for waiting in moved.old.wait_queue)
+        for run in moved.new.unrecorded:
             known = self.ended.get(run.run_id)
-            if known is not None and known.count == run.count:
+            if known is not None and known.occurrence_count == run.occurrence_count:
                 continue
             self.ended[run.run_id] = run
             if run.trigger is Trigger.SCHEDULE and run.run_id not in self.fired:
                 for at in self.times_of(run):
                     self._check_time(moved, at)
-                if run.count == 1:
+                if run.occurrence_count == 1:
                     self.fired[run.run_id] = run.scheduled_at
             check_ended(moved, was.get(run.run_id), run)
 
     def times_of(self, run: Run) -> list[datetime]:
         """Return the occurrences that an entry stands for."""
-        if run.count == 1:
+        if run.occurrence_count == 1:
             return [run.scheduled_at]
         assert run.last_at is not None
         for period in reversed(self.periods):
             found = times(period.schedule, run.scheduled_at - _INSTANT, run.last_at)
-            if len(found) == run.count and (found[0], found[-1]) == (run.scheduled_at, run.last_at):
+            if len(found) == run.occurrence_count and (found[0], found[-1]) == (
+                run.scheduled_at,
+                run.last_at,
+            ):
                 return found
-        raise AssertionError(f"rule 2: {run.count} occurrences from {run.scheduled_at}: not so")
+        raise AssertionError(
+            f"rule 2: {run.occurrence_count} occurrences from {run.scheduled_at}: not so"
+        )
 
     def _last_fired(self) -> datetime | None:
         ended = [run.last_at for run in self.ended.values() if run.last_at is not None]
@@ -174,12 +181,12 @@ class Book:
             if isinstance(new.schedule, Once):
                 since = min(since, new.schedule.at - _INSTANT)
             self.periods.append(Period(new.schedule, Span(since)))
-        elif new.state is JobStatus.CANCELLED and current.until is None:
+        elif new.status is JobStatus.CANCELLED and current.until is None:
             current.until = now
 
     def _check_nothing_comes(self, head: JobState) -> None:
-        waiting: list[Run | WaitingRun] = [run for run in head.runs if not run.begun]
-        waiting += head.line
+        waiting: list[Run | WaitingRun] = [run for run in head.runs if not run.has_begun]
+        waiting += head.wait_queue
         left = [run.scheduled_at for run in waiting if run.trigger is Trigger.SCHEDULE]
         assert not left, f"the last of max_runs has begun, and {left} wait"
         assert head.next_at is None, "the last of max_runs has begun, and more is to come"

@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from zlib import crc32
 
-from punctual.domain.draft import expires_at
+from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run
-from punctual.domain.schedules.upcoming import in_order
+from punctual.domain.schedules.upcoming import sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
     AttemptRow,
-    Coming,
     DefinitionRow,
     Detail,
-    HeadPage,
-    Key,
+    JobKey,
+    JobStatePage,
     RunKey,
     RunRow,
-    Walk,
+    UpcomingStates,
+    WalkPage,
 )
 from punctual.engine.ports.timers import Timer, TimerPage
 from tests.support.memory_audit import MemoryAudit
@@ -47,21 +47,21 @@ class Watch:
 
 class MemoryHeads:
     def __init__(self, clock: Clock, watch: Watch) -> None:
-        self.rows: dict[Key, StoredState] = {}
-        self._bodies: dict[tuple[Key, str], DefinitionRow] = {}
+        self.rows: dict[JobKey, StoredState] = {}
+        self._bodies: dict[tuple[JobKey, str], DefinitionRow] = {}
         self._clock = clock
         self._watch = watch
         self.audit = MemoryAudit()
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+    def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         found = {key: self._standing(key) for key in keys}
         return {key: stored for key, stored in found.items() if stored is not None}
 
-    def _standing(self, key: Key) -> StoredState | None:
+    def _standing(self, key: JobKey) -> StoredState | None:
         stored = self.rows.get(key)
         if stored is None:
             return None
-        at = expires_at(stored.head)
+        at = job_expires_at(stored.state)
         return None if at is not None and at <= self._clock() else stored
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
@@ -69,66 +69,76 @@ class MemoryHeads:
 
     def _swap(self, swap: Swap) -> bool:
         standing = self._standing(swap.key)
-        if (standing.head.version if standing else 0) != swap.expect:
-            return standing is not None and _bears_the_mark(standing.head, swap.head)
+        if (standing.state.version if standing else 0) != swap.expected_version:
+            return standing is not None and _bears_the_mark(standing.state, swap.state)
         leases = dict(standing.leases) if standing else {}
-        if any(leases.get(run_id) != lease for run_id, lease in swap.required.items()):
+        if any(leases.get(run_id) != lease for run_id, lease in swap.required_leases.items()):
             return False
         for run_id, lease in swap.leases.items():
             if lease is None:
                 leases.pop(run_id, None)
             else:
                 leases[run_id] = lease
-        new = StoredState(swap.head, leases)
+        new = StoredState(swap.state, leases)
         self._watch.swapped(standing, new)
         self.rows[swap.key] = new
         if swap.note is not None:
-            self.audit.changed(swap.note, swap.head)
+            self.audit.changed(swap.note, swap.state)
         return True
 
-    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
-        return [self._beat(beat) for beat in beats]
+    def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+        return [self._beat(beat) for beat in renewals]
 
     def _beat(self, beat: LeaseRenewal) -> JobState | None:
         stored = self._standing(beat.key)
         lease = stored.leases.get(beat.run_id) if stored else None
         if stored is None or lease is None or lease.token != beat.token:
             return None
-        renewed = Lease(token=beat.token, until=beat.until, beaten=True)
-        self.rows[beat.key] = StoredState(stored.head, {**stored.leases, beat.run_id: renewed})
-        return stored.head
+        renewed = Lease(token=beat.token, until=beat.expires_at, is_renewed=True)
+        self.rows[beat.key] = StoredState(stored.state, {**stored.leases, beat.run_id: renewed})
+        return stored.state
 
-    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
-        for body in bodies:
-            self._bodies.setdefault((Key(body.tenant, body.job_id), body.ref), body)
+    def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None:
+        for body in definitions:
+            self._bodies.setdefault((JobKey(body.tenant, body.job_id), body.ref), body)
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return {place: self._bodies[place] for place in wanted if place in self._bodies}
+    def load_definitions(
+        self, refs: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        return {place: self._bodies[place] for place in refs if place in self._bodies}
 
-    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
-        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
-        heads = [h for h in heads if not h.blank and (before is None or h.job_id < before)]
+    def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
+        heads = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        heads = [h for h in heads if not h.is_blank and (before is None or h.job_id < before)]
         heads.sort(key=lambda head: head.job_id, reverse=True)
         shown = heads[:limit]
-        wanted = [(Key(tenant, head.job_id), head.current.body) for head in shown]
-        return HeadPage.of(shown, wanted, self.bodies(wanted), len(heads) > limit)
+        wanted = [
+            (JobKey(tenant, head.job_id), head.current_rules.definition_ref) for head in shown
+        ]
+        return JobStatePage.from_rows(
+            shown, wanted, self.load_definitions(wanted), len(heads) > limit
+        )
 
-    def coming(
-        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
-    ) -> Coming | None:
-        mine = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
-        before, _ = in_order(mine, after, end, 0)
-        return None if len(before) > most else Coming(*in_order(mine, after, end, limit))
+    def upcoming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
+    ) -> UpcomingStates | None:
+        mine = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        before, _ = sort_by_occurrence(mine, after, end, 0)
+        return (
+            None
+            if len(before) > max_states
+            else UpcomingStates(*sort_by_occurrence(mine, after, end, limit))
+        )
 
-    def busy(self, tenant: str) -> Sequence[JobState]:
-        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
-        return [head for head in heads if head.runs or head.line or head.ended]
+    def active_states(self, tenant: str) -> Sequence[JobState]:
+        heads = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        return [head for head in heads if head.runs or head.wait_queue or head.unrecorded]
 
-    def walk(self, cursor: str | None, limit: int) -> Walk:
-        heads = [self.rows[key].head for key in sorted(self.rows) if self._standing(key)]
+    def walk(self, cursor: str | None, limit: int) -> WalkPage:
+        heads = [self.rows[key].state for key in sorted(self.rows) if self._standing(key)]
         start = int(cursor or 0)
         more = len(heads) > start + limit
-        return Walk(heads[start : start + limit], str(start + limit) if more else None)
+        return WalkPage(heads[start : start + limit], str(start + limit) if more else None)
 
     def _alive(self) -> list[StoredState]:
         return [stored for key in self.rows if (stored := self._standing(key)) is not None]
@@ -136,8 +146,8 @@ class MemoryHeads:
 
 def _bears_the_mark(standing: JobState, mine: JobState) -> bool:
     newer = standing.version - mine.version
-    mark = mine.writers[-1] if mine.writers else ""
-    return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]
+    mark = mine.write_ids[-1] if mine.write_ids else ""
+    return bool(mark) and newer >= 0 and mark in standing.write_ids[-newer - 1 :]
 
 
 def _mixed(timer: Timer) -> tuple[str, int, str]:
@@ -171,10 +181,10 @@ class MemoryTimers:
         more = bool(found) and found[-1] != rows[-1]
         return TimerPage(found, str(_mixed(found[-1])) if more else None)
 
-    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+    def find_existing(self, timers: Sequence[Timer]) -> frozenset[Timer]:
         return frozenset(
             one
-            for one in wanted
+            for one in timers
             for timer in self.rows.get((one.bucket, one.shard), ())
             if (timer.at, timer.key) == (one.at, one.key)
         )
@@ -189,7 +199,7 @@ class MemoryHistory:
         self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
         self._watch = watch
 
-    def put(self, rows: Sequence[RunRow]) -> None:
+    def put_runs(self, rows: Sequence[RunRow]) -> None:
         for row in rows:
             key = RunKey(row.tenant, row.job_id, row.run.run_id)
             self._watch.row_put(self.rows.get(key), row)
@@ -200,14 +210,14 @@ class MemoryHistory:
             key = RunKey(row.tenant, row.job_id, row.run_id)
             self.attempt_rows[key, row.number, row.token, row.lost] = row
 
-    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+    def put_results(self, rows: Sequence[AttemptRow]) -> None:
         self.put_attempts(rows)
 
-    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+    def find_result(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
         return mine[-1].detail if mine else None
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def recorded_keys(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         return frozenset(key for key in keys if key in self.rows)
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
@@ -220,7 +230,7 @@ class MemoryHistory:
         return sorted(mine, key=lambda row: (row.number, row.token, row.lost))
 
     def page(
-        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+        self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         rows = [row for row in self.rows.values() if (row.tenant, row.job_id) == key]
         rows = [row for row in rows if row.expires_at > now]
@@ -262,5 +272,5 @@ class Memory:
             wakeups=self.wake,
             receipts=self.receipts,
             feed=self.feed,
-            audit=self.heads.audit,
+            audit_log=self.heads.audit,
         )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import BEAT, CLAIM_LEASE, HOLD
+from punctual.domain.durations import CLAIM_LEASE, RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.changes.change import Result
@@ -15,8 +15,8 @@ from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
-from punctual.engine.execution.executor import Assignment, Finished
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.execution.executor import Assignment, FinishedAttempt
+from punctual.engine.ports.rows import Detail, JobKey
 from tests.support.ports import (
     a_change_applier,
     a_reconciler,
@@ -66,9 +66,9 @@ class Api(Process):
 
     def _runs_of(self, job_id: str) -> list[str]:
         """Return the runs of a job that a list would show now."""
-        heads = [one.head for key, one in self.world.memory.heads.rows.items() if key[1] == job_id]
+        heads = [one.state for key, one in self.world.memory.heads.rows.items() if key[1] == job_id]
         alive = [run.run_id for head in heads for run in head.runs]
-        waiting = [one.run_id for head in heads for one in head.line]
+        waiting = [one.run_id for head in heads for one in head.wait_queue]
         ended = [key.run_id for key in self.world.laws.ended if key.job_id == job_id]
         return [*alive, *waiting, *ended[-2:]]
 
@@ -86,7 +86,7 @@ class _Asking:
     def __getattr__(self, method: str) -> Any:
         def call(*args: Any, **how: Any) -> Any:
             if method in ("cancel", "cancel_run", "resume"):
-                asked = self._laws.book(Key(*args[:2])).asked
+                asked = self._laws.book(JobKey(*args[:2])).asked
                 if method == "cancel":
                     asked.cancelled = True
                 elif method == "cancel_run":
@@ -120,7 +120,7 @@ class PlannerProcess(Process):
         if silent is not None and silent[0] <= self.monotonic() < silent[1]:
             return
         for _ in range(2 if setup.twin_ticks else 1):
-            planner = Planner(self.ports.buckets, f"planner-{self._ticks}")
+            planner = Planner(self.ports.partitions, f"planner-{self._ticks}")
             self.world.handed.extend(planner.tick(self.clock()).leases)
 
     def next_at(self) -> datetime | None:
@@ -132,17 +132,17 @@ class PollerProcess(Process):
         steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
         looker = Evaluator(steps, self.new_id)
-        self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
+        self.poller = Poller(self.ports.timers, self.ports.partitions, looker, ahead)
         self._next_at: datetime | None = None
 
     def step(self) -> None:
-        self.poller.nudge(self.world.take_nudges())
+        self.poller.add_timers(self.world.take_nudges())
         handed, self.world.handed[:] = list(self.world.handed), []
         for lease in handed:
-            self.poller.open(lease)
+            self.poller.add_partition(lease)
         self._next_at = self.world.now
-        moment = self.poller.step(self.clock()).next_at
-        self._next_at = self.world.now + RENEWALS if self.poller.places else None
+        moment = self.poller.step(self.clock()).next_step_at
+        self._next_at = self.world.now + RENEWALS if self.poller.leased_partitions else None
         if moment is not None:
             moment = self.true(moment)
             self._next_at = min(moment, self._next_at) if self._next_at else moment
@@ -214,7 +214,7 @@ class ExecutorProcess(Process):
             self.wake_at = now + timedelta(seconds=2)
             self.begin()
             return
-        if work.beats and self.monotonic() - work.renewed > HOLD.total_seconds():
+        if work.beats and self.monotonic() - work.renewed > RENEWAL_TIMEOUT.total_seconds():
             self._works.remove(work)
             return
         if now >= work.beat_at:
@@ -227,18 +227,18 @@ class ExecutorProcess(Process):
 
     def _beat(self, work: Work) -> None:
         run = work.assignment.run
-        work.beat_at = self.world.now + BEAT
+        work.beat_at = self.world.now + RENEWAL_INTERVAL
         held = [(work.assignment.key, run.run_id, run.token)]
-        (alive,) = self._executor.beat(held, first=work.beats == 0)
+        (alive,) = self._executor.renew(held, is_first=work.beats == 0)
         work.beats += 1
-        if not alive.held:
+        if not alive.is_held:
             self._works.remove(work)
             return
         work.renewed = self.monotonic()
         if work.delivery is not None:
             self.queue.acknowledge(work.delivery)
             work.delivery = None
-        if alive.cancel is not Reason.NONE:
+        if alive.cancel_reason is not Reason.NONE:
             self._stop(work)
 
     def _stop(self, work: Work) -> None:
@@ -250,9 +250,9 @@ class ExecutorProcess(Process):
         self.ports.blobs.put(name, output_of(run.run_id, run.token), "text/plain")
         detail = Detail(output_blob=name)
         self.world.laws.reports.ends[key, run.run_id, run.token] = work.status
-        one = Finished(key, run.run_id, run.token, work.status, True, detail)
+        one = FinishedAttempt(key, run.run_id, run.token, work.status, True, detail)
         (result,) = self._executor.finish([one])
-        if result.contended:
+        if result.is_contended:
             return
         self._leave(work, result)
         if result.verdict is Verdict.OK:
@@ -261,8 +261,8 @@ class ExecutorProcess(Process):
     def _give_back(self, work: Work, back: Back) -> None:
         run, key = work.assignment.run, work.assignment.key
         self.world.laws.reports.returns[key, run.run_id, run.token] = back.begun
-        result = self._executor.release(key, run.run_id, run.token, back.begun, back.waits)
-        if not result.contended:
+        result = self._executor.return_claim(key, run.run_id, run.token, back.begun, back.waits)
+        if not result.is_contended:
             self._leave(work, result)
 
     def _leave(self, work: Work, result: Result) -> None:
@@ -280,19 +280,21 @@ class ExecutorProcess(Process):
         self.world.random.shuffle(deliveries)
         messages = [delivery.message for delivery in deliveries]
         handed = self._executor.claim(messages)
-        granted = {one.run.run_id: one for one in handed.granted}
-        again = dict(handed.again)
+        granted = {one.run.run_id: one for one in handed.claimed}
+        again = dict(handed.retry_later)
         over = self.clock() + CLAIM_LEASE
-        again.update((one.message, over) for one in handed.unread)  # its payload could not be read
+        again.update(
+            (one.message, over) for one in handed.payload_unavailable
+        )  # its payload could not be read
         for delivery in deliveries:
             message = delivery.message
-            if message not in again and message not in handed.settled:
+            if message not in again and message not in handed.done:
                 self._take(granted[message.run_id], delivery)
         for delivery in deliveries:
             message = delivery.message
             if message in again:
                 queue.hand_back(delivery, self.true(again[message]))
-            elif message in handed.settled:
+            elif message in handed.done:
                 queue.acknowledge(delivery)
 
     def _take(self, assignment: Assignment, delivery: Delivery) -> None:
@@ -303,7 +305,7 @@ class ExecutorProcess(Process):
                 delivery,
                 now + timedelta(seconds=plot.seconds),
                 plot.status,
-                now + BEAT,
+                now + RENEWAL_INTERVAL,
                 self.monotonic(),
                 plot.dies,
                 plot.back,
@@ -328,7 +330,7 @@ class ReconcilerProcess(Process):
         self._next_at = self.world.now + timedelta(seconds=70)
         steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         walked = a_reconciler(self.ports, steps, Evaluator(steps, self.new_id)).step()
-        mended = walked.mended
+        mended = walked.repaired_keys
         self.world.mended += len(mended)
         assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"
 

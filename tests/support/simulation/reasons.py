@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from punctual.domain.job_state import JobState, JobStatus, Limits, Misfire, Overlap
+from punctual.domain.job_state import JobLimits, JobState, JobStatus, MisfirePolicy, OverlapPolicy
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Every
 from tests.support.simulation.times import next_time
@@ -22,7 +22,7 @@ class Asked:
 
     cancelled: bool = False
     cancelled_runs: set[str] = field(default_factory=set)
-    missed: set[Misfire | None] = field(default_factory=set)  # by resume
+    missed: set[MisfirePolicy | None] = field(default_factory=set)  # by resume
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Moved:
     begun: int  # scheduled runs begun since the last change of the schedule
 
     @property
-    def limits(self) -> list[Limits]:
+    def limits(self) -> list[JobLimits]:
         """Return the limits before and after the swap. A change settles due occurrences by both."""
         return [self.old.limits, self.new.limits]
 
     @property
     def is_resumed(self) -> bool:
-        return self.old.state is JobStatus.PAUSED and self.new.state in (
+        return self.old.status is JobStatus.PAUSED and self.new.status in (
             JobStatus.SCHEDULED,
             JobStatus.COMPLETED,
         )
@@ -52,33 +52,33 @@ class Moved:
 
     @property
     def is_cancelled(self) -> bool:
-        return self.old.state is not JobStatus.CANCELLED and self.new.state is JobStatus.CANCELLED
+        return self.old.status is not JobStatus.CANCELLED and self.new.status is JobStatus.CANCELLED
 
     @property
     def at(self) -> datetime | None:
         """Return the time of the decision, if a client's call made it."""
         if self.old.edition != self.new.edition:
             return self.new.updated_at
-        known = {run.run_id for run in self.old.runs} | {one.run_id for one in self.old.line}
+        known = {run.run_id for run in self.old.runs} | {one.run_id for one in self.old.wait_queue}
         made = [run.created_at for run in self.new.runs if run.run_id not in known]
-        made += [one.created_at for one in self.new.line if one.run_id not in known]
+        made += [one.created_at for one in self.new.wait_queue if one.run_id not in known]
         return max(made, default=None)
 
-    def policies(self, limits: Limits) -> set[Misfire]:
+    def policies(self, limits: JobLimits) -> set[MisfirePolicy]:
         """Return the misfire policies in force."""
         found = {limits.misfire}
         if self.is_resumed and self.asked.missed:
             found = {missed or limits.misfire for missed in self.asked.missed}
-        if self.old.behind is not None:
-            found.add(self.old.behind.policy)
+        if self.old.catch_up is not None:
+            found.add(self.old.catch_up.policy)
         return found
 
-    def is_overdue(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+    def is_overdue(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
         """Return True if the misfire policy applies, after the grace or after a pause."""
         due = scheduled_at + limits.jitter
         return due <= at if self.is_resumed else due < at - limits.grace
 
-    def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+    def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
         """Return True also at the end of the grace, which a catch-up includes."""
         due = scheduled_at + limits.jitter
         return due <= (at if self.is_resumed else at - limits.grace)
@@ -94,15 +94,15 @@ class Moved:
 def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
     """Check that a new scheduled run is due, is not missed, and has a right to its place."""
     at, name = run.created_at, f"the occurrence of {run.scheduled_at}"
-    assert moved.new.state is not JobStatus.CANCELLED, f"{name} is fired after a cancel"
-    assert moved.old.state is not JobStatus.PAUSED or moved.is_resumed, (
+    assert moved.new.status is not JobStatus.CANCELLED, f"{name} is fired after a cancel"
+    assert moved.old.status is not JobStatus.PAUSED or moved.is_resumed, (
         f"{name} is fired in a pause"
     )
     jitters = {limits.jitter for limits in moved.limits}
     assert run.due_at - run.scheduled_at in jitters, f"{name} is due at {run.due_at}"
     most = [limits.max_runs for limits in moved.limits if limits.max_runs is not None]
     assert not most or moved.begun < max(most), f"{name} is fired beyond max_runs"
-    if isinstance(run, WaitingRun) or not run.begun:
+    if isinstance(run, WaitingRun) or not run.has_begun:
         limit = _deadline_of(moved, run)
         assert limit is None or limit > at, f"{name} is fired after its deadline"
     if all(moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits):
@@ -113,28 +113,28 @@ def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
         _check_line(moved, name)
 
 
-def _may_catch_up(moved: Moved, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+def _may_catch_up(moved: Moved, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
     """Return True if the misfire policy allows this missed occurrence to run."""
     policies = moved.policies(limits)
-    if Misfire.RUN_ALL in policies:
+    if MisfirePolicy.RUN_ALL in policies:
         return True
     following = moved.following(scheduled_at)
     is_latest = following is None or not moved.is_overdue(following, at, limits)
-    return Misfire.RUN_ONCE in policies and is_latest
+    return MisfirePolicy.RUN_ONCE in policies and is_latest
 
 
 def _check_line(moved: Moved, name: str) -> None:
     """Check that the overlap policy lets a run wait."""
     limits, new = moved.new.limits, moved.new
-    counted = [one for one in new.line if _counts(one)]
-    if limits.overlap is Overlap.SKIP:
+    counted = [one for one in new.wait_queue if _counts(one)]
+    if limits.overlap is OverlapPolicy.SKIP:
         raise AssertionError(f"{name} waits, and the policy is SKIP")
-    if limits.overlap is Overlap.QUEUE:
-        before = sum(_counts(one) for one in moved.old.line)
+    if limits.overlap is OverlapPolicy.QUEUE:
+        before = sum(_counts(one) for one in moved.old.wait_queue)
         assert len(counted) <= max(limits.max_waiting, before), f"{name} is one too many in line"
         return
     known = {run.run_id for run in moved.old.runs}
-    active = [run for run in new.runs if not run.cancel and run.run_id in known]
+    active = [run for run in new.runs if not run.cancel_reason and run.run_id in known]
     mine = [run for run in active if run.trigger is Trigger.SCHEDULE]
     places = len(active) + len(counted)
     assert places <= limits.max_concurrency or len(mine) + len(counted) <= 1, (
@@ -143,7 +143,7 @@ def _check_line(moved: Moved, name: str) -> None:
 
 
 def _counts(waiting: WaitingRun) -> bool:
-    return waiting.trigger is Trigger.SCHEDULE and not waiting.caught_up
+    return waiting.trigger is Trigger.SCHEDULE and not waiting.is_caught_up
 
 
 def _deadline_of(moved: Moved, run: Run | WaitingRun) -> datetime | None:
@@ -158,8 +158,8 @@ def check_ended(moved: Moved, was: Run | WaitingRun | None, run: Run) -> None:
     rule = _RULES.get(run.reason)
     assert rule is not None, f"no run ends as {run.status} with {run.reason}"
     assert run.ended_at is not None
-    at = run.changed_at if run.count > 1 else run.ended_at
-    begun = isinstance(was, Run) and was.begun
+    at = run.changed_at if run.occurrence_count > 1 else run.ended_at
+    begun = isinstance(was, Run) and was.has_begun
     if run.status in (RunStatus.SKIPPED, RunStatus.MISSED):
         assert not begun, f"{run.status}, and it had begun"
     assert rule(moved, was, run, at), (
@@ -171,11 +171,11 @@ Rule = Callable[[Moved, Run | WaitingRun | None, Run, datetime], bool]
 
 
 def _finished(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
-    return isinstance(was, Run) and was.held
+    return isinstance(was, Run) and was.is_held
 
 
 def _lost(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
-    return isinstance(was, Run) and was.held and run.status is RunStatus.FAILED
+    return isinstance(was, Run) and was.is_held and run.status is RunStatus.FAILED
 
 
 def _deadline(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
@@ -184,14 +184,14 @@ def _deadline(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime
 
 
 def _outage(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
-    if moved.is_cancelled and moved.old.state is not JobStatus.PAUSED:
+    if moved.is_cancelled and moved.old.status is not JobStatus.PAUSED:
         overdue = (moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits)
         return run.status is RunStatus.MISSED and any(overdue)
     if run.status is not RunStatus.MISSED or was is not None:
         return False
     last = run.last_at or run.scheduled_at
     return any(
-        Misfire.SKIP in moved.policies(limits) and moved.may_be_missed(last, at, limits)
+        MisfirePolicy.SKIP in moved.policies(limits) and moved.may_be_missed(last, at, limits)
         for limits in moved.limits
     )
 
@@ -203,7 +203,7 @@ def _coalesced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetim
         and was is None
         and following is not None
         and any(
-            Misfire.RUN_ONCE in moved.policies(limits)
+            MisfirePolicy.RUN_ONCE in moved.policies(limits)
             and moved.may_be_missed(following, at, limits)
             for limits in moved.limits
         )
@@ -212,12 +212,12 @@ def _coalesced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetim
 
 def _paused(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     by_policy = moved.is_resumed and any(
-        Misfire.SKIP in moved.policies(limits) for limits in moved.limits
+        MisfirePolicy.SKIP in moved.policies(limits) for limits in moved.limits
     )
     return (
         run.status is RunStatus.SKIPPED
         and was is None
-        and moved.old.state is JobStatus.PAUSED
+        and moved.old.status is JobStatus.PAUSED
         and (by_policy or moved.is_cancelled)
         and (run.last_at or run.scheduled_at) <= at
     )
@@ -225,7 +225,7 @@ def _paused(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) 
 
 def _rescheduled(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     last = run.last_at or run.scheduled_at
-    held_up = moved.old.state is JobStatus.PAUSED or moved.old.behind is not None
+    held_up = moved.old.status is JobStatus.PAUSED or moved.old.catch_up is not None
     return (
         run.status is RunStatus.SKIPPED
         and moved.is_rescheduled
@@ -239,7 +239,7 @@ def _overlap(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime)
     return (
         run.status is RunStatus.SKIPPED
         and was is None
-        and any(limits.overlap is Overlap.SKIP for limits in moved.limits)
+        and any(limits.overlap is OverlapPolicy.SKIP for limits in moved.limits)
         and _is_judged_in_time(moved, last, at)
         and _is_full(moved)
     )
@@ -247,12 +247,12 @@ def _overlap(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime)
 
 def _queue_full(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     last = run.last_at or run.scheduled_at
-    waiting = sum(_counts(one) for one in moved.new.line)
+    waiting = sum(_counts(one) for one in moved.new.wait_queue)
     least = min(limits.max_waiting for limits in moved.limits)
     return (
         run.status is RunStatus.SKIPPED
         and was is None
-        and any(limits.overlap is Overlap.QUEUE for limits in moved.limits)
+        and any(limits.overlap is OverlapPolicy.QUEUE for limits in moved.limits)
         and _is_judged_in_time(moved, last, at)
         and _is_full(moved)
         and (waiting >= least or moved.old.edition != moved.new.edition)
@@ -263,7 +263,9 @@ def _is_judged_in_time(moved: Moved, last: datetime, at: datetime) -> bool:
     """Return True if the time was due, and was not part of an outage under RUN_ALL."""
     return any(
         last + limits.jitter <= at
-        and not (moved.is_overdue(last, at, limits) and moved.policies(limits) == {Misfire.RUN_ALL})
+        and not (
+            moved.is_overdue(last, at, limits) and moved.policies(limits) == {MisfirePolicy.RUN_ALL}
+        )
         for limits in moved.limits
     )
 
@@ -281,14 +283,14 @@ def _max_runs(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime
 
 def _replaced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     """Return True if a later run exists. A held run was told earlier, maybe by a former policy."""
-    if isinstance(was, Run) and was.cancel is Reason.REPLACED:
+    if isinstance(was, Run) and was.cancel_reason is Reason.REPLACED:
         return run.status is RunStatus.CANCELLED
     new, last = moved.new, run.last_at or run.scheduled_at
-    others: list[Run | WaitingRun] = [*new.runs, *new.line, *new.ended]
+    others: list[Run | WaitingRun] = [*new.runs, *new.wait_queue, *new.unrecorded]
     is_later = any(one.trigger is Trigger.SCHEDULE and one.scheduled_at > last for one in others)
     return (
         run.status is RunStatus.CANCELLED
-        and any(limits.overlap is Overlap.REPLACE for limits in moved.limits)
+        and any(limits.overlap is OverlapPolicy.REPLACE for limits in moved.limits)
         and is_later
     )
 
@@ -319,19 +321,19 @@ def check_order(moved: Moved) -> None:
     was = {run.run_id: run for run in moved.old.runs}
     for run in moved.new.runs:
         before = was.get(run.run_id)
-        if before is None or before.cancel or not run.cancel:
+        if before is None or before.cancel_reason or not run.cancel_reason:
             continue
-        if run.cancel is Reason.CANCELLED:
+        if run.cancel_reason is Reason.CANCELLED:
             asked = moved.asked.cancelled or run.run_id in moved.asked.cancelled_runs
             assert asked, f"{run.run_id} is told to stop, and nothing asked for that"
         else:
             policies = {limits.overlap for limits in moved.limits}
-            assert Overlap.REPLACE in policies, f"{run.run_id} is replaced, by {policies}"
+            assert OverlapPolicy.REPLACE in policies, f"{run.run_id} is replaced, by {policies}"
             older = [
                 one.run_id
                 for one in moved.new.runs
                 if one.trigger is Trigger.SCHEDULE
-                and not one.cancel
+                and not one.cancel_reason
                 and one.scheduled_at < run.scheduled_at
                 and one.run_id in was
             ]
@@ -339,9 +341,9 @@ def check_order(moved: Moved) -> None:
     queued = [
         run
         for run in moved.new.runs
-        if run.trigger is Trigger.SCHEDULE and run.status is RunStatus.QUEUED and not run.begun
+        if run.trigger is Trigger.SCHEDULE and run.status is RunStatus.QUEUED and not run.has_begun
     ]
-    for waiting in moved.new.line:
+    for waiting in moved.new.wait_queue:
         for run in queued:  # of one definition, because a changed schedule may name an earlier time
             if waiting.trigger is Trigger.SCHEDULE and waiting.definition == run.definition:
                 in_order = run.scheduled_at <= waiting.scheduled_at
@@ -350,23 +352,23 @@ def check_order(moved: Moved) -> None:
 
 def check_taken_back(moved: Moved) -> None:
     """Check that a run without a trace was fired ahead and was never claimed."""
-    left = {run.run_id for run in (*moved.new.runs, *moved.new.ended)}
-    left |= {one.run_id for one in moved.new.line}
+    left = {run.run_id for run in (*moved.new.runs, *moved.new.unrecorded)}
+    left |= {one.run_id for one in moved.new.wait_queue}
     for run in moved.old.runs:
         if run.run_id not in left:
             early = moved.at is not None and run.due_at > moved.at
-            unclaimed = run.status is RunStatus.QUEUED and not run.begun
+            unclaimed = run.status is RunStatus.QUEUED and not run.has_begun
             is_ahead = early and unclaimed and run.trigger is Trigger.SCHEDULE
             assert is_ahead, f"{run} left no trace"
-    if moved.old.state is not JobStatus.PAUSED and moved.new.state is JobStatus.PAUSED:
+    if moved.old.status is not JobStatus.PAUSED and moved.new.status is JobStatus.PAUSED:
         was = {run.run_id: run for run in moved.old.runs}
-        for waiting in moved.new.line:
+        for waiting in moved.new.wait_queue:
             is_early = waiting.run_id in was and waiting.due_at > moved.new.updated_at
             assert not is_early, f"{waiting.due_at} is held by a pause as if it were due before it"
     if not moved.is_rescheduled:
         return
     for run in moved.new.runs:
         is_early = run.due_at > moved.new.updated_at and run in moved.old.runs
-        assert not (is_early and run.trigger is Trigger.SCHEDULE and not run.begun), (
+        assert not (is_early and run.trigger is Trigger.SCHEDULE and not run.has_begun), (
             f"{run.scheduled_at} of the former schedule is not taken back"
         )

@@ -156,8 +156,8 @@ def is_over(world: World) -> bool:
     if outstanding(memory):
         return False
     for stored in memory.heads.rows.values():
-        head = stored.head
-        if head.runs or head.line or head.state in (JobStatus.SCHEDULED, JobStatus.PAUSED):
+        head = stored.state
+        if head.runs or head.wait_queue or head.status in (JobStatus.SCHEDULED, JobStatus.PAUSED):
             return False
     return world.laws.ended.keys() <= memory.history.rows.keys()
 
@@ -166,11 +166,11 @@ def outcomes(world: World, trigger: Trigger = Trigger.SCHEDULE) -> list[tuple[st
     """Return the ledger in order of time as (status, reason, count)."""
     runs = [run for run in world.laws.ended.values() if run.trigger is trigger]
     runs.sort(key=lambda run: run.scheduled_at)
-    return [(run.status.value, run.reason.value, run.count) for run in runs]
+    return [(run.status.value, run.reason.value, run.occurrence_count) for run in runs]
 
 
 def count(world: World, status: RunStatus) -> int:
-    return sum(run.count for run in world.laws.ended.values() if run.status is status)
+    return sum(run.occurrence_count for run in world.laws.ended.values() if run.status is status)
 
 
 def all_succeed(number: int) -> Callable[[World], None]:

@@ -25,12 +25,12 @@ from tests.support.simulation.world import Setup, World
 
 
 def _fails_twice(assignment: Assignment) -> Plot:
-    attempts = len(assignment.run.past.replace("L", ""))
+    attempts = len(assignment.run.past_attempts.replace("L", ""))
     return Plot(status=(RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.SUCCESS)[min(attempts, 2)])
 
 
 def _dies_first(assignment: Assignment) -> Plot:
-    return Plot(6, dies=True) if not assignment.run.past else Plot(2)
+    return Plot(6, dies=True) if not assignment.run.past_attempts else Plot(2)
 
 
 def _cancelled(world: World) -> None:
@@ -110,7 +110,7 @@ def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
 def _gives_back(assignment: Assignment) -> Plot:
     """Return a run before it begins, then with a wait, then after it began, and then succeed."""
     backs = (Back(), Back(waits=True), Back(begun=True))
-    number = assignment.run.returns + len(assignment.run.past)
+    number = assignment.run.return_count + len(assignment.run.past_attempts)
     return Plot(2, back=backs[number]) if number < len(backs) else Plot(2)
 
 
@@ -255,7 +255,7 @@ SCENARIOS = [
     Scenario(
         "shards grow",
         [Action(1, "submit", submit("k", TWENTY, {**TWENTY, "interval_seconds": 35}))],
-        events=[(45, lambda world: world.memory.buckets.grow(4))],
+        events=[(45, lambda world: world.memory.buckets.raise_shard_count(4))],
     ),
     Scenario(
         "two tenants at one moment",

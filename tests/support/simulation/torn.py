@@ -201,7 +201,7 @@ class Repeating(Plan):
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         unmarked = call.method == "swap" and not all(
-            any(swap.head.writers[-1:]) for swap in args[0]
+            any(swap.state.write_ids[-1:]) for swap in args[0]
         )
         if call.method in REPEATABLE and not unmarked:
             real(*args)
@@ -210,4 +210,4 @@ class Repeating(Plan):
 
 def _unmarked(swaps: Sequence[Swap]) -> bool:
     """Return True if a swap has no write id, so a repeat cannot recognise its own write."""
-    return not all(any(swap.head.writers[-1:]) for swap in swaps)
+    return not all(any(swap.state.write_ids[-1:]) for swap in swaps)

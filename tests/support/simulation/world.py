@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
-from punctual.engine.ports.partitions import BucketLease
-from punctual.engine.ports.rows import Key
+from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, Throughput
+from punctual.engine.ports.partitions import PartitionLease
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from tests.support.simulation.laws import StoryLaws
 from tests.support.simulation.memory import Memory
@@ -26,7 +26,7 @@ CALL = 0.003  # seconds of a port call if all take the same
 RESTART = timedelta(seconds=2)
 BREATH = timedelta(milliseconds=50)  # between two steps of one process
 EVENTS = 100_000
-PACE = A_CORE.on(512 / 1769)
+PACE = CORE_THROUGHPUT.scaled(512 / 1769)
 
 
 class ClockStep(NamedTuple):
@@ -50,7 +50,7 @@ class Setup:
     no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost in this span
     twin_ticks: bool = False
     shards: int = 2
-    pace: Pace = PACE  # of pollers that are functions
+    pace: Throughput = PACE  # of pollers that are functions
     works: bool = False  # whether their CPU work takes time
     late: Sequence[float] = (0,)  # seconds of a wake-up and of a function's start, in turn
     repeats: float = 0  # probability of a redelivery of messages in flight
@@ -148,7 +148,7 @@ class World:
         self.memory = Memory(lambda: self.now, self.laws)
         self.plan = Plan(tuple(faults), self._begin_call, self.sleep)
         self.processes: list[Process] = []
-        self.handed: list[BucketLease] = []
+        self.handed: list[PartitionLease] = []
         self.answers: dict[str, Any] = {}
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
@@ -170,7 +170,7 @@ class World:
         found, self.memory.wake.nudges[:] = list(self.memory.wake.nudges), []
         return [] if self.setup.nudges_lost else found
 
-    def take_kills(self) -> list[tuple[Key, str]]:
+    def take_kills(self) -> list[tuple[JobKey, str]]:
         found, self.memory.wake.kills[:] = list(self.memory.wake.kills), []
         return [] if self.setup.kills_lost else found
 

@@ -10,13 +10,19 @@ from punctual.auth.bearer import Identity
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import KEPT, USED, Token, keyed_hash, secret
+from punctual.domain.tenants.tokens import (
+    INVALID_TOKEN_RETENTION,
+    LAST_USED_RESOLUTION,
+    Token,
+    keyed_hash,
+    make_secret,
+)
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON, an_id
 
 KEY = b"k" * 32
-ADMIN = secret(KEY, b"a" * 32)
-TEXT = secret(KEY, b"t" * 32)
+ADMIN = make_secret(KEY, b"a" * 32)
+TEXT = make_secret(KEY, b"t" * 32)
 HASHED = keyed_hash(KEY, TEXT)
 WHO = Identity("acme", "ci", Role.EDITOR, an_id(1))
 
@@ -32,17 +38,17 @@ class Known:
         self.away = False
         self.full = False
 
-    def find(self, hashed: str) -> Token | None:
-        self.found.append(hashed)
+    def find(self, token_hash: str) -> Token | None:
+        self.found.append(token_hash)
         if self.away:
             raise Unavailable("away")
-        return self.rows.get(hashed)
+        return self.rows.get(token_hash)
 
-    def used(self, hashed: str, now: Any) -> None:
+    def record_use(self, token_hash: str, now: Any) -> None:
         if self.full:
             raise Unavailable("full")
-        self.noted.append((hashed, now))
-        self.rows[hashed] = self.rows[hashed]._replace(last_used_at=now)
+        self.noted.append((token_hash, now))
+        self.rows[token_hash] = self.rows[token_hash]._replace(last_used_at=now)
 
 
 class House:
@@ -79,7 +85,7 @@ def test_an_admin_hash_is_nobodys_where_there_is_no_key() -> None:
 
 def test_what_the_key_did_not_make_costs_nothing() -> None:
     house = House()
-    assert house.door.identify(secret(b"x" * 32, b"t" * 32)) is None
+    assert house.door.identify(make_secret(b"x" * 32, b"t" * 32)) is None
     assert house.door.identify(TEXT[:-1]) is None
     assert house.rows.found == []
 
@@ -135,7 +141,7 @@ def test_a_use_is_noted_once_in_five_minutes(fresh: float) -> None:
     for _ in range(60):
         house.door.identify(TEXT)
         house.later(10)
-    assert [at - NOON for _, at in house.rows.noted] == [timedelta(), USED]
+    assert [at - NOON for _, at in house.rows.noted] == [timedelta(), LAST_USED_RESOLUTION]
 
 
 def test_a_use_that_cannot_be_noted_is_told_and_keeps_nobody_out() -> None:
@@ -147,11 +153,17 @@ def test_a_use_that_cannot_be_noted_is_told_and_keeps_nobody_out() -> None:
 
 def test_a_token_is_forgotten_a_month_after_its_end() -> None:
     token = Token(an_id(1), "acme", "ci", Role.EDITOR, NOON, "me")
-    assert token.forgotten_at() is None
+    assert token.delete_at() is None
     ends = NOON + timedelta(days=9)
-    assert token._replace(expires_at=ends).forgotten_at() == ends + KEPT
-    assert token._replace(expires_at=ends, revoked_at=NOON).forgotten_at() == NOON + KEPT
-    assert token._replace(revoked_at=ends + KEPT, expires_at=ends).forgotten_at() == ends + KEPT
+    assert token._replace(expires_at=ends).delete_at() == ends + INVALID_TOKEN_RETENTION
+    assert (
+        token._replace(expires_at=ends, revoked_at=NOON).delete_at()
+        == NOON + INVALID_TOKEN_RETENTION
+    )
+    assert (
+        token._replace(revoked_at=ends + INVALID_TOKEN_RETENTION, expires_at=ends).delete_at()
+        == ends + INVALID_TOKEN_RETENTION
+    )
 
 
 def test_trust_is_read_whole_or_not_at_all() -> None:

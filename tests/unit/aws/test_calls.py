@@ -15,7 +15,7 @@ from botocore.exceptions import (
 from punctual.aws.retries import ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.settings import Settings, WrongSettings
+from punctual.settings import InvalidSettings, Settings
 
 SETTINGS = Settings(
     stage="dev",
@@ -168,10 +168,10 @@ def test_settings_come_back_from_the_environment() -> None:
 def test_settings_say_all_that_is_missing() -> None:
     env = SETTINGS.to_env()
     del env["PUNCTUAL_BUCKET"], env["PUNCTUAL_EVENT_BUS"]
-    with pytest.raises(WrongSettings, match="not set: PUNCTUAL_BUCKET, PUNCTUAL_EVENT_BUS"):
+    with pytest.raises(InvalidSettings, match="not set: PUNCTUAL_BUCKET, PUNCTUAL_EVENT_BUS"):
         Settings.from_env(env)
 
 
 def test_a_queue_without_an_address_is_named() -> None:
-    with pytest.raises(WrongSettings, match="'quick' is not name=address"):
+    with pytest.raises(InvalidSettings, match="'quick' is not name=address"):
         Settings.from_env({**SETTINGS.to_env(), "PUNCTUAL_QUEUES": "quick"})

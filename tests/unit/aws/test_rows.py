@@ -12,7 +12,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import from_attribute, from_item, to_attribute, to_item
 from punctual.aws.dynamodb.jobs import state_rows
 from punctual.domain.errors import Unavailable
-from punctual.domain.job_state import CatchUp, JobState, JobStatus, Misfire, Retry
+from punctual.domain.job_state import CatchUp, JobState, JobStatus, MisfirePolicy, Retry
 from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.domain.schedules.schedule import Cron
 from punctual.engine.ports.job_states import Swap
@@ -46,7 +46,7 @@ def a_run(**fields: Any) -> Run:
         "created_at": NOON - CLOCK,
         "changed_at": NOON + CLOCK,
         "token": 17,
-        "claimer": RUN_ID,
+        "executor_id": RUN_ID,
         "nonce": MARK % 9,
         "started_at": NOON + CLOCK,
         "attempt_at": NOON + CLOCK,
@@ -66,13 +66,13 @@ def a_busy_job() -> JobState:
         updated_at=NOON - CLOCK,
         next_at=after(300),
         timer_at=after(300),
-        started=1_441,
+        started_runs=1_441,
         runs=(a_run(),),
-        latest=RUN_ID,
-        writers=tuple(MARK % n for n in range(4)),
+        latest_run_id=RUN_ID,
+        write_ids=tuple(MARK % n for n in range(4)),
         task_type="http",
     )
-    return replace(job, rules={3: replace(job.rules[1], body="3-0123456789ab")})
+    return replace(job, rules={3: replace(job.rules[1], definition_ref="3-0123456789ab")})
 
 
 @given(json)
@@ -94,7 +94,7 @@ def test_what_has_no_attribute_is_an_error_and_not_a_guess() -> None:
 
 
 def test_the_usual_head_stays_under_a_kilobyte() -> None:
-    lease = {RUN_ID: Lease(17, after(20), beaten=True)}
+    lease = {RUN_ID: Lease(17, after(20), is_renewed=True)}
     alone, leased = (item_size(state_rows.to_row(a_busy_job(), held)) for held in (None, lease))
     print(f"a cron job with one live run: {alone} bytes, {leased} with its lease")
     assert leased < 1_024
@@ -114,10 +114,10 @@ def test_a_line_of_any_length_comes_back_and_a_long_one_is_packed(length: int) -
         WaitingRun(f"{RUN_ID[:-4]}{n:04x}", 1, after(n), after(n), after(n + 0.123456))
         for n in range(length)
     )
-    job = a_job(line=line)
+    job = a_job(wait_queue=line)
     row = state_rows.to_row(job)
     print(f"{length} runs in line: {item_size(row)} bytes")
-    assert state_rows.from_row(row).head == job
+    assert state_rows.from_row(row).state == job
     assert item_size(row) < 500 + 140 * min(length, 4) + 40 * length
 
 
@@ -126,17 +126,19 @@ def test_a_head_comes_back_as_it_was_with_its_leases() -> None:
     job = replace(
         a_busy_job(),
         rules={3: replace(a_busy_job().rules[3], retry=Retry(2.5, 1000, 1.1, False))},
-        line=(waiting, replace(waiting, run_id="x", caught_up=True)),
-        ended=(a_run(status=RunStatus.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),),
-        behind=CatchUp(NOON, Misfire.RUN_ALL),
-        state=JobStatus.PAUSED,
+        wait_queue=(waiting, replace(waiting, run_id="x", is_caught_up=True)),
+        unrecorded=(
+            a_run(status=RunStatus.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),
+        ),
+        catch_up=CatchUp(NOON, MisfirePolicy.RUN_ALL),
+        status=JobStatus.PAUSED,
         tenant="té#nant",
         job_id="01900000#é",
-        writers=("w1", MARK % 1, MARK % 2 + "x"),
+        write_ids=("w1", MARK % 1, MARK % 2 + "x"),
     )
-    leases = {RUN_ID: Lease(17, after(20), beaten=True), "é b": Lease(3, after(0.25))}
+    leases = {RUN_ID: Lease(17, after(20), is_renewed=True), "é b": Lease(3, after(0.25))}
     stored = state_rows.from_row(state_rows.to_row(job, leases))
-    assert stored.head == job
+    assert stored.state == job
     assert stored.leases == leases
 
 
@@ -159,7 +161,7 @@ def test_a_row_of_a_later_layout_is_refused_and_not_misread() -> None:
     ("blank", "kept"), [(False, timedelta(days=30)), (True, timedelta(hours=1))]
 )
 def test_a_head_at_its_end_expires_and_a_blank_one_soon(blank: bool, kept: timedelta) -> None:
-    row = state_rows.to_row(a_job(ended_at=NOON, blank=blank, state=JobStatus.COMPLETED))
+    row = state_rows.to_row(a_job(ended_at=NOON, is_blank=blank, status=JobStatus.COMPLETED))
     assert not state_rows.is_expired(row, NOON + kept - timedelta(microseconds=1))
     assert state_rows.is_expired(row, NOON + kept)
 
@@ -169,7 +171,7 @@ def test_a_head_that_has_things_to_come_does_not_expire() -> None:
 
 
 def test_a_change_sets_what_is_there_and_removes_what_is_gone() -> None:
-    job = replace(a_job(), version=2, next_at=None, writers=("w",))
+    job = replace(a_job(), version=2, next_at=None, write_ids=("w",))
     swap = Swap(job, 1, {"new": Lease(2, NOON), "old": None}, {"held": Lease(1, NOON)})
     change = state_rows.swap_condition(swap, NOON)
     set_part, removed_part = change.update.split(" REMOVE ")
@@ -196,13 +198,13 @@ def test_a_change_sets_what_is_there_and_removes_what_is_gone() -> None:
 def test_a_swap_is_its_own_where_its_mark_stands_at_its_version_or_later(
     version: int, writers: tuple[str, ...], own: bool
 ) -> None:
-    mine = a_job(version=2, writers=("a", "me"))
-    row = state_rows.to_row(a_job(version=version, writers=writers))
+    mine = a_job(version=2, write_ids=("a", "me"))
+    row = state_rows.to_row(a_job(version=version, write_ids=writers))
     assert state_rows.is_own(mine, row) is own
 
 
 def test_nothing_stands_where_there_is_no_row_or_no_mark() -> None:
-    assert not state_rows.is_own(a_job(writers=("w",)), {})
+    assert not state_rows.is_own(a_job(write_ids=("w",)), {})
     assert not state_rows.is_own(a_job(), state_rows.to_row(a_job()))
 
 

@@ -16,7 +16,7 @@ def compared(
 ) -> Comparison:
     after = datetime.fromisoformat(start).replace(tzinfo=UTC)
     cron = Cron(expression, timezone=tz, dst_fold=fold, dst_gap=gap, anchor_at=after)
-    assert schedule.check(cron) == ()
+    assert schedule.find_schedule_errors(cron) == ()
     return compare_times(
         cron, after, [utc for utc, _ in schedule.preview(cron, after, count).times]
     )

@@ -147,7 +147,13 @@ def test_no_attempt_begins_after_the_time_there_is(
     attempt: int, elapsed_seconds: float, random_fraction: float, wanted: int
 ) -> None:
     outcome = answer(503, retry_after=str(wanted))
-    delay = decided(READS, outcome, attempt=attempt, elapsed_seconds=elapsed_seconds, random_fraction=random_fraction)
+    delay = decided(
+        READS,
+        outcome,
+        attempt=attempt,
+        elapsed_seconds=elapsed_seconds,
+        random_fraction=random_fraction,
+    )
     if delay is None:
         longest = POLICY.longest_delay + wanted
         assert attempt >= POLICY.attempts or elapsed_seconds + longest >= POLICY.seconds

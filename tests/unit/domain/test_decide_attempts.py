@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import CLAIM_LEASE, LOST_AT_MOST, RETURNED_AT_MOST
+from punctual.domain.durations import CLAIM_LEASE, MAX_LOST_ATTEMPTS, MAX_RETURNED_CLAIMS
 from punctual.domain.events import Claim, DeadLetter, Finish, ReturnClaim, Started
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import Retry
@@ -53,7 +53,7 @@ def test_who_claims_what_is_not_there_learns_that_it_is_gone() -> None:
 def test_a_container_is_claimed_first_and_runs_when_it_has_started() -> None:
     story = Story(a_job(every(60))).fires(60)
     run_id = story.queued[0].run_id
-    story.do(Claim(run_id, "e", "n", staged=True))
+    story.do(Claim(run_id, "e", "n", starts_later=True))
     (run,) = story.held
     assert run.status is RunStatus.CLAIMED
     story.wait(3).do(Started(run_id, run.token))
@@ -68,7 +68,7 @@ def test_the_end_is_reported_twice_without_harm() -> None:
     assert first.run is not None
     again = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS), recorded=False)
     assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, first.run)
-    assert again.records == (first.run,)
+    assert again.runs_to_record == (first.run,)
 
 
 def test_a_failed_attempt_reported_twice_is_one_attempt() -> None:
@@ -96,12 +96,12 @@ def test_an_old_token_changes_nothing() -> None:
 def test_an_ended_run_is_recorded_until_its_row_is_known() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
-    assert [r.status for r in first.records] == [RunStatus.SUCCESS]
+    assert [r.status for r in first.runs_to_record] == [RunStatus.SUCCESS]
     again = story.do_look(recorded=False)
-    assert again.records == first.records
-    assert story.head.ended == first.records
+    assert again.runs_to_record == first.runs_to_record
+    assert story.head.unrecorded == first.runs_to_record
     story.fires(2 * 86_400)
-    assert story.head.ended == ()
+    assert story.head.unrecorded == ()
 
 
 def test_retries_wait_longer_and_longer_and_then_end() -> None:
@@ -114,13 +114,13 @@ def test_retries_wait_longer_and_longer_and_then_end() -> None:
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert decision.timer_at == waiting.next_at
-        assert [letter for _, letter in decision.attempts] == ["F"]
+        assert [letter for _, letter in decision.ended_attempts] == ["F"]
         waits.append((waiting.next_at - story.now).total_seconds())
         story.now = waiting.next_at - seconds(0.001)
         assert not story.look().changed
         assert story.do(Claim(run.run_id, "e", "early")).verdict is Verdict.NOT_QUEUED
         story.now = waiting.next_at
-        assert [sent.run_id for sent in story.look().sends] == [run.run_id]
+        assert [sent.run_id for sent in story.look().runs_to_send] == [run.run_id]
         run = story.claim()
     assert waits == [5, 10, 20, 30]
     assert run.attempt == 5
@@ -176,8 +176,8 @@ def test_what_cannot_be_retried_is_not() -> None:
 def test_a_lost_attempt_is_repeated_at_once_and_does_not_count_as_a_retry() -> None:
     story, run = a_claimed_run(max_retries=1)
     decision = story.release(run)
-    assert [sent.run_id for sent in decision.sends] == [run.run_id]
-    assert [letter for _, letter in decision.attempts] == ["L"]
+    assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
+    assert [letter for _, letter in decision.ended_attempts] == ["L"]
     run = story.claim()
     assert run.attempt == 2
     story.fail(run)
@@ -206,21 +206,25 @@ def test_at_most_once_has_no_attempt_after_a_claim(begun: bool) -> None:
 def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
     story, run = a_claimed_run()
     decision = story.release(run, begun=False)
-    assert decision.attempts == ()
+    assert decision.ended_attempts == ()
     assert story.claim().attempt == 1
-    assert story.head.started == 1
+    assert story.head.started_runs == 1
 
 
 def test_a_claim_that_is_always_given_back_has_an_end() -> None:
     story, run = a_claimed_run(once=True)
     claims = 1
-    while story.do(ReturnClaim(run.run_id, run.token, begun=False)).head.runs:
+    while story.do(ReturnClaim(run.run_id, run.token, work_begun=False)).state.runs:
         run = story.claim()
         claims += 1
         assert claims < 100
-    (ended,) = story.head.ended
-    assert (ended.status, ended.reason, ended.past) == (RunStatus.FAILED, Reason.LOST, "LLLL")
-    assert claims == RETURNED_AT_MOST + LOST_AT_MOST
+    (ended,) = story.head.unrecorded
+    assert (ended.status, ended.reason, ended.past_attempts) == (
+        RunStatus.FAILED,
+        Reason.LOST,
+        "LLLL",
+    )
+    assert claims == MAX_RETURNED_CLAIMS + MAX_LOST_ATTEMPTS
 
 
 def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_an_end() -> None:
@@ -228,7 +232,7 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
     waits = []
     for _ in range(10):
         decision = story.release(run, begun=False, waits=True)
-        assert (decision.attempts, decision.sends) == ((), ())
+        assert (decision.ended_attempts, decision.runs_to_send) == ((), ())
         (waiting,) = story.head.runs
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
@@ -240,7 +244,7 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
         assert run.attempt == 1
     assert waits == [15, 30, 60, 120, 240, 300, 300, 300, 300, 300]
     decision = story.release(run, begun=False, waits=True)
-    assert [letter for _, letter in decision.attempts] == ["L"], "now it counts"
+    assert [letter for _, letter in decision.ended_attempts] == ["L"], "now it counts"
     claims = 0
     while not story.ledger:
         claims += 1
@@ -260,7 +264,7 @@ def test_what_was_provably_not_started_waits_however_often_that_happens(
 ) -> None:
     story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
     for _ in range(100):
-        assert story.release(run, begun=False, unstarted=True).attempts == ()
+        assert story.release(run, begun=False, unstarted=True).ended_attempts == ()
         (waiting,) = story.head.runs
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
@@ -285,10 +289,10 @@ def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read(
     story.silent = True
     assert not story.wait(19.9).look().changed
     decision = story.wait(0.1).look()
-    assert decision.required == {run.run_id: read}
+    assert decision.required_leases == {run.run_id: read}
     assert decision.leases == {run.run_id: None}
-    assert [sent.run_id for sent in decision.sends] == [run.run_id]
-    assert story.head.runs[0].past == "L"
+    assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
+    assert story.head.runs[0].past_attempts == "L"
 
 
 def test_a_renewed_lease_is_alive() -> None:
@@ -307,7 +311,7 @@ def test_a_claim_without_a_beat_lives_as_long_as_the_queue_hides_its_message() -
 
 def test_a_lease_of_an_older_token_says_nothing() -> None:
     story, run = a_claimed_run()
-    story.leases[run.run_id] = Lease(run.token - 1, story.now - seconds(60), beaten=True)
+    story.leases[run.run_id] = Lease(run.token - 1, story.now - seconds(60), is_renewed=True)
     story.silent = True
     assert not story.wait(1).look().changed
     assert story.held[0].token == run.token
@@ -325,9 +329,9 @@ def test_the_latest_run_is_the_one_last_made_that_was_not_skipped_or_missed() ->
     story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).fires(60)
     run = story.claim()
     story.fires(120, 180)
-    assert story.head.latest == story.line[-1].run_id
+    assert story.head.latest_run_id == story.line[-1].run_id
     story.fires(280)
-    assert story.head.latest == run.run_id
+    assert story.head.latest_run_id == run.run_id
 
 
 def test_the_latest_run_is_not_one_that_was_taken_back() -> None:
@@ -335,7 +339,7 @@ def test_the_latest_run_is_not_one_that_was_taken_back() -> None:
     run = story.claim()
     story.at(90).look(horizon=60)
     story.pause()
-    assert story.head.latest == run.run_id
+    assert story.head.latest_run_id == run.run_id
 
 
 def test_a_job_that_has_ended_keeps_its_end() -> None:
@@ -355,7 +359,7 @@ def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> N
     story.release(run)
     if after_it == "cancel while queued":
         story.cancel_run(story.queued[0])
-    (ended,) = story.head.ended
+    (ended,) = story.head.unrecorded
     assert ended.token == run.token
     decision = story.finish(run)
     assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)

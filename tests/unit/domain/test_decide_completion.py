@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.events import DeadLetter
-from punctual.domain.job_state import Misfire
+from punctual.domain.job_state import MisfirePolicy
 from punctual.domain.run import RunStatus
 from tests.support.builders_jobs import Story, a_job, after, every, seconds
 
@@ -40,7 +40,7 @@ def test_a_run_that_is_cancelled_before_its_time_does_not_come_again_at_that_tim
 
 
 def test_a_missed_time_of_an_interval_from_completion_sets_the_next() -> None:
-    job = a_job(every(100, from_completion=True), misfire=Misfire.SKIP)
+    job = a_job(every(100, from_completion=True), misfire=MisfirePolicy.SKIP)
     story = Story(job).fires(1_000)
     assert story.outcomes() == [(100, "MISSED", "OUTAGE", 1)]
     assert story.head.next_at == after(1_100)

@@ -7,7 +7,7 @@ import pytest
 
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
-from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.job_state import MisfirePolicy, OverlapPolicy
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Cron, Once
 from tests.support.builders_jobs import NOON, Story, a_job, after, every, next_due_at, seconds
@@ -19,7 +19,7 @@ def test_an_occurrence_becomes_a_queued_run_at_its_time_and_the_next_is_set() ->
     decision = story.at(60).look()
     (run,) = story.head.runs
     assert (run.status, run.scheduled_at, run.due_at) == (RunStatus.QUEUED, after(60), after(60))
-    assert decision.sends == (run,)
+    assert decision.runs_to_send == (run,)
     assert story.head.next_at == after(120)
     assert decision.timer_at == story.head.timer_at == after(120)
 
@@ -28,7 +28,7 @@ def test_the_same_look_twice_fires_once() -> None:
     story = Story(a_job(every(60))).fires(60)
     again = story.look()
     assert not again.changed
-    assert again.sends == ()
+    assert again.runs_to_send == ()
     assert len(story.head.runs) == 1
 
 
@@ -86,28 +86,28 @@ def test_lateness_counts_from_the_due_time() -> None:
 
 
 def test_what_is_late_within_the_grace_is_not_missed() -> None:
-    story = Story(a_job(every(60), misfire=Misfire.SKIP, misfire_grace_seconds=60))
+    story = Story(a_job(every(60), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=60))
     story.fires(119)
     assert [run.scheduled_at for run in story.head.runs] == [after(60)]
     assert story.ledger == {}
 
 
 def test_all_that_is_late_within_the_grace_fires() -> None:
-    story = Story(a_job(every(10), misfire=Misfire.SKIP, max_concurrency=5))
+    story = Story(a_job(every(10), misfire=MisfirePolicy.SKIP, max_concurrency=5))
     story.fires(45)
     assert [run.scheduled_at for run in story.head.runs] == [after(n) for n in (10, 20, 30, 40)]
 
 
 MISSED = [
-    (Misfire.RUN_ONCE, [600], [(60, "SKIPPED", "COALESCED", 9)]),
-    (Misfire.RUN_ALL, [60 * n for n in range(1, 11)], []),
-    (Misfire.SKIP, [], [(60, "MISSED", "OUTAGE", 10)]),
+    (MisfirePolicy.RUN_ONCE, [600], [(60, "SKIPPED", "COALESCED", 9)]),
+    (MisfirePolicy.RUN_ALL, [60 * n for n in range(1, 11)], []),
+    (MisfirePolicy.SKIP, [], [(60, "MISSED", "OUTAGE", 10)]),
 ]
 
 
 @pytest.mark.parametrize(("policy", "run", "rest"), MISSED)
 def test_after_an_outage_the_policy_says_what_runs(
-    policy: Misfire, run: list[int], rest: list[tuple[int, str, str, int]]
+    policy: MisfirePolicy, run: list[int], rest: list[tuple[int, str, str, int]]
 ) -> None:
     story = Story(a_job(every(60), misfire=policy, misfire_grace_seconds=5))
     story.at(610).drain()
@@ -119,13 +119,13 @@ def test_after_an_outage_the_policy_says_what_runs(
 @pytest.mark.parametrize(
     ("policy", "outcome"),
     [
-        (Misfire.RUN_ONCE, [(60, "SUCCESS", "", 1)]),
-        (Misfire.RUN_ALL, [(60, "SUCCESS", "", 1)]),
-        (Misfire.SKIP, [(60, "MISSED", "OUTAGE", 1)]),
+        (MisfirePolicy.RUN_ONCE, [(60, "SUCCESS", "", 1)]),
+        (MisfirePolicy.RUN_ALL, [(60, "SUCCESS", "", 1)]),
+        (MisfirePolicy.SKIP, [(60, "MISSED", "OUTAGE", 1)]),
     ],
 )
 def test_a_missed_one_time_job_runs_late_but_under_skip(
-    policy: Misfire, outcome: list[tuple[int, str, str, int]]
+    policy: MisfirePolicy, outcome: list[tuple[int, str, str, int]]
 ) -> None:
     story = Story(a_job(Once(after(60)), misfire=policy)).at(86_400).drain()
     assert story.outcomes() == outcome
@@ -147,7 +147,7 @@ def test_a_very_long_outage_is_one_entry_with_the_exact_count(recorded: bool) ->
     story.at(7_300)
     for _ in range(100):
         story.do_look(recorded)
-        if story.head.behind is None:
+        if story.head.catch_up is None:
             break
     story.drain()
     bulk = [o for o in story.outcomes() if o[3] > 1]
@@ -160,7 +160,7 @@ def test_a_very_long_outage_is_one_entry_with_the_exact_count(recorded: bool) ->
 
 def test_an_entry_that_grew_is_right_though_its_effects_were_cut_off_once() -> None:
     story = Story(a_job(every(1), misfire_grace_seconds=0)).at(5_000)
-    while story.head.behind is not None or story.head.version == 1:
+    while story.head.catch_up is not None or story.head.version == 1:
         before = set(story.ledger)
         story.look()
         for run_id in set(story.ledger) - before:
@@ -173,15 +173,15 @@ def test_an_entry_that_grew_is_right_though_its_effects_were_cut_off_once() -> N
 def test_an_outage_in_the_middle_of_catching_up_is_missed_too() -> None:
     story = Story(a_job(every(5), misfire_grace_seconds=0)).at(12_000)
     story.look()
-    assert story.head.behind is not None
+    assert story.head.catch_up is not None
     story.at(40_001).drain()
     assert story.outcomes() == [(5, "SKIPPED", "COALESCED", 7_999), (40_000, "SUCCESS", "", 1)]
 
 
 def test_an_outage_after_a_resume_is_judged_by_the_policy() -> None:
-    story = Story(a_job(every(5), misfire=Misfire.SKIP, misfire_grace_seconds=0)).at(1)
+    story = Story(a_job(every(5), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=0)).at(1)
     story.pause()
-    story.at(12_000).resume(Misfire.SKIP)
+    story.at(12_000).resume(MisfirePolicy.SKIP)
     story.at(40_001).drain()
     assert sum(o[3] for o in story.outcomes()) == 8_000
     assert {o[1:3] for o in story.outcomes()} == {("SKIPPED", "PAUSED"), ("MISSED", "OUTAGE")}
@@ -203,7 +203,9 @@ def test_an_entry_goes_on_growing_while_runs_end_in_between() -> None:
 
 
 def test_run_all_runs_the_latest_thousand_in_order() -> None:
-    story = Story(a_job(every(1), misfire=Misfire.RUN_ALL, misfire_grace_seconds=0, max_waiting=5))
+    story = Story(
+        a_job(every(1), misfire=MisfirePolicy.RUN_ALL, misfire_grace_seconds=0, max_waiting=5)
+    )
     story.at(4_000)
     while any(at <= story.now for at in story.timers):
         story.look()
@@ -218,7 +220,7 @@ def test_run_all_runs_the_latest_thousand_in_order() -> None:
 
 
 def test_one_outage_after_another_never_fills_the_row() -> None:
-    story = Story(a_job(every(10), misfire=Misfire.RUN_ALL, misfire_grace_seconds=0))
+    story = Story(a_job(every(10), misfire=MisfirePolicy.RUN_ALL, misfire_grace_seconds=0))
     for n in range(1, 6):
         story.at(12_000 * n).drain_looks()
         assert len(story.line) <= 1_000
@@ -228,20 +230,20 @@ def test_one_outage_after_another_never_fills_the_row() -> None:
 
 
 def test_catching_up_is_paced_by_the_limit() -> None:
-    story = Story(a_job(every(1), misfire=Misfire.RUN_ALL, max_concurrency=3))
+    story = Story(a_job(every(1), misfire=MisfirePolicy.RUN_ALL, max_concurrency=3))
     story.at(500).drain_looks()
     assert len(story.head.runs) == 3
 
 
-@pytest.mark.parametrize("overlap", list(Overlap))
-def test_run_all_runs_all_whatever_the_overlap_policy(overlap: Overlap) -> None:
-    job = a_job(every(60), misfire=Misfire.RUN_ALL, overlap=overlap, misfire_grace_seconds=0)
+@pytest.mark.parametrize("overlap", list(OverlapPolicy))
+def test_run_all_runs_all_whatever_the_overlap_policy(overlap: OverlapPolicy) -> None:
+    job = a_job(every(60), misfire=MisfirePolicy.RUN_ALL, overlap=overlap, misfire_grace_seconds=0)
     story = Story(job).at(601).drain()
     assert story.outcomes() == [(60 * n, "SUCCESS", "", 1) for n in range(1, 11)]
 
 
 def test_an_outage_of_two_months_ends_soon_and_leaves_one_entry() -> None:
-    story = Story(a_job(Cron("* * * * *"), misfire=Misfire.SKIP))
+    story = Story(a_job(Cron("* * * * *"), misfire=MisfirePolicy.SKIP))
     story.at(86_400 * 60 + 30).drain()
     bulk = [o for o in story.outcomes() if o[1] == "MISSED"]
     assert len(bulk) == 1
@@ -253,9 +255,9 @@ def test_what_is_fired_ahead_is_queued_and_cannot_be_claimed_before_its_time() -
     decision = story.at(30).look(horizon=60)
     (run,) = story.head.runs
     assert (run.status, run.due_at) == (RunStatus.QUEUED, after(60))
-    assert decision.sends == (run,)
+    assert decision.runs_to_send == (run,)
     early = story.do(Claim(run.run_id, "e", "n"))
-    assert (early.verdict, early.again_at, early.changed) == (Verdict.EARLY, after(60), False)
+    assert (early.verdict, early.retry_at, early.changed) == (Verdict.EARLY, after(60), False)
     story.at(60)
     assert story.claim(run).status is RunStatus.RUNNING
 
@@ -265,8 +267,8 @@ def test_nothing_beyond_the_horizon_is_fired_ahead() -> None:
     assert not story.at(30).look(horizon=29).changed
 
 
-@pytest.mark.parametrize("overlap", list(Overlap))
-def test_nothing_is_fired_ahead_while_a_run_could_be_in_its_way(overlap: Overlap) -> None:
+@pytest.mark.parametrize("overlap", list(OverlapPolicy))
+def test_nothing_is_fired_ahead_while_a_run_could_be_in_its_way(overlap: OverlapPolicy) -> None:
     story = Story(a_job(every(60), overlap=overlap)).fires(60)
     story.claim()
     story.at(110).look(horizon=60)
@@ -280,7 +282,7 @@ def test_a_run_fired_ahead_is_in_nobodys_way_before_its_time() -> None:
     story = Story(a_job(every(60)))
     story.at(20).look(horizon=60)
     decision = story.at(25).order("now-1")
-    assert [run.run_id for run in decision.sends] == ["now-1"]
+    assert [run.run_id for run in decision.runs_to_send] == ["now-1"]
     assert story.claim("now-1").lateness == seconds(0)
     story.finish(story.held[0])
     story.at(60).drain()

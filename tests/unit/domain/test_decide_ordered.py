@@ -6,10 +6,10 @@ import pytest
 
 from punctual.domain.decide import Verdict, decide
 from punctual.domain.events import Backfill, StartRun
-from punctual.domain.job_state import Overlap
+from punctual.domain.job_state import OverlapPolicy
 from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.schedules.schedule import Once
-from punctual.domain.transitions.wait_queue import LINE_MOST
+from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 from tests.support.builders_jobs import Story, a_job, after, every
 
 
@@ -30,9 +30,9 @@ def test_run_now_starts_a_run_and_leaves_the_schedule(state: str) -> None:
     assert decision.run is not None
     assert (decision.run.status, decision.run.trigger) == (RunStatus.QUEUED, Trigger.RUN_NOW)
     assert (decision.run.scheduled_at, decision.run.due_at) == (after(7), after(7))
-    assert [run.run_id for run in decision.sends] == ["mine"]
+    assert [run.run_id for run in decision.runs_to_send] == ["mine"]
     story.finish(story.claim("mine"))
-    assert story.head.state.value == state
+    assert story.head.status.value == state
     assert story.head.next_at == upcoming
     assert story.ledger["mine"].status is RunStatus.SUCCESS
 
@@ -62,7 +62,7 @@ def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
     decision = story.do(StartRun("again", Trigger.RETRY, True, "old", after(60)))
     assert decision.run is not None
     assert (decision.run.scheduled_at, decision.run.due_at) == (after(60), after(100))
-    assert (decision.run.retried_from, decision.run.own_payload) == ("old", True)
+    assert (decision.run.retried_from, decision.run.has_own_payload) == ("old", True)
 
 
 def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
@@ -72,7 +72,7 @@ def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
     story.finish(story.claim("first"))
     (run,) = story.queued
     assert (run.run_id, run.trigger, run.retried_from) == ("again", Trigger.RETRY, "old")
-    assert (run.own_payload, run.scheduled_at, run.due_at) == (True, after(-60), after(5))
+    assert (run.has_own_payload, run.scheduled_at, run.due_at) == (True, after(-60), after(5))
 
 
 def test_a_backfill_runs_in_order_within_the_limit_and_once() -> None:
@@ -95,8 +95,8 @@ def test_what_is_fired_ahead_is_in_no_backfills_way() -> None:
     assert story.head.next_at == after(60)
 
 
-@pytest.mark.parametrize("overlap", list(Overlap))
-def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: Overlap) -> None:
+@pytest.mark.parametrize("overlap", list(OverlapPolicy))
+def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: OverlapPolicy) -> None:
     story = a_paused_job(overlap=overlap, max_waiting=1)
     story.do(Backfill(tuple((f"b{n}", after(-60 * n)) for n in range(5))))
     story.drain()
@@ -106,7 +106,7 @@ def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: Overlap) -> None
 def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
     story = Story(a_job(every(60))).fires(60, 120)
     story.pause()
-    assert [run.run_id for run in story.order("mine").sends] == ["mine"]
+    assert [run.run_id for run in story.order("mine").runs_to_send] == ["mine"]
     story.finish(story.claim("mine"))
     assert [w.scheduled_at for w in story.line] == [after(60), after(120)]
     assert story.head.runs == ()
@@ -115,9 +115,9 @@ def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
 def test_a_line_that_is_full_takes_no_order_and_no_backfill() -> None:
     story = Story(a_job()).at(5)
     story.order("running")
-    asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, LINE_MOST + 1))
-    head = decide(story.head, Backfill(asked), story.now, "w").head
-    assert len(head.line) == LINE_MOST
+    asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, MAX_WAITING_RUNS + 1))
+    head = decide(story.head, Backfill(asked), story.now, "w").state
+    assert len(head.wait_queue) == MAX_WAITING_RUNS
     for event in (StartRun("more"), Backfill((("one", after(0)),))):
         decision = decide(head, event, story.now, "x")
         assert (decision.verdict, decision.changed) == (Verdict.FULL, False)

@@ -6,7 +6,7 @@ import pytest
 
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Backfill, CancelRun, Claim
-from punctual.domain.job_state import JobStatus, Misfire
+from punctual.domain.job_state import JobStatus, MisfirePolicy
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Once
 from tests.support.builders_jobs import Story, a_job, after, every
@@ -45,26 +45,26 @@ def test_a_lost_attempt_is_repeated_while_paused() -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.pause()
-    assert [sent.run_id for sent in story.release(run).sends] == [run.run_id]
+    assert [sent.run_id for sent in story.release(run).runs_to_send] == [run.run_id]
 
 
 def test_what_is_held_goes_on_after_the_resume() -> None:
     story = Story(a_job(every(60))).fires(60)
     story.pause()
-    assert [run.scheduled_at for run in story.at(90).resume().sends] == [after(60)]
+    assert [run.scheduled_at for run in story.at(90).resume().runs_to_send] == [after(60)]
 
 
 RESUMED = [
-    (Misfire.RUN_ONCE, [240], [(60, "SKIPPED", "COALESCED", 3)]),
-    (Misfire.RUN_ALL, [60, 120, 180, 240], []),
-    (Misfire.SKIP, [], [(60, "SKIPPED", "PAUSED", 4)]),
+    (MisfirePolicy.RUN_ONCE, [240], [(60, "SKIPPED", "COALESCED", 3)]),
+    (MisfirePolicy.RUN_ALL, [60, 120, 180, 240], []),
+    (MisfirePolicy.SKIP, [], [(60, "SKIPPED", "PAUSED", 4)]),
 ]
 
 
 @pytest.mark.parametrize(("policy", "ran", "rest"), RESUMED)
 @pytest.mark.parametrize("asked", [True, False])
 def test_resume_deals_with_what_was_missed(
-    policy: Misfire, ran: list[int], rest: list[tuple[int, str, str, int]], asked: bool
+    policy: MisfirePolicy, ran: list[int], rest: list[tuple[int, str, str, int]], asked: bool
 ) -> None:
     story = a_paused_job() if asked else a_paused_job(misfire=policy)
     story.at(290).resume(policy if asked else None)
@@ -73,13 +73,15 @@ def test_resume_deals_with_what_was_missed(
     assert story.head.next_at == after(300)
 
 
-@pytest.mark.parametrize("policy", list(Misfire))
-def test_a_one_time_job_missed_in_a_pause_runs_late_but_under_skip(policy: Misfire) -> None:
+@pytest.mark.parametrize("policy", list(MisfirePolicy))
+def test_a_one_time_job_missed_in_a_pause_runs_late_but_under_skip(policy: MisfirePolicy) -> None:
     story = Story(a_job(Once(after(60))))
     story.pause()
     story.at(600).resume(policy)
     story.drain()
-    expected = (60, "SKIPPED", "PAUSED", 1) if policy is Misfire.SKIP else (60, "SUCCESS", "", 1)
+    expected = (
+        (60, "SKIPPED", "PAUSED", 1) if policy is MisfirePolicy.SKIP else (60, "SUCCESS", "", 1)
+    )
     assert story.outcomes() == [expected]
     assert story.state() == "COMPLETED"
 
@@ -90,7 +92,7 @@ def test_a_pause_takes_back_what_was_fired_ahead() -> None:
     story.pause()
     assert (story.queued, story.line) == ([], ())
     story.at(45).resume()
-    assert story.at(60).look().sends != ()
+    assert story.at(60).look().runs_to_send != ()
     assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
 
 
@@ -119,7 +121,7 @@ def test_doing_it_twice_changes_nothing_more(again: str) -> None:
 
 def test_resuming_what_is_not_paused_changes_nothing() -> None:
     story = Story(a_job()).at(10)
-    assert not story.resume(Misfire.RUN_ALL).changed
+    assert not story.resume(MisfirePolicy.RUN_ALL).changed
 
 
 def test_each_change_of_a_person_raises_the_edition() -> None:
@@ -145,7 +147,7 @@ def test_cancel_ends_what_waits_and_what_is_queued_and_tells_what_runs() -> None
     run = story.claim()
     story.fires(120, 180)
     decision = story.cancel()
-    assert decision.kills == (run.run_id,)
+    assert decision.run_ids_to_stop == (run.run_id,)
     assert story.outcomes() == [
         (120, "CANCELLED", "CANCELLED", 1),
         (180, "CANCELLED", "CANCELLED", 1),
@@ -195,9 +197,9 @@ def test_cancel_leaves_on_record_what_fell_into_the_pause() -> None:
 
 
 def test_cancel_leaves_on_record_what_an_outage_missed() -> None:
-    story = Story(a_job(every(1), misfire=Misfire.SKIP)).at(5_100)
+    story = Story(a_job(every(1), misfire=MisfirePolicy.SKIP)).at(5_100)
     story.look()
-    assert story.head.behind is not None
+    assert story.head.catch_up is not None
     story.cancel()
     assert sum(o[3] for o in story.outcomes()) == 5_100
     assert {o[1] for o in story.outcomes()} <= {"MISSED", "CANCELLED"}
@@ -210,8 +212,8 @@ def test_cancelling_a_run_in_line_ends_it_and_a_held_one_gets_a_wish() -> None:
     assert story.cancel_run(story.line[0]).verdict is Verdict.OK
     assert story.outcomes() == [(120, "CANCELLED", "CANCELLED", 1)]
     wish = story.cancel_run(run)
-    assert wish.kills == (run.run_id,)
-    assert story.held[0].cancel
+    assert wish.run_ids_to_stop == (run.run_id,)
+    assert story.held[0].cancel_reason
     again = story.cancel_run(run)
     assert (again.verdict, again.changed) == (Verdict.OK, False)
     story.finish(story.held[0], RunStatus.CANCELLED)
@@ -222,7 +224,7 @@ def test_cancelling_a_run_in_line_ends_it_and_a_held_one_gets_a_wish() -> None:
 def test_cancelling_a_queued_run_lets_the_next_in() -> None:
     story = Story(a_job(every(60))).fires(60, 120)
     decision = story.cancel_run(story.queued[0])
-    assert [run.scheduled_at for run in decision.sends] == [after(120)]
+    assert [run.scheduled_at for run in decision.runs_to_send] == [after(120)]
 
 
 def test_a_cancelled_run_between_attempts_ends_at_once() -> None:

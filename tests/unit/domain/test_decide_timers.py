@@ -21,7 +21,7 @@ from punctual.domain.events import (
     Started,
     StartRun,
 )
-from punctual.domain.job_state import JobState, JobStatus, Kind
+from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus
 from tests.support.builders_jobs import NOON, Story, a_change, a_job, after, every
 
@@ -44,7 +44,7 @@ EVENTS: list[Event] = [
 
 def test_the_first_look_of_a_job_puts_its_timer() -> None:
     decision = decide(a_job(every(60)), Evaluate(), NOON, "w")
-    assert decision.timer_at == decision.head.timer_at == after(60)
+    assert decision.timer_at == decision.state.timer_at == after(60)
 
 
 def test_no_timer_is_put_while_the_same_one_is_outstanding() -> None:
@@ -94,7 +94,7 @@ def test_nothing_to_come_needs_no_timer(state: JobStatus) -> None:
         story.cancel()
     else:
         story.drain_at(60)
-    assert story.head.state is state
+    assert story.head.status is state
     assert story.head.timer_at is None
 
 
@@ -103,7 +103,7 @@ def test_what_nobody_claims_is_sent_again_slower_and_slower() -> None:
     story.order("mine")
     sent: list[float] = []
     for n in range(1, 2_000):
-        if story.at(n).look().sends:
+        if story.at(n).look().runs_to_send:
             sent.append(n)
     assert [b - a for a, b in zip([0, *sent], sent, strict=False)][:8] == [
         15,
@@ -119,19 +119,19 @@ def test_what_nobody_claims_is_sent_again_slower_and_slower() -> None:
 
 def test_what_is_fired_ahead_is_not_sent_again_before_its_time() -> None:
     story = Story(a_job(every(86_400))).at(86_340)
-    assert len(story.look(horizon=60).sends) == 1
+    assert len(story.look(horizon=60).runs_to_send) == 1
     for n in (86_350, 86_399, 86_400, 86_414):
-        assert story.at(n).look().sends == ()
-    assert len(story.at(86_415).look().sends) == 1
+        assert story.at(n).look().runs_to_send == ()
+    assert len(story.at(86_415).look().runs_to_send) == 1
 
 
 def test_what_is_held_or_waits_is_not_sent_again() -> None:
     story = Story(a_job(every(86_400))).fires(86_400)
     run = story.claim()
     story.wait(1000)
-    assert story.look().sends == ()
+    assert story.look().runs_to_send == ()
     story.fail(run)
-    assert story.look().sends == ()
+    assert story.look().runs_to_send == ()
 
 
 def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
@@ -139,18 +139,18 @@ def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
     head, writers = job, []
     for n in range(1, 12):
         decision = decide(head, StartRun(f"r{n}"), after(n), f"w{n}")
-        assert decision.head.version == head.version + 1
-        head = decision.head
+        assert decision.state.version == head.version + 1
+        head = decision.state
         writers.append(f"w{n}")
-        assert head.writers[-1] == f"w{n}"
-        assert list(head.writers) == writers[-len(head.writers) :]
-    assert 2 <= len(head.writers) <= 8
+        assert head.write_ids[-1] == f"w{n}"
+        assert list(head.write_ids) == writers[-len(head.write_ids) :]
+    assert 2 <= len(head.write_ids) <= 8
 
 
 def test_what_changes_nothing_is_the_very_same_head() -> None:
     head = Story(a_job(every(60))).head
     decision = decide(head, Evaluate(), after(1), "w")
-    assert decision.head is head
+    assert decision.state is head
     assert not decision.changed
 
 
@@ -163,14 +163,14 @@ def test_a_blank_place_answers_that_nobody_is_there(event: Event) -> None:
             version=7,
             edition=0,
             definition=0,
-            state=state,
-            kind=Kind.IMMEDIATE,
+            status=state,
+            kind=ScheduleKind.IMMEDIATE,
             created_at=NOON,
             updated_at=NOON,
             schedule=None,
             rules={},
             ended_at=NOON,
-            blank=True,
+            is_blank=True,
         )
         decision = decide(blank, event, after(100), "w")
         assert (decision.verdict, decision.changed) == (Verdict.GONE, False)

@@ -6,7 +6,7 @@ import pytest
 
 from punctual.domain.events import Backfill
 from punctual.domain.identifiers import occurrence_id
-from punctual.domain.job_state import JobStatus, Misfire
+from punctual.domain.job_state import JobStatus, MisfirePolicy
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.cron.expression import Calendar
 from punctual.domain.schedules.schedule import Cron, Once
@@ -54,7 +54,7 @@ def test_a_new_schedule_takes_back_what_was_fired_ahead() -> None:
     taken = story.queued[0].run_id
     decision = story.at(40).change(every(100))
     assert story.head.runs == ()
-    assert taken not in [run.run_id for run in decision.sends]
+    assert taken not in [run.run_id for run in decision.runs_to_send]
     assert story.head.next_at == after(100)
     assert story.drain_at(99).outcomes() == []
 
@@ -99,18 +99,18 @@ def test_a_new_schedule_of_a_paused_job_leaves_it_paused_and_the_past_on_record(
     story.at(200).change(every(3600))
     assert story.state() == "PAUSED"
     assert story.outcomes() == [(60, "SKIPPED", "RESCHEDULED", 3)]
-    story.at(210).resume(Misfire.RUN_ALL)
+    story.at(210).resume(MisfirePolicy.RUN_ALL)
     assert story.head.runs == ()
     assert story.head.next_at == after(3600)
 
 
 def test_a_new_schedule_in_the_middle_of_catching_up_loses_nothing() -> None:
-    story = Story(a_job(every(1), misfire=Misfire.SKIP, misfire_grace_seconds=0)).at(5_000)
+    story = Story(a_job(every(1), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=0)).at(5_000)
     story.look()
     story.change(every(86_400))
     story.drain()
     assert sum(o[3] for o in story.outcomes()) == 5_000
-    assert story.head.behind is None
+    assert story.head.catch_up is None
 
 
 def test_a_nominal_time_that_waits_for_its_jitter_is_rescheduled_with_the_rest() -> None:
@@ -144,7 +144,7 @@ def test_a_completed_job_is_scheduled_again_if_a_time_is_to_come() -> None:
     story.at(20).change(Once(after(60)))
     assert story.state() == "SCHEDULED"
     assert story.head.ended_at is None
-    assert story.drain_at(60).head.state is JobStatus.COMPLETED
+    assert story.drain_at(60).head.status is JobStatus.COMPLETED
 
 
 def test_a_completed_job_stays_so_where_no_time_is_to_come() -> None:
@@ -230,13 +230,13 @@ def test_attempts_orders_and_skipped_ones_do_not_count_as_runs() -> None:
     story.fires(60)
     story.release(story.claim())
     story.finish(story.claim())
-    assert story.head.started == 1
+    assert story.head.started_runs == 1
     assert story.head.next_at == after(120)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_no_more_start_than_max_runs_whatever_stands_in_line(limit: int) -> None:
-    job = a_job(every(60), max_runs=2, misfire=Misfire.RUN_ALL, max_concurrency=limit)
+    job = a_job(every(60), max_runs=2, misfire=MisfirePolicy.RUN_ALL, max_concurrency=limit)
     story = Story(job).at(610).drain()
     assert [o[0] for o in story.outcomes() if o[1] == "SUCCESS"] == [60, 120]
     assert story.state() == "COMPLETED"
@@ -254,7 +254,7 @@ def test_a_new_schedule_counts_max_runs_anew() -> None:
     story = Story(a_job(every(60), max_runs=1)).drain_at(60)
     assert story.state() == "COMPLETED"
     story.change(every(10))
-    assert (story.head.state, story.head.started) == (JobStatus.SCHEDULED, 0)
+    assert (story.head.status, story.head.started_runs) == (JobStatus.SCHEDULED, 0)
 
 
 def test_more_max_runs_open_the_job_again() -> None:
@@ -315,7 +315,7 @@ def test_a_long_pause_goes_on_record_whole_and_in_few_steps(
 
     monkeypatch.setattr(Calendar, "next_local", counted)
     story.at(3_000_010.5).change(every(60))
-    (entry,) = story.head.ended
-    assert (entry.status.value, entry.count) == ("SKIPPED", 3_000_000)
+    (entry,) = story.head.unrecorded
+    assert (entry.status.value, entry.occurrence_count) == ("SKIPPED", 3_000_000)
     assert (entry.scheduled_at, entry.last_at) == (after(11), after(3_000_010))
     assert asked < 100

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from punctual.domain.schedules.cron.expression import Calendar
-from punctual.domain.schedules.cron.instants import in_zone_of
+from punctual.domain.schedules.cron.instants import local_to_instant
 from punctual.domain.schedules.schedule import (
     Cron,
     Every,
     Once,
     Schedule,
     after_completion,
-    check,
+    find_schedule_errors,
     first_time,
     is_excluded,
     is_occurrence,
@@ -215,7 +215,9 @@ def test_at_in_a_gap(gap: str, expected: str | None) -> None:
     schedule = Cron("at(2026-03-29T02:30:00)", timezone="Europe/Berlin", dst_gap=gap)
     found = next_after(schedule, NOON)
     assert (found and f"{found:%H:%M:%S}") == expected
-    assert [e.field for e in check(schedule)] == ([] if expected else ["cron_expression"])
+    assert [e.field for e in find_schedule_errors(schedule)] == (
+        [] if expected else ["cron_expression"]
+    )
 
 
 @pytest.mark.parametrize(("fold", "hour"), [("", 0), ("FIRST", 0), ("SECOND", 1)])
@@ -386,7 +388,7 @@ def test_a_preview_warns_of_clock_changes_that_touch_it(
     ],
 )
 def test_everything_wrong_is_named_at_once(schedule: Schedule, fields: list[str]) -> None:
-    assert [error.field for error in check(schedule)] == fields
+    assert [error.field for error in find_schedule_errors(schedule)] == fields
 
 
 @pytest.mark.parametrize(
@@ -439,4 +441,4 @@ def test_a_schedule_is_kept_as_short_json(schedule: Schedule, json: str) -> None
 def test_a_local_time_is_that_of_the_schedules_zone(
     schedule: Schedule | None, local: tuple[int, ...], utc: tuple[int, ...]
 ) -> None:
-    assert in_zone_of(schedule, datetime(*local)) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc] # noqa: DTZ001
+    assert local_to_instant(schedule, datetime(*local)) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc] # noqa: DTZ001

@@ -8,25 +8,25 @@ import msgspec
 import pytest
 
 from punctual.client import BadWebhook, verify_webhook
-from punctual.domain.job_state import Misfire
-from punctual.domain.run import ENDED, RunStatus
-from punctual.domain.tenants.notify import letters, told_of
+from punctual.domain.job_state import MisfirePolicy
+from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
+from punctual.domain.tenants.notify import entries_to_notify, notify_letters
 from punctual.domain.tenants.webhooks import (
-    TRIES,
-    again_after,
-    keys_of,
-    keys_text,
-    rotated,
-    shown_secret,
+    MAX_WEBHOOK_ATTEMPTS,
+    format_keys,
+    format_secret,
+    parse_keys,
+    rotate_keys,
     signature,
     signed_headers,
     tenant_secret,
+    webhook_retry_delay,
 )
-from punctual.engine.execution.notifications import notices_of
+from punctual.engine.execution.notifications import derive_notifications
 from punctual.engine.ports.notifications import Notification
 from punctual.tasks.contract import Outcome
-from punctual.tasks.limits import OWN_DETAIL_TYPES
-from punctual.tasks.webhook import judged, webhook
+from punctual.tasks.limits import RESERVED_DETAIL_TYPES
+from punctual.tasks.webhook import delivery_result, webhook_attempt
 from punctual.web.models.notify import Outcome as Outcomes
 from punctual.web.views.event import notification_json
 from tests.support.builders import NOON, a_run
@@ -52,9 +52,9 @@ def test_what_is_signed_is_believed_by_who_knows_one_of_the_secrets() -> None:
     both = headers(SECRET, other)
     now = AT.timestamp() + 299
     for secret in (SECRET, other):
-        assert is_signed(shown_secret(secret), both, BODY)
-        assert verify_webhook(shown_secret(secret), both, BODY, now=now) == {"test": 2432232314}
-    former = [shown_secret(bytes(16)), shown_secret(SECRET)]
+        assert is_signed(format_secret(secret), both, BODY)
+        assert verify_webhook(format_secret(secret), both, BODY, now=now) == {"test": 2432232314}
+    former = [format_secret(bytes(16)), format_secret(SECRET)]
     spelled = {name.title(): value for name, value in headers().items()}
     assert verify_webhook(former, spelled, BODY.decode(), now=now) == {"test": 2432232314}
 
@@ -78,7 +78,7 @@ def test_what_is_not_signed_so_or_not_now_is_not_believed(
 ) -> None:
     now = AT.timestamp() + seconds
     with pytest.raises(BadWebhook, match=said):
-        verify_webhook(shown_secret(SECRET), {**headers(), **changed}, body, now=now)
+        verify_webhook(format_secret(SECRET), {**headers(), **changed}, body, now=now)
 
 
 def test_what_is_no_secret_is_told() -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_secret_is_told() -> None:
 
 def test_by_the_clock_of_who_receives_it_what_was_sent_years_ago_is_too_old() -> None:
     with pytest.raises(BadWebhook, match="too old"):
-        verify_webhook(shown_secret(SECRET), headers(), BODY)
+        verify_webhook(format_secret(SECRET), headers(), BODY)
 
 
 def test_each_tenant_has_a_secret_and_each_key_gives_others() -> None:
@@ -100,31 +100,31 @@ def test_each_tenant_has_a_secret_and_each_key_gives_others() -> None:
 
 def test_keys_are_kept_the_newest_first_and_two_at_most() -> None:
     one, two, three = (bytes([n]) * 32 for n in (1, 2, 3))
-    assert rotated(rotated(rotated((), one), two), three) == (three, two)
-    assert keys_of(keys_text((three, two)) + "\n") == (three, two)
-    assert keys_of(b64encode(b"short").decode()) == ()
-    assert keys_of(keys_text((one,)) + " unset") == ()
+    assert rotate_keys(rotate_keys(rotate_keys((), one), two), three) == (three, two)
+    assert parse_keys(format_keys((three, two)) + "\n") == (three, two)
+    assert parse_keys(b64encode(b"short").decode()) == ()
+    assert parse_keys(format_keys((one,)) + " unset") == ()
 
 
 def test_the_next_try_is_later_each_time_up_to_half_an_hour_and_there_is_an_end() -> None:
-    delays = [again_after("a-run.0", tries) for tries in range(1, TRIES)]
+    delays = [webhook_retry_delay("a-run.0", tries) for tries in range(1, MAX_WEBHOOK_ATTEMPTS)]
     whole = [timedelta(seconds=10 * 2**n) for n in range(8)] + [timedelta(minutes=30)] * 11
     for delay, most in zip(delays, whole, strict=True):
         assert delay is not None
         assert most * 0.8 <= delay <= most
-    assert again_after("a-run.0", TRIES) is None
-    assert again_after("a-run.0", 50) is None
-    assert again_after("a-run.0", 1) != again_after("a-run.1", 1)
+    assert webhook_retry_delay("a-run.0", MAX_WEBHOOK_ATTEMPTS) is None
+    assert webhook_retry_delay("a-run.0", 50) is None
+    assert webhook_retry_delay("a-run.0", 1) != webhook_retry_delay("a-run.1", 1)
 
 
 def test_the_head_tells_every_outcome_apart() -> None:
-    outcomes = list(ENDED)
-    kept = letters([[one] for one in outcomes])
-    assert [told_of(kept, one) for one in outcomes] == [[place] for place in range(6)]
-    assert told_of(letters([outcomes, ["FAILED"]]), RunStatus.FAILED) == [0, 1]
-    assert told_of(kept, RunStatus.RUNNING) == []
-    assert told_of("", RunStatus.FAILED) == []
-    assert set(get_args(Outcomes)) == {one.value for one in ENDED}
+    outcomes = list(ENDED_RUN_STATUSES)
+    kept = notify_letters([[one] for one in outcomes])
+    assert [entries_to_notify(kept, one) for one in outcomes] == [[place] for place in range(6)]
+    assert entries_to_notify(notify_letters([outcomes, ["FAILED"]]), RunStatus.FAILED) == [0, 1]
+    assert entries_to_notify(kept, RunStatus.RUNNING) == []
+    assert entries_to_notify("", RunStatus.FAILED) == []
+    assert set(get_args(Outcomes)) == {one.value for one in ENDED_RUN_STATUSES}
 
 
 def told_by(story: Story) -> Story:
@@ -139,44 +139,46 @@ def test_a_change_says_at_once_who_is_told_of_runs_that_exist_too() -> None:
     run = story.claim()
     assert "notify" not in msgspec.json.encode(story.head).decode()
     before = told_by(story).head
-    (notice,) = notices_of(story.fail(run), before)
+    (notice,) = derive_notifications(story.fail(run), before)
     assert (notice.run_id, notice.entry, notice.status) == (run.run_id, 0, RunStatus.FAILED)
-    assert (notice.before, notice.version) == ("RUNNING", story.head.version)
+    assert (notice.previous_status, notice.version) == ("RUNNING", story.head.version)
     assert notice.id == f"{run.run_id}.0"
     story.change()  # an update without webhooks
-    assert list(notices_of(story.do_look(recorded=False), before)) == []
+    assert list(derive_notifications(story.do_look(recorded=False), before)) == []
 
 
 def test_of_a_run_that_is_tried_again_or_succeeds_nobody_is_told() -> None:
     story = told_by(Story(a_job(every(60), max_retries=1)))
     story.fires(60)
     before = story.head
-    assert list(notices_of(story.fail(story.claim()), before)) == []
+    assert list(derive_notifications(story.fail(story.claim()), before)) == []
     story.wait(30).look()
-    assert list(notices_of(story.finish(story.claim()), before)) == []
+    assert list(derive_notifications(story.finish(story.claim()), before)) == []
 
 
 def test_what_did_not_run_is_told_as_one_with_its_number() -> None:
-    story = told_by(Story(a_job(every(60), misfire=Misfire.SKIP)))
+    story = told_by(Story(a_job(every(60), misfire=MisfirePolicy.SKIP)))
     before = story.head
-    (notice,) = notices_of(story.at(3_601).look(), before)
+    (notice,) = derive_notifications(story.at(3_601).look(), before)
     assert (notice.entry, notice.status, notice.occurrences) == (1, RunStatus.MISSED, 59)
-    assert (notice.id, notice.before) == (f"{notice.run_id}.1.59", "")
+    assert (notice.id, notice.previous_status) == (f"{notice.run_id}.1.59", "")
 
 
 def test_a_webhook_says_what_the_bus_says_and_nothing_that_is_secret() -> None:
     run = a_run(
-        status=RunStatus.FAILED, ended_at=NOON, token=3, claimer="e1", nonce="n", note="out"
+        status=RunStatus.FAILED, ended_at=NOON, token=3, executor_id="e1", nonce="n", inline_output="out"
     )
     notice = Notification("acme", "job", run.run_id, 0, RunStatus.FAILED, 1, 7, "RUNNING")
-    attempt = webhook(notice, "https://a.example", notification_json(notice, run), [SECRET], NOON)
+    attempt = webhook_attempt(
+        notice, "https://a.example", notification_json(notice, run), [SECRET], NOON
+    )
     sent = msgspec.json.decode(attempt.task["body"])
     assert set(sent) == {"type", "time", "data"}
-    assert (sent["type"], sent["data"]["id"]) == (OWN_DETAIL_TYPES[1], f"{run.run_id}.7")
+    assert (sent["type"], sent["data"]["id"]) == (RESERVED_DETAIL_TYPES[1], f"{run.run_id}.7")
     assert attempt.task["headers"]["Content-Type"] == "application/json"
     assert len(attempt.task["body"]) < 1_024
     assert "out" not in sent["data"].values()
-    later = webhook(
+    later = webhook_attempt(
         notice, "https://a.example", notification_json(notice, run), [SECRET], after(60)
     )
     assert later.task["body"] == attempt.task["body"]
@@ -185,10 +187,17 @@ def test_a_webhook_says_what_the_bus_says_and_nothing_that_is_secret() -> None:
 
 def test_an_answer_of_another_kind_is_tried_again_and_a_refusal_is_not() -> None:
     notice = Notification("acme", "job", "run", 0, RunStatus.FAILED, 1, 7, "RUNNING")
-    assert judged(Outcome("SUCCESS"), notice, 1).told
-    assert judged(Outcome.failed("The server answered 500"), notice, 1).again is not None
-    assert judged(Outcome.timed_out(timedelta(seconds=10)), notice, 1).again is not None
-    given_up = judged(Outcome.failed("The server answered 410", retryable=False), notice, 1)
-    assert (given_up.told, given_up.again) == (False, None)
+    assert delivery_result(Outcome("SUCCESS"), notice, 1).delivered
+    assert (
+        delivery_result(Outcome.failed("The server answered 500"), notice, 1).retry_after
+        is not None
+    )
+    assert (
+        delivery_result(Outcome.timed_out(timedelta(seconds=10)), notice, 1).retry_after is not None
+    )
+    given_up = delivery_result(
+        Outcome.failed("The server answered 410", retryable=False), notice, 1
+    )
+    assert (given_up.delivered, given_up.retry_after) == (False, None)
     assert given_up.error == "The server answered 410"
-    assert judged(Outcome.failed("no"), notice, TRIES).again is None
+    assert delivery_result(Outcome.failed("no"), notice, MAX_WEBHOOK_ATTEMPTS).retry_after is None

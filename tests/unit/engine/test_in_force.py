@@ -24,7 +24,7 @@ def bodies(*documents: dict[str, Any]) -> list[DefinitionRow]:
             edition=number,
             created_at=CREATED + number * HOUR,
             document={"name": str(number), **document},
-            previous=str(number - 1) if number else "",
+            previous_ref=str(number - 1) if number else "",
         )
         for number, document in enumerate(documents)
     ]

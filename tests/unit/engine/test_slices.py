@@ -7,7 +7,13 @@ from typing import TypeVar
 import pytest
 
 from punctual.domain.errors import LimitExceeded, TooMuchWork, Unavailable
-from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
+from punctual.engine.queries.slices import (
+    MAX_WORK_SECONDS,
+    SLICE_SECONDS,
+    Sliced,
+    SlicedWork,
+    finish,
+)
 from punctual.node.long_work import MAX_LONG_REQUESTS, SHORT_WORK_SECONDS, LongWork
 
 T = TypeVar("T")
@@ -63,7 +69,7 @@ def test_a_slice_ends_too_when_its_steps_wait_for_the_disk() -> None:
 
 def test_waiting_for_the_disk_is_no_work() -> None:
     steady = Processor()
-    assert finish(steady.work(10 * round(MAX_SECONDS / MILLISECOND)), Processor()) == "done"
+    assert finish(steady.work(10 * round(MAX_WORK_SECONDS / MILLISECOND)), Processor()) == "done"
 
 
 def test_short_work_is_done_in_its_first_slice() -> None:
@@ -78,7 +84,7 @@ def test_work_that_takes_too_long_is_refused_and_ends() -> None:
     steps = cpu.work(10**9)
     with pytest.raises(TooMuchWork, match="2 s of processor time"):
         finish(steps, cpu)
-    assert MAX_SECONDS <= cpu.now <= MAX_SECONDS + 2 * SLICE_SECONDS
+    assert MAX_WORK_SECONDS <= cpu.now <= MAX_WORK_SECONDS + 2 * SLICE_SECONDS
     with pytest.raises(StopIteration):
         next(steps)
 

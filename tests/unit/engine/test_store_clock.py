@@ -16,8 +16,8 @@ SECOND = timedelta(seconds=1)
 
 
 def answered(clock: StoreClock, truth: datetime, took: float = 0.01) -> None:
-    own = clock.own()
-    clock.hear(truth.replace(microsecond=0), own - timedelta(seconds=took), own)
+    own = clock.uncorrected()
+    clock.correct(truth.replace(microsecond=0), own - timedelta(seconds=took), own)
 
 
 @pytest.mark.parametrize("off", [-5.0, -2.5, -0.4, 0.0, 0.7, 5.0, 3_600.0])
@@ -54,10 +54,10 @@ def test_store_clock_that_is_set_is_corrected_by_the_next_answer() -> None:
 def test_store_clock_ignores_slow_and_impossible_answers() -> None:
     truth = ManualClock(NOON)
     clock = StoreClock(lambda: truth() + 3 * SECOND)
-    clock.hear(NOON, clock.own() - 20 * SECOND, clock.own())
+    clock.correct(NOON, clock.uncorrected() - 20 * SECOND, clock.uncorrected())
     assert clock() - truth() == 3 * SECOND
     other = StoreClock(lambda: truth() + 3 * SECOND)
-    other.hear(NOON, other.own(), other.own() - SECOND)
+    other.correct(NOON, other.uncorrected(), other.uncorrected() - SECOND)
     assert other() - truth() == 3 * SECOND
 
 

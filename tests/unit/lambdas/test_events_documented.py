@@ -34,6 +34,6 @@ def test_every_field_of_a_run_is_documented() -> None:
 
 
 def test_every_reason_of_a_job_is_documented() -> None:
-    heads = [None, *(a_head(state=state, edition=e) for state in JobStatus for e in (1, 2))]
+    heads = [None, *(a_head(status=state, edition=e) for state in JobStatus for e in (1, 2))]
     changes = [compare_states(old, new).job for old in heads for new in heads]
     assert {one.reason for one in changes if one is not None} == documented(JOB_CHANGED, "reason")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from punctual.domain.run import RunStatus
-from punctual.engine.execution.executor import Finished
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.execution.executor import FinishedAttempt
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.lambdas.executor.telemetry import MAX_LOGGED_ERROR_CHARACTERS, log_ended
 from punctual.lambdas.telemetry import Metric
 from tests.support.builders import JOB, NOON, RUN, a_run
@@ -32,7 +32,7 @@ class Told:
 
 def ended(status: RunStatus, error: str) -> Told:
     told = Told()
-    finished = Finished(Key("acme", JOB), RUN, 2, status, False, Detail(error=error))
+    finished = FinishedAttempt(JobKey("acme", JOB), RUN, 2, status, False, Detail(error=error))
     log_ended(told, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
     return told
 

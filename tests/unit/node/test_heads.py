@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease
-from punctual.domain.write_ids import is_own
+from punctual.domain.write_ids import has_won
 from punctual.engine.ports.job_states import StoredState
 from punctual.node.sqlite.state_rows import STATE_CODEC, JobStateRows, merge_leases, queue_rows
 from tests.support.builders import RUN, a_head, a_run, after, an_id
@@ -39,7 +39,7 @@ def test_a_mark_counts_from_its_version_on(
     mine: tuple[int, str], standing: tuple[int, str], own: bool
 ) -> None:
     writers = tuple(standing[1].split())
-    assert is_own(a_head(version=mine[0], writer=mine[1]), standing[0], writers) is own
+    assert has_won(a_head(version=mine[0], writer=mine[1]), standing[0], writers) is own
 
 
 def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
@@ -68,7 +68,7 @@ def test_an_update_names_only_the_columns_that_changed() -> None:
 
 def test_a_renewed_lease_alone_is_written_alone() -> None:
     old = StoredState(a_head(), {RUN: LEASE})
-    assert statements(old, StoredState(old.head, {RUN: Lease(2, after(50))})) == [
+    assert statements(old, StoredState(old.state, {RUN: Lease(2, after(50))})) == [
         "INSERT INTO leases"
     ]
 

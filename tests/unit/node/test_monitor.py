@@ -90,9 +90,12 @@ def _counts(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]]:
 
 
 def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
-    let_in = replace(a_run(30), let_in_at=AT + timedelta(seconds=29))
+    let_in = replace(a_run(30), admitted_at=AT + timedelta(seconds=29))
     made_late = replace(let_in, created_at=AT + timedelta(seconds=20))  # by us: that counts
-    assert (let_in.in_line, made_late.in_line) == (timedelta(seconds=29), timedelta(seconds=9))
+    assert (let_in.wait_queue_time, made_late.wait_queue_time) == (
+        timedelta(seconds=29),
+        timedelta(seconds=9),
+    )
     for run, late in ((let_in, 1_000), (made_late, 21_000)):
         together, singly = a_monitor(), a_monitor()
         together.count_started([run])

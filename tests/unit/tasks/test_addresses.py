@@ -3,14 +3,14 @@ import ipaddress
 import pytest
 
 from punctual.tasks.http.addresses import (
-    LOOPBACK,
+    LOOPBACK_NETWORKS,
     AddressNotAllowed,
     Unresolved,
-    canonical,
-    checked,
-    literal,
-    private_network,
-    refusal,
+    canonical_host,
+    parse_literal_address,
+    parse_private_network,
+    refusal_reason,
+    resolve_checked,
 )
 
 
@@ -78,7 +78,7 @@ def nobody(host: str, port: int) -> list[str]:
     ],
 )
 def test_what_is_not_public_is_refused(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address))
+    assert refusal_reason(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_what_is_not_public_is_refused(address: str) -> None:
     ],
 )
 def test_what_is_public_may_be_called(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address)) == ""
+    assert refusal_reason(ipaddress.ip_address(address)) == ""
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
 def test_loopback_may_be_allowed(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address)) == "is loopback"
-    assert refusal(ipaddress.ip_address(address), LOOPBACK) == ""
+    assert refusal_reason(ipaddress.ip_address(address)) == "is loopback"
+    assert refusal_reason(ipaddress.ip_address(address), LOOPBACK_NETWORKS) == ""
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,14 @@ def test_loopback_may_be_allowed(address: str) -> None:
     ["0.0.0.0", "::", "10.0.0.1", "169.254.169.254", "64:ff9b::127.0.0.1", "::127.0.0.1"],
 )
 def test_allowing_loopback_allows_nothing_else(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address), LOOPBACK)
+    assert refusal_reason(ipaddress.ip_address(address), LOOPBACK_NETWORKS)
 
 
 OWN = [
-    *(private_network(one) for one in ("10.1.0.0/16", "100.64.0.0/10", "fc00::/7", "127.0.0.0/8")),
+    *(
+        parse_private_network(one)
+        for one in ("10.1.0.0/16", "100.64.0.0/10", "fc00::/7", "127.0.0.0/8")
+    ),
     # Not what cdk.json would let through.
     *(ipaddress.ip_network(one) for one in ("0.0.0.0/0", "::/0")),
 ]
@@ -131,8 +134,8 @@ OWN = [
     "address", ["10.1.2.3", "100.64.0.1", "fd12::1", "::ffff:10.1.2.3", "127.0.0.1"]
 )
 def test_an_own_network_may_be_opened(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address))
-    assert refusal(ipaddress.ip_address(address), OWN[:4]) == ""
+    assert refusal_reason(ipaddress.ip_address(address))
+    assert refusal_reason(ipaddress.ip_address(address), OWN[:4]) == ""
 
 
 @pytest.mark.parametrize(
@@ -144,23 +147,23 @@ def test_an_own_network_may_be_opened(address: str) -> None:
     ],
 )
 def test_no_opened_network_reaches_what_is_never_a_task_s(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address), OWN)
+    assert refusal_reason(ipaddress.ip_address(address), OWN)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/15", "172.16.0.0/12", "192.168.7.0/24", "fd12::/48"])
 def test_a_private_network_may_be_opened(text: str) -> None:
-    assert str(private_network(text)) == text
+    assert str(parse_private_network(text)) == text
 
 
 @pytest.mark.parametrize("text", ["8.8.8.0/24", "0.0.0.0/0", "169.254.0.0/16", "10.0.0.1/8", "x"])
 def test_no_other_network_may_be_opened(text: str) -> None:
     with pytest.raises(ValueError, match=r"network|address|host bits"):
-        private_network(text)
+        parse_private_network(text)
 
 
 def test_the_metadata_service_is_named() -> None:
-    assert refusal(ipaddress.ip_address("169.254.169.254")) == "is the metadata service"
-    assert refusal(ipaddress.ip_address("fd00:ec2::254")) == "is the metadata service"
+    assert refusal_reason(ipaddress.ip_address("169.254.169.254")) == "is the metadata service"
+    assert refusal_reason(ipaddress.ip_address("fd00:ec2::254")) == "is the metadata service"
 
 
 @pytest.mark.parametrize(
@@ -190,8 +193,8 @@ def test_the_metadata_service_is_named() -> None:
 )
 def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> None:
     with pytest.raises(AddressNotAllowed, match="is loopback"):
-        checked(spelling, 80, nobody)
-    assert len(checked(spelling, 80, nobody, opened=LOOPBACK)) == 1
+        resolve_checked(spelling, 80, nobody)
+    assert len(resolve_checked(spelling, 80, nobody, open_networks=LOOPBACK_NETWORKS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -215,16 +218,16 @@ def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> 
 )
 def test_what_looks_like_an_address_and_is_none_is_never_looked_up(spelling: str) -> None:
     with pytest.raises(AddressNotAllowed):
-        checked(spelling, 80, nobody)
+        resolve_checked(spelling, 80, nobody)
 
 
 @pytest.mark.parametrize("name", ["example.com", "0x7f.example", "127.0.0.1.nip.io", "a1", "xn--n"])
 def test_names_are_no_addresses(name: str) -> None:
-    assert literal(name) is None
+    assert parse_literal_address(name) is None
 
 
 def test_a_public_literal_is_pinned_in_its_plain_form() -> None:
-    assert checked("0x08080808", 80, nobody) == (ipaddress.ip_address("8.8.8.8"),)
+    assert resolve_checked("0x08080808", 80, nobody) == (ipaddress.ip_address("8.8.8.8"),)
 
 
 def test_a_name_is_resolved_once_and_all_its_addresses_are_kept_in_order() -> None:
@@ -234,7 +237,7 @@ def test_a_name_is_resolved_once_and_all_its_addresses_are_kept_in_order() -> No
         asked.append((host, port))
         return ["2606:4700:4700::1111", "1.1.1.1"]
 
-    found = checked("One.Example.", 443, resolver)
+    found = resolve_checked("One.Example.", 443, resolver)
 
     assert [str(address) for address in found] == ["2606:4700:4700::1111", "1.1.1.1"]
     assert asked == [("one.example", 443)]
@@ -243,16 +246,16 @@ def test_a_name_is_resolved_once_and_all_its_addresses_are_kept_in_order() -> No
 @pytest.mark.parametrize("hidden", ["10.0.0.1", "::1", "169.254.169.254", "fe80::1%eth0"])
 def test_one_refused_answer_refuses_the_name(hidden: str) -> None:
     with pytest.raises(AddressNotAllowed, match=r"mixed\.example may not be called"):
-        checked("mixed.example", 80, lambda *_: ["1.1.1.1", hidden])
+        resolve_checked("mixed.example", 80, lambda *_: ["1.1.1.1", hidden])
 
 
 def test_no_answer_and_nonsense_are_no_address() -> None:
     with pytest.raises(Unresolved, match="no address"):
-        checked("none.example", 80, lambda *_: [])
+        resolve_checked("none.example", 80, lambda *_: [])
     with pytest.raises(Unresolved, match="answered 'what'"):
-        checked("odd.example", 80, lambda *_: ["what"])
+        resolve_checked("odd.example", 80, lambda *_: ["what"])
 
 
 def test_canonical_folds_case_width_and_last_dots() -> None:
-    assert canonical("ＥＸＡＭＰＬＥ．com.") == "example.com"
-    assert canonical("[::1]") == "::1"
+    assert canonical_host("ＥＸＡＭＰＬＥ．com.") == "example.com"
+    assert canonical_host("[::1]") == "::1"

@@ -6,7 +6,7 @@ import pytest
 
 from punctual.tasks.limits import RunLimits
 from punctual.tasks.script import cgroup
-from punctual.tasks.script.cgroup import Cgroup, Cgroups, find
+from punctual.tasks.script.cgroup import Cgroup, Cgroups, find_cgroups
 
 LIMITS = RunLimits(memory_bytes=100, processes=7)
 PID = 4_321
@@ -35,7 +35,7 @@ def own(process: Path) -> Path:
 
 
 def test_the_node_moves_below_its_group_and_hands_out_limits(process: Path) -> None:
-    assert find(process, PID) is not None
+    assert find_cgroups(process, PID) is not None
     assert (own(process) / "punctual-node" / "cgroup.procs").read_text() == str(PID)
     assert (own(process) / "cgroup.subtree_control").read_text() == "+memory +pids"
 
@@ -52,17 +52,17 @@ def test_a_group_that_cannot_hand_out_limits_is_left_alone(
     process: Path, file: str, text: str
 ) -> None:
     (own(process) / file).write_text(text)
-    assert find(process, PID) is None
+    assert find_cgroups(process, PID) is None
     assert not (own(process) / "punctual-node").exists()
 
 
 def test_a_system_without_groups_has_none(process: Path, tmp_path: Path) -> None:
-    assert find(tmp_path / "nowhere", PID) is None
+    assert find_cgroups(tmp_path / "nowhere", PID) is None
     (process / "cgroup").write_text("4:memory:/\n")
-    assert find(process, PID) is None
+    assert find_cgroups(process, PID) is None
     (process / "cgroup").write_text("0::/\n")
     (process / "mountinfo").write_text("20 1 0:4 / /proc rw - proc proc rw\n")
-    assert find(process, PID) is None
+    assert find_cgroups(process, PID) is None
 
 
 def test_a_run_has_its_limits_before_its_launcher_enters(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_kernel_says_which_limit_was_passed(
 ) -> None:
     group = Cgroup(tmp_path / "run", LIMITS)
     (tmp_path / "run" / file).write_text(text)
-    assert group.passed() == limit
+    assert group.exceeded_limit() == limit
 
 
 def test_the_end_kills_and_an_empty_group_is_deleted_later(tmp_path: Path) -> None:
@@ -113,6 +113,6 @@ def test_the_end_kills_and_an_empty_group_is_deleted_later(tmp_path: Path) -> No
 def test_what_a_predecessor_left_is_killed(tmp_path: Path) -> None:
     for name in ("punctual-run-a", "punctual-run-b", "punctual-node"):
         (tmp_path / name).mkdir()
-    assert Cgroups(tmp_path).end_left_behind() == 2
+    assert Cgroups(tmp_path).kill_leftovers() == 2
     assert (tmp_path / "punctual-run-a" / "cgroup.kill").read_text() == "1"
     assert list((tmp_path / "punctual-node").iterdir()) == []

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
-from punctual.tasks.event import Event, EventTask, build_event
+from punctual.tasks.event import EventFields, EventTask, build_event
 from punctual.tasks.registry import Registry
 
 
@@ -62,9 +62,9 @@ def test_no_job_publishes_what_only_punctual_tells(name: str) -> None:
 
 
 def test_the_output_is_the_id_of_the_published_event() -> None:
-    published: list[Event] = []
+    published: list[EventFields] = []
 
-    def publish(events: Sequence[Event]) -> Sequence[str]:
+    def publish(events: Sequence[EventFields]) -> Sequence[str]:
         published.extend(events)
         return ["event-9"]
 

@@ -10,10 +10,10 @@ from punctual.tasks.http.request import (
     Request,
     build_request,
     parse_url,
-    redirected,
+    redirect_request,
     url_problem,
 )
-from punctual.tasks.http.status import is_expected, may_pass, parse_expected
+from punctual.tasks.http.status import is_expected, is_retryable_status, parse_expected
 
 
 def an_attempt(payload: Any = None, **task: Any) -> Attempt:
@@ -181,7 +181,7 @@ def names(request: Request) -> set[bytes]:
 
 
 def after(request: Request, status: int, location: str) -> Request:
-    return redirected(request, status, location, frozenset({SECRET}))
+    return redirect_request(request, status, location, frozenset({SECRET}))
 
 
 @pytest.mark.parametrize(
@@ -285,5 +285,5 @@ def test_what_is_no_status_is_refused(bad: Any) -> None:
 
 
 def test_only_client_errors_are_final_and_not_all_of_them() -> None:
-    final = {status for status in range(100, 600) if not may_pass(status)}
+    final = {status for status in range(100, 600) if not is_retryable_status(status)}
     assert final == set(range(400, 500)) - {408, 425, 429}

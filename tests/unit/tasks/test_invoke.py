@@ -8,7 +8,12 @@ import pytest
 
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
-from punctual.tasks.lambda_function import MAX_ERROR, Invoked, InvokeTask, function_problem
+from punctual.tasks.lambda_function import (
+    MAX_ERROR_CHARACTERS,
+    InvocationResult,
+    InvokeTask,
+    function_problem,
+)
 from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.registry import Registry
 from punctual.tasks.validation import task_problems
@@ -19,14 +24,14 @@ ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"
 class Lambda:
     """Answers as it is told to, and takes note of what it was asked."""
 
-    def __init__(self, answer: Invoked | Exception) -> None:
+    def __init__(self, answer: InvocationResult | Exception) -> None:
         self._answer = answer
         self.asked: list[tuple[str, bytes, float]] = []
         self.origins: list[Mapping[str, str]] = []
 
     def invoke(
         self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
-    ) -> Invoked:
+    ) -> InvocationResult:
         self.origins.append(origin)
         self.asked.append((function, payload, seconds))
         if isinstance(self._answer, Exception):
@@ -39,7 +44,9 @@ class NoLog:
         raise AssertionError("nothing is logged here")
 
 
-def run(function: str, answer: Invoked | Exception, payload: Any = None) -> tuple[Outcome, Lambda]:
+def run(
+    function: str, answer: InvocationResult | Exception, payload: Any = None
+) -> tuple[Outcome, Lambda]:
     made = Lambda(answer)
     attempt = Attempt(
         tenant="acme",
@@ -58,34 +65,34 @@ def run(function: str, answer: Invoked | Exception, payload: Any = None) -> tupl
 
 
 def test_the_payload_goes_in_as_json_and_the_answer_is_the_output() -> None:
-    outcome, asked = run("report", Invoked(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
+    outcome, asked = run("report", InvocationResult(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
     assert asked.asked == [("report", '{"n":[1,null],"ä":"ö"}'.encode(), 5)]
     assert asked.origins == [{"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}]
     assert outcome == Outcome("SUCCESS", output=b'{"ok":true}', output_type="application/json")
 
 
 def test_a_function_that_returns_nothing_leaves_no_output() -> None:
-    outcome, _ = run("report", Invoked(b"null"))
+    outcome, _ = run("report", InvocationResult(b"null"))
     assert (outcome.status, outcome.output, outcome.output_truncated) == ("SUCCESS", b"", False)
 
 
 def test_the_functions_own_error_fails_the_attempt_and_may_pass() -> None:
     said = b'{"errorMessage":"no luck","errorType":"KeyError"}'
-    outcome, _ = run("report", Invoked(said, "Unhandled"))
+    outcome, _ = run("report", InvocationResult(said, "Unhandled"))
     assert (outcome.status, outcome.retryable, outcome.output) == ("FAILED", True, said)
     assert outcome.error == f"The function failed (Unhandled): {said.decode()}"
 
 
 def test_an_error_text_is_bounded() -> None:
-    outcome, _ = run("report", Invoked(b"x" * 5_000 + b"\xff\0", "Unhandled"))
-    assert len(outcome.error) == MAX_ERROR
+    outcome, _ = run("report", InvocationResult(b"x" * 5_000 + b"\xff\0", "Unhandled"))
+    assert len(outcome.error) == MAX_ERROR_CHARACTERS
     assert outcome.error.endswith("x…")
 
 
 def test_an_answer_is_kept_to_a_mebibyte() -> None:
-    outcome, _ = run("report", Invoked(b"x" * (MAX_ANSWER_BYTES + 1)))
+    outcome, _ = run("report", InvocationResult(b"x" * (MAX_ANSWER_BYTES + 1)))
     assert (len(outcome.output), outcome.output_truncated) == (MAX_ANSWER_BYTES, True)
-    outcome, _ = run("report", Invoked(b"x" * MAX_ANSWER_BYTES))
+    outcome, _ = run("report", InvocationResult(b"x" * MAX_ANSWER_BYTES))
     assert (len(outcome.output), outcome.output_truncated) == (MAX_ANSWER_BYTES, False)
 
 
@@ -121,7 +128,7 @@ def test_what_lambda_refuses_is_tried_again_where_that_may_help(
 def test_a_function_may_be_named_in_every_way_that_lambda_knows(function: str) -> None:
     assert function_problem(function) == ""
     assert list(task_problems({"type": "lambda", "function": function})) == []
-    assert run(function, Invoked(b"1"))[0].status == "SUCCESS"
+    assert run(function, InvocationResult(b"1"))[0].status == "SUCCESS"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_a_function_that_may_not_be_called_is_refused_early_and_late(
 ) -> None:
     found = list(task_problems({"type": "lambda", "function": function}))
     assert found == [("function", problem)]
-    outcome, asked = run(function, Invoked(b"1"))
+    outcome, asked = run(function, InvocationResult(b"1"))
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
     assert outcome.error == f"The function {problem}"
     assert asked.asked == []
@@ -155,10 +162,10 @@ def test_a_function_that_may_not_be_called_is_refused_early_and_late(
 def test_a_name_that_is_filled_in_is_checked_once_it_is_known() -> None:
     function = "{{payload.function}}"
     assert list(task_problems({"type": "lambda", "function": function})) == []
-    outcome, asked = run(function, Invoked(b"1"), {"function": "punctual-dev-planner"})
+    outcome, asked = run(function, InvocationResult(b"1"), {"function": "punctual-dev-planner"})
     assert (outcome.status, asked.asked) == ("FAILED", [])
 
 
 def test_a_secret_that_a_function_answers_is_not_kept() -> None:
-    outcome, _ = run("report-{{secret:key}}", Invoked(b'"s3cret"'))
+    outcome, _ = run("report-{{secret:key}}", InvocationResult(b'"s3cret"'))
     assert outcome.output == b'"[secret]"'

@@ -10,7 +10,7 @@ from punctual.tasks.placeholders import (
     expand,
     has_placeholders,
     no_secrets,
-    problems,
+    placeholder_problems,
 )
 
 PAYLOAD = {
@@ -110,14 +110,14 @@ def test_an_unknown_placeholder_fails_and_validation_can_name_it(name: str) -> N
     template = f"x {{{{{name}}}}}"
     with pytest.raises(BadTask, match="is no placeholder"):
         filled(template)
-    ((field, message),) = problems({"type": "http", "headers": {"X-A": template}})
+    ((field, message),) = placeholder_problems({"type": "http", "headers": {"X-A": template}})
     assert field == "headers.X-A"
     assert name in message
 
 
 def test_validation_finds_nothing_wrong_with_what_can_be_filled() -> None:
     task = {"type": "script", "code": "{{nope}}", "args": ["{{payload.a.0}}", "{{secret:a/b}}"]}
-    assert problems(task) == ()
+    assert placeholder_problems(task) == ()
     assert has_placeholders(task["args"])
 
 
@@ -159,7 +159,7 @@ def test_a_value_cannot_climb_in_a_url(step: str) -> None:
 )
 def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
     task = {"type": "http", "url": url}
-    assert problems(task) == (
+    assert placeholder_problems(task) == (
         ("url", "a placeholder may stand only behind the host: write https://host/ out"),
     )
     # Also where a job was accepted before this rule.
@@ -170,11 +170,14 @@ def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
 def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
     headers = {"Authorization": "Bearer {{secret:key}}"}
     task = {"type": "http", "url": "{{payload.url}}", "headers": headers}
-    assert [field for field, _ in problems(task)] == ["url"]
+    assert [field for field, _ in placeholder_problems(task)] == ["url"]
     with pytest.raises(BadTask, match="may not go with secrets"):
         expand(an_attempt(task), lambda _: "s3cret")
-    assert problems({"type": "http", "url": "{{payload.url}}"}) == ()
-    assert problems({"type": "http", "url": "{{secret:webhook}}", "headers": headers}) == ()
+    assert placeholder_problems({"type": "http", "url": "{{payload.url}}"}) == ()
+    assert (
+        placeholder_problems({"type": "http", "url": "{{secret:webhook}}", "headers": headers})
+        == ()
+    )
 
 
 def test_empty_value_in_a_path_is_refused() -> None:

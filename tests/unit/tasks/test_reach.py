@@ -7,13 +7,13 @@ import pytest
 
 from punctual.tasks.contract import Attempt, Outcome, Runners, StopSignal
 from punctual.tasks.lambda_function import InvokeTask
-from punctual.tasks.reach import Reach, reach_of, text_of
+from punctual.tasks.reach import AllowedTargets, decode_targets, encode_targets
 from punctual.tasks.registry import Registry
 from punctual.tasks.sqs import QueueTask
 
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"
-REACH = Reach(
+REACH = AllowedTargets(
     {"acme": ["acme-*", "shared"], "none": [], "*": ["task-*"]},
     {"acme": ["acme-inbox.fifo"], "*": ["task-*"]},
 )
@@ -53,7 +53,7 @@ def test_a_function_is_reached_by_the_tenants_own_list_or_that_for_the_rest(
     tenant: str, function: str, allowed: bool
 ) -> None:
     assert REACH.allows_function(tenant, function) is allowed
-    problems = dict(REACH.problems(tenant, {"type": "lambda", "function": function}))
+    problems = dict(REACH.target_problems(tenant, {"type": "lambda", "function": function}))
     assert ("function" not in problems) is allowed
 
 
@@ -68,13 +68,13 @@ def test_a_function_is_reached_by_the_tenants_own_list_or_that_for_the_rest(
 )
 def test_a_queue_likewise(tenant: str, name: str, allowed: bool) -> None:
     assert REACH.allows_queue(tenant, URL + name) is allowed
-    problems = dict(REACH.problems(tenant, {"type": "sqs", "queue_url": URL + name}))
+    problems = dict(REACH.target_problems(tenant, {"type": "sqs", "queue_url": URL + name}))
     assert ("queue_url" not in problems) is allowed
 
 
 def test_what_a_placeholder_fills_in_is_judged_when_it_is_filled_in() -> None:
     task = {"type": "lambda", "function": "{{payload.function}}"}
-    assert list(REACH.problems("acme", task)) == []
+    assert list(REACH.target_problems("acme", task)) == []
     outcome = run("acme", task, {"function": "task-a"})
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
     assert "not one that tasks of this tenant may reach" in outcome.error
@@ -93,11 +93,11 @@ def test_an_executor_calls_nothing_that_its_tenant_may_not_reach() -> None:
 
 def test_tasks_of_other_types_are_not_asked_about() -> None:
     for task in ({"type": "event"}, {"type": "http", "url": "https://example.com"}):
-        assert list(REACH.problems("none", task)) == []
+        assert list(REACH.target_problems("none", task)) == []
 
 
 def test_it_goes_through_a_functions_environment_and_back() -> None:
-    again = reach_of(text_of(REACH))
+    again = decode_targets(encode_targets(REACH))
     assert (dict(again.functions), dict(again.queues)) == (
         dict(REACH.functions),
         dict(REACH.queues),

@@ -11,8 +11,8 @@ from punctual.tasks.contract import (
     Outcome,
     Recorder,
     Runner,
-    Stop,
     StopReason,
+    StopRequest,
     StopSignal,
 )
 from punctual.tasks.registry import Registry
@@ -23,7 +23,7 @@ class Does:
         self.result = result
         self.seen: list[Attempt] = []
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         self.seen.append(attempt)
         if isinstance(self.result, Exception):
             raise self.result
@@ -99,7 +99,7 @@ def test_what_may_pass_is_retried_and_a_bad_task_is_not() -> None:
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
 def test_what_is_stopped_before_it_starts_never_starts(reason: StopReason) -> None:
     stop = StopSignal()
-    stop.stop(reason)
+    stop.cancel_runs(reason)
     runner = Does(Outcome("SUCCESS"))
 
     outcome = run(runner, an_attempt(), stop)
@@ -141,9 +141,9 @@ def test_a_bad_task_that_quotes_a_secret_is_redacted() -> None:
 
 def test_a_stop_signal_keeps_its_first_reason_but_for_a_lost_claim() -> None:
     stop = StopSignal()
-    assert (stop.wanted(), stop.wait(0)) == ("", False)
-    stop.stop("CANCEL")
-    stop.stop("SHUTDOWN")
-    assert (stop.wanted(), stop.wait(0)) == ("CANCEL", True)
-    stop.stop("LOST")
-    assert stop.wanted() == "LOST"
+    assert (stop.reason(), stop.wait(0)) == ("", False)
+    stop.cancel_runs("CANCEL")
+    stop.cancel_runs("SHUTDOWN")
+    assert (stop.reason(), stop.wait(0)) == ("CANCEL", True)
+    stop.cancel_runs("LOST")
+    assert stop.reason() == "LOST"

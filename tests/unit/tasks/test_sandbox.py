@@ -7,8 +7,15 @@ import pytest
 
 from punctual.tasks.script import landlock
 from punctual.tasks.script.run_folder import RunFolder
-from punctual.tasks.script.sandbox import Name, NoSandboxError, OpenPath, Sandbox, System, choose
-from punctual.tasks.script.system_paths import around, holds, readable
+from punctual.tasks.script.sandbox import (
+    NoSandboxError,
+    OpenPath,
+    Sandbox,
+    SandboxName,
+    SandboxProbes,
+    choose_sandbox,
+)
+from punctual.tasks.script.system_paths import contains, parts_without, readable_paths
 
 MISSING = "", "bubblewrap is not installed"
 THERE = "/usr/bin/bwrap", ""
@@ -17,9 +24,9 @@ THERE = "/usr/bin/bwrap", ""
 def chosen(
     wanted: str, abi: int, bwrap: tuple[str, str], shared: bool = False
 ) -> tuple[str, int, str]:
-    system = System(lambda: abi, lambda _path: bwrap)
-    sandbox = choose(wanted, Path("/data"), shared=shared, system=system)
-    return sandbox.name, sandbox.abi, sandbox.bwrap
+    system = SandboxProbes(lambda: abi, lambda _path: bwrap)
+    sandbox = choose_sandbox(wanted, Path("/data"), is_shared=shared, probes=system)
+    return sandbox.name, sandbox.abi, sandbox.bwrap_path
 
 
 @pytest.mark.parametrize(
@@ -56,29 +63,29 @@ def test_a_named_sandbox_is_that_or_an_error() -> None:
 @pytest.mark.parametrize(
     ("sandbox", "allowed"),
     [
-        (Sandbox("none", shared=True), False),
-        (Sandbox("landlock", abi=5, shared=True), False),
-        (Sandbox("landlock", abi=6, shared=True), True),
-        (Sandbox("bubblewrap", shared=True), True),
-        (Sandbox("none", shared=False), True),
+        (Sandbox("none", is_shared=True), False),
+        (Sandbox("landlock", abi=5, is_shared=True), False),
+        (Sandbox("landlock", abi=6, is_shared=True), True),
+        (Sandbox("bubblewrap", is_shared=True), True),
+        (Sandbox("none", is_shared=False), True),
     ],
 )
 def test_other_tenants_have_scripts_only_where_processes_are_kept_apart(
     sandbox: Sandbox, allowed: bool
 ) -> None:
-    assert (sandbox.refusal("acme") == "") is allowed
-    assert sandbox.refusal("local") == ""
+    assert (sandbox.refusal_reason("acme") == "") is allowed
+    assert sandbox.refusal_reason("local") == ""
 
 
 def test_the_setting_opens_paths_to_tenant_local_only(tmp_path: Path) -> None:
     opened = OpenPath(Path("/srv/a"), False), OpenPath(Path("/srv/b"), True)
     program = (Path("/usr/bin/bash"),)
-    names: tuple[Name, ...] = ("landlock", "bubblewrap")
+    names: tuple[SandboxName, ...] = ("landlock", "bubblewrap")
     for name in names:
-        sandbox = Sandbox(name, tmp_path, abi=7, bwrap="bwrap", opened=opened)
+        sandbox = Sandbox(name, tmp_path, abi=7, bwrap_path="bwrap", open_paths=opened)
         with RunFolder(tmp_path) as folder:
-            ours = sandbox.walls("local", folder, program)
-            others = sandbox.walls("acme", folder, program)
+            ours = sandbox.for_run("local", folder, program)
+            others = sandbox.for_run("acme", folder, program)
         if name == "bubblewrap":
             text = " ".join(ours.wrapper)
             assert "--ro-bind-try /srv/a /srv/a --bind-try /srv/b /srv/b" in text
@@ -87,15 +94,18 @@ def test_the_setting_opens_paths_to_tenant_local_only(tmp_path: Path) -> None:
             assert ours.rules is not None
             assert others.rules is not None
             files = dict(ours.rules["files"])
-            assert (files["/srv/a"], files["/srv/b"]) == (landlock.READ, landlock.CHANGE)
+            assert (files["/srv/a"], files["/srv/b"]) == (
+                landlock.READ_RIGHTS,
+                landlock.CHANGE_RIGHTS,
+            )
             assert not [path for path, _ in others.rules["files"] if path.startswith("/srv")]
 
 
 @pytest.mark.parametrize("name", ["landlock", "bubblewrap"])
-def test_only_the_runs_own_folder_can_be_written(tmp_path: Path, name: Name) -> None:
-    sandbox = Sandbox(name, tmp_path, abi=7, bwrap="bwrap")
+def test_only_the_runs_own_folder_can_be_written(tmp_path: Path, name: SandboxName) -> None:
+    sandbox = Sandbox(name, tmp_path, abi=7, bwrap_path="bwrap")
     with RunFolder(tmp_path) as folder:
-        walls = sandbox.walls("local", folder, (Path("/usr/bin/bash"),))
+        walls = sandbox.for_run("local", folder, (Path("/usr/bin/bash"),))
         own = str(folder.path)
     rules = walls.rules
     assert rules is not None
@@ -115,9 +125,9 @@ def test_a_folder_that_holds_the_data_is_opened_around_it(tmp_path: Path) -> Non
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "opt" / "link").symlink_to(data)
     opt = tmp_path / "opt"
-    assert list(around(opt, data)) == [opt / "punctual" / "code", opt / "tool"]
-    assert list(around(opt / "tool", data)) == [opt / "tool"]
-    assert list(around(data / "work", data)) == []
+    assert list(parts_without(opt, data)) == [opt / "punctual" / "code", opt / "tool"]
+    assert list(parts_without(opt / "tool", data)) == [opt / "tool"]
+    assert list(parts_without(data / "work", data)) == []
 
 
 def test_a_program_brings_its_libraries_and_not_its_neighbours(tmp_path: Path) -> None:
@@ -126,7 +136,7 @@ def test_a_program_brings_its_libraries_and_not_its_neighbours(tmp_path: Path) -
     real.touch()
     link = tmp_path / "node"
     link.symlink_to(real)
-    opened = readable((link,), Path("/nowhere"))
+    opened = readable_paths((link,), Path("/nowhere"))
     mine = [path for path in opened if path.startswith(str(tmp_path))]
     beside = [f"{tmp_path}/{name}" for name in ("bin", "lib", "lib64")]
     assert mine == [str(link), str(real), *beside]
@@ -136,16 +146,16 @@ def test_a_folder_holds_what_lies_in_it_by_any_name(tmp_path: Path) -> None:
     data = tmp_path / "a" / "data"
     data.mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    assert holds(tmp_path, data)
-    assert holds(tmp_path / "link", data)
-    assert holds(data, tmp_path / "link" / "data")
-    assert holds(data, data / "not" / "there")
-    assert not holds(data, tmp_path)
-    assert not holds(tmp_path / "b", data)
+    assert contains(tmp_path, data)
+    assert contains(tmp_path / "link", data)
+    assert contains(data, tmp_path / "link" / "data")
+    assert contains(data, data / "not" / "there")
+    assert not contains(data, tmp_path)
+    assert not contains(tmp_path / "b", data)
 
 
 def test_all_rights_of_a_version_are_handled() -> None:
-    assert [landlock.handled(abi).bit_length() for abi in range(1, 8)] == [
+    assert [landlock.deniable_rights(abi).bit_length() for abi in range(1, 8)] == [
         13,
         14,
         15,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from punctual.tasks.redaction import MARK, Redactor
+from punctual.tasks.redaction import REDACTION_MARK, Redactor
 
 SECRET = "p/s+w?rd \"&'é~ü"
 PEM = "\n".join(
@@ -54,23 +54,23 @@ def lower_escapes(text: str) -> str:
 )
 def test_secret_is_found_as_programs_encode_it(form: str) -> None:
     shown = redacted(f"<{form}>")
-    assert MARK in shown
-    assert len(shown) <= len(f'<"{{\\"token\\": \\"{MARK}\\"}}">')
+    assert REDACTION_MARK in shown
+    assert len(shown) <= len(f'<"{{\\"token\\": \\"{REDACTION_MARK}\\"}}">')
 
 
 @pytest.mark.parametrize("user", ["", "a", "ab", "abc", "user:"])
 def test_secret_is_found_inside_longer_base64(user: str) -> None:
     header = b64encode(f"{user}{SECRET}:more".encode()).decode()
     shown = redacted(f"Authorization: Basic {header}")
-    assert MARK in shown
-    left = shown.replace(MARK, "")
+    assert REDACTION_MARK in shown
+    left = shown.replace(REDACTION_MARK, "")
     assert not any(header[at : at + 8] in left for at in range(8, len(header) - 16))
 
 
 def test_each_line_of_a_pem_key_is_found_alone() -> None:
     lines = PEM.splitlines()
     for line in lines[1:-1]:
-        assert redacted(f"key line: {line}.", PEM) == f"key line: {MARK}."
+        assert redacted(f"key line: {line}.", PEM) == f"key line: {REDACTION_MARK}."
     # What every key begins with tells nothing.
     assert redacted(lines[0], PEM) == lines[0]
 
@@ -79,7 +79,7 @@ def test_base64_in_lines_is_found() -> None:
     secret = "".join(chr(33 + number % 90) for number in range(200))
     text = b64encode(secret.encode()).decode()
     wrapped = "\n".join(text[at : at + 76] for at in range(0, len(text), 76))
-    assert set(redacted(wrapped, secret).split("\n")) == {MARK}
+    assert set(redacted(wrapped, secret).split("\n")) == {REDACTION_MARK}
 
 
 def test_short_secrets_add_no_encoded_forms() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from punctual.engine.commands.definition import compile_definition, keep_phase
+from punctual.engine.commands.definition import changed_schedule, compile_definition
 from punctual.web.models.defaults import are_equivalent, with_defaults
 from tests.support.builders_jobs import JOB_ID, NOON, after
 
@@ -69,4 +69,4 @@ def test_a_default_of_the_schedule_that_is_named_moves_nothing() -> None:
         old = compile_definition(document, JOB_ID, "1", NOON).schedule
         whole = {name: v for name, v in with_defaults(document).items() if v is not None}
         new = compile_definition(whole, JOB_ID, "2", after(10)).schedule
-        assert keep_phase(new, old) is None
+        assert changed_schedule(new, old) is None

@@ -12,7 +12,7 @@ from punctual.web.contract import API_CALLS
 from punctual.web.http.problems import HTTP_STATUSES
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
-from punctual.web.openapi.__main__ import texts
+from punctual.web.openapi.__main__ import build_files
 from punctual.web.openapi.document import build_document, recorded_examples
 from punctual.web.openapi.operations import OPERATIONS
 from punctual.web.routes.openapi import read_openapi_file
@@ -43,9 +43,9 @@ def test_it_is_openapi_3_1(made: Any) -> None:
     assert made["openapi"].startswith("3.1.")
 
 
-@pytest.mark.parametrize("path", list(texts()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list(build_files()), ids=lambda path: path.name)
 def test_the_files_are_what_make_openapi_writes(path: Path) -> None:
-    assert (ROOT / path).read_text() == texts()[path], "run `make openapi`"
+    assert (ROOT / path).read_text() == build_files()[path], "run `make openapi`"
 
 
 def test_it_has_each_call_of_the_contract_and_none_besides(made: Any) -> None:
@@ -61,7 +61,7 @@ def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> N
 def test_each_operation_says_which_role_it_needs_or_that_it_needs_no_token(made: Any) -> None:
     for call in API_CALLS:
         operation = operations(made)[call.method, call.path]
-        words = "Needs no token." if call.is_public else f"Needs the role {call.role.word}."
+        words = "Needs no token." if call.is_public else f"Needs the role {call.role.label}."
         assert operation["description"].endswith(words)
         assert (operation.get("security") == []) is call.is_public
         assert ("401" in operation["responses"]) is not call.is_public

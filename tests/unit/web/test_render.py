@@ -10,7 +10,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.rows import AttemptRow, Detail
-from punctual.engine.queries.explain import REASONS
+from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.views.job import job_json, status_json
 from punctual.web.views.run import listed_run_json, run_json
@@ -69,7 +69,7 @@ def test_lateness_is_told_to_the_microsecond() -> None:
 
 
 def test_a_run_that_runs_shows_its_attempt_and_where_its_log_is() -> None:
-    run = a_run(RunStatus.RUNNING, started_at=NOON, attempt_at=NOON + MS, claimer="x2", past="F")
+    run = a_run(RunStatus.RUNNING, started_at=NOON, attempt_at=NOON + MS, executor_id="x2", past_attempts="F")
     shown = run_json(a_view(run, attempts=[an_attempt(1)]), "/v1")
     assert shown["log_url"] == f"/v1/jobs/{JOB_ID}/runs/r1/logs"
     assert shown["output_url"] is None
@@ -88,7 +88,7 @@ def test_between_attempts_the_next_is_announced_and_the_last_error_kept() -> Non
     run = a_run(
         RunStatus.WAITING,
         reason=Reason.BACKOFF,
-        past="F",
+        past_attempts="F",
         next_at=NOON + 5 * MS,
         started_at=NOON,
         attempt_at=NOON,
@@ -96,18 +96,18 @@ def test_between_attempts_the_next_is_announced_and_the_last_error_kept() -> Non
     shown = run_json(a_view(run, attempts=[an_attempt(1)]), "/v1")
     assert (shown["attempt_number"], shown["error_message"]) == (2, "no")
     assert shown["next_attempt_time"] == "2026-11-18T12:00:00.005Z"
-    assert shown["reason"] == {"code": "BACKOFF", "text": REASONS[Reason.BACKOFF]}
+    assert shown["reason"] == {"code": "BACKOFF", "text": REASON_TEXTS[Reason.BACKOFF]}
     assert len(shown["attempts"]) == 1
 
 
 def test_a_run_that_ended_shows_what_it_left() -> None:
     run = a_run(
         RunStatus.FAILED,
-        past="L",
+        past_attempts="L",
         started_at=NOON,
         attempt_at=NOON,
         ended_at=NOON + MS,
-        claimer="x",
+        executor_id="x",
     )
     detail = Detail(
         error="exit 3", exit_code=3, log_blob="l", output_blob="o", output_truncated=True
@@ -144,7 +144,7 @@ def test_a_payload_is_shown_where_it_is_the_runs_own(payload: Any) -> None:
 
 
 def test_occurrences_in_bulk_are_one_entry() -> None:
-    run = a_run(RunStatus.SKIPPED, reason=Reason.COALESCED, count=7, last_at=NOON + 6 * MS)
+    run = a_run(RunStatus.SKIPPED, reason=Reason.COALESCED, occurrence_count=7, last_at=NOON + 6 * MS)
     shown = listed_run_json(a_view(run), "/v1")
     assert (shown["count"], shown["reason"]["code"]) == (7, "COALESCED")
     assert shown["last_scheduled_time"] == "2026-11-18T12:00:00.006Z"
@@ -161,7 +161,7 @@ def test_every_reason_has_a_sentence(reason: Reason) -> None:
 def test_a_job_at_rest_has_no_next_run(state: JobStatus) -> None:
     view = a_job()
     assert job_json(view, "/v1", NOON)["next_run_time"] == "2026-11-19T00:00:00.000Z"
-    rested = view._replace(head=replace(view.head, state=state))
+    rested = view._replace(state=replace(view.state, status=state))
     assert job_json(rested, "/v1", NOON)["next_run_time"] is None
     assert status_json(rested, "/v1", NOON)["next_run_time"] is None
 
@@ -170,18 +170,18 @@ def test_what_is_fired_ahead_of_its_time_is_still_to_come() -> None:
     soon = NOON + timedelta(seconds=30)
     run = replace(a_run(), scheduled_at=soon, due_at=soon)
     view = a_job()
-    ahead = view._replace(head=replace(view.head, runs=(run,), next_at=None))
+    ahead = view._replace(state=replace(view.state, runs=(run,), next_at=None))
     assert job_json(ahead, "/v1", NOON)["next_run_time"] == "2026-11-18T12:00:30.000Z"
     assert job_json(ahead, "/v1", soon)["next_run_time"] is None
 
 
 def test_a_job_that_was_just_accepted_shows_the_run_it_began() -> None:
     view = a_job()
-    head = replace(view.head, runs=(a_run(),), latest="r1")
-    shown = job_json(view._replace(head=head), "/v1", NOON)
+    head = replace(view.state, runs=(a_run(),), latest_run_id="r1")
+    shown = job_json(view._replace(state=head), "/v1", NOON)
     assert shown["latest_run"]["run_id"] == "r1"
     found = a_view(a_run(RunStatus.SUCCESS))
-    shown = job_json(view._replace(head=head, latest=found), "/v1", NOON)
+    shown = job_json(view._replace(state=head, latest_run=found), "/v1", NOON)
     assert shown["latest_run"]["status"] == "SUCCESS"
 
 
@@ -197,5 +197,5 @@ def test_what_was_sent_comes_before_the_defaults() -> None:
 def test_times_are_in_utc_with_milliseconds() -> None:
     view = a_job()
     at = datetime(2026, 3, 4, 5, 6, 7, 891_999, tzinfo=UTC)
-    shown = job_json(view._replace(head=replace(view.head, created_at=at)), "/v1", NOON)
+    shown = job_json(view._replace(state=replace(view.state, created_at=at)), "/v1", NOON)
     assert shown["created_at"] == "2026-03-04T05:06:07.891Z"

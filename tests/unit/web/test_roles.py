@@ -29,7 +29,7 @@ def asked(call: ApiCall, role: Role) -> Reply:
     )
     path = call.path.replace("{job_id}", ID).replace("{run_id}", ID)
     request = Request(call.method, path, "", {}, b"", Caller("t", "c", role), "id")
-    return build_routes(services, lambda *_, **__: None).answer_at_once(request)
+    return build_routes(services, lambda *_, **__: None).answer_whole(request)
 
 
 @pytest.mark.parametrize("call", GUARDED, ids=lambda call: f"{call.method} {call.path}")
@@ -40,8 +40,8 @@ def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: ApiCall) 
             assert reply.status == 403
             problem = json.loads(reply.body)
             assert problem["code"] == "FORBIDDEN"
-            assert call.role.word in problem["detail"]
-            assert role.word in problem["detail"]
+            assert call.role.label in problem["detail"]
+            assert role.label in problem["detail"]
         else:
             assert reply.status not in (401, 403)
 

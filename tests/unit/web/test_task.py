@@ -173,6 +173,6 @@ def test_a_type_refused_to_a_tenant_is_told_with_the_reason_and_to_no_other() ->
         return {"script": "not for you"} if tenant == "acme" else {}
 
     features = NODE_FEATURES._replace(refused_task_types=refused_to)
-    assert wrong(script(), features.of("acme")) == {"task.type": "not for you"}
-    assert check(script(), features.of("local"))
-    assert check(http(), features.of("acme"))
+    assert wrong(script(), features.for_tenant("acme")) == {"task.type": "not for you"}
+    assert check(script(), features.for_tenant("local"))
+    assert check(http(), features.for_tenant("acme"))

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-VERSION = "0.1.0"
+PRODUCT_VERSION = "0.1.0"
 
-PREFIX = "PUNCTUAL_"
-_YES, _NO = "on", "off"
+ENV_PREFIX = "PUNCTUAL_"
+_ON, _OFF = "on", "off"
 
 
-class WrongSettings(ValueError):
+class InvalidSettings(ValueError):
     """A setting that the stack writes is missing or invalid in the environment."""
 
 
@@ -51,22 +51,22 @@ PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS,
 PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
 PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
-        names = {name: PREFIX + name.upper() for name in cls.__slots__}
-        optional, limits = names.pop("networks"), names.pop("limits")
-        places, reach = names.pop("places"), names.pop("reach")
+        names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
+        networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
+        places_variable, reach_variable = names.pop("places"), names.pop("reach")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
-            raise WrongSettings(f"not set: {', '.join(missing)}")
+            raise InvalidSettings(f"not set: {', '.join(missing)}")
         values = {name: env[variable] for name, variable in names.items()}
         return cls(
             **{  # type: ignore[arg-type]
                 **values,
-                "queues": _pairs(values["queues"]),
-                "metrics": _switch(values["metrics"]),
-                "networks": tuple(env.get(optional, "").split()),
-                "limits": _limits(env.get(limits, "")),
-                "places": _numbers(env.get(places, "")),
-                "reach": env.get(reach, "[{},{}]"),
+                "queues": _parse_pairs(values["queues"]),
+                "metrics": _parse_switch(values["metrics"]),
+                "networks": tuple(env.get(networks_variable, "").split()),
+                "limits": _parse_limits(env.get(limits_variable, "")),
+                "places": _parse_numbers(env.get(places_variable, "")),
+                "reach": env.get(reach_variable, "[{},{}]"),
             }
         )
 
@@ -74,48 +74,48 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         values = {name: getattr(self, name) for name in self.__slots__}
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
         values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
-        values["metrics"] = _YES if self.metrics else _NO
+        values["metrics"] = _ON if self.metrics else _OFF
         values["networks"] = " ".join(self.networks)
-        values["limits"] = "" if self.limits is None else f"{_YES} {self.limits}".strip()
-        return {PREFIX + name.upper(): value for name, value in values.items() if value}
+        values["limits"] = "" if self.limits is None else f"{_ON} {self.limits}".strip()
+        return {ENV_PREFIX + name.upper(): value for name, value in values.items() if value}
 
 
-def _limits(text: str) -> str | None:
+def _parse_limits(text: str) -> str | None:
     """
-    >>> _limits("on jobs=5"), _limits("on"), _limits("")
+    >>> _parse_limits("on jobs=5"), _parse_limits("on"), _parse_limits("")
     ('jobs=5', '', None)
     """
     if not text:
         return None
-    switch, _, rest = text.partition(" ")
-    _switch(switch)
-    return rest
+    switch, _, limits_text = text.partition(" ")
+    _parse_switch(switch)
+    return limits_text
 
 
-def _switch(text: str) -> bool:
-    if text not in (_YES, _NO):
-        raise WrongSettings(f"{PREFIX}METRICS: {text!r} is neither {_YES} nor {_NO}")
-    return text == _YES
+def _parse_switch(text: str) -> bool:
+    if text not in (_ON, _OFF):
+        raise InvalidSettings(f"{ENV_PREFIX}METRICS: {text!r} is neither {_ON} nor {_OFF}")
+    return text == _ON
 
 
-def _numbers(text: str) -> dict[str, int]:
+def _parse_numbers(text: str) -> dict[str, int]:
     """
-    >>> _numbers("quick=4 long=2")
+    >>> _parse_numbers("quick=4 long=2")
     {'quick': 4, 'long': 2}
     """
     pairs = (pair.partition("=") for pair in text.split())
     return {name: int(number) for name, _, number in pairs}
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_pairs(text: str) -> dict[str, str]:
     """
-    >>> _pairs("quick=https://a long=https://b")
+    >>> _parse_pairs("quick=https://a long=https://b")
     {'quick': 'https://a', 'long': 'https://b'}
     """
-    found = {}
+    pairs = {}
     for pair in text.split():
         name, equals, url = pair.partition("=")
         if not (name and equals and url):
-            raise WrongSettings(f"{PREFIX}QUEUES: {pair!r} is not name=address")
-        found[name] = url
-    return found
+            raise InvalidSettings(f"{ENV_PREFIX}QUEUES: {pair!r} is not name=address")
+        pairs[name] = url
+    return pairs

@@ -9,10 +9,10 @@ from punctual.auth.bearer import Identity
 from punctual.auth.cache import ExpiringCache
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import USED, Token, is_ours, keyed_hash
+from punctual.domain.tenants.tokens import LAST_USED_RESOLUTION, Token, has_valid_mac, keyed_hash
 
 if TYPE_CHECKING:  # the authorizer must start fast, so it imports no engine code
-    from punctual.engine.ports.token_rows import KnownTokens
+    from punctual.engine.ports.token_rows import TokenLookup
 
 TOKEN_CACHE_SECONDS = 45.0  # a revoked token may stay valid for this time
 MAX_CACHED_TOKENS = 1_000  # the same limit holds for rejected tokens
@@ -44,9 +44,9 @@ class TokenAuthenticator:
     def __init__(
         self,
         secrets: Callable[[], TokenSecrets],
-        rows: "KnownTokens",
+        rows: "TokenLookup",
         clock: Callable[[], datetime],
-        seconds: Callable[[], float],
+        wall_seconds: Callable[[], float],
         log_problem: LogProblem,
         admin: Identity | None = None,
         cache_seconds: float = TOKEN_CACHE_SECONDS,
@@ -57,8 +57,8 @@ class TokenAuthenticator:
         self._log_problem = log_problem
         self._admin = admin
         self._cache_seconds = cache_seconds
-        self._valid: ExpiringCache[Token] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
-        self._invalid: ExpiringCache[None] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
+        self._valid_tokens: ExpiringCache[Token] = ExpiringCache(wall_seconds, MAX_CACHED_TOKENS)
+        self._rejected_hashes: ExpiringCache[None] = ExpiringCache(wall_seconds, MAX_CACHED_TOKENS)
 
     def identify(self, text: str) -> Identity | None:
         """Return the identity of a token, or None.
@@ -70,37 +70,37 @@ class TokenAuthenticator:
         key, admin = self._secrets()
         if self._admin is not None and _is_admin(admin, key, text):
             return self._admin
-        if not is_ours(key, text):
+        if not has_valid_mac(key, text):
             return None
-        hashed = keyed_hash(key, text)
-        token, now = self._token(hashed), self._clock()
-        if token is None or not token.good(now):
+        token_hash = keyed_hash(key, text)
+        token, now = self._find_token(token_hash), self._clock()
+        if token is None or not token.is_valid(now):
             return None
-        self._note(token, hashed, now)
+        self._record_use(token, token_hash, now)
         return Identity(token.tenant, token.name, token.role, token.token_id, token.expires_at)
 
-    def _token(self, hashed: str) -> Token | None:
-        known = self._valid.get(hashed)
-        if known is not None:
-            return known.value
-        if self._invalid.get(hashed) is not None:
+    def _find_token(self, token_hash: str) -> Token | None:
+        entry = self._valid_tokens.get(token_hash)
+        if entry is not None:
+            return entry.value
+        if self._rejected_hashes.get(token_hash) is not None:
             return None
-        token = self._rows.find(hashed)
+        token = self._rows.find(token_hash)
         if not self._cache_seconds:
             return token
         if token is None or token.revoked_at is not None:
-            self._invalid.put(hashed, None, self._cache_seconds)
+            self._rejected_hashes.put(token_hash, None, self._cache_seconds)
             return None
-        self._valid.put(hashed, token, self._cache_seconds)
+        self._valid_tokens.put(token_hash, token, self._cache_seconds)
         return token
 
-    def _note(self, token: Token, hashed: str, now: datetime) -> None:
+    def _record_use(self, token: Token, token_hash: str, now: datetime) -> None:
         """Store the time of the last use. The call goes on if that fails."""
-        if token.last_used_at is not None and now - token.last_used_at < USED:
+        if token.last_used_at is not None and now - token.last_used_at < LAST_USED_RESOLUTION:
             return
-        self._valid.change(hashed, token._replace(last_used_at=now))
+        self._valid_tokens.change(token_hash, token._replace(last_used_at=now))
         try:
-            self._rows.used(hashed, now)
+            self._rows.record_use(token_hash, now)
         except Unavailable as error:
             self._log_problem(error.message)
 
@@ -136,14 +136,14 @@ def admin_hash(key: bytes, text: str) -> str:
     return ADMIN_HASH_PREFIX + keyed_hash(key, text)
 
 
-def admin_identity(home: str) -> Identity:
-    return Identity(home, "admin", Role.ADMIN)
+def admin_identity(home_tenant: str) -> Identity:
+    return Identity(home_tenant, "admin", Role.ADMIN)
 
 
-def _is_admin(stored: str, key: bytes, text: str) -> bool:
+def _is_admin(stored_hash: str, key: bytes, text: str) -> bool:
     """Return True if the text is the admin token. A placeholder matches no token."""
     return (
         bool(key)
-        and stored.startswith(ADMIN_HASH_PREFIX)
-        and compare_digest(stored.encode(), admin_hash(key, text).encode())
+        and stored_hash.startswith(ADMIN_HASH_PREFIX)
+        and compare_digest(stored_hash.encode(), admin_hash(key, text).encode())
     )

@@ -15,13 +15,13 @@ class _Entry(NamedTuple, Generic[V]):
 class ExpiringCache(Generic[V]):
     """Keep values for some seconds.
 
-    `clock` returns wall time in seconds. Lambda freezes idle processes, and a steady clock may
+    `wall_seconds` returns wall time in seconds. Lambda freezes idle processes, and a steady clock may
     stop with them. A revoked token would then stay valid. An entry from after the current time
     shows that the clock was set back, so it does not count.
     """
 
-    def __init__(self, clock: Callable[[], float], max_entries: int) -> None:
-        self._clock = clock
+    def __init__(self, wall_seconds: Callable[[], float], max_entries: int) -> None:
+        self._wall_seconds = wall_seconds
         self._max_entries = max_entries
         self._entries: dict[str, _Entry[V]] = {}
 
@@ -35,8 +35,8 @@ class ExpiringCache(Generic[V]):
         self._entries.pop(name, None)
         if len(self._entries) >= self._max_entries:
             self._entries.pop(next(iter(self._entries)), None)
-        now = self._clock()
-        self._entries[name] = _Entry(value, now, now + seconds)
+        wall = self._wall_seconds()
+        self._entries[name] = _Entry(value, wall, wall + seconds)
 
     def change(self, name: str, value: V) -> None:
         """Replace the value of an entry, and keep its expiry."""
@@ -48,4 +48,4 @@ class ExpiringCache(Generic[V]):
         return len(self._entries)
 
     def _is_valid(self, entry: _Entry[V]) -> bool:
-        return entry.stored_at <= self._clock() < entry.expires_at
+        return entry.stored_at <= self._wall_seconds() < entry.expires_at

@@ -21,22 +21,24 @@ def fetch_document(address: str) -> bytes:
         raise Unavailable(f"The issuer's address {address[:200]!r} must be an https URL.")
     parts = urlsplit(address)
     host = parts.hostname or ""
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
-    connection = _open_connection(host, parts.port, secure)
+    tls_context = ssl.create_default_context() if parts.scheme == "https" else None
+    connection = _open_connection(host, parts.port, tls_context)
     try:
         sock, seconds = _connect(host, connection.port)
-        connection.sock = sock if secure is None else _wrap_in_tls(sock, host, secure)
+        connection.sock = sock if tls_context is None else _wrap_in_tls(sock, host, tls_context)
         return _request_document(connection, parts, address, seconds)
     except (OSError, HTTPException, ValueError) as error:
-        kind = type(error).__name__
-        raise Unavailable(f"The issuer did not answer at {address}: {kind}.") from error
+        error_name = type(error).__name__
+        raise Unavailable(f"The issuer did not answer at {address}: {error_name}.") from error
     finally:
         connection.close()
 
 
-def _open_connection(host: str, port: int | None, secure: ssl.SSLContext | None) -> HTTPConnection:
-    if secure is not None:
-        return HTTPSConnection(host, port, context=secure)
+def _open_connection(
+    host: str, port: int | None, tls_context: ssl.SSLContext | None
+) -> HTTPConnection:
+    if tls_context is not None:
+        return HTTPSConnection(host, port, context=tls_context)
     return HTTPConnection(host, port)
 
 
@@ -59,10 +61,10 @@ def _connect(host: str, port: int) -> tuple[socket, float]:
     raise failure
 
 
-def _wrap_in_tls(sock: socket, host: str, secure: ssl.SSLContext) -> ssl.SSLSocket:
+def _wrap_in_tls(sock: socket, host: str, tls_context: ssl.SSLContext) -> ssl.SSLSocket:
     """Return a TLS socket without the handshake, so that the time limit covers the handshake."""
     try:
-        return secure.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        return tls_context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except BaseException:
         sock.close()
         raise
@@ -88,16 +90,16 @@ def _request_document(
 def _read_body(response: HTTPResponse, address: str) -> bytes:
     if response.status != 200:
         raise Unavailable(f"The issuer answered {response.status} at {address}.")
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
-    while piece := response.read1(_READ_BYTES):
-        pieces.append(piece)
-        size += len(piece)
+    while chunk := response.read1(_READ_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
         if size > MAX_DOCUMENT_BYTES:
             raise Unavailable(
                 f"The issuer's answer at {address} is longer than {MAX_DOCUMENT_BYTES:,} bytes."
             )
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def _shut_down(sock: socket) -> None:

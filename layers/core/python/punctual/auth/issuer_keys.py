@@ -33,10 +33,10 @@ Jwk = Mapping[str, str]
 class IssuerKeys:
     """The keys of one issuer. One thread at a time may use them."""
 
-    def __init__(self, issuer: str, fetch: Fetch, seconds: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, fetch: Fetch, wall_seconds: Callable[[], float]) -> None:
         self._issuer = issuer
         self._fetch = fetch
-        self._seconds = seconds
+        self._wall_seconds = wall_seconds
         self._keys: Mapping[tuple[str, str], Jwk] = {}
         self._read_at: float | None = None
         self._failed_at: float | None = None
@@ -65,20 +65,20 @@ class IssuerKeys:
         if self._age(self._failed_at) < FAILURE_PAUSE_SECONDS:
             raise Unavailable("The issuer of tokens did not answer a moment ago: try again.")
         try:
-            keys = self._read()
+            keys = self._fetch_keys()
         except Unavailable:
-            self._failed_at = self._seconds()
+            self._failed_at = self._wall_seconds()
             raise
-        self._keys, self._read_at, self._failed_at = keys, self._seconds(), None
+        self._keys, self._read_at, self._failed_at = keys, self._wall_seconds(), None
 
-    def _read(self) -> Mapping[tuple[str, str], Jwk]:
-        discovery = _object(self._fetch(self._issuer.rstrip("/") + DISCOVERY_PATH))
+    def _fetch_keys(self) -> Mapping[tuple[str, str], Jwk]:
+        discovery = _parse_object(self._fetch(self._issuer.rstrip("/") + DISCOVERY_PATH))
         if discovery.get("issuer") != self._issuer:
             raise Unavailable("The issuer's discovery document names another issuer.")
         address = discovery.get("jwks_uri")
         if not isinstance(address, str) or not self._may_fetch(address):
             raise Unavailable("The issuer's discovery document names no safe URL of its keys.")
-        jwks = _object(self._fetch(address)).get("keys")
+        jwks = _parse_object(self._fetch(address)).get("keys")
         if not isinstance(jwks, list):
             raise Unavailable("The issuer's key document holds no list of keys.")
         keys: dict[tuple[str, str], Jwk] = {}
@@ -100,11 +100,11 @@ class IssuerKeys:
 
     def _age(self, since: float | None) -> float:
         """Return the seconds since a time, or infinity for None and for a time in the future."""
-        age = None if since is None else self._seconds() - since
+        age = None if since is None else self._wall_seconds() - since
         return float("inf") if age is None or age < 0 else age
 
 
-def _object(text: bytes) -> Mapping[str, Any]:
+def _parse_object(text: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -123,10 +123,10 @@ def _is_usable(jwk: Mapping[str, Any], algorithm: str) -> bool:
         return False
     if not all(isinstance(jwk.get(name), str) for name in ("kid", *_PUBLIC_FIELDS[kind])):
         return False
-    return kind != "RSA" or _bits(jwk["n"]) in _RSA_BITS
+    return kind != "RSA" or _bit_length(jwk["n"]) in _RSA_BITS
 
 
-def _bits(number: str) -> int:
+def _bit_length(number: str) -> int:
     try:
         return int.from_bytes(urlsafe_b64decode(number + "=" * (-len(number) % 4))).bit_length()
     except ValueError:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from punctual.aws.retries import UnknownOutcome, call_once
 from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import BadTask
-from punctual.tasks.lambda_function import Invoked
+from punctual.tasks.lambda_function import InvocationResult
 
 # Errors that a retry cannot fix, and their messages.
 _LAMBDA_REJECTIONS = {
@@ -35,7 +35,7 @@ class LambdaInvoker:
 
     def invoke(
         self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
-    ) -> Invoked:
+    ) -> InvocationResult:
         client = self._client(seconds)
         try:
             return call_once(
@@ -45,7 +45,9 @@ class LambdaInvoker:
             raise Unavailable(f"Lambda did not answer: {unknown_outcome}.") from unknown_outcome
 
 
-def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str]) -> Invoked:
+def _invoke(
+    client: Any, function: str, payload: bytes, origin: Mapping[str, str]
+) -> InvocationResult:
     context = json.dumps({"custom": dict(origin)}).encode()
     try:
         response = client.invoke(
@@ -61,4 +63,4 @@ def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str
         if code in _LAMBDA_BUSY_CODES:
             raise UnknownOutcome("it is busy") from error
         raise
-    return Invoked(response["Payload"].read(), response.get("FunctionError", ""))
+    return InvocationResult(response["Payload"].read(), response.get("FunctionError", ""))

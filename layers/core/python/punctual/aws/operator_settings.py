@@ -14,7 +14,7 @@ from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.retries import Client, call_aws
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.run_queue import Message, Messages
+from punctual.engine.ports.run_queue import Message, RunQueue
 
 MAX_SHARDS = 1_000
 MAX_PACE = 1_440
@@ -130,7 +130,7 @@ class SwitchedMessages:
     lost.
     """
 
-    def __init__(self, messages: Messages, dispatch_switch: DispatchSwitch) -> None:
+    def __init__(self, messages: RunQueue, dispatch_switch: DispatchSwitch) -> None:
         self._messages = messages
         self._dispatch_switch = dispatch_switch
 

@@ -65,7 +65,7 @@ class AwsPorts:
     wakeups: SqsWakeUps
     receipts: DynamoReceipts
     feed: EventBusFeed
-    audit: DynamoAudit
+    audit_log: DynamoAudit
 
 
 def build_aws_ports(
@@ -95,5 +95,5 @@ def build_aws_ports(
         wakeups=SqsWakeUps(sender, settings.wake_queue, clock),
         receipts=DynamoReceipts(dynamo, settings.control_table),
         feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
-        audit=DynamoAudit(dynamo, settings.audit_table),
+        audit_log=DynamoAudit(dynamo, settings.audit_table),
     )

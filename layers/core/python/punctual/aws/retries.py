@@ -7,7 +7,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import fraction
+from punctual.domain.identifiers import hash_fraction
 
 T = TypeVar("T")
 Client = Callable[[], Any]  # returns a client, which is created at first use
@@ -58,7 +58,7 @@ class RetryPolicy:
     def wait(self, attempt: int, jitter_key: str) -> None:
         """Sleep after the failed try number `attempt`, counted from 0."""
         max_seconds = min(self._max_wait_seconds, self._first_wait_seconds * 2**attempt)
-        self._sleep(max_seconds * (0.5 + fraction(self._seed, jitter_key, str(attempt)) / 2))
+        self._sleep(max_seconds * (0.5 + hash_fraction(self._seed, jitter_key, str(attempt)) / 2))
 
 
 class ConditionFailed(NamedTuple):

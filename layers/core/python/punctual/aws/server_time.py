@@ -22,13 +22,13 @@ class ServerTime:
         events.register("after-call.dynamodb", self._note_answer)
 
     def _note_call(self, context: MutableMapping[str, Any], **_: Any) -> None:
-        context[_CALLED_AT_KEY] = self._clock.own()
+        context[_CALLED_AT_KEY] = self._clock.uncorrected()
 
     def _note_answer(self, http_response: Any, context: MutableMapping[str, Any], **_: Any) -> None:
         answered_second = parse_date_header(getattr(http_response, "headers", {}).get("Date") or "")
         called_at = context.get(_CALLED_AT_KEY)
         if answered_second is not None and called_at is not None:
-            self._clock.hear(answered_second, called_at, self._clock.own())
+            self._clock.correct(answered_second, called_at, self._clock.uncorrected())
 
 
 def parse_date_header(text: str) -> datetime | None:

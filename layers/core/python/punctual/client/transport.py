@@ -12,7 +12,7 @@ import httpx
 from punctual.client.call_steps import Send
 from punctual.client.errors import Misuse, Unexpected
 from punctual.client.wire import Answer, Failure
-from punctual.settings import VERSION
+from punctual.settings import PRODUCT_VERSION
 
 DEFAULT_API_URL = "http://127.0.0.1:8080/v1"
 MAX_API_ANSWER_BYTES = 128 * 1024 * 1024  # a page of 200 jobs with the longest payload and script
@@ -81,7 +81,7 @@ def client_options(root: str, transport: Any) -> dict[str, Any]:
             max_keepalive_connections=MAX_API_CONNECTIONS,
             keepalive_expiry=API_IDLE_SECONDS,
         ),
-        "headers": {"user-agent": f"punctual-python/{VERSION}", "accept": "*/*"},
+        "headers": {"user-agent": f"punctual-python/{PRODUCT_VERSION}", "accept": "*/*"},
         "follow_redirects": False,
     }
 

@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     OK = "OK"
     GONE = "GONE"  # the job has no live run with this id
     HELD = "HELD"  # another claim holds the run
-    EARLY = "EARLY"  # the run is not due before `again_at`
+    EARLY = "EARLY"  # the run is not due before `retry_at`
     NOT_QUEUED = "NOT_QUEUED"  # the run waits; another message will announce it
     FENCED = "FENCED"  # the token is not the current one
     CONFLICT = "CONFLICT"  # the job status does not allow the event
@@ -26,15 +26,17 @@ class Verdict(StrEnum):
 class Answer(Struct, frozen=True, gc=False):
     verdict: Verdict = Verdict.OK
     run: Run | None = None
-    again_at: datetime | None = None
+    retry_at: datetime | None = None
 
 
 OK = Answer()
 
 
-def now_of(d: Draft, run_id: str) -> Run | None:
+def find_live_or_ended(draft: Draft, run_id: str) -> Run | None:
     """Return the live or ended run with this id."""
-    run = d.run(run_id)
+    run = draft.find_run(run_id)
     if run is None:
-        run = next((ended for ended in d.ended if ended.run_id == run_id), None)
+        run = next(
+            (ended_run for ended_run in draft.unrecorded if ended_run.run_id == run_id), None
+        )
     return run

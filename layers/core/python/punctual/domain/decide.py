@@ -5,142 +5,155 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain import events, fast_path
-from punctual.domain.answer import OK, Answer, Verdict, now_of
+from punctual.domain.answer import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.decision import Decision
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.transitions import commands, execution
-from punctual.domain.transitions.wait_queue import LINE_MOST
+from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 
-__all__ = ["Decision", "Verdict", "decide", "decide_at_length"]
+__all__ = ["Decision", "Verdict", "decide", "decide_without_fast_path"]
 
 
 def decide(
-    head: JobState,
+    state: JobState,
     event: Event,
     now: datetime,
-    writer: str = "",
-    recorded: frozenset[str] = frozenset(),
-    together: bool = False,
+    write_id: str = "",
+    recorded_run_ids: frozenset[str] = frozenset(),
+    transactional: bool = False,
 ) -> Decision:
     """Return the decision for `event` at `now`.
 
-    `writer` is the write id of this swap. `recorded` holds the ids of ended runs that have a
-    history row. The next change removes them from the job state. With `together`, history rows
+    `write_id` is the write id of this swap. `recorded_run_ids` holds the ids of ended runs that have a
+    history row. The next change removes them from the job state. With `transactional`, history rows
     commit in one transaction with this swap. Runs that end now then need not enter the state.
     """
-    if head.blank:
-        return Decision(head=head, changed=False, verdict=Verdict.GONE)
-    short = _SHORT.get(type(event))
-    decision = None if short is None else short(head, event, now, writer, recorded, together)
-    return decision or decide_at_length(head, event, now, writer, recorded, together)
-
-
-def decide_at_length(
-    head: JobState,
-    event: Event,
-    now: datetime,
-    writer: str,
-    recorded: frozenset[str],
-    together: bool,
-) -> Decision:
-    """Return the decision for any job state and event, without a fast path."""
-    draft = Draft(head, now)
-    answer = _HANDLERS[type(event)](draft, event)
-    _complete(draft)
-    brought = event.brought if isinstance(event, events.Evaluate) else ()
-    unrecorded = draft.unrecorded(recorded)
-    records = draft.to_record(unrecorded)
-    stays = draft.growing(unrecorded) if together else unrecorded
-    new, timer_at = draft.freeze(writer, stays, brought)
-    return Decision(
-        head=new,
-        changed=new is not head,
-        verdict=answer.verdict,
-        run=answer.run,
-        again_at=answer.again_at,
-        timer_at=timer_at,
-        leases=draft.leases,
-        required=draft.required,
-        sends=tuple(draft.sends),
-        records=records,
-        kills=tuple(draft.kills),
-        attempts=tuple(draft.attempts),
+    if state.is_blank:
+        return Decision(state=state, changed=False, verdict=Verdict.GONE)
+    fast_handler = _FAST_PATHS.get(type(event))
+    decision = (
+        None
+        if fast_handler is None
+        else fast_handler(state, event, now, write_id, recorded_run_ids, transactional)
+    )
+    return decision or decide_without_fast_path(
+        state, event, now, write_id, recorded_run_ids, transactional
     )
 
 
-def _complete(d: Draft) -> None:
+def decide_without_fast_path(
+    state: JobState,
+    event: Event,
+    now: datetime,
+    write_id: str,
+    recorded_run_ids: frozenset[str],
+    transactional: bool,
+) -> Decision:
+    """Return the decision for any job state and event, without a fast path."""
+    draft = Draft(state, now)
+    answer = _HANDLERS[type(event)](draft, event)
+    _update_completion(draft)
+    trigger_times = event.trigger_times if isinstance(event, events.Evaluate) else ()
+    unrecorded = draft.without_recorded(recorded_run_ids)
+    runs_to_record = draft.runs_ready_to_record(unrecorded)
+    kept_runs = draft.growing_entries(unrecorded) if transactional else unrecorded
+    new_state, timer_at = draft.freeze(write_id, kept_runs, trigger_times)
+    return Decision(
+        state=new_state,
+        changed=new_state is not state,
+        verdict=answer.verdict,
+        run=answer.run,
+        retry_at=answer.retry_at,
+        timer_at=timer_at,
+        leases=draft.leases,
+        required_leases=draft.required_leases,
+        runs_to_send=tuple(draft.runs_to_send),
+        runs_to_record=runs_to_record,
+        run_ids_to_stop=tuple(draft.run_ids_to_stop),
+        ended_attempts=tuple(draft.ended_attempts),
+    )
+
+
+def _update_completion(draft: Draft) -> None:
     """Set COMPLETED if nothing is left to run, or SCHEDULED again after a request."""
-    busy = bool(d.runs or d.line)
-    if d.state is JobStatus.COMPLETED and busy:
-        d.state = JobStatus.SCHEDULED
-    elif d.state is JobStatus.SCHEDULED and not busy and d.next_at is None and d.behind is None:
-        d.state = JobStatus.COMPLETED
+    has_work = bool(draft.runs or draft.wait_queue)
+    if draft.status is JobStatus.COMPLETED and has_work:
+        draft.status = JobStatus.SCHEDULED
+    elif (
+        draft.status is JobStatus.SCHEDULED
+        and not has_work
+        and draft.next_at is None
+        and draft.catch_up is None
+    ):
+        draft.status = JobStatus.COMPLETED
 
 
-def _pause(d: Draft, _: events.Pause) -> Answer:
-    if d.state in (JobStatus.COMPLETED, JobStatus.CANCELLED):
+def _pause(draft: Draft, _: events.Pause) -> Answer:
+    if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    commands.pause(d)
+    commands.pause(draft)
     return OK
 
 
-def _resume(d: Draft, event: events.Resume) -> Answer:
-    if d.state in (JobStatus.COMPLETED, JobStatus.CANCELLED):
+def _resume(draft: Draft, event: events.Resume) -> Answer:
+    if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    commands.resume(d, event)
+    commands.resume(draft, event)
     return OK
 
 
-def _cancel(d: Draft, _: events.Cancel) -> Answer:
-    commands.cancel(d)
+def _cancel(draft: Draft, _: events.Cancel) -> Answer:
+    commands.cancel(draft)
     return OK
 
 
-def _update(d: Draft, event: events.Update) -> Answer:
-    if d.state is JobStatus.CANCELLED:
+def _update(draft: Draft, event: events.Update) -> Answer:
+    if draft.status is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
-    commands.update(d, event)
+    commands.update(draft, event)
     return OK
 
 
-def _order(d: Draft, event: events.StartRun) -> Answer:
-    if d.state is JobStatus.CANCELLED:
+def _start_run(draft: Draft, event: events.StartRun) -> Answer:
+    if draft.status is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
-    if now_of(d, event.run_id) is None and all(w.run_id != event.run_id for w in d.line):
-        if len(d.line) >= LINE_MOST:
+    if find_live_or_ended(draft, event.run_id) is None and all(
+        waiting.run_id != event.run_id for waiting in draft.wait_queue
+    ):
+        if len(draft.wait_queue) >= MAX_WAITING_RUNS:
             return Answer(Verdict.FULL)
-        commands.order(d, event)
-    return Answer(Verdict.OK, now_of(d, event.run_id))
+        commands.start_run(draft, event)
+    return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
 
 
-def _backfill(d: Draft, event: events.Backfill) -> Answer:
-    if d.state is JobStatus.CANCELLED:
+def _backfill(draft: Draft, event: events.Backfill) -> Answer:
+    if draft.status is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
-    if len(d.line) + len(event.runs) > LINE_MOST:
+    if len(draft.wait_queue) + len(event.runs) > MAX_WAITING_RUNS:
         return Answer(Verdict.FULL)
-    commands.backfill(d, event)
+    commands.backfill(draft, event)
     return OK
 
 
 _HANDLERS: dict[type[Event], Callable[[Draft, Any], Answer]] = {
-    events.Evaluate: execution.look,
+    events.Evaluate: execution.evaluate,
     events.Claim: execution.claim,
-    events.Started: execution.started,
+    events.Started: execution.mark_running,
     events.Finish: execution.finish,
-    events.ReturnClaim: execution.release,
-    events.DeadLetter: execution.poison,
+    events.ReturnClaim: execution.return_claim,
+    events.DeadLetter: execution.dead_letter,
     events.Pause: _pause,
     events.Resume: _resume,
     events.Cancel: _cancel,
     events.CancelRun: execution.cancel_run,
     events.Update: _update,
-    events.StartRun: _order,
+    events.StartRun: _start_run,
     events.Backfill: _backfill,
 }
 
-_SHORT: dict[type[Event], Callable[..., Decision | None]] = {
+_FAST_PATHS: dict[type[Event], Callable[..., Decision | None]] = {
     events.Evaluate: fast_path.fire,
     events.Claim: fast_path.claim,
     events.Finish: fast_path.finish,

@@ -13,18 +13,18 @@ from punctual.domain.run import Lease, Run
 class Decision(Struct, frozen=True, gc=False):
     """The new job state, and what the caller writes and sends.
 
-    `head` is the old object if nothing changed.
+    `state` is the old object if nothing changed.
     """
 
-    head: JobState
+    state: JobState
     changed: bool
     verdict: Verdict = Verdict.OK
     run: Run | None = None
-    again_at: datetime | None = None
+    retry_at: datetime | None = None
     timer_at: datetime | None = None  # the timer to put before the swap
     leases: Mapping[str, Lease | None] = {}  # written with the swap; None deletes
-    required: Mapping[str, Lease] = {}  # the swap fails unless these leases are as read
-    sends: tuple[Run, ...] = ()
-    records: tuple[Run, ...] = ()  # ended runs that need a history row
-    kills: tuple[str, ...] = ()  # ids of held runs to stop
-    attempts: tuple[tuple[Run, str], ...] = ()  # lost, or failed before a retry
+    required_leases: Mapping[str, Lease] = {}  # the swap fails unless these leases are as read
+    runs_to_send: tuple[Run, ...] = ()
+    runs_to_record: tuple[Run, ...] = ()  # ended runs that need a history row
+    run_ids_to_stop: tuple[str, ...] = ()  # ids of held runs to stop
+    ended_attempts: tuple[tuple[Run, str], ...] = ()  # lost, or failed before a retry

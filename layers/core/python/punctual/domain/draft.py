@@ -2,78 +2,78 @@
 
 from datetime import datetime, timedelta
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.run import Lease, Reason, Run, WaitingRun
 
-WRITERS = 4
+MAX_WRITE_IDS = 4
 # Reasons of entries that stand for many occurrences.
-CAUGHT_UP = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})
+CATCH_UP_REASONS = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})
 
 
 class Draft:
     """The changes of one decision. Code outside `domain` never sees a draft."""
 
     __slots__ = (
-        "attempts",
-        "behind",
+        "catch_up",
         "definition",
         "edition",
-        "ended",
-        "head",
-        "kills",
+        "ended_attempts",
         "kind",
-        "latest",
-        "latest_not_run",
+        "latest_not_run_id",
+        "latest_run_id",
         "leases",
         "limits",
-        "line",
-        "mark",
         "next_at",
         "notify",
         "now",
-        "required",
+        "original",
+        "planned_until",
+        "required_leases",
         "rules",
+        "run_ids_to_stop",
         "runs",
+        "runs_to_send",
         "schedule",
-        "sends",
-        "started",
-        "state",
+        "started_runs",
+        "status",
+        "unrecorded",
         "updated_at",
+        "wait_queue",
     )
 
-    def __init__(self, head: JobState, now: datetime) -> None:
-        self.head = head
+    def __init__(self, state: JobState, now: datetime) -> None:
+        self.original = state
         self.now = now
-        self.state = head.state
-        self.kind = head.kind
-        self.edition = head.edition
-        self.definition = head.definition
-        self.updated_at = head.updated_at
-        self.schedule = head.schedule
-        self.rules = head.rules
-        self.limits = head.limits
-        self.notify = head.notify
-        self.mark = head.mark
-        self.next_at = head.next_at
-        self.started = head.started
-        self.behind = head.behind
-        self.latest = head.latest
-        self.latest_not_run = head.latest_not_run
-        self.runs = list(head.runs)
-        self.line = list(head.line)
-        self.ended = list(head.ended)
-        self.sends: list[Run] = []
-        self.kills: list[str] = []
-        self.attempts: list[tuple[Run, str]] = []
+        self.status = state.status
+        self.kind = state.kind
+        self.edition = state.edition
+        self.definition = state.definition
+        self.updated_at = state.updated_at
+        self.schedule = state.schedule
+        self.rules = state.rules
+        self.limits = state.limits
+        self.notify = state.notify
+        self.planned_until = state.planned_until
+        self.next_at = state.next_at
+        self.started_runs = state.started_runs
+        self.catch_up = state.catch_up
+        self.latest_run_id = state.latest_run_id
+        self.latest_not_run_id = state.latest_not_run_id
+        self.runs = list(state.runs)
+        self.wait_queue = list(state.wait_queue)
+        self.unrecorded = list(state.unrecorded)
+        self.runs_to_send: list[Run] = []
+        self.run_ids_to_stop: list[str] = []
+        self.ended_attempts: list[tuple[Run, str]] = []
         self.leases: dict[str, Lease | None] = {}
-        self.required: dict[str, Lease] = {}
+        self.required_leases: dict[str, Lease] = {}
 
     @property
     def jitter(self) -> timedelta:
         return self.limits.jitter
 
-    def run(self, run_id: str) -> Run | None:
+    def find_run(self, run_id: str) -> Run | None:
         for run in self.runs:
             if run.run_id == run_id:
                 return run
@@ -82,7 +82,7 @@ class Draft:
     def rules_of(self, definition: int) -> Rules:
         return self.rules[definition]
 
-    def put(self, run: Run) -> None:
+    def put_run(self, run: Run) -> None:
         """Replace the run with the same id, or append the run."""
         for index, other in enumerate(self.runs):
             if other.run_id == run.run_id:
@@ -90,143 +90,159 @@ class Draft:
                 return
         self.runs.append(run)
 
-    def remove(self, run_id: str) -> None:
+    def remove_run(self, run_id: str) -> None:
         self.runs = [run for run in self.runs if run.run_id != run_id]
 
-    def not_latest(self, run_id: str) -> None:
-        """Make the newest live run `latest` if `run_id` was it and did not run."""
-        alive: list[Run | WaitingRun] = [*self.runs, *self.line]
-        if self.latest == run_id and alive:
-            self.latest = max(alive, key=lambda run: run.created_at).run_id
+    def unset_latest(self, run_id: str) -> None:
+        """Make the newest live run `latest_run_id` if `run_id` was it and did not run."""
+        live_runs: list[Run | WaitingRun] = [*self.runs, *self.wait_queue]
+        if self.latest_run_id == run_id and live_runs:
+            self.latest_run_id = max(live_runs, key=lambda run: run.created_at).run_id
 
-    def client_changed(self) -> None:
+    def mark_client_change(self) -> None:
         self.edition += 1
         self.updated_at = self.now
 
     def freeze(
-        self, writer: str, ended: tuple[Run, ...], timers_gone: tuple[datetime, ...]
+        self, write_id: str, unrecorded: tuple[Run, ...], consumed_times: tuple[datetime, ...]
     ) -> tuple[JobState, datetime | None]:
         """Return the new job state and the time of the timer to put.
 
         The state is the old object if nothing changed. The time is None if no timer is needed.
         """
-        old = self.head
-        wanted = self._next_look(timers_gone)
-        carried = self.head.timer_at
-        if carried is not None and carried in timers_gone and carried != wanted:
-            carried = None
-        timer = None if wanted is None or wanted == carried or wanted in timers_gone else wanted
-        moved = (
-            self.state is not old.state
-            or len(self.runs) != len(old.runs)
-            or len(self.ended) != len(old.ended)
+        original = self.original
+        timer_at = self._next_evaluation_at(consumed_times)
+        previous_timer_at = self.original.timer_at
+        if (
+            previous_timer_at is not None
+            and previous_timer_at in consumed_times
+            and previous_timer_at != timer_at
+        ):
+            previous_timer_at = None
+        put_timer_at = (
+            None
+            if timer_at is None or timer_at == previous_timer_at or timer_at in consumed_times
+            else timer_at
         )
-        all_ended = tuple(self.ended)
-        if not moved and old == self._build(wanted, old.version, all_ended, old.writers):
-            return old, timer
-        writers = (*old.writers[1 - WRITERS :], writer)
-        return self._build(wanted, old.version + 1, ended, writers), timer
+        is_obviously_changed = (
+            self.status is not original.status
+            or len(self.runs) != len(original.runs)
+            or len(self.unrecorded) != len(original.unrecorded)
+        )
+        all_unrecorded = tuple(self.unrecorded)
+        if not is_obviously_changed and original == self._build(
+            timer_at, original.version, all_unrecorded, original.write_ids
+        ):
+            return original, put_timer_at
+        write_ids = (*original.write_ids[1 - MAX_WRITE_IDS :], write_id)
+        return self._build(timer_at, original.version + 1, unrecorded, write_ids), put_timer_at
 
     def _build(
         self,
         timer_at: datetime | None,
         version: int,
-        ended: tuple[Run, ...],
-        writers: tuple[str, ...],
+        unrecorded: tuple[Run, ...],
+        write_ids: tuple[str, ...],
     ) -> JobState:
-        old = self.head
-        over = (
+        original = self.original
+        is_over = (
             not self.runs
-            and not self.line
-            and self.state in (JobStatus.COMPLETED, JobStatus.CANCELLED)
+            and not self.wait_queue
+            and self.status in (JobStatus.COMPLETED, JobStatus.CANCELLED)
         )
         return JobState(
-            tenant=old.tenant,
-            job_id=old.job_id,
+            tenant=original.tenant,
+            job_id=original.job_id,
             version=version,
             edition=self.edition,
             definition=self.definition,
-            state=self.state,
+            status=self.status,
             kind=self.kind,
-            created_at=old.created_at,
+            created_at=original.created_at,
             updated_at=self.updated_at,
             schedule=self.schedule,
             rules=self._rules_in_use(),
             limits=self.limits,
-            mark=self.mark,
+            planned_until=self.planned_until,
             next_at=self.next_at,
-            started=self.started,
+            started_runs=self.started_runs,
             runs=tuple(self.runs),
-            line=tuple(self.line),
-            ended=ended,
-            latest=self.latest,
-            latest_not_run=self.latest_not_run,
-            behind=self.behind,
+            wait_queue=tuple(self.wait_queue),
+            unrecorded=unrecorded,
+            latest_run_id=self.latest_run_id,
+            latest_not_run_id=self.latest_not_run_id,
+            catch_up=self.catch_up,
             timer_at=timer_at,
-            writers=writers,
-            ended_at=(old.ended_at or self.now) if over else None,
+            write_ids=write_ids,
+            ended_at=(original.ended_at or self.now) if is_over else None,
             notify=self.notify,
         )
 
     def _rules_in_use(self) -> dict[int, Rules]:
         if len(self.rules) == 1:
             return self.rules
-        used = {run.definition for run in self.runs} | {waiting.definition for waiting in self.line}
-        used.add(self.definition)
-        return {key: value for key, value in self.rules.items() if key in used}
+        definitions = {run.definition for run in self.runs} | {
+            waiting.definition for waiting in self.wait_queue
+        }
+        definitions.add(self.definition)
+        return {key: value for key, value in self.rules.items() if key in definitions}
 
-    def unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
+    def without_recorded(self, recorded_run_ids: frozenset[str]) -> tuple[Run, ...]:
         """Return the ended runs without a history row."""
-        if not recorded:
-            return tuple(self.ended)
-        return tuple([run for run in self.ended if run.run_id not in recorded])
+        if not recorded_run_ids:
+            return tuple(self.unrecorded)
+        return tuple([run for run in self.unrecorded if run.run_id not in recorded_run_ids])
 
-    def to_record(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
+    def runs_ready_to_record(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
         """Return the runs to write to the history now.
 
         A growing entry is written once, after the catch-up.
         """
-        if self.behind is None:
+        if self.catch_up is None:
             return unrecorded
         return tuple([run for run in unrecorded if not self.is_growing(run)])
 
-    def growing(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
+    def growing_entries(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
         """Return the entries that a later decision of the catch-up may extend."""
-        if self.behind is None:
+        if self.catch_up is None:
             return ()
         return tuple([run for run in unrecorded if self.is_growing(run)])
 
     def is_growing(self, run: Run) -> bool:
         """Return whether the run may be an entry of an unfinished catch-up."""
-        behind = self.head.behind or self.behind
-        return behind is not None and run.last_at is not None and run.reason in CAUGHT_UP
+        catch_up = self.original.catch_up or self.catch_up
+        return catch_up is not None and run.last_at is not None and run.reason in CATCH_UP_REASONS
 
-    def _at_once(self, timers_gone: tuple[datetime, ...]) -> datetime:
+    def _immediate_timer_at(self, consumed_times: tuple[datetime, ...]) -> datetime:
         """Return now, or the past time of an outstanding timer, which saves a new timer."""
-        carried = self.head.timer_at
-        if carried is None or carried > self.now or carried in timers_gone:
+        previous_timer_at = self.original.timer_at
+        if (
+            previous_timer_at is None
+            or previous_timer_at > self.now
+            or previous_timer_at in consumed_times
+        ):
             return self.now
-        return carried
+        return previous_timer_at
 
-    def _next_look(self, timers_gone: tuple[datetime, ...]) -> datetime | None:
+    def _next_evaluation_at(self, consumed_times: tuple[datetime, ...]) -> datetime | None:
         """Return the time of the next evaluation, or None if the job needs none."""
-        if not self.runs and not self.line and self.next_at is None and self.behind is None:
+        if not self.runs and not self.wait_queue and self.next_at is None and self.catch_up is None:
             return None
-        moments: list[datetime] = []
-        if self.state is JobStatus.SCHEDULED:
-            if self.behind is not None:
-                moments.append(self._at_once(timers_gone))
+        times: list[datetime] = []
+        if self.status is JobStatus.SCHEDULED:
+            if self.catch_up is not None:
+                times.append(self._immediate_timer_at(consumed_times))
             elif self.next_at is not None:
-                moments.append(self.next_at + self.limits.jitter)
+                times.append(self.next_at + self.limits.jitter)
         for run in self.runs:
             if run.reason is Reason.BACKOFF and run.next_at is not None:
-                moments.append(run.next_at)
-            elif run.started_at is None and (limit := self.deadline_of(run)) is not None:
-                moments.append(limit)
-        for waiting in self.line:
-            if (limit := self.deadline_of(waiting)) is not None:
-                moments.append(limit)
-        return min(moments, default=None)
+                times.append(run.next_at)
+            elif run.started_at is None and (deadline_at := self.deadline_of(run)) is not None:
+                times.append(deadline_at)
+        for waiting in self.wait_queue:
+            if (deadline_at := self.deadline_of(waiting)) is not None:
+                times.append(deadline_at)
+        return min(times, default=None)
 
     def deadline_of(self, run: Run | WaitingRun) -> datetime | None:
         """Return the last moment at which the run may start."""
@@ -234,6 +250,6 @@ class Draft:
         return None if seconds is None else run.due_at + timedelta(seconds=seconds)
 
 
-def expires_at(head: JobState) -> datetime | None:
+def job_expires_at(state: JobState) -> datetime | None:
     """Return when an ended job may be deleted, or None for a job that has not ended."""
-    return None if head.ended_at is None else head.ended_at + RETENTION
+    return None if state.ended_at is None else state.ended_at + HISTORY_RETENTION

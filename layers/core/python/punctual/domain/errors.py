@@ -43,7 +43,7 @@ class Invalid(PunctualError):
 
     @classmethod
     def of(cls, *errors: FieldError) -> "Invalid":
-        return cls("; ".join(f"{e.field}: {e.message}" for e in errors), errors)
+        return cls("; ".join(f"{error.field}: {error.message}" for error in errors), errors)
 
 
 class TooMuchWork(PunctualError):
@@ -53,13 +53,13 @@ class TooMuchWork(PunctualError):
 
 
 class LimitExceeded(PunctualError):
-    """A limit is reached. A smaller request, or a retry in `again_after` seconds, may succeed."""
+    """A limit is reached. A smaller request, or a retry in `retry_after_seconds` seconds, may succeed."""
 
     code = "LIMIT_EXCEEDED"
 
-    def __init__(self, message: str, again_after: float = 1.0) -> None:
+    def __init__(self, message: str, retry_after_seconds: float = 1.0) -> None:
         super().__init__(message)
-        self.again_after = again_after
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Unavailable(PunctualError):

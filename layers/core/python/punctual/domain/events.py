@@ -5,24 +5,24 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from punctual.domain.job_state import Kind, Limits, Misfire, Rules
+from punctual.domain.job_state import JobLimits, MisfirePolicy, Rules, ScheduleKind
 from punctual.domain.run import Lease, RunStatus, Trigger
 from punctual.domain.schedules.schedule import Schedule
 
 
 class Evaluate(Struct, frozen=True, gc=False):
-    """Process what is due. `brought` holds the times of the timers that caused it."""
+    """Process what is due. `trigger_times` holds the times of the timers that caused it."""
 
     leases: Mapping[str, Lease] = {}
-    brought: tuple[datetime, ...] = ()
-    horizon: datetime | None = None  # fire ahead up to this time
+    trigger_times: tuple[datetime, ...] = ()
+    fire_ahead_until: datetime | None = None  # fire ahead up to this time
 
 
 class Claim(Struct, frozen=True, gc=False):
     run_id: str
-    claimer: str
+    executor_id: str
     nonce: str
-    staged: bool = False  # a container: CLAIMED now, RUNNING after its start
+    starts_later: bool = False  # a container: CLAIMED now, RUNNING after its start
 
 
 class Started(Struct, frozen=True, gc=False):
@@ -37,22 +37,22 @@ class Finish(Struct, frozen=True, gc=False):
     token: int
     status: RunStatus
     retryable: bool = True
-    note: str = ""  # a few bytes of output, stored in the run itself
+    inline_output: str = ""  # a few bytes of output, stored in the run itself
 
 
 class ReturnClaim(Struct, frozen=True, gc=False):
-    """The holder returns a run. With `begun`, the work may have had effects.
+    """The holder returns a run. With `work_begun`, the work may have had effects.
 
-    With `waits`, no executor can start the run for now. With `unstarted`, the machine lacked a
+    With `with_delay`, no executor can start the run for now. With `never_started`, the machine lacked a
     resource, and the holder proves that nothing started. The run then waits after every return,
     also with AT_MOST_ONCE.
     """
 
     run_id: str
     token: int
-    begun: bool = True
-    waits: bool = False
-    unstarted: bool = False
+    work_begun: bool = True
+    with_delay: bool = False
+    never_started: bool = False
 
 
 class DeadLetter(Struct, frozen=True, gc=False):
@@ -71,7 +71,7 @@ class Pause(Struct, frozen=True, gc=False):
 
 
 class Resume(Struct, frozen=True, gc=False):
-    missed: Misfire | None = None
+    misfire: MisfirePolicy | None = None
 
 
 class Cancel(Struct, frozen=True, gc=False):
@@ -85,11 +85,11 @@ class CancelRun(Struct, frozen=True, gc=False):
 class Update(Struct, frozen=True, gc=False):
     """Put a new definition in force. `schedule` is None if the schedule does not change."""
 
-    kind: Kind
+    kind: ScheduleKind
     rules: Rules
-    limits: Limits
+    limits: JobLimits
     schedule: Schedule | None = None
-    asked_at: datetime | None = None  # when the request arrived; processing may take long
+    requested_at: datetime | None = None  # when the request arrived; processing may take long
     notify: str = ""
 
 
@@ -98,10 +98,10 @@ class StartRun(Struct, frozen=True, gc=False):
 
     run_id: str
     trigger: Trigger = Trigger.RUN_NOW
-    own_payload: bool = False
+    has_own_payload: bool = False
     retried_from: str = ""
     scheduled_at: datetime | None = None  # a retry keeps the nominal time
-    keyed: bool = False  # another request with the same key may have used the id
+    has_idempotency_key: bool = False  # another request with the same key may have used the id
 
 
 class Backfill(Struct, frozen=True, gc=False):

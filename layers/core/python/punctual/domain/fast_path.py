@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from punctual.domain.answer import Verdict
 from punctual.domain.decision import Decision
-from punctual.domain.draft import WRITERS
+from punctual.domain.draft import MAX_WRITE_IDS
 from punctual.domain.durations import CLAIM_LEASE
 from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
@@ -21,143 +21,163 @@ from punctual.domain.schedules.schedule import Every, Once, next_after
 _NO_JITTER = timedelta(0)
 
 
-def _is_plain(head: JobState) -> bool:
+def _is_plain(state: JobState) -> bool:
     """Return whether only the next occurrence matters: no wait queue, catch-up or `max_runs`."""
     return (
-        head.state is JobStatus.SCHEDULED
-        and not head.line
-        and not head.ended
-        and head.behind is None
-        and head.limits.max_runs is None
-        and len(head.rules) == 1
-        and head.rules[head.definition].deadline_seconds is None
-        and not (isinstance(head.schedule, Every) and head.schedule.from_completion)
+        state.status is JobStatus.SCHEDULED
+        and not state.wait_queue
+        and not state.unrecorded
+        and state.catch_up is None
+        and state.limits.max_runs is None
+        and len(state.rules) == 1
+        and state.rules[state.definition].deadline_seconds is None
+        and not (isinstance(state.schedule, Every) and state.schedule.from_completion)
     )
 
 
-def _next_timer(head: JobState) -> datetime | None:
+def _next_timer_at(state: JobState) -> datetime | None:
     """Return when the next occurrence is due, or None if none follows."""
-    return None if head.next_at is None else head.next_at + head.limits.jitter
+    return None if state.next_at is None else state.next_at + state.limits.jitter
 
 
 def fire(
-    head: JobState,
+    state: JobState,
     event: Evaluate,
     now: datetime,
-    writer: str,
-    _recorded: frozenset[str],
-    _together: bool,
+    write_id: str,
+    _recorded_run_ids: frozenset[str],
+    _transactional: bool,
 ) -> Decision | None:
     """Return the decision that fires the next occurrence ahead of its time, or a due `Once`."""
-    at, schedule, limits = head.next_at, head.schedule, head.limits
-    if at is None or schedule is None or head.runs or not _is_plain(head):
+    scheduled_at, schedule, limits = state.next_at, state.schedule, state.limits
+    if scheduled_at is None or schedule is None or state.runs or not _is_plain(state):
         return None
     jitter = limits.jitter if limits.jitter_ms else _NO_JITTER
-    due = at + jitter
-    if due > now:
-        if event.horizon is None or due > event.horizon:
+    due_at = scheduled_at + jitter
+    if due_at > now:
+        if event.fire_ahead_until is None or due_at > event.fire_ahead_until:
             return None
-    elif not isinstance(schedule, Once) or due < now - limits.grace:
+    elif not isinstance(schedule, Once) or due_at < now - limits.grace:
         return None
-    following = None if isinstance(schedule, Once) else next_after(schedule, at)
-    run = Run(occurrence_id(head.job_id, at), RunStatus.QUEUED, head.definition, at, due, now, now)
-    run = replace(run, sent_at=max(now, due), sends=1)
-    wanted = None if following is None else following + jitter
-    new = replace(
-        head,
-        version=head.version + 1,
-        mark=at,
-        next_at=following,
+    next_at = None if isinstance(schedule, Once) else next_after(schedule, scheduled_at)
+    run = Run(
+        occurrence_id(state.job_id, scheduled_at),
+        RunStatus.QUEUED,
+        state.definition,
+        scheduled_at,
+        due_at,
+        now,
+        now,
+    )
+    run = replace(run, sent_at=max(now, due_at), send_count=1)
+    timer_at = None if next_at is None else next_at + jitter
+    new_state = replace(
+        state,
+        version=state.version + 1,
+        planned_until=scheduled_at,
+        next_at=next_at,
         runs=(run,),
-        latest=run.run_id,
-        timer_at=wanted,
-        writers=(*head.writers[1 - WRITERS :], writer),
+        latest_run_id=run.run_id,
+        timer_at=timer_at,
+        write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
         ended_at=None,
     )
-    put = None if wanted == head.timer_at or wanted in event.brought else wanted
-    return Decision(new, True, timer_at=put, sends=(run,))
+    put_timer_at = (
+        None if timer_at == state.timer_at or timer_at in event.trigger_times else timer_at
+    )
+    return Decision(new_state, True, timer_at=put_timer_at, runs_to_send=(run,))
 
 
 def claim(
-    head: JobState,
+    state: JobState,
     event: Claim,
     now: datetime,
-    writer: str,
-    _recorded: frozenset[str],
-    _together: bool,
+    write_id: str,
+    _recorded_run_ids: frozenset[str],
+    _transactional: bool,
 ) -> Decision | None:
     """Return the decision that claims the only run."""
-    if len(head.runs) != 1 or event.staged:
+    if len(state.runs) != 1 or event.starts_later:
         return None
-    run, wanted = head.runs[0], _next_timer(head)
+    run, timer_at = state.runs[0], _next_timer_at(state)
     if run.run_id != event.run_id or run.status is not RunStatus.QUEUED or run.due_at > now:
         return None
-    if not _is_plain(head):
+    if not _is_plain(state):
         return None
-    token = head.version + 1
-    claimed = replace(
+    token = state.version + 1
+    claimed_run = replace(
         run,
         status=RunStatus.RUNNING,
         reason=Reason.NONE,
         token=token,
-        claimer=event.claimer,
+        executor_id=event.executor_id,
         nonce=event.nonce,
         started_at=run.started_at or now,
         attempt_at=now,
         changed_at=now,
         sent_at=None,
-        sends=0,
+        send_count=0,
     )
-    new = replace(
-        head,
+    new_state = replace(
+        state,
         version=token,
-        started=head.started + (run.trigger is Trigger.SCHEDULE and not run.begun),
-        runs=(claimed,),
-        timer_at=wanted,
-        writers=(*head.writers[1 - WRITERS :], writer),
+        started_runs=state.started_runs + (run.trigger is Trigger.SCHEDULE and not run.has_begun),
+        runs=(claimed_run,),
+        timer_at=timer_at,
+        write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
         ended_at=None,
     )
     lease = Lease(token=token, until=now + CLAIM_LEASE)
-    put = None if wanted == head.timer_at else wanted
-    return Decision(new, True, Verdict.OK, claimed, timer_at=put, leases={run.run_id: lease})
+    put_timer_at = None if timer_at == state.timer_at else timer_at
+    return Decision(
+        new_state, True, Verdict.OK, claimed_run, timer_at=put_timer_at, leases={run.run_id: lease}
+    )
 
 
 def finish(
-    head: JobState,
+    state: JobState,
     event: Finish,
     now: datetime,
-    writer: str,
-    recorded: frozenset[str],
-    together: bool,
+    write_id: str,
+    recorded_run_ids: frozenset[str],
+    transactional: bool,
 ) -> Decision | None:
     """Return the decision that ends the only run with SUCCESS."""
-    if len(head.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded:
+    if len(state.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded_run_ids:
         return None
-    run, wanted = head.runs[0], _next_timer(head)
-    if run.run_id != event.run_id or run.token != event.token or not run.held:
+    run, timer_at = state.runs[0], _next_timer_at(state)
+    if run.run_id != event.run_id or run.token != event.token or not run.is_held:
         return None
-    if not _is_plain(head) or (wanted is not None and wanted <= now):
+    if not _is_plain(state) or (timer_at is not None and timer_at <= now):
         return None
-    ended = replace(
+    ended_run = replace(
         run,
         status=RunStatus.SUCCESS,
         reason=Reason.NONE,
         ended_at=now,
         changed_at=now,
         next_at=None,
-        cancel=Reason.NONE,
-        note=event.note or run.note,
+        cancel_reason=Reason.NONE,
+        inline_output=event.inline_output or run.inline_output,
     )
-    new = replace(
-        head,
-        version=head.version + 1,
-        state=JobStatus.COMPLETED if wanted is None else JobStatus.SCHEDULED,
+    new_state = replace(
+        state,
+        version=state.version + 1,
+        status=JobStatus.COMPLETED if timer_at is None else JobStatus.SCHEDULED,
         runs=(),
-        ended=() if together else (ended,),
-        timer_at=wanted,
-        writers=(*head.writers[1 - WRITERS :], writer),
-        ended_at=(head.ended_at or now) if wanted is None else None,
+        unrecorded=() if transactional else (ended_run,),
+        timer_at=timer_at,
+        write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
+        ended_at=(state.ended_at or now) if timer_at is None else None,
     )
-    put = None if wanted == head.timer_at else wanted
+    put_timer_at = None if timer_at == state.timer_at else timer_at
     leases = {run.run_id: None}
-    return Decision(new, True, Verdict.OK, ended, timer_at=put, leases=leases, records=(ended,))
+    return Decision(
+        new_state,
+        True,
+        Verdict.OK,
+        ended_run,
+        timer_at=put_timer_at,
+        leases=leases,
+        runs_to_record=(ended_run,),
+    )

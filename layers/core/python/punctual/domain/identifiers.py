@@ -5,10 +5,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
-SLOTS = 16
+JOB_SLOTS = 16
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_VARIANT = 1 << 62  # one bit below the variant bit; the bits under it are random
+_VARIANT_BIT = 1 << 62  # one bit below the variant bit; the bits under it are random
 
 
 def shard_of(job_id: str, shards: int) -> int:
@@ -20,7 +20,7 @@ def slot_of(job_id: str) -> int:
     >>> slot_of("01900000-0000-7000-8000-000000000000") in range(16)
     True
     """
-    return crc32(job_id.encode()) % SLOTS
+    return crc32(job_id.encode()) % JOB_SLOTS
 
 
 def milliseconds(at: datetime) -> int:
@@ -42,21 +42,21 @@ def sortable_id(at: datetime, entropy: bytes) -> str:
     >>> sortable_id(EPOCH, bytes(10))
     '00000000-0000-7000-8000-000000000000'
     """
-    low = int.from_bytes(entropy[:10], "big") & (2**74 - 1)  # as many bits as fit, in order
+    random_bits = int.from_bytes(entropy[:10], "big") & (2**74 - 1)  # as many bits as fit, in order
     value = (max(0, milliseconds(at)) & 0xFFFFFFFFFFFF) << 80
-    value |= 7 << 76 | (low >> 62) << 64
-    value |= 2 << 62 | low & 0x3FFFFFFFFFFFFFFF
+    value |= 7 << 76 | (random_bits >> 62) << 64
+    value |= 2 << 62 | random_bits & 0x3FFFFFFFFFFFFFFF
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def derived_id(at: datetime, *asked: str) -> str:
-    """Return the id for `asked` at `at`. Equal arguments return the same id.
+def derived_id(at: datetime, *parts: str) -> str:
+    """Return the id for `parts` at `at`. Equal arguments return the same id.
 
     >>> derived_id(EPOCH, "job", "x") == derived_id(EPOCH, "job", "x")
     True
     """
-    return sortable_id(at, blake2b("\0".join(asked).encode(), digest_size=10).digest())
+    return sortable_id(at, blake2b("\0".join(parts).encode(), digest_size=10).digest())
 
 
 def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
@@ -65,16 +65,18 @@ def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
     >>> occurrence_id("job", EPOCH)[:15]
     '00000000-0000-7'
     """
-    begun, digest = _of_moment(scheduled_at)
+    prefix, digest = _id_prefix_and_digest(scheduled_at)
     digest = digest.copy()
     digest.update(job_id.encode())
-    low = int.from_bytes(digest.digest(), "big")
-    rest = f"{low >> 62 & 0xFFF:03x}{low & _VARIANT - 1 | _VARIANT << 1:016x}"
-    return f"{begun}{rest[:3]}-{rest[3:7]}-{rest[7:]}"
+    random_bits = int.from_bytes(digest.digest(), "big")
+    suffix = (
+        f"{random_bits >> 62 & 0xFFF:03x}{random_bits & _VARIANT_BIT - 1 | _VARIANT_BIT << 1:016x}"
+    )
+    return f"{prefix}{suffix[:3]}-{suffix[3:7]}-{suffix[7:]}"
 
 
 @lru_cache(maxsize=64)
-def _of_moment(at: datetime) -> tuple[str, blake2b]:
+def _id_prefix_and_digest(at: datetime) -> tuple[str, blake2b]:
     """Return the first characters of all ids of a moment, and a digest to continue."""
     digest = blake2b(b"%d" % ((at - EPOCH) // timedelta(microseconds=1)), digest_size=10)
     return sortable_id(at, bytes(10))[:15], digest
@@ -85,6 +87,6 @@ def jitter_ms(job_id: str, seconds: int) -> int:
     return crc32(b"jitter" + job_id.encode()) % (seconds * 1000) if seconds else 0
 
 
-def fraction(*parts: str) -> float:
+def hash_fraction(*parts: str) -> float:
     """Return a hash in [0, 1): jitter that is the same on every call."""
     return crc32("\0".join(parts).encode()) / 2**32

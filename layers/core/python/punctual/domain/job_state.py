@@ -17,20 +17,20 @@ class JobStatus(StrEnum):
     COMPLETED = "COMPLETED"
 
 
-class Kind(StrEnum):
+class ScheduleKind(StrEnum):
     IMMEDIATE = "IMMEDIATE"
     FUTURE = "FUTURE"
     CRON = "CRON"
     INTERVAL = "INTERVAL"
 
 
-class Misfire(StrEnum):
+class MisfirePolicy(StrEnum):
     RUN_ONCE = "RUN_ONCE"
     RUN_ALL = "RUN_ALL"
     SKIP = "SKIP"
 
 
-class Overlap(StrEnum):
+class OverlapPolicy(StrEnum):
     QUEUE = "QUEUE"
     SKIP = "SKIP"
     REPLACE = "REPLACE"
@@ -58,11 +58,17 @@ class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
     jitter: bool = True
 
 
-class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
+class Rules(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    gc=False,
+    rename={"definition_ref": "body", "effective_at": "since_at"},
+):
     """The rules of a run. They come from its definition and never change."""
 
-    body: str  # the key of the definition row
-    since_at: Moment
+    definition_ref: str  # the key of the definition row
+    effective_at: Moment
     task_type: str = "event"
     lane: Lane = Lane.QUICK
     priority: Priority = Priority.NORMAL
@@ -73,13 +79,13 @@ class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
     at_most_once: bool = False
 
 
-class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
+class JobLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     """The limits of a job. A change acts at once, also on existing runs."""
 
     max_concurrency: int = 1
-    overlap: Overlap = Overlap.QUEUE
+    overlap: OverlapPolicy = OverlapPolicy.QUEUE
     max_waiting: int = 100
-    misfire: Misfire = Misfire.RUN_ONCE
+    misfire: MisfirePolicy = MisfirePolicy.RUN_ONCE
     misfire_grace_seconds: int = 60
     max_runs: int | None = None
     jitter_ms: int = 0  # the fixed offset of this job
@@ -93,12 +99,12 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
         return timedelta(seconds=self.misfire_grace_seconds)
 
 
-class CatchUp(Struct, frozen=True, omit_defaults=True, gc=False):
+class CatchUp(Struct, frozen=True, omit_defaults=True, gc=False, rename={"after_pause": "paused"}):
     """A catch-up: the missed occurrences up to `until`, to evaluate by `policy`."""
 
     until: Moment
-    policy: Misfire
-    paused: bool = False
+    policy: MisfirePolicy
+    after_pause: bool = False
 
 
 class JobState(
@@ -106,7 +112,21 @@ class JobState(
     frozen=True,
     omit_defaults=True,
     gc=False,
-    rename={"definition": "def", "created_at": "made", "updated_at": "upd"},
+    rename={
+        "definition": "def",
+        "created_at": "made",
+        "updated_at": "upd",
+        "status": "state",
+        "planned_until": "mark",
+        "started_runs": "started",
+        "wait_queue": "line",
+        "unrecorded": "ended",
+        "latest_run_id": "latest",
+        "latest_not_run_id": "latest_not_run",
+        "catch_up": "behind",
+        "write_ids": "writers",
+        "is_blank": "blank",
+    },
 ):
     """The state of a job. Only `decide` changes it; a swap on `version` writes it."""
 
@@ -115,28 +135,28 @@ class JobState(
     version: int  # each swap raises it
     edition: int  # only a client's change raises it; the ETag
     definition: int  # the edition of the definition in force
-    state: JobStatus
-    kind: Kind
+    status: JobStatus
+    kind: ScheduleKind
     created_at: Moment
     updated_at: Moment
     schedule: Schedule | None
     rules: dict[int, Rules]  # of `definition`, and of the definitions of live runs
-    limits: Limits = Limits()
-    mark: Moment | None = None  # planned until: all occurrences up to here are settled
+    limits: JobLimits = JobLimits()
+    planned_until: Moment | None = None  # planned until: all occurrences up to here are settled
     next_at: Moment | None = None  # nominal time of the next occurrence
-    started: int = 0  # scheduled runs that began since the schedule last changed
+    started_runs: int = 0  # scheduled runs that began since the schedule last changed
     runs: tuple[Run, ...] = ()  # live, oldest first
-    line: tuple[WaitingRun, ...] = ()
-    ended: tuple[Run, ...] = ()  # until their history rows are known to exist
-    latest: str = ""  # id of the newest run that is not SKIPPED or MISSED
-    latest_not_run: str = ""
-    behind: CatchUp | None = None
+    wait_queue: tuple[WaitingRun, ...] = ()
+    unrecorded: tuple[Run, ...] = ()  # until their history rows are known to exist
+    latest_run_id: str = ""  # id of the newest run that is not SKIPPED or MISSED
+    latest_not_run_id: str = ""
+    catch_up: CatchUp | None = None
     timer_at: Moment | None = None  # time of the timer for the next evaluation
-    writers: tuple[str, ...] = ()  # write ids of the last few versions, newest last
+    write_ids: tuple[str, ...] = ()  # write ids of the last few versions, newest last
     ended_at: Moment | None = None  # when the job ended; retention starts here
-    blank: bool = False  # placeholder of a job that was created later than its timer
+    is_blank: bool = False  # placeholder of a job that was created later than its timer
     notify: str = ""  # the statuses of each `notify` entry in force, as letters
 
     @property
-    def current(self) -> Rules:
+    def current_rules(self) -> Rules:
         return self.rules[self.definition]

@@ -21,8 +21,8 @@ class RunStatus(StrEnum):
     MISSED = "MISSED"
 
 
-HELD = frozenset({RunStatus.CLAIMED, RunStatus.RUNNING})
-ENDED = frozenset(
+HELD_RUN_STATUSES = frozenset({RunStatus.CLAIMED, RunStatus.RUNNING})
+ENDED_RUN_STATUSES = frozenset(
     {
         RunStatus.SUCCESS,
         RunStatus.FAILED,
@@ -32,7 +32,7 @@ ENDED = frozenset(
         RunStatus.MISSED,
     }
 )
-NOT_RUN = frozenset({RunStatus.SKIPPED, RunStatus.MISSED})
+NOT_RUN_STATUSES = frozenset({RunStatus.SKIPPED, RunStatus.MISSED})
 
 
 class Trigger(StrEnum):
@@ -64,23 +64,29 @@ class Reason(StrEnum):
 
 
 # The letters of `Run.past`: how each earlier attempt ended.
-FAILED, TIMED_OUT, LOST = "F", "T", "L"
-PAST = {
-    FAILED: RunStatus.FAILED.value,
-    TIMED_OUT: RunStatus.TIMED_OUT.value,
-    LOST: "LOST",
+FAILED_LETTER, TIMED_OUT_LETTER, LOST_LETTER = "F", "T", "L"
+ATTEMPT_STATUS_BY_LETTER = {
+    FAILED_LETTER: RunStatus.FAILED.value,
+    TIMED_OUT_LETTER: RunStatus.TIMED_OUT.value,
+    LOST_LETTER: "LOST",
 }
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The holder of `token` has the run until `until`. The first renewal sets `beaten`."""
+    """The holder of `token` has the run until `until`. The first renewal sets `is_renewed`."""
 
     token: int
     until: Moment
-    beaten: bool = False
+    is_renewed: bool = False
 
 
-class WaitingRun(Struct, frozen=True, array_like=True, gc=False):
+class WaitingRun(
+    Struct,
+    frozen=True,
+    array_like=True,
+    gc=False,
+    rename={"is_caught_up": "caught_up", "has_own_payload": "own_payload"},
+):
     """A run in the wait queue: only the fields that queue it later, packed."""
 
     run_id: str
@@ -89,8 +95,8 @@ class WaitingRun(Struct, frozen=True, array_like=True, gc=False):
     due_at: Moment
     created_at: Moment
     trigger: Trigger = Trigger.SCHEDULE
-    caught_up: bool = False  # by RUN_ALL; not counted against max_waiting
-    own_payload: bool = False
+    is_caught_up: bool = False  # by RUN_ALL; not counted against max_waiting
+    has_own_payload: bool = False
     retried_from: str = ""
 
 
@@ -108,16 +114,21 @@ class Run(
         "created_at": "made",
         "trigger": "by",
         "token": "tok",
-        "claimer": "who",
+        "executor_id": "who",
         "started_at": "first",
         "attempt_at": "start",
         "next_at": "next",
-        "own_payload": "own",
+        "has_own_payload": "own",
         "retried_from": "of",
         "ended_at": "end",
-        "note": "out",
+        "inline_output": "out",
         "changed_at": "mod",
-        "let_in_at": "in",
+        "admitted_at": "in",
+        "past_attempts": "past",
+        "cancel_reason": "cancel",
+        "send_count": "sends",
+        "return_count": "returns",
+        "occurrence_count": "count",
     },
 ):
     """A run with its current attempt and the claim on it."""
@@ -132,44 +143,46 @@ class Run(
     trigger: Trigger = Trigger.SCHEDULE
     reason: Reason = Reason.NONE
     token: int = 0
-    claimer: str = ""
+    executor_id: str = ""
     nonce: str = ""
     started_at: Moment | None = None
     attempt_at: Moment | None = None
     next_at: Moment | None = None
-    past: str = ""
-    cancel: Reason = Reason.NONE
+    past_attempts: str = ""
+    cancel_reason: Reason = Reason.NONE
     sent_at: Moment | None = None
-    sends: int = 0
-    returns: int = 0  # claims returned before the work began
-    own_payload: bool = False
+    send_count: int = 0
+    return_count: int = 0  # claims returned before the work began
+    has_own_payload: bool = False
     retried_from: str = ""
     ended_at: Moment | None = None
-    count: int = 1
+    occurrence_count: int = 1
     last_at: Moment | None = None
-    note: str = ""  # the output, if it is only a few bytes
-    let_in_at: Moment | None = None  # when a run that waited past its due time left the wait queue
+    inline_output: str = ""  # the output, if it is only a few bytes
+    admitted_at: Moment | None = (
+        None  # when a run that waited past its due time left the wait queue
+    )
 
     @property
-    def held(self) -> bool:
-        return self.status in HELD
+    def is_held(self) -> bool:
+        return self.status in HELD_RUN_STATUSES
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         return self.started_at is not None
 
     @property
     def attempt(self) -> int:
         """Return the number of the running, next or last attempt."""
-        return len(self.past) + 1
+        return len(self.past_attempts) + 1
 
     @property
     def lateness(self) -> timedelta | None:
         return None if self.started_at is None else self.started_at - self.due_at
 
     @property
-    def in_line(self) -> timedelta:
+    def wait_queue_time(self) -> timedelta:
         """Return how long a limit or a pause of the job held the run. This is not lateness."""
-        if self.let_in_at is None:
+        if self.admitted_at is None:
             return timedelta(0)
-        return max(timedelta(0), self.let_in_at - max(self.created_at, self.due_at))
+        return max(timedelta(0), self.admitted_at - max(self.created_at, self.due_at))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from punctual.domain.job_state import JobState
 
 
-def is_own(mine: JobState, version: int, writers: Sequence[str]) -> bool:
-    """Return whether the stored row contains the effect of the swap to `mine`.
+def has_won(state: JobState, version: int, write_ids: Sequence[str]) -> bool:
+    """Return whether the stored row contains the effect of the swap to `state`.
 
-    `version` and `writers` are those of the stored row. Only the write ids from the version of
-    `mine` on count. A request that won an earlier swap and lost this one left an earlier id.
+    `version` and `write_ids` are those of the stored row. Only the write ids from the version of
+    `state` on count. A request that won an earlier swap and lost this one left an earlier id.
     """
-    mark = mine.writers[-1] if mine.writers else ""
-    newer = version - mine.version
-    return bool(mark) and newer >= 0 and mark in writers[-newer - 1 :]
+    write_id = state.write_ids[-1] if state.write_ids else ""
+    later_versions = version - state.version
+    return bool(write_id) and later_versions >= 0 and write_id in write_ids[-later_versions - 1 :]

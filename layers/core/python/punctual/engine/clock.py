@@ -21,10 +21,10 @@ class ClockReading(NamedTuple):
         """Return when the monotonic clock reaches this wall time, if the wall clock is not set."""
         return self.steady + (wall - self.wall).total_seconds()
 
-    def set_since(self, before: "ClockReading") -> timedelta:
-        """Return how far the wall clock was set since `before`. A negative value means back."""
-        ran = timedelta(seconds=self.steady - before.steady)
-        return self.wall - before.wall - ran
+    def set_since(self, earlier: "ClockReading") -> timedelta:
+        """Return how far the wall clock was set since `earlier`. A negative value means back."""
+        elapsed = timedelta(seconds=self.steady - earlier.steady)
+        return self.wall - earlier.wall - elapsed
 
 
 class Clocks:
@@ -35,12 +35,12 @@ class Clocks:
     def read(self) -> ClockReading:
         return ClockReading(self._wall(), self._steady())
 
-    def countdown(self, span: timedelta) -> Callable[[], bool]:
-        """Return a check that becomes True after `span` on the monotonic clock."""
-        end = self._steady() + span.total_seconds()
+    def countdown(self, duration: timedelta) -> Callable[[], bool]:
+        """Return a check that becomes True after `duration` on the monotonic clock."""
+        end = self._steady() + duration.total_seconds()
         return lambda: self._steady() > end
 
-    def passed(self, since: ClockReading) -> timedelta:
-        """Return the time since `since`, by the clock that advanced further."""
+    def elapsed_since(self, earlier: ClockReading) -> timedelta:
+        """Return the time since `earlier`, by the clock that advanced further."""
         now = self.read()
-        return max(now.wall - since.wall, timedelta(seconds=now.steady - since.steady))
+        return max(now.wall - earlier.wall, timedelta(seconds=now.steady - earlier.steady))

@@ -7,7 +7,7 @@ from typing import Any
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.tenants.roles import Role
 from punctual.lambdas.telemetry import Telemetry
-from punctual.settings import VERSION
+from punctual.settings import PRODUCT_VERSION
 from punctual.web.contract import PUBLIC_PATHS
 from punctual.web.http.challenge import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
@@ -29,7 +29,7 @@ _ANONYMOUS = Caller("", "")
 
 def installation_info(issuer_config: IssuerConfig | None = None) -> InstallationInfo:
     login = None if issuer_config is None else Login(issuer_config.issuer, issuer_config.client_id)
-    return InstallationInfo(VERSION, tuple(sorted(DEPLOYED_TASK_TYPES)), login=login)
+    return InstallationInfo(PRODUCT_VERSION, tuple(sorted(DEPLOYED_TASK_TYPES)), login=login)
 
 
 def read_caller(event: Mapping[str, Any], path: str) -> Caller:
@@ -40,7 +40,7 @@ def read_caller(event: Mapping[str, Any], path: str) -> Caller:
     tenant, name, role = (
         authorizer_context.get(TENANT_CONTEXT_KEY),
         authorizer_context.get(CALLER_CONTEXT_KEY),
-        Role.of(str(authorizer_context.get(ROLE_CONTEXT_KEY))),
+        Role.from_label(str(authorizer_context.get(ROLE_CONTEXT_KEY))),
     )
     if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
         expires_at = authorizer_context.get(EXPIRES_AT_CONTEXT_KEY)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from punctual.domain.tenants.limits import limits_from, limits_of_text
+from punctual.domain.tenants.limits import limits_from, parse_limits
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quotas import LimitsOf, Quotas
-from punctual.engine.quotas.limits import KnownLimits, NoQuotas, unlimited
+from punctual.engine.quotas.limits import LimitsCache, NoQuotas, unlimited
 from punctual.lambdas.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def build_api_quotas(runtime: Runtime) -> StageQuotas:
     rows = DynamoQuotaRows(runtime.dynamo, table, clock)
     counted_jobs = DynamoJobCount(Counters(runtime.dynamo, table))
     quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.log.error)
-    return StageQuotas(limits_of, quotas, quotas.call)
+    return StageQuotas(limits_of, quotas, quotas.check_call)
 
 
 def build_run_permits(runtime: Runtime) -> "RunPermits | None":
@@ -68,6 +68,6 @@ def _build_limits_of(runtime: Runtime) -> LimitsOf | None:
         return None
     from punctual.aws.dynamodb.control.limits import DynamoLimits
 
-    defaults = limits_from(limits_of_text(text))
+    defaults = limits_from(parse_limits(text))
     overrides = DynamoLimits(runtime.dynamo, runtime.settings.control_table)
-    return KnownLimits(defaults, overrides, runtime.clock, runtime.log.error).of
+    return LimitsCache(defaults, overrides, runtime.clock, runtime.log.error).limits_of

@@ -103,7 +103,7 @@ class Runtime:
         """Return the client for rows that belong to no port."""
         overrides = {
             name: self._port_overrides[name]
-            for name in ("crew", "patience")
+            for name in ("pool", "retry_policy")
             if name in self._port_overrides
         }
         return build_dynamo_client(self.clients, **overrides)
@@ -113,15 +113,15 @@ class Runtime:
         from punctual.engine.changes.apply import ChangeApplier
 
         return ChangeApplier(
-            heads=self.ports.job_states,
+            job_states=self.ports.job_states,
             timers=self.ports.timers,
-            buckets=self.ports.partitions,
+            partitions=self.ports.partitions,
             history=self.ports.history,
-            messages=self.ports.run_queue,
-            notices=self.ports.notifications,
-            wake=self.ports.wakeups,
+            run_queue=self.ports.run_queue,
+            notifications=self.ports.notifications,
+            wakeups=self.ports.wakeups,
             clock=self.clock,
-            monotonic=self.steady,
+            steady=self.steady,
             log=engine_log(self.log),
         )
 
@@ -136,10 +136,10 @@ class Runtime:
         from punctual.engine.execution.executor import Executor
 
         return Executor(
-            heads=self.ports.job_states,
+            job_states=self.ports.job_states,
             blobs=self.ports.blobs,
-            wake=self.ports.wakeups,
-            steps=self.changes,
+            wakeups=self.ports.wakeups,
+            applier=self.changes,
             new_id=self.new_id,
             executor_id=self.name,
         )

@@ -5,16 +5,22 @@ from punctual.aws.parameters import Parameter
 from punctual.aws.ports import random_bytes
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.tokens import Tokens
-from punctual.engine.ports.token_rows import TokenKey
+from punctual.engine.ports.token_rows import LoadTokenKey
 from punctual.lambdas.authorizer.authenticator import DEFAULT_TENANT
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER, decode_key
 
 
-def build_token_commands(runtime: Runtime, key: TokenKey) -> Tokens:
+def build_token_commands(runtime: Runtime, key: LoadTokenKey) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
     return Tokens(
-        rows, key, runtime.clock, runtime.new_id, random_bytes, DEFAULT_TENANT, runtime.ports.audit
+        rows,
+        key,
+        runtime.clock,
+        runtime.new_id,
+        random_bytes,
+        DEFAULT_TENANT,
+        runtime.ports.audit_log,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from punctual.aws.parameters import Parameter
 from punctual.domain.errors import Unavailable
-from punctual.domain.tenants.webhooks import keys_of, shown_secret, tenant_secret
+from punctual.domain.tenants.webhooks import format_secret, parse_keys, tenant_secret
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 
@@ -27,10 +27,10 @@ class WebhookKeys:
         return [tenant_secret(key, tenant) for key in cached[0]]
 
     def read_secret(self, tenant: str) -> str:
-        return shown_secret(tenant_secret(self._read()[0], tenant))
+        return format_secret(tenant_secret(self._read()[0], tenant))
 
     def _read(self) -> tuple[bytes, ...]:
-        keys = keys_of(self._parameter.read())
+        keys = parse_keys(self._parameter.read())
         if not keys:
             raise Unavailable(f"The parameter {self._name} holds no key: run `make deploy`.")
         return keys

@@ -18,7 +18,7 @@ def features_with(sandbox: Sandbox) -> Features:
     """Return the node's features, without scripts for the tenants that this sandbox refuses."""
 
     def refused_task_types(tenant: str) -> Mapping[str, str]:
-        refusal = sandbox.refusal(tenant)
+        refusal = sandbox.refusal_reason(tenant)
         return {"script": refusal} if refusal else {}
 
     return NODE_FEATURES._replace(refused_task_types=refused_task_types)

@@ -7,8 +7,15 @@ from math import inf
 from typing import Protocol
 
 from punctual.domain.run import Run
-from punctual.domain.tenants.quota_ledger import Bucket, full, refilled, tokens, wait, without
-from punctual.engine.ports.quotas import Granted, LimitsOf
+from punctual.domain.tenants.quota_ledger import (
+    TokenBucket,
+    full_bucket,
+    refill,
+    remove_tokens,
+    seconds_until_token,
+    tokens,
+)
+from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
 from punctual.node.run_queue.slots import INLINE_SLOT
 from punctual.node.sqlite.recent_starts import START_KIND, START_REQUEST_KIND, START_WINDOW
@@ -122,23 +129,23 @@ class NodeQuotas:
         self._count_jobs = count_jobs
         self._clock = clock
         self._monotonic = monotonic
-        self._call_buckets: dict[str, Bucket] = {}
+        self._call_buckets: dict[str, TokenBucket] = {}
         self._start_requests = RateWindows(START_REQUEST_KIND, starts)
 
-    def call(self, tenant: str) -> None:
+    def check_call(self, tenant: str) -> None:
         limits = self._limits_of(tenant)
         rate = limits.calls_per_second
         if rate is None:
             return
         now = round(self._monotonic() * 1_000_000)
-        previous = self._call_buckets.get(tenant) or full(limits.at_once, now)
-        call_bucket = refilled(previous, rate, limits.at_once, now)
+        previous = self._call_buckets.get(tenant) or full_bucket(limits.burst_size, now)
+        call_bucket = refill(previous, rate, limits.burst_size, now)
         if not tokens(call_bucket):
             self._call_buckets[tenant] = call_bucket
-            raise too_many_calls(limits, wait(call_bucket, rate))
-        self._call_buckets[tenant] = without(call_bucket, 1)
+            raise too_many_calls(limits, seconds_until_token(call_bucket, rate))
+        self._call_buckets[tenant] = remove_tokens(call_bucket, 1)
 
-    def jobs(self, tenant: str, asked: int) -> int:
+    def available_jobs(self, tenant: str, asked: int) -> int:
         limit = self._limits_of(tenant).jobs
         if limit is None:
             return asked
@@ -147,12 +154,12 @@ class NodeQuotas:
             0, min(asked, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
         )
 
-    def orders(self, tenant: str, asked: int, whole: bool = False) -> Granted:
+    def take_orders(self, tenant: str, asked: int, whole: bool = False) -> QuotaGrant:
         limit = self._limits_of(tenant).runs_per_minute
         if limit is None or asked == 0:
-            return Granted(asked)
+            return QuotaGrant(asked)
         if whole and asked > limit:
-            return Granted(0, inf)
+            return QuotaGrant(0, inf)
         now = self._clock()
         window = self._start_requests.window_of(tenant, now)
         granted = min(asked, window.room(limit, now))
@@ -160,7 +167,7 @@ class NodeQuotas:
             granted = 0
         self._start_requests.add(tenant, now, granted)
         free_at = window.free_at(limit, asked if whole else 1)
-        return Granted(
+        return QuotaGrant(
             granted, 0 if granted == asked or free_at is None else (free_at - now).total_seconds()
         )
 
@@ -208,7 +215,7 @@ class Admission:
         self._started_runs: list[tuple[str, str]] = []  # runs that this transaction began
 
     def may_hold_runs(self, tenant: str) -> bool:
-        return self._limits_of(tenant).hold_runs
+        return self._limits_of(tenant).restricts_runs
 
     def room(self, tenant: str, now: datetime, limit: int, slot: str) -> int:
         """Return how many runs may start now.
@@ -222,7 +229,7 @@ class Admission:
         if limits.concurrent_runs is not None:
             free = limits.concurrent_runs - len(self._running.get(tenant, ()))
             limit = min(limit, limit if is_inline and free > 0 else free)
-        lane_slots = limits.executors(self._slots[slot]) if slot in self._slots else None
+        lane_slots = limits.max_executors(self._slots[slot]) if slot in self._slots else None
         if lane_slots is not None:
             running = Counter(self._running.get(tenant, {}).values())
             limit = min(limit, lane_slots - running[slot])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from punctual.domain.errors import PunctualError
-from punctual.domain.tenants.limits import Limits, WrongLimits, limits_from, limits_of_text
+from punctual.domain.tenants.limits import InvalidLimits, TenantLimits, limits_from, parse_limits
 
 LIMITS_FILE = "limits.json"
 LIMITS_VARIABLE = "PUNCTUAL_LIMITS"
@@ -16,14 +16,14 @@ class NodeLimitsError(PunctualError):
     """The configured limits are not valid."""
 
 
-def defaults_from(env: Mapping[str, str]) -> Limits:
+def defaults_from(env: Mapping[str, str]) -> TenantLimits:
     """
     >>> defaults_from({"PUNCTUAL_LIMITS": "jobs=500 calls_per_second=20"}).jobs
     500
     """
     try:
-        return limits_from(limits_of_text(env.get(LIMITS_VARIABLE, "")))
-    except WrongLimits as error:
+        return limits_from(parse_limits(env.get(LIMITS_VARIABLE, "")))
+    except InvalidLimits as error:
         raise NodeLimitsError(f"{LIMITS_VARIABLE}: {error}.") from error
 
 
@@ -42,15 +42,15 @@ class LimitsFile:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise WrongLimits(f"{self._path} cannot be read: {error}") from error
+            raise InvalidLimits(f"{self._path} cannot be read: {error}") from error
         try:
             limits_by_tenant = json.loads(text)
         except ValueError as error:
-            raise WrongLimits(f"{self._path} is not JSON: {error}") from error
+            raise InvalidLimits(f"{self._path} is not JSON: {error}") from error
         if not isinstance(limits_by_tenant, dict) or not all(
             isinstance(entry, dict) for entry in limits_by_tenant.values()
         ):
-            raise WrongLimits(f"{self._path} must be an object of objects, by tenant")
+            raise InvalidLimits(f"{self._path} must be an object of objects, by tenant")
         tenant_limits: Mapping[str, Any] | None = limits_by_tenant.get(tenant)
         return tenant_limits
 
@@ -62,7 +62,7 @@ class LimitsFile:
             for tenant, tenant_limits in json.loads(text).items():
                 try:
                     limits_from(tenant_limits)
-                except WrongLimits as error:
-                    raise WrongLimits(f"{self._path}: {tenant}: {error}") from error
-        except WrongLimits as error:
+                except InvalidLimits as error:
+                    raise InvalidLimits(f"{self._path}: {tenant}: {error}") from error
+        except InvalidLimits as error:
             raise NodeLimitsError(f"{error}.") from error

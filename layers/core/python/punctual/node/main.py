@@ -19,11 +19,11 @@ from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
-from punctual.domain.tenants.limits import UNLIMITED, Limits
+from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.commands.webhook_secret import WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
-from punctual.engine.quotas.limits import KnownLimits, unlimited
+from punctual.engine.quotas.limits import LimitsCache, unlimited
 from punctual.identity import new_id
 from punctual.node import clock
 from punctual.node.event_loop import EventLoop
@@ -37,7 +37,7 @@ from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.http.application import build_application
 from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
-from punctual.node.http.own_user import LOCAL, OwnUser, load_local_token, own_uid
+from punctual.node.http.own_user import OwnUser, load_local_token, own_uid
 from punctual.node.http.peers import Peers
 from punctual.node.http.protocol import (
     IDLE_CONNECTION_SECONDS,
@@ -54,11 +54,11 @@ from punctual.node.sqlite.store import Store
 from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, shut_down
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS
 from punctual.node.workers import Workers
-from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
 from punctual.tasks.registry import Registry
-from punctual.tasks.script.run_folder import remove_left_behind
-from punctual.tasks.script.sandbox import Sandbox
+from punctual.tasks.script.run_folder import remove_leftovers
+from punctual.tasks.script.sandbox import LOCAL_TENANT, Sandbox
 from punctual.web.views.system import Login
 
 QUICK_WORKERS = 32
@@ -75,7 +75,7 @@ class StartRefused(PunctualError):
 class Options:
     port: int
     data: Path
-    limits: Limits = UNLIMITED
+    limits: TenantLimits = UNLIMITED
     auth: bool = False
     issuer_config: IssuerConfig | None = None
     stop_seconds: float = STOP_SECONDS
@@ -132,7 +132,7 @@ def load_limits(options: Options, log: EventLog) -> LimitsOf | None:
         return None
     overrides = LimitsFile(path)
     overrides.check()
-    return KnownLimits(options.limits, overrides, clock.wall, log).of
+    return LimitsCache(options.limits, overrides, clock.wall, log).limits_of
 
 
 def build_node(
@@ -144,7 +144,7 @@ def build_node(
     limits_of: LimitsOf | None = None,
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
-    http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
+    http = HttpTask(monotonic=clock.monotonic, open_networks=LOOPBACK_NETWORKS)
     script = script_task(folder, groups, sandbox)
     node = Node(
         store,
@@ -207,15 +207,19 @@ def show_first_token(tokens: Tokens, had_token_key: bool, folder: Path) -> None:
     A terminal shows the token. Elsewhere the output may be a log that other users read, so the
     token goes into a file that only the node's user can read.
     """
-    if had_token_key and tokens.has_admin(LOCAL):
+    if had_token_key and tokens.has_admin(LOCAL_TENANT):
         return
-    _, secret = tokens.create_first(LOCAL, "first")
+    _, secret = tokens.create_first(LOCAL_TENANT, "first")
     if sys.stdout.isatty():
-        print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
+        print(
+            f"The admin token of the tenant {LOCAL_TENANT}, shown this once: {secret}", flush=True
+        )
         return
     path = folder / FIRST_TOKEN_FILE
     write_durably(path, secret.encode() + b"\n")
-    print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
+    print(
+        f"The admin token of the tenant {LOCAL_TENANT} is in {path}: remove the file.", flush=True
+    )
 
 
 def find_max_connections(log: EventLog) -> int:
@@ -251,7 +255,13 @@ async def serve(
     )
     node.start()
     tokens = Tokens(
-        store.tokens, token_key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
+        store.tokens,
+        token_key.read,
+        clock.wall,
+        new_id(clock.wall),
+        os.urandom,
+        LOCAL_TENANT,
+        store.audit,
     )
     issuer_thread = IssuerThread()
     authenticator = (
@@ -264,7 +274,7 @@ async def serve(
         own_user = OwnUser(Peers().find_owner, load_local_token(options.data), own_uid())
     if authenticator is not None:
         show_first_token(tokens, had_token_key, options.data)
-    remove_left_behind(options.data / "work")
+    remove_leftovers(options.data / "work")
     event_loop = EventLoop(node, clock.monotonic, log)
     event_loops.append(event_loop)
     server = uvicorn.Server(
@@ -309,7 +319,7 @@ async def serve(
     print_welcome(options, listener.getsockname()[1], log)
     await stop.requested.wait()
     countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
-    job_names, stop_seconds = node.running_tasks.names, options.stop_seconds
+    job_names, stop_seconds = node.running_tasks.job_names, options.stop_seconds
     await shut_down(
         node, job_names, event_loop.wake, stop, stop_seconds, countdown, clock.monotonic
     )

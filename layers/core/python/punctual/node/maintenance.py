@@ -4,8 +4,8 @@ from datetime import datetime
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.clock import ClockReading
-from punctual.engine.dispatch.late_timers import Sweeper
-from punctual.engine.dispatch.reconciler import LATE, Reconciler
+from punctual.engine.dispatch.late_timers import LateTimerSweeper
+from punctual.engine.dispatch.reconciler import TIMER_CHECK_DELAY, Reconciler
 from punctual.engine.ports.log import Log
 from punctual.node.files.blobs import PayloadCursor
 from punctual.node.sqlite.store import Store
@@ -18,7 +18,7 @@ WALK_PAUSE_SECONDS = 0.1  # between two slices of the walk over all job states
 PURGE_BATCH_ROWS = 500
 WALK_PAGE_SIZE = 50  # job states of one slice: due work waits about a millisecond for them
 LOST_TIMER_SECONDS = (
-    LATE.total_seconds() + 60
+    TIMER_CHECK_DELAY.total_seconds() + 60
 )  # from then on the walk treats a missing timer as lost
 
 
@@ -29,7 +29,12 @@ class Maintenance:
     """
 
     def __init__(
-        self, store: Store, reconciler: Reconciler, sweeper: Sweeper, log: Log, steady: float
+        self,
+        store: Store,
+        reconciler: Reconciler,
+        sweeper: LateTimerSweeper,
+        log: Log,
+        steady: float,
     ) -> None:
         self._store = store
         self._reconciler = reconciler
@@ -98,12 +103,12 @@ class Maintenance:
             walk = self._reconciler.step(self._walk_cursor, WALK_PAGE_SIZE)
         self._walk_cursor = walk.cursor
         self._walk_at = self._next_walk_at if walk.cursor is None else steady + WALK_PAUSE_SECONDS
-        if walk.mended:
-            self._log("reconciler_mended", jobs=len(walk.mended))
+        if walk.repaired_keys:
+            self._log("reconciler_mended", jobs=len(walk.repaired_keys))
 
     def _sweep_slice(self, steady: float) -> None:
         with self._store.transaction():
             sweep = self._sweeper.step(self._sweep_cursor)
         self._sweep_cursor, self._swept_at = sweep.cursor, steady
-        if sweep.found:
-            self._log("timers_behind_watermark", timers=sweep.found)
+        if sweep.timer_count:
+            self._log("timers_behind_watermark", timers=sweep.timer_count)

@@ -129,7 +129,7 @@ class NodeMonitor:
                 self._change_minute(started_at).started += count
         first_starts = Counter(
             [
-                (run.attempt_at, run.due_at if run.let_in_at is None else _expected_at(run))
+                (run.attempt_at, run.due_at if run.admitted_at is None else _expected_at(run))
                 for run in runs
                 if run.attempt_at is not None and run.attempt_at == run.started_at
             ]
@@ -228,7 +228,7 @@ class NodeMonitor:
 
 
 def _expected_at(run: Run) -> datetime:
-    return run.due_at + run.in_line
+    return run.due_at + run.wait_queue_time
 
 
 def _is_within(minute: datetime, now: datetime, period: timedelta) -> bool:

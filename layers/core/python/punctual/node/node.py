@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from punctual.domain.durations import LEASE
+from punctual.domain.durations import RUN_LEASE
 from punctual.domain.job_state import Lane
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.late_timers import Sweeper
-from punctual.engine.dispatch.planner import Planned, Planner
-from punctual.engine.dispatch.poller import BATCH, Poller
+from punctual.engine.dispatch.late_timers import LateTimerSweeper
+from punctual.engine.dispatch.planner import Planner, PlanResult
+from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
 from punctual.engine.dispatch.reconciler import Reconciler
-from punctual.engine.execution.executor import Assignment, Executor, Finished, Unread
+from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt, UnreadableRun
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.log import Log
-from punctual.engine.ports.notifications import Secrets
+from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.engine.ports.quotas import LimitsOf
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
 from punctual.node.clock import ClockChangeDetector
@@ -41,7 +41,7 @@ from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
 from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
-from punctual.tasks.script.open_files import is_full
+from punctual.tasks.script.open_files import is_file_limit
 
 T = TypeVar("T")
 # Runs are fired this early, so that runs of one moment start by priority.
@@ -66,11 +66,11 @@ class _NodeWakeUps:
         self.poller: Poller | None = None
         self.killed_run_ids: list[str] = []
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         if self.poller is not None:
-            self.poller.nudge(timers)
+            self.poller.add_timers(timers)
 
-    def kill(self, _key: Key, run_ids: Sequence[str]) -> None:
+    def request_stop(self, _key: JobKey, run_ids: Sequence[str]) -> None:
         self.killed_run_ids.extend(run_ids)
 
 
@@ -93,7 +93,7 @@ class Node:
         wake: Callable[[], None],
         executor_id: str = "local",
         limits_of: LimitsOf | None = None,
-        webhook_secrets: Secrets = no_webhook_secrets,
+        webhook_secrets: WebhookSecrets = no_webhook_secrets,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -107,25 +107,25 @@ class Node:
         self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
         self.queue = RunQueue(store.transaction(), store.job_states, self._admission)
         self.changes = ChangeApplier(
-            heads=store.job_states,
+            job_states=store.job_states,
             timers=store.timers,
-            buckets=store.partitions,
+            partitions=store.partitions,
             history=store.history,
-            messages=self.queue,
-            notices=store.notifications,
-            wake=wakeups,
+            run_queue=self.queue,
+            notifications=store.notifications,
+            wakeups=wakeups,
             clock=clock,
-            monotonic=monotonic,
+            steady=monotonic,
             log=log,
-            unit=store.transaction(),
-            alive=self._holds_run,
+            transaction=store.transaction(),
+            holds_run=self._holds_run,
         )
         self._evaluator = Evaluator(self.changes, new_id)
         self.executor = Executor(
-            heads=store.job_states,
+            job_states=store.job_states,
             blobs=store.blobs,
-            wake=wakeups,
-            steps=self.changes,
+            wakeups=wakeups,
+            applier=self.changes,
             new_id=new_id,
             executor_id=executor_id,
         )
@@ -135,25 +135,25 @@ class Node:
         # which held a partition, has ended.
         self._planner = Planner(store.partitions, "node")
         reconciler = Reconciler(
-            heads=store.job_states,
+            job_states=store.job_states,
             timers=store.timers,
-            buckets=store.partitions,
-            wake=wakeups,
-            steps=self.changes,
-            looker=self._evaluator,
+            partitions=store.partitions,
+            wakeups=wakeups,
+            applier=self.changes,
+            evaluator=self._evaluator,
         )
         now = self._clocks.read()
         self._clock_changes = ClockChangeDetector(now)
-        sweeper = Sweeper(store.timers, store.partitions, self._evaluator)
+        sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
         self._maintenance = Maintenance(store, reconciler, sweeper, log, now.steady)
         self.running_tasks = RunningTasks(self.executor, registry, store.blobs, monotonic)
         self._wakeups = wakeups
         wakeups.poller = self.poller
         self.webhooks = Webhooks(
-            unit=store.transaction(),
-            heads=store.job_states,
+            transaction=store.transaction(),
+            job_states=store.job_states,
             history=store.history,
-            notices=store.notifications,
+            notifications=store.notifications,
             registry=registry,
             secrets=webhook_secrets,
             log=log,
@@ -170,10 +170,10 @@ class Node:
             store.warnings,
         )
         self.search = JobQueries(
-            heads=store.job_states,
+            job_states=store.job_states,
             history=store.history,
             blobs=store.blobs,
-            audit=store.audit,
+            audit_log=store.audit,
             monitor=self.monitor,
             clock=clock,
             log=log,
@@ -183,13 +183,13 @@ class Node:
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters.append(self.quotas)
         self.jobs = Jobs(
-            heads=store.job_states,
+            job_states=store.job_states,
             history=store.history,
             blobs=store.blobs,
             receipts=store.receipts,
-            wake=wakeups,
-            steps=self.changes,
-            search=self.search,
+            wakeups=wakeups,
+            changes=self.changes,
+            queries=self.search,
             clock=clock,
             new_id=new_id,
             quotas=self.quotas,
@@ -209,9 +209,9 @@ class Node:
             self._log("script_group_unreadable", run_id=run_id)
         with self._store.transaction():
             keys = self._store.end_all_leases()
-        for index in range(0, len(keys), BATCH):
+        for index in range(0, len(keys), MAX_TIMER_BATCH):
             with self._store.transaction():
-                self._evaluator.look_at(keys[index : index + BATCH])
+                self._evaluator.evaluate_jobs(keys[index : index + MAX_TIMER_BATCH])
         if keys or killed_groups:
             self._log("predecessor_ended", runs=len(keys), groups=killed_groups)
 
@@ -240,9 +240,9 @@ class Node:
         except BaseException:
             claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
             for task in claimed_tasks:
-                self.running_tasks.let_go(task.assignment)
+                self.running_tasks.remove(task.assignment)
             self._wakeups.killed_run_ids.clear()
-            self.poller.start_over()
+            self.poller.reread_all()
             for counter in self._limit_counters:
                 counter.on_rollback()
             self.monitor.on_rollback()
@@ -250,7 +250,7 @@ class Node:
         for counter in self._limit_counters:
             counter.on_commit()
         if self._wakeups.killed_run_ids:
-            self.running_tasks.stop(self._wakeups.killed_run_ids)
+            self.running_tasks.cancel_runs(self._wakeups.killed_run_ids)
             self._wakeups.killed_run_ids.clear()
 
     def _holds_run(self, run: Run) -> bool:
@@ -258,7 +258,7 @@ class Node:
 
         The lock on the folder proves that no other process holds it.
         """
-        return self.running_tasks.holds(run)
+        return self.running_tasks.holds_run(run)
 
     @property
     def has_clock_change(self) -> bool:
@@ -279,7 +279,7 @@ class Node:
             return
         self._log("clock_was_set", seconds=change.total_seconds())
         self._plan_at = now.steady
-        self.poller.forget_pauses()
+        self.poller.clear_delays()
         self.queue.on_clock_set()
         self.monitor.on_clock_set(now.wall)
         if change < timedelta(0):
@@ -288,21 +288,21 @@ class Node:
     def step(self) -> float:
         """Do what is due, at most a batch of each kind.
 
-        Return the steady time of the next step, as `next_at`.
+        Return the steady time of the next step, as `next_step_at`.
         """
         now = self._clocks.read()
         ended_attempts = list(self._ended_attempts)
         with self._transaction():
             self._handle_clock_change(now)
-            self.running_tasks.beat()
+            self.running_tasks.renew()
             self._plan(now)
-            has_more = self.poller.step(now.wall).handled >= BATCH
+            has_more = self.poller.step(now.wall).timer_count >= MAX_TIMER_BATCH
             self._finish_attempts(ended_attempts)
             self._start_runs(self._clocks.read().wall)
             self.monitor.write(now)
         for ended_attempt in ended_attempts:
             self._ended_attempts.popleft()
-            self.running_tasks.let_go(ended_attempt.assignment)
+            self.running_tasks.remove(ended_attempt.assignment)
             self._admission.remove_ended(
                 ended_attempt.assignment.key.tenant, ended_attempt.finished.run_id
             )
@@ -330,17 +330,21 @@ class Node:
     def _plan(self, now: ClockReading) -> None:
         if self._plan_at > now.steady:
             return
-        plan_result: Planned = self._planner.tick(now.wall, self.poller.places)
+        plan_result: PlanResult = self._planner.tick(now.wall, self.poller.leased_partitions)
         for lease in plan_result.leases:
-            self.poller.open(lease)
-        self._plan_at = now.steady + (CATCH_UP_PLAN_SECONDS if plan_result.behind else PLAN_SECONDS)
+            self.poller.add_partition(lease)
+        self._plan_at = now.steady + (
+            CATCH_UP_PLAN_SECONDS if plan_result.is_behind else PLAN_SECONDS
+        )
         self.monitor.note_plan(now, plan_result.watermark)
 
     def _start_runs(self, now: datetime) -> None:
         """Claim due runs, a batch for each slot that has room."""
         for slot in self._free_slots():
             if slot == INLINE_SLOT:
-                self._record_ended_runs(self._inline_runner.run(self._claim(slot, BATCH, now)))
+                self._record_ended_runs(
+                    self._inline_runner.run(self._claim(slot, MAX_TIMER_BATCH, now))
+                )
             else:
                 for assignment in self._claim(slot, self._workers[slot].free, now):
                     work = self.running_tasks.prepare_work(assignment, self._on_ended)
@@ -351,27 +355,29 @@ class Node:
         if not messages:
             return ()
         claims = self.executor.claim(messages)
-        self.monitor.count_started([assignment.run for assignment in claims.granted])
+        self.monitor.count_started([assignment.run for assignment in claims.claimed])
         self._admission.add_started(
-            ((claim.key.tenant, claim.run) for claim in claims.granted), slot
+            ((claim.key.tenant, claim.run) for claim in claims.claimed), slot
         )
-        for unavailable in claims.unread:
+        for unavailable in claims.payload_unavailable:
             self._release_unavailable(unavailable)
-        claimed_count = len(claims.granted) + len(claims.unread)
+        claimed_count = len(claims.claimed) + len(claims.payload_unavailable)
         if claimed_count < len(messages):
-            claimed_run_ids = {assignment.run.run_id for assignment in claims.granted}
+            claimed_run_ids = {assignment.run.run_id for assignment in claims.claimed}
             unclaimed = [message for message in messages if message.run_id not in claimed_run_ids]
-            self.queue.postpone(slot, unclaimed, now + LEASE)
-        return claims.granted
+            self.queue.postpone(slot, unclaimed, now + RUN_LEASE)
+        return claims.claimed
 
-    def _release_unavailable(self, unavailable: Unread) -> None:
+    def _release_unavailable(self, unavailable: UnreadableRun) -> None:
         """Release a claimed run if its definition or payload cannot be read now."""
         key, is_node_full = (
-            Key(unavailable.message.tenant, unavailable.message.job_id),
-            is_full(unavailable.error),
+            JobKey(unavailable.message.tenant, unavailable.message.job_id),
+            is_file_limit(unavailable.error),
         )
         run = unavailable.run
-        self.executor.release(key, run.run_id, run.token, False, waits=True, unstarted=is_node_full)
+        self.executor.return_claim(
+            key, run.run_id, run.token, False, with_delay=True, never_started=is_node_full
+        )
 
     def _on_ended(self, ended_attempt: EndedAttempt) -> None:
         """Queue the end of an attempt for the next step.
@@ -405,11 +411,15 @@ class Node:
         for ended_attempt in interrupted:
             finished = ended_attempt.finished
             has_begun = ended_attempt.stop_reason != NOT_BEGUN
-            self.executor.release(
-                finished.key, finished.run_id, finished.token, has_begun, unstarted=not has_begun
+            self.executor.return_claim(
+                finished.key,
+                finished.run_id,
+                finished.token,
+                has_begun,
+                never_started=not has_begun,
             )
 
-    def _finish_runs(self, finished: Sequence[Finished]) -> None:
+    def _finish_runs(self, finished: Sequence[FinishedAttempt]) -> None:
         results = self.executor.finish(finished)
         self._record_ended_runs(
             [
@@ -419,13 +429,13 @@ class Node:
             ]
         )
 
-    def _record_ended_runs(self, ended_runs: Sequence[tuple[Finished, Run]]) -> None:
+    def _record_ended_runs(self, ended_runs: Sequence[tuple[FinishedAttempt, Run]]) -> None:
         self.monitor.count_ended([run for _, run in ended_runs])
         for finished, run in ended_runs:
-            if not finished.detail.plain:
+            if not finished.detail.is_plain:
                 self._log_ended_run(finished, run)
 
-    def _log_ended_run(self, finished: Finished, run: Run) -> None:
+    def _log_ended_run(self, finished: FinishedAttempt, run: Run) -> None:
         """Log a run that took time or failed.
 
         Only the first line of its error is logged. The rest is what a script printed, which may be
@@ -446,8 +456,12 @@ class Node:
 
     def _next_work_at(self) -> float:
         now = self._clocks.read()
-        steady_times = [self.running_tasks.next_beat(), self._plan_at]
-        wall_times = [self.poller.next_at(now.wall), self.queue.next_at(), self.webhooks.next_at()]
+        steady_times = [self.running_tasks.next_renewal_steady(), self._plan_at]
+        wall_times = [
+            self.poller.next_step_at(now.wall),
+            self.queue.next_at(),
+            self.webhooks.next_at(),
+        ]
         times = [
             *steady_times,
             *(now.steady_at(wall_time) for wall_time in wall_times if wall_time is not None),

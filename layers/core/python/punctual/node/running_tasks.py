@@ -12,14 +12,19 @@ from msgspec.structs import replace
 from punctual.domain.errors import PunctualError
 from punctual.domain.run import RunStatus
 from punctual.engine.changes.run_results import log_key, output_key
-from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
 from punctual.engine.execution.leases import LeaseKeeper
 from punctual.engine.ports.rows import Detail
 from punctual.tasks.assignment import attempt_of as attempt_of
 from punctual.tasks.assignment import detail_of
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
-from punctual.tasks.script.open_files import NotBegun, beginning, retried, until_free
+from punctual.tasks.script.open_files import (
+    NotBegun,
+    not_begun_at_file_limit,
+    retry_not_begun,
+    retry_until_free,
+)
 
 NOT_BEGUN = "NOT_BEGUN"  # the run is released: no file could be opened to begin it
 
@@ -46,7 +51,7 @@ class EndedAttempt(NamedTuple):
     """The end of an attempt, and the reason for its stop, or an empty text."""
 
     assignment: Assignment
-    finished: Finished
+    finished: FinishedAttempt
     stop_reason: str
 
     @property
@@ -65,12 +70,12 @@ class _Log:
 
     def open(self) -> None:
         """Open the log of a task that may print, before the task begins."""
-        with beginning():
+        with not_begun_at_file_limit():
             self._file = self._files.open_log(self._name)
 
     def log(self, data: bytes) -> None:
         if self._file is None:
-            self._file = until_free(lambda: self._files.open_log(self._name))
+            self._file = retry_until_free(lambda: self._files.open_log(self._name))
         self._file.write(data)
 
     def end(self) -> tuple[str, int]:
@@ -123,7 +128,7 @@ class RunningTasks(LeaseKeeper):
         key, run = assignment.key, assignment.run
         log = _Log(self._files, log_key(key, run.run_id, run.attempt))
         outcome = self._run(attempt_of(assignment), stop, log)
-        stop_reason = stop.wanted()
+        stop_reason = stop.reason()
         try:
             if not outcome.begun:
                 log.discard()
@@ -133,15 +138,15 @@ class RunningTasks(LeaseKeeper):
             log.discard()
             outcome = Outcome.failed(f"The output could not be stored: {error}")
             detail = detail_of(assignment, outcome)
-        finished = Finished(
+        finished = FinishedAttempt(
             key, run.run_id, run.token, RunStatus(outcome.status), outcome.retryable, detail
         )
-        return EndedAttempt(assignment, finished, stop_reason or stop.wanted())
+        return EndedAttempt(assignment, finished, stop_reason or stop.reason())
 
     def _run(self, attempt: Attempt, stop: StopSignal, log: _Log) -> Outcome:
         try:
             if attempt.task["type"] == "script":
-                retried(log.open, stop.wait)
+                retry_not_begun(log.open, stop.wait)
         except NotBegun as error:
             return Outcome("FAILED", str(error), begun=False)
         except PunctualError as error:
@@ -161,7 +166,9 @@ class RunningTasks(LeaseKeeper):
             return detail
         if outcome.output:
             output_name = output_key(assignment.key, assignment.run.run_id, assignment.run.attempt)
-            until_free(lambda: self._files.put(output_name, outcome.output, outcome.output_type))
+            retry_until_free(
+                lambda: self._files.put(output_name, outcome.output, outcome.output_type)
+            )
             detail = replace(detail, output_blob=output_name, output_size=len(outcome.output))
         log_blob, log_size = log.end()
         return replace(detail, log_blob=log_blob, log_size=log_size) if log_blob else detail

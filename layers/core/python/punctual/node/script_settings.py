@@ -13,20 +13,20 @@ from punctual.domain.errors import PunctualError
 from punctual.node import clock
 from punctual.node.files.durable import make_folder
 from punctual.tasks.script import cgroup
-from punctual.tasks.script.command import Groups
-from punctual.tasks.script.confinement import hide
+from punctual.tasks.script.command import GroupRecorder
+from punctual.tasks.script.confinement import hide_process
 from punctual.tasks.script.landlock import c_library
 from punctual.tasks.script.sandbox import (
-    SETTING,
-    WANTED,
+    SANDBOX_CHOICES,
+    SCRIPT_PATHS_VARIABLE,
     NoSandboxError,
     OpenPath,
     Sandbox,
-    choose,
+    choose_sandbox,
     interpreter,
 )
 from punctual.tasks.script.survivors import Children
-from punctual.tasks.script.system_paths import holds
+from punctual.tasks.script.system_paths import contains
 from punctual.tasks.script.task import ScriptTask
 
 SANDBOX_VARIABLE = "PUNCTUAL_SANDBOX"
@@ -46,12 +46,12 @@ class ScriptSettings(NamedTuple):
     @classmethod
     def from_env(cls, env: Mapping[str, str], data_folder: Path) -> "ScriptSettings":
         sandbox_name = env.get(SANDBOX_VARIABLE) or "auto"
-        if sandbox_name not in WANTED:
-            names = ", ".join(WANTED)
+        if sandbox_name not in SANDBOX_CHOICES:
+            names = ", ".join(SANDBOX_CHOICES)
             raise WrongSettingError(
                 f"{SANDBOX_VARIABLE} must be one of {names}; got {sandbox_name!r}."
             )
-        entries = [entry.strip() for entry in (env.get(SETTING) or "").split(",")]
+        entries = [entry.strip() for entry in (env.get(SCRIPT_PATHS_VARIABLE) or "").split(",")]
         return cls(
             sandbox_name, tuple(_open_path(entry, data_folder) for entry in entries if entry)
         )
@@ -59,11 +59,11 @@ class ScriptSettings(NamedTuple):
     def choose_sandbox(self, data_folder: Path, shared: bool, log: Callable[..., None]) -> Sandbox:
         """Return the sandbox of this machine. The data folder must exist."""
         try:
-            sandbox = choose(
+            sandbox = choose_sandbox(
                 self.sandbox_name,
                 data_folder.resolve(),
-                shared=shared,
-                opened=self.open_paths,
+                is_shared=shared,
+                open_paths=self.open_paths,
                 path=search_path(),
             )
         except NoSandboxError as error:
@@ -76,16 +76,16 @@ class ScriptSettings(NamedTuple):
         return sandbox
 
 
-def script_task(folder: Path, groups: Groups, sandbox: Sandbox) -> ScriptTask:
+def script_task(folder: Path, groups: GroupRecorder, sandbox: Sandbox) -> ScriptTask:
     """Return the task that runs scripts on this node.
 
     It uses control groups if the node may create them.
     """
     work = folder / "work"
     make_folder(work)
-    cgroups = cgroup.find()
+    cgroups = cgroup.find_cgroups()
     if cgroups is not None:
-        cgroups.end_left_behind()
+        cgroups.kill_leftovers()
     return ScriptTask(
         work,
         sandbox,
@@ -100,7 +100,7 @@ def script_task(folder: Path, groups: Groups, sandbox: Sandbox) -> ScriptTask:
 def hide_this_process() -> None:
     """Close the node's memory, descriptors and environment to other processes of its user."""
     if sys.platform == "linux":
-        hide(c_library())
+        hide_process(c_library())
 
 
 def search_path() -> str:
@@ -118,15 +118,17 @@ def _open_path(entry: str, data_folder: Path) -> OpenPath:
     path = Path(name)
     if not colon or mode not in _WRITABLE_BY_MODE or not path.is_absolute():
         raise WrongSettingError(
-            f"{SETTING} is a list of absolute paths, each with :r or :rw, like "
+            f"{SCRIPT_PATHS_VARIABLE} is a list of absolute paths, each with :r or :rw, like "
             f"/srv/backup:rw,/etc/app:r; got {entry!r}."
         )
     try:
         path = path.resolve(strict=True)
     except OSError as error:
-        raise WrongSettingError(f"{SETTING}: {name} cannot be used ({error.strerror}).") from error
-    if holds(path, data_folder) or holds(data_folder, path):
         raise WrongSettingError(
-            f"{SETTING} must keep out of the data folder: {name} holds {data_folder}, or lies in it."
+            f"{SCRIPT_PATHS_VARIABLE}: {name} cannot be used ({error.strerror})."
+        ) from error
+    if contains(path, data_folder) or contains(data_folder, path):
+        raise WrongSettingError(
+            f"{SCRIPT_PATHS_VARIABLE} must keep out of the data folder: {name} holds {data_folder}, or lies in it."
         )
     return OpenPath(path, _WRITABLE_BY_MODE[mode])

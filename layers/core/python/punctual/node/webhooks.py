@@ -7,17 +7,17 @@ from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.execution.notifications import find
+from punctual.engine.execution.notifications import find_delivery
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.log import Log
-from punctual.engine.ports.notifications import Secrets
+from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.node.sqlite.notifications import PendingNotification, SqliteNotifications
 from punctual.node.sqlite.transaction import Transaction
 from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
-from punctual.tasks.webhook import NoLog, judged, webhook
+from punctual.tasks.webhook import NoLog, delivery_result, webhook_attempt
 from punctual.web.views.event import notification_json
 
 MAX_CONCURRENT_WEBHOOKS = 8
@@ -42,19 +42,19 @@ class Webhooks:
     def __init__(
         self,
         *,
-        unit: Transaction,
-        heads: JobStates,
+        transaction: Transaction,
+        job_states: JobStates,
         history: History,
-        notices: SqliteNotifications,
+        notifications: SqliteNotifications,
         registry: Registry,
-        secrets: Secrets,
+        secrets: WebhookSecrets,
         log: Log,
         wake: Callable[[], None],
     ) -> None:
-        self._transaction = unit
-        self._heads = heads
+        self._transaction = transaction
+        self._job_states = job_states
         self._history = history
-        self._notifications = notices
+        self._notifications = notifications
         self._registry = registry
         self._secrets = secrets
         self._log = log
@@ -103,7 +103,7 @@ class Webhooks:
         """Interrupt current deliveries. They are repeated after the next start."""
         self._closing = True
         for stop in self._stop_signals.values():
-            stop.stop("SHUTDOWN")
+            stop.cancel_runs("SHUTDOWN")
 
     @property
     def is_idle(self) -> bool:
@@ -131,7 +131,7 @@ class Webhooks:
         ids = {"job_id": notification.job_id, "run_id": notification.run_id}
         try:
             secrets = self._secrets(notification.tenant)
-            target = find(self._heads, self._history, notification, now)
+            target = find_delivery(self._job_states, self._history, notification, now)
         except Unavailable as error:
             self._log("webhook_not_begun", **ids, error=error.message)
             self._notifications.postpone(
@@ -142,7 +142,7 @@ class Webhooks:
             self._log("webhook_not_wanted", **ids)
             self._notifications.remove(pending.row_number)
             return None
-        return webhook(
+        return webhook_attempt(
             notification, target.url, notification_json(notification, target.run), secrets, now
         )
 
@@ -158,17 +158,17 @@ class Webhooks:
         if outcome.status == "CANCELLED":
             return  # the delivery was interrupted
         tries = pending.tries + 1
-        verdict = judged(outcome, pending.notification, tries)
+        verdict = delivery_result(outcome, pending.notification, tries)
         ids = {
             "job_id": pending.notification.job_id,
             "run_id": pending.notification.run_id,
             "tries": tries,
         }
-        if verdict.again is not None:
-            self._notifications.postpone(pending.row_number, tries, now + verdict.again)
+        if verdict.retry_after is not None:
+            self._notifications.postpone(pending.row_number, tries, now + verdict.retry_after)
             return
         self._notifications.remove(pending.row_number)
-        if verdict.told:
+        if verdict.delivered:
             self._log("webhook_delivered", **ids)
         else:
             self._log("webhook_given_up", **ids, error=verdict.error)

@@ -8,15 +8,15 @@ from punctual.tasks.contract import Attempt, Outcome
 
 
 def attempt_of(assignment: Assignment) -> Attempt:
-    run, body = assignment.run, assignment.body
+    run, definition = assignment.run, assignment.definition
     return Attempt(
         tenant=assignment.key.tenant,
         job_id=assignment.key.job_id,
         run_id=run.run_id,
-        name=body.name,
+        name=definition.name,
         attempt_number=run.attempt,
         scheduled_at=run.scheduled_at,
-        task=body.document.get("task") or {"type": "event"},
+        task=definition.document.get("task") or {"type": "event"},
         payload=assignment.payload,
         timeout=timedelta(seconds=assignment.timeout_seconds),
         token=run.token,
@@ -28,15 +28,15 @@ def detail_of(assignment: Assignment, outcome: Outcome) -> Detail:
 
     `discarded` is true if the job asks to store neither output nor log.
     """
-    discarded = assignment.body.document.get("output") == "discard"
-    kept = bool(outcome.output) and not discarded
+    discarded = assignment.definition.document.get("output") == "discard"
+    is_stored = bool(outcome.output) and not discarded
     return Detail(
         error=outcome.error,
         exit_code=outcome.exit_code,
         http_status=outcome.http_status,
         http_headers=outcome.http_headers,
-        output_type=outcome.output_type if kept else "",
-        output_truncated=outcome.output_truncated and kept,
+        output_type=outcome.output_type if is_stored else "",
+        output_truncated=outcome.output_truncated and is_stored,
         log_truncated=outcome.logs_truncated and not discarded,
         discarded=discarded,
     )

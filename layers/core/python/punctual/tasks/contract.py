@@ -10,7 +10,7 @@ import msgspec
 Status = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED"]
 StopReason = Literal["CANCEL", "SHUTDOWN", "LOST"]
 
-_STOPPED = {
+_STOP_TEXTS = {
     "CANCEL": "Cancelled",
     "SHUTDOWN": "Stopped because the executor shuts down",
     "LOST": "Stopped because the executor lost its claim",
@@ -73,17 +73,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def stop_text(reason: str) -> str:
-    return _STOPPED[reason]
+    return _STOP_TEXTS[reason]
 
 
 def timeout_text(timeout: timedelta) -> str:
     return f"Timed out after {timeout.total_seconds():g} s"
 
 
-class Stop(Protocol):
+class StopRequest(Protocol):
     """A stop request that a runner polls during an attempt."""
 
-    def wanted(self) -> str:
+    def reason(self) -> str:
         """Return the reason to stop, or an empty string."""
 
     def wait(self, seconds: float) -> bool:
@@ -94,7 +94,7 @@ class StopSignal:
     """A stop request that passes from one thread to another.
 
     `is_lost` returns True if another executor may hold the claim by now. It covers the case that
-    the thread that would call `stop` is blocked.
+    the thread that would call `cancel_runs` is blocked.
     """
 
     def __init__(self, is_lost: Callable[[], bool] = lambda: False) -> None:
@@ -102,15 +102,15 @@ class StopSignal:
         self._event = threading.Event()
         self._reason: StopReason | None = None
 
-    def stop(self, reason: StopReason) -> None:
+    def cancel_runs(self, reason: StopReason) -> None:
         # LOST replaces other reasons. The attempt then stops without a grace period.
         if self._reason is None or reason == "LOST":
             self._reason = reason
         self._event.set()
 
-    def wanted(self) -> str:
+    def reason(self) -> str:
         if self._reason != "LOST" and self._is_lost():
-            self.stop("LOST")
+            self.cancel_runs("LOST")
         return self._reason or ""
 
     def wait(self, seconds: float) -> bool:
@@ -127,7 +127,7 @@ class Recorder(Protocol):
 class Runner(Protocol):
     """Runs attempts of one task type in the calling thread."""
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         """Run the attempt and return its outcome.
 
         Raise `BadTask` or a `PunctualError` to fail the attempt. Any other exception is a bug.

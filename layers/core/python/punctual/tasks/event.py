@@ -3,20 +3,22 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
-from punctual.tasks.limits import DEFAULT_DETAIL_TYPE, OWN_DETAIL_TYPES
-from punctual.tasks.text import as_text, moment
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
+from punctual.tasks.limits import DEFAULT_DETAIL_TYPE, RESERVED_DETAIL_TYPES
+from punctual.tasks.text import as_text, format_time
 
-Event = dict[str, Any]
-Publish = Callable[[Sequence[Event]], Sequence[str]]
+EventFields = dict[str, Any]
+Publish = Callable[[Sequence[EventFields]], Sequence[str]]
 
-_OWN = frozenset(name.casefold() for name in OWN_DETAIL_TYPES)  # event rules may ignore case
+_RESERVED_DETAIL_TYPES = frozenset(
+    name.casefold() for name in RESERVED_DETAIL_TYPES
+)  # event rules may ignore case
 
 
-def build_event(attempt: Attempt) -> Event:
+def build_event(attempt: Attempt) -> EventFields:
     """Return the event of an attempt. Its placeholders must be expanded."""
-    given = attempt.task.get("detail_type")
-    detail_type = DEFAULT_DETAIL_TYPE if given is None else as_text(given)
+    requested = attempt.task.get("detail_type")
+    detail_type = DEFAULT_DETAIL_TYPE if requested is None else as_text(requested)
     problem = detail_type_problem(detail_type)
     if problem:
         raise BadTask(f"The detail type {problem}")
@@ -27,7 +29,7 @@ def build_event(attempt: Attempt) -> Event:
             "tenant": attempt.tenant,
             "job_id": attempt.job_id,
             "run_id": attempt.run_id,
-            "scheduled_time": moment(attempt.scheduled_at),
+            "scheduled_time": format_time(attempt.scheduled_at),
             "attempt": attempt.attempt_number,
             "name": attempt.name,
             "payload": attempt.payload,
@@ -43,10 +45,14 @@ def detail_type_problem(detail_type: str) -> str:
     >>> detail_type_problem("Run State Change")
     "is one of Punctual's own"
     """
-    return "is one of Punctual's own" if detail_type.strip().casefold() in _OWN else ""
+    return (
+        "is one of Punctual's own"
+        if detail_type.strip().casefold() in _RESERVED_DETAIL_TYPES
+        else ""
+    )
 
 
-def published(event_id: str) -> Outcome:
+def published_outcome(event_id: str) -> Outcome:
     """Return the outcome of an attempt after its event is stored."""
     return Outcome("SUCCESS", output=event_id.encode(), output_type="text/plain; charset=utf-8")
 
@@ -54,12 +60,12 @@ def published(event_id: str) -> Outcome:
 class EventTask:
     """Publishes events through a port.
 
-    A caller that commits events itself uses `build_event` and `published` instead.
+    A caller that commits events itself uses `build_event` and `published_outcome` instead.
     """
 
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
 
-    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
         (event_id,) = self._publish([build_event(attempt)])
-        return published(event_id)
+        return published_outcome(event_id)

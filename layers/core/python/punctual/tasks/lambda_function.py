@@ -4,32 +4,32 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.text import as_text, json_bytes
 
-OURS = "punctual-"  # name prefix of the scheduler's functions and queues
-MAX_ERROR = 1_024  # characters
-JSON = "application/json"
+OWN_NAME_PREFIX = "punctual-"  # name prefix of the scheduler's functions and queues
+MAX_ERROR_CHARACTERS = 1_024  # characters
+JSON_MEDIA_TYPE = "application/json"
 
-_FUNCTION = re.compile(
+_FUNCTION_NAME = re.compile(
     r"(arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:|\d{12}:function:|\d{12}:)?"
     r"(?P<name>[A-Za-z0-9_-]{1,64})"
     r"(:(\$LATEST|[A-Za-z0-9_-]{1,128}))?"
 )
 
 
-class Invoked(NamedTuple):
-    """The answer of a function. `error` is Lambda's error type, or empty on success."""
+class InvocationResult(NamedTuple):
+    """The answer of a function. `error_type` is Lambda's error type, or empty on success."""
 
     answer: bytes
-    error: str = ""
+    error_type: str = ""
 
 
 class Invoker(Protocol):
     def invoke(
         self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
-    ) -> Invoked:
+    ) -> InvocationResult:
         """Invoke the function once and wait at least `seconds` for the answer.
 
         The caller enforces the exact timeout. `origin` names tenant, job and run outside of the
@@ -37,41 +37,43 @@ class Invoker(Protocol):
         """
 
 
-def _everything(_tenant: str, _name: str) -> bool:
+def _allow_all(_tenant: str, _name: str) -> bool:
     return True
 
 
 class InvokeTask:
     """Runs `lambda` tasks. It blocks until the function answers. The caller enforces timeouts."""
 
-    def __init__(self, invoker: Invoker, allows: Callable[[str, str], bool] = _everything) -> None:
-        """`allows` receives the tenant and the function."""
+    def __init__(
+        self, invoker: Invoker, is_allowed: Callable[[str, str], bool] = _allow_all
+    ) -> None:
+        """`is_allowed` receives the tenant and the function."""
         self._invoker = invoker
-        self._allows = allows
+        self._is_allowed = is_allowed
 
-    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
         function = as_text(attempt.task["function"])
         problem = function_problem(function)
         if problem:
             raise BadTask(f"The function {problem}")
-        if not self._allows(attempt.tenant, function):
+        if not self._is_allowed(attempt.tenant, function):
             raise BadTask(
                 "The function is not one that tasks of this tenant may reach (tasksMayReach)"
             )
-        invoked = self._invoker.invoke(
+        result = self._invoker.invoke(
             function,
             json_bytes(attempt.payload),
             attempt.timeout.total_seconds(),
             {"tenant": attempt.tenant, "job_id": attempt.job_id, "run_id": attempt.run_id},
         )
         # Lambda answers `null` for a function that returns nothing.
-        kept = b"" if invoked.answer == b"null" else invoked.answer[:MAX_ANSWER_BYTES]
+        output = b"" if result.answer == b"null" else result.answer[:MAX_ANSWER_BYTES]
         return Outcome(
-            "FAILED" if invoked.error else "SUCCESS",
-            _error(invoked) if invoked.error else "",
-            output=kept,
-            output_type=JSON,
-            output_truncated=len(invoked.answer) > MAX_ANSWER_BYTES,
+            "FAILED" if result.error_type else "SUCCESS",
+            _error_text(result) if result.error_type else "",
+            output=output,
+            output_type=JSON_MEDIA_TYPE,
+            output_truncated=len(result.answer) > MAX_ANSWER_BYTES,
         )
 
 
@@ -83,10 +85,10 @@ def function_problem(function: str) -> str:
     >>> function_problem("punctual-prod-planner")
     "is one of Punctual's own"
     """
-    found = _FUNCTION.fullmatch(function)
-    if found is None:
+    match = _FUNCTION_NAME.fullmatch(function)
+    if match is None:
         return "must be a function's name or ARN"
-    if found["name"].lower().startswith(OURS):
+    if match["name"].lower().startswith(OWN_NAME_PREFIX):
         return "is one of Punctual's own"
     return ""
 
@@ -96,12 +98,12 @@ def function_name(function: str) -> str:
     >>> function_name("arn:aws:lambda:eu-central-1:123456789012:function:report:live")
     'report'
     """
-    found = _FUNCTION.fullmatch(function)
-    return found["name"] if found else ""
+    match = _FUNCTION_NAME.fullmatch(function)
+    return match["name"] if match else ""
 
 
-def _error(invoked: Invoked) -> str:
+def _error_text(result: InvocationResult) -> str:
     """Return the error text. For an exception, Lambda answers with its type and message."""
-    said = invoked.answer.decode(errors="replace").replace("\0", "\ufffd")
-    text = f"The function failed ({invoked.error}): {said}"
-    return text if len(text) <= MAX_ERROR else text[: MAX_ERROR - 1] + "…"
+    answer = result.answer.decode(errors="replace").replace("\0", "\ufffd")
+    text = f"The function failed ({result.error_type}): {answer}"
+    return text if len(text) <= MAX_ERROR_CHARACTERS else text[: MAX_ERROR_CHARACTERS - 1] + "…"

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-MAX_HEADERS = 50
+HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+MAX_TASK_HEADERS = 50
 MAX_HEADER_BYTES = 8 * 1024
 MAX_REDIRECTS = 5
 MAX_URL_CHARACTERS = 8 * 1024
@@ -27,17 +27,20 @@ MAX_OUTPUT_BYTES = 10 * 1024 * 1024
 MAX_LOG_BYTES = 10 * 1024 * 1024
 STDERR_TAIL_BYTES = 2 * 1024
 DEFAULT_MEMORY_MB = 512
-MAX_DISK_BYTES = 1024**3
-MAX_PROCESSES = 256
+MAX_RUN_DISK_BYTES = 1024**3
+MAX_RUN_PROCESSES = 256
 RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
-OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # reserved for the scheduler's events
+RESERVED_DETAIL_TYPES = (
+    "Job State Change",
+    "Run State Change",
+)  # reserved for the scheduler's events
 
 
 class RunLimits(NamedTuple):
     """The resources that one script run may use at the same time."""
 
     memory_bytes: int = DEFAULT_MEMORY_MB * 1024 * 1024
-    disk_bytes: int = MAX_DISK_BYTES
-    processes: int = MAX_PROCESSES
+    disk_bytes: int = MAX_RUN_DISK_BYTES
+    processes: int = MAX_RUN_PROCESSES

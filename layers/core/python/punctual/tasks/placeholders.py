@@ -8,17 +8,17 @@ from urllib.parse import quote
 import msgspec
 
 from punctual.tasks.contract import Attempt, BadTask
-from punctual.tasks.text import as_text, moment
+from punctual.tasks.text import as_text, format_time
 
-Secrets = Callable[[str], str]
+FindSecret = Callable[[str], str]
 
 NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
 # A task may repeat `{{payload}}`, and ten attempts share the memory of one executor.
-MAX_FILLED = 4 * 1024 * 1024
+MAX_FILLED_CHARACTERS = 4 * 1024 * 1024
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")
-_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")  # scheme, host, separator
+_URL_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")  # scheme, host, separator
 _SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
-_KNOWN = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
+_PLAIN_PLACEHOLDERS = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
 
 
 class SecretMissing(BadTask):
@@ -36,36 +36,36 @@ def has_placeholders(value: Any) -> bool:
     return any(_PLACEHOLDER.search(text) for _, text in _strings("", value))
 
 
-def problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def placeholder_problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return each field with a placeholder that no run can fill, and the reason."""
     unknown = tuple(
-        (field, f"{{{{{match[1]}}}}} is no placeholder: {_HINT}")
+        (field, f"{{{{{match[1]}}}}} is no placeholder: {_PLACEHOLDER_HINT}")
         for field, text in _strings("", task)
         for match in _PLACEHOLDER.finditer(text)
-        if not _known(match[1])
+        if not _is_known(match[1])
     )
     url = task.get("url")
-    wrong = url_problem(url, task) if isinstance(url, str) else ""
-    return (*unknown, ("url", wrong)) if wrong else unknown
+    problem = placeholder_url_problem(url, task) if isinstance(url, str) else ""
+    return (*unknown, ("url", problem)) if problem else unknown
 
 
-def url_problem(template: str, task: Mapping[str, Any]) -> str:
+def placeholder_url_problem(template: str, task: Mapping[str, Any]) -> str:
     """Return why the placeholders in a URL are at a forbidden place, or an empty string.
 
     A caller may choose the payload although it may only run the job. The payload must not choose
     the server that receives the job's secrets. A secret in the host would reach a name server.
     """
-    whole = _PLACEHOLDER.fullmatch(template)
-    if whole:
-        is_payload = whole[1].partition(".")[0] == "payload"
+    whole_match = _PLACEHOLDER.fullmatch(template)
+    if whole_match:
+        is_payload = whole_match[1].partition(".")[0] == "payload"
         if is_payload and _has_secrets(task):
             return (
                 "a URL that comes whole from the payload may not go with secrets: "
                 "write its scheme and host out"
             )
         return ""
-    first = _PLACEHOLDER.search(template)
-    if first and not _SERVER.match(template[: first.start()]):
+    first_match = _PLACEHOLDER.search(template)
+    if first_match and not _URL_SERVER.match(template[: first_match.start()]):
         return "a placeholder may stand only behind the host: write https://host/ out"
     return ""
 
@@ -78,7 +78,7 @@ def _has_secrets(task: Mapping[str, Any]) -> bool:
     )
 
 
-def expand(attempt: Attempt, secrets: Secrets) -> Attempt:
+def expand(attempt: Attempt, secrets: FindSecret) -> Attempt:
     """Return the attempt with its placeholders filled and with the secrets that were used.
 
     Filled values are not searched again, so a payload or a secret cannot inject a placeholder.
@@ -87,21 +87,21 @@ def expand(attempt: Attempt, secrets: Secrets) -> Attempt:
         return attempt
     filler = _Filler(attempt, secrets)
     task = {name: filler.field(name, value) for name, value in attempt.task.items()}
-    used = frozenset(value for value in filler.used.values() if value)
-    return msgspec.structs.replace(attempt, task=task, secrets=used)
+    secret_values = frozenset(value for value in filler.used_secrets.values() if value)
+    return msgspec.structs.replace(attempt, task=task, secrets=secret_values)
 
 
-_HINT = "write run_id, scheduled_time, attempt, job_id, payload.key or secret:name"
+_PLACEHOLDER_HINT = "write run_id, scheduled_time, attempt, job_id, payload.key or secret:name"
 
 
-def _known(name: str) -> bool:
-    kind, colon, rest = name.partition(":")
+def _is_known(name: str) -> bool:
+    kind, colon, secret_name = name.partition(":")
     if colon and kind == "secret":
-        return _SECRET_NAME.fullmatch(rest) is not None
-    first, dot, path = name.partition(".")
-    if first == "payload":
+        return _SECRET_NAME.fullmatch(secret_name) is not None
+    root, dot, path = name.partition(".")
+    if root == "payload":
         return not dot or all(path.split("."))
-    return name in _KNOWN
+    return name in _PLAIN_PLACEHOLDERS
 
 
 def _strings(path: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -119,88 +119,90 @@ def _strings(path: str, value: Any) -> Iterator[tuple[str, str]]:
 class _Filler:
     """Fills the placeholders of one task. It looks up each secret once."""
 
-    def __init__(self, attempt: Attempt, secrets: Secrets) -> None:
+    def __init__(self, attempt: Attempt, secrets: FindSecret) -> None:
         self._attempt = attempt
         self._secrets = secrets
-        self.used: dict[str, str] = {}
-        self._filled = 0
+        self.used_secrets: dict[str, str] = {}
+        self._filled_characters = 0
         self._lengths: dict[str, int] = {}
 
     def field(self, name: str, value: Any) -> Any:
         if name in NOT_EXPANDED:
             return value
         if name == "url" and isinstance(value, str):
-            return self._url(value)
+            return self._fill_url(value)
         return self._fill(value)
 
     def _fill(self, value: Any) -> Any:
         if isinstance(value, str):
-            whole = _PLACEHOLDER.fullmatch(value)
-            if whole:
-                return self._value(whole[1])
-            return _PLACEHOLDER.sub(lambda match: as_text(self._value(match[1])), value)
+            whole_match = _PLACEHOLDER.fullmatch(value)
+            if whole_match:
+                return self._checked_value(whole_match[1])
+            return _PLACEHOLDER.sub(lambda match: as_text(self._checked_value(match[1])), value)
         if isinstance(value, Mapping):
             return {key: self._fill(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return [self._fill(inner) for inner in value]
         return value
 
-    def _url(self, template: str) -> Any:
-        problem = url_problem(template, self._attempt.task)
+    def _fill_url(self, template: str) -> Any:
+        problem = placeholder_url_problem(template, self._attempt.task)
         if problem:
             raise BadTask(f"url: {problem}")
-        whole = _PLACEHOLDER.fullmatch(template)
-        if whole:
-            return self._value(whole[1])
+        whole_match = _PLACEHOLDER.fullmatch(template)
+        if whole_match:
+            return self._checked_value(whole_match[1])
 
         def part(match: re.Match[str]) -> str:
-            in_path = not set(template[: match.start()]) & {"?", "#"}
-            return _url_part(match[1], self._value(match[1]), in_path)
+            is_in_path = not set(template[: match.start()]) & {"?", "#"}
+            return _encode_url_part(match[1], self._checked_value(match[1]), is_in_path)
 
         return _PLACEHOLDER.sub(part, template)
 
-    def _value(self, name: str) -> Any:
-        value = self._found(name)
+    def _checked_value(self, name: str) -> Any:
+        value = self._resolve(name)
         if name not in self._lengths:
             self._lengths[name] = len(as_text(value))
-        self._filled += self._lengths[name]
-        if self._filled > MAX_FILLED:
-            raise BadTask(f"What is filled in is longer than {MAX_FILLED:,} characters together")
+        self._filled_characters += self._lengths[name]
+        if self._filled_characters > MAX_FILLED_CHARACTERS:
+            raise BadTask(
+                f"What is filled in is longer than {MAX_FILLED_CHARACTERS:,} characters together"
+            )
         return value
 
-    def _found(self, name: str) -> Any:
-        if not _known(name):
-            raise BadTask(f"{{{{{name}}}}} is no placeholder: {_HINT}")
+    def _resolve(self, name: str) -> Any:
+        if not _is_known(name):
+            raise BadTask(f"{{{{{name}}}}} is no placeholder: {_PLACEHOLDER_HINT}")
         if name.startswith("secret:"):
             return self._secret(name.removeprefix("secret:"))
         if name.partition(".")[0] == "payload":
-            return _at(self._attempt.payload, name.split(".")[1:])
+            return _payload_value(self._attempt.payload, name.split(".")[1:])
         return {
             "run_id": self._attempt.run_id,
             "job_id": self._attempt.job_id,
             "attempt": self._attempt.attempt_number,
-            "scheduled_time": moment(self._attempt.scheduled_at),
+            "scheduled_time": format_time(self._attempt.scheduled_at),
         }[name]
 
     def _secret(self, name: str) -> str:
-        if name not in self.used:
+        if name not in self.used_secrets:
             try:
-                self.used[name] = self._secrets(name)
+                self.used_secrets[name] = self._secrets(name)
             except KeyError:
                 raise SecretMissing(name) from None
-        return self.used[name]
+        return self.used_secrets[name]
 
 
-def _at(payload: Any, keys: list[str]) -> Any:
-    here = payload
+def _payload_value(payload: Any, keys: list[str]) -> Any:
+    value = payload
     for depth, key in enumerate(keys):
-        if isinstance(here, Mapping) and key in here:
-            here = here[key]
-        elif isinstance(here, list) and key.isdecimal() and _in_range(key, here):
-            here = here[int(key)]
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdecimal() and _in_range(key, value):
+            value = value[int(key)]
         else:
             raise BadTask(f"The payload has no {'.'.join(keys[: depth + 1])!r}")
-    return here
+    return value
 
 
 def _in_range(digits: str, items: list[Any]) -> bool:
@@ -208,9 +210,9 @@ def _in_range(digits: str, items: list[Any]) -> bool:
     return digits.isascii() and len(digits) < 10 and int(digits) < len(items)
 
 
-def _url_part(name: str, value: Any, in_path: bool) -> str:
+def _encode_url_part(name: str, value: Any, is_in_path: bool) -> str:
     text = as_text(value)
-    if in_path and not text:
+    if is_in_path and not text:
         # An empty value makes another resource: /users//keys instead of /users/7/keys.
         raise BadTask(f"{{{{{name}}}}} is empty, which may not stand in the path of a URL")
     if text in (".", ".."):

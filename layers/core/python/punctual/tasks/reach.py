@@ -9,67 +9,73 @@ from punctual.tasks.lambda_function import function_name
 from punctual.tasks.placeholders import has_placeholders
 from punctual.tasks.sqs import queue_name
 
-REST = "*"
+ALL_OTHER_TENANTS = "*"
 """Stands for all tenants without an entry of their own."""
 
-Names = Mapping[str, Sequence[str]]
+NamesByTenant = Mapping[str, Sequence[str]]
 
 
-class Reach(NamedTuple):
+class AllowedTargets(NamedTuple):
     """Allowed names by tenant. A name that ends with `*` is a prefix."""
 
-    functions: Names
-    queues: Names
+    functions: NamesByTenant
+    queues: NamesByTenant
 
     def allows_function(self, tenant: str, function: str) -> bool:
-        return _allows(self.functions, tenant, function_name(function))
+        return _is_allowed(self.functions, tenant, function_name(function))
 
     def allows_queue(self, tenant: str, url: str) -> bool:
-        return _allows(self.queues, tenant, queue_name(url))
+        return _is_allowed(self.queues, tenant, queue_name(url))
 
-    def problems(self, tenant: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def target_problems(self, tenant: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield each field of a task that names a target outside of the tenant's reach.
 
         A name with a placeholder is not checked before the run fills it.
         """
         function, url = task.get("function", ""), task.get("queue_url", "")
         kind = task.get("type")
-        if kind == "lambda" and _is_whole(function) and not self.allows_function(tenant, function):
-            yield "function", NOT_REACHED
-        if kind == "sqs" and _is_whole(url) and not self.allows_queue(tenant, url):
-            yield "queue_url", NOT_REACHED
+        if (
+            kind == "lambda"
+            and _has_no_placeholder(function)
+            and not self.allows_function(tenant, function)
+        ):
+            yield "function", TARGET_NOT_ALLOWED
+        if kind == "sqs" and _has_no_placeholder(url) and not self.allows_queue(tenant, url):
+            yield "queue_url", TARGET_NOT_ALLOWED
 
 
-NOT_REACHED = "is not one that tasks of this tenant may reach (tasksMayReach)"
+TARGET_NOT_ALLOWED = "is not one that tasks of this tenant may reach (tasksMayReach)"
 
 
-def _is_whole(value: Any) -> bool:
+def _has_no_placeholder(value: Any) -> bool:
     return isinstance(value, str) and not has_placeholders(value)
 
 
-def _allows(names: Names, tenant: str, name: str) -> bool:
+def _is_allowed(names: NamesByTenant, tenant: str, name: str) -> bool:
     """
     >>> names = {"acme": ["orders"], "*": ["task-*"]}
-    >>> _allows(names, "acme", "orders"), _allows(names, "acme", "task-a")
+    >>> _is_allowed(names, "acme", "orders"), _is_allowed(names, "acme", "task-a")
     (True, False)
-    >>> _allows(names, "other", "task-a"), _allows({}, "other", "task-a")
+    >>> _is_allowed(names, "other", "task-a"), _is_allowed({}, "other", "task-a")
     (True, False)
     """
-    patterns = names[tenant] if tenant in names else names.get(REST, ())
+    patterns = names[tenant] if tenant in names else names.get(ALL_OTHER_TENANTS, ())
     return any(
         name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
         for pattern in patterns
     )
 
 
-def text_of(reach: Reach) -> str:
+def encode_targets(targets: AllowedTargets) -> str:
     """Return the reach as one line of JSON, for an environment variable of a function."""
-    return msgspec.json.encode([dict(reach.functions), dict(reach.queues)]).decode()
+    return msgspec.json.encode([dict(targets.functions), dict(targets.queues)]).decode()
 
 
-def reach_of(text: str) -> Reach:
+def decode_targets(text: str) -> AllowedTargets:
     """
-    >>> reach_of(text_of(Reach({"*": ["a"]}, {}))).functions
+    >>> decode_targets(encode_targets(AllowedTargets({"*": ["a"]}, {}))).functions
     {'*': ['a']}
     """
-    return Reach(*msgspec.json.decode(text, type=tuple[dict[str, list[str]], dict[str, list[str]]]))
+    return AllowedTargets(
+        *msgspec.json.decode(text, type=tuple[dict[str, list[str]], dict[str, list[str]]])
+    )

@@ -12,9 +12,9 @@ import msgspec
 from punctual.tasks.contract import Outcome
 from punctual.tasks.secret_spellings import spellings_of
 
-MARK = "[secret]"
-_MARK = MARK.encode()
-_HEAD_BYTES = 4  # a search for these first bytes finds the possible starts of a spelling
+REDACTION_MARK = "[secret]"
+_REDACTION_MARK_BYTES = REDACTION_MARK.encode()
+_SEARCH_PREFIX_BYTES = 4  # a search for these first bytes finds the possible starts of a spelling
 
 
 class Redactor:
@@ -22,15 +22,15 @@ class Redactor:
         spellings = {spelling for secret in secrets for spelling in spellings_of(secret)}
         if spellings:
             # Treat the mark itself as a secret, so that redacting twice changes nothing.
-            spellings.add(_MARK)
+            spellings.add(_REDACTION_MARK_BYTES)
         # Sort the longest first. A secret may be the prefix of another one.
         self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
 
-    def data(self, data: bytes, *, cut: bool = False) -> bytes:
-        """Return the data without secrets. `cut` also removes a partial secret at the end."""
+    def data(self, data: bytes, *, drop_partial: bool = False) -> bytes:
+        """Return the data without secrets. `drop_partial` also removes a partial secret at the end."""
         stream = self.stream()
         clean = stream.feed(data)
-        return clean if cut else clean + stream.end()
+        return clean if drop_partial else clean + stream.flush()
 
     def text(self, text: str) -> str:
         encoded = text.encode("utf-8", "surrogatepass")
@@ -45,9 +45,11 @@ class Redactor:
         return msgspec.structs.replace(
             outcome,
             error=self.text(outcome.error),
-            output=self.data(outcome.output, cut=outcome.output_truncated),
+            output=self.data(outcome.output, drop_partial=outcome.output_truncated),
             output_type=self.text(outcome.output_type),
-            http_headers=tuple((self.text(n), self.text(v)) for n, v in outcome.http_headers),
+            http_headers=tuple(
+                (self.text(name), self.text(value)) for name, value in outcome.http_headers
+            ),
         )
 
 
@@ -56,77 +58,77 @@ class RedactedStream:
 
     def __init__(self, spellings: list[bytes]) -> None:
         self._spellings = spellings
-        self._held = b""
+        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
         if not self._spellings:
             return data
-        rest = self._held + data
+        buffered = self._pending + data
         clean = bytearray()
-        at = 0
-        hold = self._unfinished(rest, at)
-        for start, end in self._found(rest):
-            if start >= hold:
+        position = 0
+        pending_from = self._partial_from(buffered, position)
+        for start, end in self._find_secrets(buffered):
+            if start >= pending_from:
                 break  # a longer secret may begin before this one
-            clean += rest[at:start] + _MARK
-            at = end
-            if hold < at:
-                hold = self._unfinished(rest, at)
-        self._held = rest[hold:]
-        return bytes(clean + rest[at:hold])
+            clean += buffered[position:start] + _REDACTION_MARK_BYTES
+            position = end
+            if pending_from < position:
+                pending_from = self._partial_from(buffered, position)
+        self._pending = buffered[pending_from:]
+        return bytes(clean + buffered[position:pending_from])
 
-    def end(self) -> bytes:
-        held, self._held = self._held, b""
+    def flush(self) -> bytes:
+        pending, self._pending = self._pending, b""
         clean = bytearray()
-        at = 0
-        for start, end in self._found(held):
-            clean += held[at:start] + _MARK
-            at = end
-        return bytes(clean + held[at:])
+        position = 0
+        for start, end in self._find_secrets(pending):
+            clean += pending[position:start] + _REDACTION_MARK_BYTES
+            position = end
+        return bytes(clean + pending[position:])
 
-    def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
+    def _find_secrets(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each secret. At one start the longest spelling wins.
 
         One search for each spelling is much faster than one pattern of hundreds of spellings.
         """
-        places = [
+        matches = [
             (start, rank)
             for rank, spelling in enumerate(self._spellings)
             if (start := data.find(spelling)) >= 0
         ]
-        heapq.heapify(places)
-        at = 0
-        while places:
-            start, rank = heapq.heappop(places)
+        heapq.heapify(matches)
+        position = 0
+        while matches:
+            start, rank = heapq.heappop(matches)
             spelling = self._spellings[rank]
-            if start >= at:
-                at = start + len(spelling)
-                yield start, at
-            following = data.find(spelling, at)
-            if following >= 0:
-                heapq.heappush(places, (following, rank))
+            if start >= position:
+                position = start + len(spelling)
+                yield start, position
+            next_start = data.find(spelling, position)
+            if next_start >= 0:
+                heapq.heappush(matches, (next_start, rank))
 
-    def _unfinished(self, data: bytes, at: int) -> int:
+    def _partial_from(self, data: bytes, first: int) -> int:
         """Return the first position, from `at` on, of a possible secret that the data cuts off."""
         earliest = len(data)
         for spelling in self._spellings:
-            start = max(at, len(data) - len(spelling) + 1)
-            earliest = min(earliest, _part_at_end(data, spelling, start))
+            start = max(first, len(data) - len(spelling) + 1)
+            earliest = min(earliest, _partial_match_at_end(data, spelling, start))
         return earliest
 
 
-def _part_at_end(data: bytes, spelling: bytes, start: int) -> int:
+def _partial_match_at_end(data: bytes, spelling: bytes, start: int) -> int:
     """Return the position, at or after `start`, where a prefix of the spelling ends the data.
 
     Without a partial match, return the length of the data.
     """
-    head = spelling[:_HEAD_BYTES]
-    place = start
-    while (place := data.find(head, place)) >= 0:
-        if spelling.startswith(data[place:]):
-            return place
-        place += 1
-    for length in range(min(len(head) - 1, len(data) - start), 0, -1):
+    prefix = spelling[:_SEARCH_PREFIX_BYTES]
+    position = start
+    while (position := data.find(prefix, position)) >= 0:
+        if spelling.startswith(data[position:]):
+            return position
+        position += 1
+    for length in range(min(len(prefix) - 1, len(data) - start), 0, -1):
         if data.endswith(spelling[:length]):
             return len(data) - length
     return len(data)

@@ -4,10 +4,10 @@ import logging
 import traceback
 
 from punctual.domain.errors import Invalid, PunctualError
-from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, Stop
-from punctual.tasks.placeholders import Secrets, expand, no_secrets
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, StopRequest
+from punctual.tasks.placeholders import FindSecret, expand, no_secrets
 from punctual.tasks.redaction import Redactor
-from punctual.tasks.script.open_files import NO_MORE, NotBegun, retried
+from punctual.tasks.script.open_files import NOT_BEGUN_MESSAGE, NotBegun, retry_not_begun
 
 _log = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class Registry:
     """Calls the runner of the attempt's task type."""
 
-    def __init__(self, runners: Runners, secrets: Secrets = no_secrets) -> None:
+    def __init__(self, runners: Runners, secrets: FindSecret = no_secrets) -> None:
         self._runners = dict(runners)
         self._secrets = secrets
 
@@ -23,9 +23,9 @@ class Registry:
     def types(self) -> tuple[str, ...]:
         return tuple(sorted(self._runners))
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
-        reason = stop.wanted()
+        reason = stop.reason()
         if reason:
             return Outcome.stopped(reason)
         redactor = Redactor(frozenset())
@@ -33,10 +33,10 @@ class Registry:
             attempt = expand(attempt, self._secrets)
             redactor = Redactor(attempt.secrets)
             expanded = attempt
-            outcome = retried(lambda: self._run(expanded, stop, recorder), stop.wait)
+            outcome = retry_not_begun(lambda: self._run(expanded, stop, recorder), stop.wait)
             return redactor.outcome(outcome)
         except NotBegun:
-            return Outcome("FAILED", NO_MORE, begun=False)
+            return Outcome("FAILED", NOT_BEGUN_MESSAGE, begun=False)
         except BadTask as error:
             return Outcome.failed(redactor.text(str(error)), retryable=False)
         except PunctualError as error:
@@ -47,7 +47,7 @@ class Registry:
             _log_crash(attempt, error)
             return Outcome.failed(f"The task failed inside Punctual: {type(error).__name__}")
 
-    def _run(self, attempt: Attempt, stop: Stop, recorder: Recorder) -> Outcome:
+    def _run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         kind = attempt.task["type"]
         runner = self._runners.get(kind)
         if runner is None:
@@ -57,7 +57,7 @@ class Registry:
 
 def _log_crash(attempt: Attempt, error: Exception) -> None:
     # Omit the exception's text. It may contain a secret or a payload.
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     _log.error(
         "task_crashed",
         extra={
@@ -65,6 +65,6 @@ def _log_crash(attempt: Attempt, error: Exception) -> None:
             "run_id": attempt.run_id,
             "attempt": attempt.attempt_number,
             "error": type(error).__name__,
-            "where": f"{last.filename}:{last.lineno} {last.name}",
+            "where": f"{frame.filename}:{frame.lineno} {frame.name}",
         },
     )

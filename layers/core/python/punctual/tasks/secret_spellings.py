@@ -31,9 +31,9 @@ def _lines(secret: str) -> Iterator[str]:
     """
     lines = secret.splitlines()
     for line in lines if len(lines) > 1 else ():
-        bare = line.strip()
-        if len(bare) >= MIN_LINE_CHARACTERS and not bare.startswith("-----"):
-            yield bare
+        stripped = line.strip()
+        if len(stripped) >= MIN_LINE_CHARACTERS and not stripped.startswith("-----"):
+            yield stripped
 
 
 def _texts(value: str) -> Iterator[str]:
@@ -74,8 +74,8 @@ def _in_json(value: str) -> Iterator[str]:
 def _with_other_case(text: str) -> str:
     """Return the text with %XX escapes in lower case and \\uxxxx escapes in upper case."""
 
-    def other(found: re.Match[str]) -> str:
-        escape = found.group()
+    def other(match: re.Match[str]) -> str:
+        escape = match.group()
         return escape.lower() if escape[0] == "%" else f"\\u{escape[2:].upper()}"
 
     return _UPPER_ESCAPE.sub(other, text)
@@ -87,14 +87,14 @@ def _base64(data: bytes) -> Iterator[str]:
     Base64 turns 3 bytes into 4 characters. So data inside longer data has three forms, one for
     each offset in a group of 3 bytes. Characters that depend on neighbouring bytes are cut off.
     """
-    whole = b64encode(data).decode()
-    forms = {whole, whole.rstrip("=")}
+    encoded = b64encode(data).decode()
+    forms = {encoded, encoded.rstrip("=")}
     for length in BASE64_LINE_LENGTHS:
-        lines = [whole[at : at + length] for at in range(0, len(whole), length)]
+        lines = [encoded[start : start + length] for start in range(0, len(encoded), length)]
         forms.update(lines)
-    for before in range(3):
-        text = b64encode(bytes(before) + data + bytes(2)).decode()
-        forms.add(text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6])
+    for offset in range(3):
+        text = b64encode(bytes(offset) + data + bytes(2)).decode()
+        forms.add(text[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6])
     for form in forms:
         if len(form) < MIN_ENCODED_CHARACTERS:
             continue

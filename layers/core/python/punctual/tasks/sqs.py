@@ -4,51 +4,53 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
-from punctual.tasks.lambda_function import OURS
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
+from punctual.tasks.lambda_function import OWN_NAME_PREFIX
 from punctual.tasks.text import as_text, ascii_json
 
-FIFO = ".fifo"
-TEXT = "text/plain; charset=utf-8"
+FIFO_SUFFIX = ".fifo"
+TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 
-_QUEUE = re.compile(
+_QUEUE_URL = re.compile(
     r"https?://(?P<host>[A-Za-z0-9.-]+)(:\d{1,5})?/\d{12}/(?P<name>[A-Za-z0-9_-]{1,80}(\.fifo)?)"
 )
 
 
-class Sender(Protocol):
-    def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
+class MessageSender(Protocol):
+    def send(self, queue_url: str, body: str, run_id: str, tenant: str, is_fifo: bool, /) -> str:
         """Send the message and return its id.
 
-        With `fifo`, the run id is the message group and the deduplication id. SQS drops duplicates
+        With `is_fifo`, the run id is the message group and the deduplication id. SQS drops duplicates
         for five minutes. Raise `BadTask` for an error that a retry cannot fix.
         """
 
 
-def _everything(_tenant: str, _name: str) -> bool:
+def _allow_all(_tenant: str, _name: str) -> bool:
     return True
 
 
 class QueueTask:
-    def __init__(self, sender: Sender, allows: Callable[[str, str], bool] = _everything) -> None:
-        """`allows` receives the tenant and the queue's URL."""
+    def __init__(
+        self, sender: MessageSender, is_allowed: Callable[[str, str], bool] = _allow_all
+    ) -> None:
+        """`is_allowed` receives the tenant and the queue's URL."""
         self._sender = sender
-        self._allows = allows
+        self._is_allowed = is_allowed
 
-    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
         url = as_text(attempt.task["queue_url"])
         problem = queue_problem(url)
         if problem:
             raise BadTask(f"The queue's URL {problem}")
-        if not self._allows(attempt.tenant, url):
+        if not self._is_allowed(attempt.tenant, url):
             raise BadTask(
                 "The queue is not one that tasks of this tenant may reach (tasksMayReach)"
             )
         # Send ASCII only. SQS rejects some characters that a payload may contain.
         body = ascii_json(attempt.payload)
-        fifo = url.endswith(FIFO)
-        message_id = self._sender.send(url, body, attempt.run_id, attempt.tenant, fifo)
-        return Outcome("SUCCESS", output=message_id.encode(), output_type=TEXT)
+        is_fifo = url.endswith(FIFO_SUFFIX)
+        message_id = self._sender.send(url, body, attempt.run_id, attempt.tenant, is_fifo)
+        return Outcome("SUCCESS", output=message_id.encode(), output_type=TEXT_CONTENT_TYPE)
 
 
 def queue_problem(url: str) -> str:
@@ -59,10 +61,10 @@ def queue_problem(url: str) -> str:
     >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/punctual-dev-wake")
     "is that of one of Punctual's own queues"
     """
-    found = _QUEUE.fullmatch(url)
-    if found is None:
+    match = _QUEUE_URL.fullmatch(url)
+    if match is None:
         return "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
-    if found["name"].lower().startswith(OURS):
+    if match["name"].lower().startswith(OWN_NAME_PREFIX):
         return "is that of one of Punctual's own queues"
     return ""
 
@@ -72,5 +74,5 @@ def queue_name(url: str) -> str:
     >>> queue_name("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
     'orders.fifo'
     """
-    found = _QUEUE.fullmatch(url)
-    return found["name"] if found else ""
+    match = _QUEUE_URL.fullmatch(url)
+    return match["name"] if match else ""

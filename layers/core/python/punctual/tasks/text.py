@@ -10,14 +10,14 @@ from punctual.tasks.contract import BadTask
 def json_bytes(value: Any) -> bytes:
     """Return compact JSON in UTF-8. A value with lone surrogates is escaped to ASCII."""
     try:
-        return _json(value, ascii_only=False).encode()
+        return _encode_json(value, ascii_only=False).encode()
     except UnicodeEncodeError:
-        return _json(value, ascii_only=True).encode()
+        return _encode_json(value, ascii_only=True).encode()
 
 
 def ascii_json(value: Any) -> str:
     """Return compact JSON in ASCII. Other characters are escaped."""
-    return _json(value, ascii_only=True)
+    return _encode_json(value, ascii_only=True)
 
 
 def as_text(value: Any) -> str:
@@ -26,28 +26,28 @@ def as_text(value: Any) -> str:
     >>> as_text("a"), as_text(3), as_text(True), as_text({"a": None})
     ('a', '3', 'true', '{"a":null}')
     """
-    return value if isinstance(value, str) else _json(value, ascii_only=False)
+    return value if isinstance(value, str) else _encode_json(value, ascii_only=False)
 
 
-def encoded(text: str, what: str) -> bytes:
+def encode_text(text: str, label: str) -> bytes:
     """Return the text in UTF-8. Raise BadTask for a NUL, which system calls and HTTP reject."""
     if "\0" in text:
-        raise BadTask(f"{what} holds a NUL character")
+        raise BadTask(f"{label} holds a NUL character")
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise BadTask(f"{what} holds a character that is no valid Unicode") from None
+        raise BadTask(f"{label} holds a character that is no valid Unicode") from None
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """Return the time in RFC 3339, in UTC with milliseconds.
 
-    >>> moment(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
+    >>> format_time(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
     '2026-12-01T10:00:00.005Z'
     """
     utc = at.astimezone(UTC).replace(tzinfo=None)
     return utc.isoformat(timespec="milliseconds") + "Z"
 
 
-def _json(value: Any, *, ascii_only: bool) -> str:
+def _encode_json(value: Any, *, ascii_only: bool) -> str:
     return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)

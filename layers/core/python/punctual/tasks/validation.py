@@ -9,25 +9,25 @@ from punctual.tasks.http.request import url_problem
 from punctual.tasks.http.status import parse_expected
 from punctual.tasks.lambda_function import function_problem
 from punctual.tasks.limits import RESERVED_HEADERS
-from punctual.tasks.placeholders import has_placeholders, problems
+from punctual.tasks.placeholders import has_placeholders, placeholder_problems
 from punctual.tasks.sqs import queue_problem
 
 
 def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each invalid field of a task and its problem. The types must be valid already."""
-    yield from problems(task)
+    yield from placeholder_problems(task)
     kind = task.get("type")
     if kind == "http":
         yield from _http_problems(task)
     elif kind == "event":
-        yield from _unless_filled_in(task, "detail_type", detail_type_problem)
+        yield from _check_plain_value(task, "detail_type", detail_type_problem)
     elif kind == "lambda":
-        yield from _unless_filled_in(task, "function", function_problem)
+        yield from _check_plain_value(task, "function", function_problem)
     elif kind == "sqs":
-        yield from _unless_filled_in(task, "queue_url", queue_problem)
+        yield from _check_plain_value(task, "queue_url", queue_problem)
 
 
-def _unless_filled_in(
+def _check_plain_value(
     task: Mapping[str, Any], field: str, problem_of: Callable[[str], str]
 ) -> Iterator[tuple[str, str]]:
     value = task.get(field)

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.domain.tenants.webhooks import again_after, signed_headers
+from punctual.domain.tenants.webhooks import signed_headers, webhook_retry_delay
 from punctual.engine.ports.notifications import Notification
 from punctual.tasks.contract import Attempt, Outcome
-from punctual.tasks.http.request import JSON_TYPE
-from punctual.tasks.limits import OWN_DETAIL_TYPES
+from punctual.tasks.http.request import JSON_MEDIA_TYPE
+from punctual.tasks.limits import RESERVED_DETAIL_TYPES
 
-TIMEOUT = timedelta(seconds=10)
-_TYPE = OWN_DETAIL_TYPES[1]
+WEBHOOK_TIMEOUT = timedelta(seconds=10)
+_EVENT_TYPE = RESERVED_DETAIL_TYPES[1]
 
 
 class NoLog:
@@ -22,33 +22,33 @@ class NoLog:
     def log(self, _data: bytes) -> None: ...
 
 
-class Verdict(NamedTuple):
-    """The result of a delivery: delivered (`told`), retry after `again`, or neither if given up."""
+class DeliveryResult(NamedTuple):
+    """The result of a delivery: delivered (`delivered`), retry after `retry_after`, or neither if given up."""
 
-    told: bool = False
-    again: timedelta | None = None
+    delivered: bool = False
+    retry_after: timedelta | None = None
     error: str = ""
 
 
-def webhook(
-    notice: Notification,
+def webhook_attempt(
+    notification: Notification,
     url: str,
     data: Mapping[str, Any],
     secrets: Sequence[bytes],
     now: datetime,
-    timeout: timedelta = TIMEOUT,
+    timeout: timedelta = WEBHOOK_TIMEOUT,
 ) -> Attempt:
     """Return the attempt that delivers the notification. Each attempt has a new signature."""
-    body = msgspec.json.encode({"type": _TYPE, "time": data["time"], "data": data})
+    body = msgspec.json.encode({"type": _EVENT_TYPE, "time": data["time"], "data": data})
     headers = {
-        "Content-Type": JSON_TYPE,
-        "Idempotency-Key": notice.id,
-        **signed_headers(secrets, notice.id, now, body),
+        "Content-Type": JSON_MEDIA_TYPE,
+        "Idempotency-Key": notification.id,
+        **signed_headers(secrets, notification.id, now, body),
     }
     return Attempt(
-        tenant=notice.tenant,
-        job_id=notice.job_id,
-        run_id=notice.run_id,
+        tenant=notification.tenant,
+        job_id=notification.job_id,
+        run_id=notification.run_id,
         name="",
         attempt_number=1,
         scheduled_at=now,
@@ -59,9 +59,9 @@ def webhook(
     )
 
 
-def judged(outcome: Outcome, notice: Notification, tries: int) -> Verdict:
-    """Return the verdict after `tries` delivery attempts."""
+def delivery_result(outcome: Outcome, notification: Notification, attempts: int) -> DeliveryResult:
+    """Return the verdict after `attempts` delivery attempts."""
     if outcome.status == "SUCCESS":
-        return Verdict(told=True)
-    again = again_after(notice.id, tries) if outcome.retryable else None
-    return Verdict(again=again, error=outcome.error)
+        return DeliveryResult(delivered=True)
+    retry_after = webhook_retry_delay(notification.id, attempts) if outcome.retryable else None
+    return DeliveryResult(retry_after=retry_after, error=outcome.error)

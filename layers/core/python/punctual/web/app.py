@@ -16,7 +16,7 @@ from punctual.web.services import Services
 
 def build_routes(services: Services, log: Log) -> RouteTable:
     """Return a table with every route of the API, for a server that calls it directly."""
-    table = RouteTable(log, admit=services.admit)
+    table = RouteTable(log, check_tenant=services.check_tenant)
     for group in route_groups(services):
         group.declare(table)
     return table

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from punctual.domain.tenants.roles import Role
 
-READER, WRITER = "job_search", "job_service"
-FALLBACK_FUNCTION = READER  # serves all other requests: 404, 405, HEAD and OPTIONS
+READ_FUNCTION, WRITE_FUNCTION = "job_search", "job_service"
+FALLBACK_FUNCTION = READ_FUNCTION  # serves all other requests: 404, 405, HEAD and OPTIONS
 # A browser sends a preflight without a token before a page of another origin may call.
 PREFLIGHT = "OPTIONS /{proxy+}"
 
@@ -26,7 +26,7 @@ class ApiCall(NamedTuple):
     def rule(self) -> str:
         """Return the path in the syntax of powertools.
 
-        >>> ApiCall("GET", "/jobs/{job_id}/runs", READER).rule
+        >>> ApiCall("GET", "/jobs/{job_id}/runs", READ_FUNCTION).rule
         '/jobs/<job_id>/runs'
         """
         return self.path.replace("{", "<").replace("}", ">")
@@ -42,7 +42,7 @@ _TOKEN_PATH = "/tokens/{token_id}"
 
 API_CALLS: tuple[ApiCall, ...] = (
     *(
-        ApiCall("GET", path, READER)
+        ApiCall("GET", path, READ_FUNCTION)
         for path in (
             "/jobs",
             _JOB_PATH,
@@ -61,21 +61,21 @@ API_CALLS: tuple[ApiCall, ...] = (
             "/openapi.json",
         )
     ),
-    ApiCall("POST", "/schedules/preview", READER),
-    ApiCall("GET", "/whoami", READER),
-    ApiCall("GET", "/audit", READER, Role.ADMIN),
-    ApiCall("GET", "/tokens", READER, Role.ADMIN),
-    ApiCall("GET", _TOKEN_PATH, READER, Role.ADMIN),
-    ApiCall("GET", "/webhook-secret", WRITER, Role.ADMIN),
-    ApiCall("POST", "/tokens", WRITER, Role.ADMIN),
-    ApiCall("DELETE", _TOKEN_PATH, WRITER, Role.ADMIN),
-    ApiCall("POST", "/jobs", WRITER, Role.EDITOR),
-    ApiCall("POST", "/jobs/batch", WRITER, Role.EDITOR),
-    ApiCall("PUT", _JOB_PATH, WRITER, Role.EDITOR),
-    ApiCall("PATCH", _JOB_PATH, WRITER, Role.EDITOR),
-    ApiCall("DELETE", _JOB_PATH, WRITER, Role.OPERATOR),
+    ApiCall("POST", "/schedules/preview", READ_FUNCTION),
+    ApiCall("GET", "/whoami", READ_FUNCTION),
+    ApiCall("GET", "/audit", READ_FUNCTION, Role.ADMIN),
+    ApiCall("GET", "/tokens", READ_FUNCTION, Role.ADMIN),
+    ApiCall("GET", _TOKEN_PATH, READ_FUNCTION, Role.ADMIN),
+    ApiCall("GET", "/webhook-secret", WRITE_FUNCTION, Role.ADMIN),
+    ApiCall("POST", "/tokens", WRITE_FUNCTION, Role.ADMIN),
+    ApiCall("DELETE", _TOKEN_PATH, WRITE_FUNCTION, Role.ADMIN),
+    ApiCall("POST", "/jobs", WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("POST", "/jobs/batch", WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("PUT", _JOB_PATH, WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("PATCH", _JOB_PATH, WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("DELETE", _JOB_PATH, WRITE_FUNCTION, Role.OPERATOR),
     *(
-        ApiCall("POST", path, WRITER, Role.OPERATOR)
+        ApiCall("POST", path, WRITE_FUNCTION, Role.OPERATOR)
         for path in (
             f"{_JOB_PATH}/pause",
             f"{_JOB_PATH}/resume",

@@ -38,15 +38,17 @@ class Features(NamedTuple):
         None
     )
     refused_task_types: Callable[[str], Mapping[str, str]] = _all_task_types_allowed
-    refused: Mapping[str, str] = MappingProxyType({})  # to the tenant of the call
+    refused_types: Mapping[str, str] = MappingProxyType({})  # to the tenant of the call
 
-    def of(self, tenant: str) -> "Features":
+    def for_tenant(self, tenant: str) -> "Features":
         """Return what this tenant may use."""
-        refused, check_target = self.refused_task_types(tenant), self.check_allowed_target
+        refused_types, check_target = self.refused_task_types(tenant), self.check_allowed_target
         if check_target is None:
-            return self._replace(refused=refused) if refused else self
+            return self._replace(refused_types=refused_types) if refused_types else self
 
         def check(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             return chain(self.check_task(task), check_target(tenant, task))
 
-        return self._replace(check_task=check, check_allowed_target=None, refused=refused)
+        return self._replace(
+            check_task=check, check_allowed_target=None, refused_types=refused_types
+        )

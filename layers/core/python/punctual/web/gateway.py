@@ -34,22 +34,24 @@ def build_resolver(
     foreign_routes: Iterable[tuple[str, str]] = (),
     log_access: Callable[..., None] | None = None,
     time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
-    admit: Callable[[str], None] | None = None,
+    check_tenant: Callable[[str], None] | None = None,
 ) -> APIGatewayHttpResolver:
     """Return a resolver that answers events by the routes of `groups`.
 
     Another function serves the (method, rule) pairs of `foreign_routes`.
     `log_access` is called with each answer's method, route, status, tenant and request id.
-    Each request runs inside one `time_limit`. `admit` gets the caller's tenant first.
+    Each request runs inside one `time_limit`. `check_tenant` gets the caller's tenant first.
     """
-    table = RouteTable(log, _Gateway(read_caller, log, log_access, time_limit).perform, admit)
+    table = RouteTable(
+        log, _Gateway(read_caller, log, log_access, time_limit).perform, check_tenant
+    )
     for group in groups:
         group.declare(table)
     for method, rule in foreign_routes:
         table.add_foreign(method, rule)
     app = APIGatewayHttpResolver()
     app.include_router(table)
-    app.not_found(lambda _error: table.answer_event(table.answer_at_once))
+    app.not_found(lambda _error: table.answer_event(table.answer_whole))
     return app
 
 
@@ -95,7 +97,7 @@ class _Gateway:
             )
         if event.http_method.upper() == "HEAD":
             reply = reply._replace(body=b"")
-        return _response(reply, request_id)
+        return _lambda_response(reply, request_id)
 
     def _request(self, event: Any, request_id: str) -> Request:
         stage = event.request_context.stage
@@ -107,7 +109,7 @@ class _Gateway:
                 name.lower().encode("latin-1", "replace"): value.encode("latin-1", "replace")
                 for name, value in (event.raw_event.get("headers") or {}).items()
             },
-            body=_body(event),
+            body=_decode_body(event),
             caller=self._read_caller(event.raw_event, event.path),
             request_id=request_id,
             root="" if stage == "$default" else f"/{stage}",
@@ -123,7 +125,7 @@ def _checked_reply(perform: Callable[[Request], Reply], request: Request) -> Rep
     return perform(request)
 
 
-def _body(event: Any) -> bytes:
+def _decode_body(event: Any) -> bytes:
     body = event.body or ""
     return base64.b64decode(body) if event.is_base64_encoded else body.encode()
 
@@ -138,7 +140,7 @@ def _check_size(reply: Reply, request_id: str) -> Reply:
     return problem_reply(RequestRejected("ANSWER_TOO_LONG", text), request_id)
 
 
-def _response(reply: Reply, request_id: str) -> Response[Any]:
+def _lambda_response(reply: Reply, request_id: str) -> Response[Any]:
     is_json = reply.content_type.endswith("json")
     headers = {**dict(COMMON_HEADERS), "x-request-id": request_id, **dict(reply.headers)}
     return Response(

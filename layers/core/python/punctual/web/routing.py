@@ -20,7 +20,7 @@ from punctual.web.http.request import JSON_MEDIA_TYPE, Reply, Request
 HandlerResult = Reply | Sliced[Reply]
 Handler = Callable[..., HandlerResult]
 H = TypeVar("H", bound=Handler)
-ANY_TYPE = "*/*"
+ANY_MEDIA_TYPE = "*/*"
 _PLANNED_RESOURCES = ("artifacts", "events")
 
 
@@ -39,7 +39,7 @@ class Route(NamedTuple):
         required = REQUIRED_ROLES.get((self.method, self.rule))
         if required is not None and request.caller.role < required:
             raise _role_too_low(request.caller.role, required)
-        if self.produces is not ANY_TYPE:
+        if self.produces is not ANY_MEDIA_TYPE:
             check_accept(request.headers, self.produces)
         if request.query and not self.takes_query:
             Query(request.query, ()).finish()
@@ -82,13 +82,13 @@ class RouteTable(Router):
         self,
         log: Log,
         from_event: Callable[..., Any] | None = None,
-        admit: Callable[[str], None] | None = None,
+        check_tenant: Callable[[str], None] | None = None,
     ) -> None:
-        """`admit` gets the tenant of each call that needs a token, and may raise a refusal."""
+        """`check_tenant` gets the tenant of each call that needs a token, and may raise a refusal."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._from_event = from_event
         self._log = log
-        self._admit = admit
+        self._check_tenant = check_tenant
         self._root = _PathNode()
         self.declared: list[Route] = []
 
@@ -109,15 +109,15 @@ class RouteTable(Router):
 
     def add_foreign(self, method: str, rule: str) -> None:
         """Add a route that another function of the same API serves."""
-        self._add(Route(method, rule, _redirect, ANY_TYPE, True))
+        self._add(Route(method, rule, _redirect, ANY_MEDIA_TYPE, True))
 
     def answer(self, request: Request) -> HandlerResult:
         """Return the reply to a request, or the slices of work that end with the reply."""
         return self._guarded(self._dispatch, request)
 
-    def answer_at_once(self, request: Request) -> Reply:
+    def answer_whole(self, request: Request) -> Reply:
         """Return the reply to a request. All slices run now, on this thread."""
-        return _whole(self.answer(request))
+        return _finish_reply(self.answer(request))
 
     def answer_event(self, perform: Callable[[Request], Reply]) -> Any:
         """Answer the event that powertools holds."""
@@ -125,16 +125,16 @@ class RouteTable(Router):
         return self._from_event(self, perform)
 
     def _dispatch(self, request: Request) -> HandlerResult:
-        node, arguments = self._find(request.path)
+        node, arguments = self._find_node(request.path)
         route = node.routes.get(request.method)
         if route is None:
             if request.method == "HEAD" and "GET" in node.routes:
                 route = node.routes["GET"]
             else:
-                return self._other_method(request, node)
+                return self._answer_other_method(request, node)
         return route.perform(request, arguments)
 
-    def _other_method(self, request: Request, node: _PathNode) -> Reply:
+    def _answer_other_method(self, request: Request, node: _PathNode) -> Reply:
         methods = {*node.routes, "OPTIONS"} | ({"HEAD"} if "GET" in node.routes else set())
         names = ", ".join(sorted(methods))
         if request.method == "OPTIONS":
@@ -142,7 +142,7 @@ class RouteTable(Router):
         text = f"This address does not allow {request.method[:32]}; it allows {names}."
         raise RequestRejected("METHOD_NOT_ALLOWED", text, ("allow", names))
 
-    def _find(self, path: str) -> tuple[_PathNode, dict[str, str]]:
+    def _find_node(self, path: str) -> tuple[_PathNode, dict[str, str]]:
         node, arguments = self._root, {}
         segments = path.split("/")[1:]
         if len(segments) > 1 and not segments[-1]:
@@ -177,7 +177,7 @@ class RouteTable(Router):
             def perform(request: Request) -> HandlerResult:
                 return route.perform(request, arguments)
 
-            return self.answer_event(lambda request: _whole(self._guarded(perform, request)))
+            return self.answer_event(lambda request: _finish_reply(self._guarded(perform, request)))
 
         return call
 
@@ -186,8 +186,8 @@ class RouteTable(Router):
     ) -> HandlerResult:
         try:
             tenant = request.caller.tenant
-            if self._admit is not None and tenant and request.path not in PUBLIC_PATHS:
-                self._admit(tenant)
+            if self._check_tenant is not None and tenant and request.path not in PUBLIC_PATHS:
+                self._check_tenant(tenant)
             result = handler(request)
         except Exception as error:
             return self._error_reply(request, error)
@@ -215,12 +215,14 @@ class RouteTable(Router):
         return internal_error_reply(request.request_id)
 
 
-def _whole(result: HandlerResult) -> Reply:
+def _finish_reply(result: HandlerResult) -> Reply:
     return result if isinstance(result, Reply) else finish(result)
 
 
 def _role_too_low(role: Role, required: Role) -> RequestRejected:
-    text = f"This call needs the role {required.word} or a higher one; the token's is {role.word}."
+    text = (
+        f"This call needs the role {required.label} or a higher one; the token's is {role.label}."
+    )
     return RequestRejected("FORBIDDEN", text)
 
 

@@ -25,20 +25,20 @@ _UUID_CHARACTERS = 36
 ReadWebhookSecret = Callable[[str, Actor, datetime], str]
 
 
-def no_webhook_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
+def no_webhook_secret(_tenant: str, _actor: Actor, _now: datetime) -> NoReturn:
     raise Unavailable("This server has no webhook key.")
 
 
 class ReadServices(NamedTuple):
     """What the reading routes use."""
 
-    search: JobQueries
+    queries: JobQueries
     clock: Callable[[], datetime]
-    about: InstallationInfo
+    installation: InstallationInfo
     tokens: Tokens
     max_response_bytes: int | None = None  # the limit of a gateway; None without one
     limits_of: LimitsOf = unlimited
-    admit: Callable[[str], None] | None = None  # gets the tenant of each call
+    check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
 
 
@@ -46,14 +46,14 @@ class Services(NamedTuple):
     """What all routes use."""
 
     jobs: "Jobs"
-    search: JobQueries
+    queries: JobQueries
     clock: Callable[[], datetime]
     features: Features
-    about: InstallationInfo
+    installation: InstallationInfo
     tokens: Tokens
     max_response_bytes: int | None = None  # the limit of a gateway; None without one
     limits_of: LimitsOf = unlimited
-    admit: Callable[[str], None] | None = None  # gets the tenant of each call
+    check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     webhook_secret: ReadWebhookSecret = no_webhook_secret
     max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
@@ -62,14 +62,14 @@ class Services(NamedTuple):
         """Return the payload limit of the caller's tenant, or None."""
         return self.limits_of(request.caller.tenant).payload_bytes
 
-    def edition(self, request: Request, job_id: str) -> int | None:
+    def required_edition(self, request: Request, job_id: str) -> int | None:
         """Return the only version that If-Match allows, or None if any version will do."""
         match = if_match(request)
         if match is None:
             return None
         if len(match.editions) == 1:
             return next(iter(match.editions))
-        current = self.search.job(request.caller.tenant, job_id).head.edition
+        current = self.queries.job(request.caller.tenant, job_id).state.edition
         if current in match.editions:
             return current
         raise PreconditionFailed("The job has another version by now: read it again.")

@@ -56,8 +56,8 @@ def parse_record(record: Mapping[str, Any]) -> Record | None:
         _decode_image(change, image) if is_present else None
         for image, is_present in zip(("OldImage", "NewImage"), images_present, strict=True)
     )
-    old = None if old_row is None else from_row(old_row).head
-    new = None if new_row is None else from_row(new_row).head
+    old = None if old_row is None else from_row(old_row).state
+    new = None if new_row is None else from_row(new_row).state
     changed_at = datetime.fromtimestamp(float(change["ApproximateCreationDateTime"]), UTC)
     return Record(
         sequence_number_of(record),

@@ -27,15 +27,15 @@ class SqsNotifications:
         self._urls = urls
         self._dispatch_switch = dispatch_switch
 
-    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
+    def put(self, notifications: Sequence[Notification]) -> Sequence[bool]:
         """Send notifications. Return for each whether SQS accepted it.
 
         While dispatch is off, none is accepted, and the runs stay unrecorded.
         """
         if not self._dispatch_switch.is_on():
-            return [False] * len(notices)
+            return [False] * len(notifications)
         by_url: dict[str, dict[str, Notification]] = {}
-        for notification in notices:
+        for notification in notifications:
             by_url.setdefault(self._url(notification), {})[deduplication_id(notification)] = (
                 notification
             )
@@ -45,7 +45,7 @@ class SqsNotifications:
                 url, [_entry(notification) for notification in batch.values()]
             )
             accepted.update(zip(batch, accepted_flags, strict=True))
-        return [accepted[deduplication_id(notification)] for notification in notices]
+        return [accepted[deduplication_id(notification)] for notification in notifications]
 
     def _url(self, notification: Notification) -> str:
         lane = Lane.QUICK.value
@@ -63,7 +63,7 @@ def to_body(notification: Notification) -> str:
         "st": notification.status.value,
         "c": notification.occurrences,
         "v": notification.version,
-        "b": notification.before,
+        "b": notification.previous_status,
         "p": int(notification.priority),
     }
     return json.dumps(values, separators=(",", ":"))
@@ -93,7 +93,7 @@ def _to_notification(values: Mapping[str, Any]) -> Notification:
         status=RunStatus(values["st"]),
         occurrences=values["c"],
         version=values["v"],
-        before=values["b"],
+        previous_status=values["b"],
         priority=Priority(values["p"]),
     )
 

@@ -10,10 +10,16 @@ from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.identifiers import bucket_of
-from punctual.engine.dispatch.on_demand.wakeup_times import MANY, START, WARM, WakeUp, wake_at
+from punctual.engine.dispatch.on_demand.wakeup_times import (
+    BURST_TIMERS,
+    COLD_START_DURATION,
+    WARM_START_DURATION,
+    WakeUp,
+    wake_up_time,
+)
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import TimerPartition
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 
 WAKE_UP_LAYOUT = 1
@@ -24,7 +30,7 @@ MAX_PARTITIONS_PER_WAKE_UP = 1_000  # timer partitions in one message
 WAKE_UP_SIZE_STEPS = (
     25,
     100,
-    MANY,
+    BURST_TIMERS,
 )  # numbers of timers in a partition above which the poller must start earlier
 _MAX_EARLY_DELIVERY = timedelta(seconds=2)  # SQS may deliver a message this much early
 
@@ -43,7 +49,11 @@ class SqsWakeUps:
     """
 
     def __init__(
-        self, sender: SqsBatchSender, url: str, clock: Clock, start_delay: timedelta = START
+        self,
+        sender: SqsBatchSender,
+        url: str,
+        clock: Clock,
+        start_delay: timedelta = COLD_START_DURATION,
     ) -> None:
         self._sender = sender
         self._url = url
@@ -53,9 +63,9 @@ class SqsWakeUps:
 
     def for_poller(self) -> "SqsWakeUps":
         """Return a sender for a poller. Its wake-ups within minutes meet warm functions."""
-        return SqsWakeUps(self._sender, self._url, self._clock, WARM)
+        return SqsWakeUps(self._sender, self._url, self._clock, WARM_START_DURATION)
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         """Send wake-ups for timers in minutes that the planner has handed out already.
 
         Each wake-up arrives when its timers need a poller. If the number of timers in a partition
@@ -83,20 +93,20 @@ class SqsWakeUps:
             timer_count = len(times) + (earlier.timer_count if earlier else 0)
             if (
                 earlier is None
-                or max(now, wake_at([min(times)], self._start_delay)) < earlier.wake_up_at
+                or max(now, wake_up_time([min(times)], self._start_delay)) < earlier.wake_up_at
             ):
-                wake_up_times[partition] = max(now, wake_at(times, self._start_delay))
+                wake_up_times[partition] = max(now, wake_up_time(times, self._start_delay))
                 pending[partition] = _PendingWakeUp(wake_up_times[partition], timer_count)
                 new_partitions.add(partition)
             else:
                 pending[partition] = earlier._replace(timer_count=timer_count)
             if earlier is not None and _size_step(earlier.timer_count) < _size_step(timer_count):
                 wake_up_times[partition] = max(
-                    now, wake_at([min(times)] * timer_count, self._start_delay)
+                    now, wake_up_time([min(times)] * timer_count, self._start_delay)
                 )
         wake_ups = _group_by_minute(wake_up_times)
         for wake_up in wake_ups:  # sent for the earliest of its partitions
-            for partition in new_partitions.intersection(wake_up.places):
+            for partition in new_partitions.intersection(wake_up.partitions):
                 pending[partition] = pending[partition]._replace(wake_up_at=wake_up.at)
         self.send_wake_ups(wake_ups)
         self._pending = pending
@@ -109,18 +119,20 @@ class SqsWakeUps:
         now = self._clock()
         entries = [
             {
-                "MessageBody": _to_body(wake_up.places[start : start + MAX_PARTITIONS_PER_WAKE_UP]),
+                "MessageBody": _to_body(
+                    wake_up.partitions[start : start + MAX_PARTITIONS_PER_WAKE_UP]
+                ),
                 "DelaySeconds": max(
                     0, min(MAX_SQS_DELAY_SECONDS, int((wake_up.at - now).total_seconds()))
                 ),
             }
             for wake_up in wake_ups
-            for start in range(0, len(wake_up.places), MAX_PARTITIONS_PER_WAKE_UP)
+            for start in range(0, len(wake_up.partitions), MAX_PARTITIONS_PER_WAKE_UP)
         ]
         if not all(self._sender.send(self._url, entries)):
             raise Unavailable("A wake-up could not be sent.")
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
         """Send nothing. Executors read cancel requests with each heartbeat, every four seconds."""
 
 

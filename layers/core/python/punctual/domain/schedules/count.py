@@ -9,7 +9,7 @@ from punctual.domain.schedules.schedule import first_step, next_after
 from punctual.domain.schedules.timezones import EPOCH, HORIZON, SECOND, local_spans, transitions
 from punctual.domain.schedules.values import Cron, Every, Once, Schedule
 
-_TICK = timedelta(microseconds=1)
+_INSTANT = timedelta(microseconds=1)
 
 
 def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
@@ -20,27 +20,29 @@ def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
     if isinstance(schedule, Once):
         return int(after < schedule.at <= until)
     if schedule.start_at is not None:
-        after = max(after, schedule.start_at - _TICK)
-    until = min(until, (schedule.end_at or HORIZON) - _TICK, HORIZON - _TICK)
+        after = max(after, schedule.start_at - _INSTANT)
+    until = min(until, (schedule.end_at or HORIZON) - _INSTANT, HORIZON - _INSTANT)
     count = _count(schedule, after, until)
-    for first, last in _rows(schedule.exclude):
-        for low, end in local_spans(schedule.timezone, first, last + 1):
-            count -= _count(schedule, max(after, low - _TICK), min(until, end - _TICK))
+    for first_day, last_day in _day_ranges(schedule.exclude):
+        for start_at, end_at in local_spans(schedule.timezone, first_day, last_day + 1):
+            count -= _count(
+                schedule, max(after, start_at - _INSTANT), min(until, end_at - _INSTANT)
+            )
     return count
 
 
 def nth_time(schedule: Schedule, after: datetime, number: int) -> datetime | None:
     """Return the `number`-th time after `after`, from 1, or None if 2200 comes before it."""
-    low, high = after, HORIZON
-    if number < 1 or count_times(schedule, after, high) < number:
+    low_at, high_at = after, HORIZON
+    if number < 1 or count_times(schedule, after, high_at) < number:
         return None
-    while high - low > SECOND:
-        middle = low + (high - low) / 2
-        if count_times(schedule, after, middle) < number:
-            low = middle
+    while high_at - low_at > SECOND:
+        middle_at = low_at + (high_at - low_at) / 2
+        if count_times(schedule, after, middle_at) < number:
+            low_at = middle_at
         else:
-            high = middle
-    return next_after(schedule, low)  # two times are at least a second apart
+            high_at = middle_at
+    return next_after(schedule, low_at)  # two times are at least a second apart
 
 
 def _count(schedule: Every | Cron, after: datetime, until: datetime) -> int:
@@ -49,27 +51,29 @@ def _count(schedule: Every | Cron, after: datetime, until: datetime) -> int:
         return 0
     if isinstance(schedule, Every):
         return _count_steps(first_step(schedule, schedule.seconds), schedule.seconds, after, until)
-    meaning = parse_cron(schedule.expression)
-    if isinstance(meaning, Calendar):
-        first, end = (after - EPOCH) // SECOND + 1, (until - EPOCH) // SECOND + 1
-        table = transitions(schedule.timezone)
-        return count_instants(meaning, table, schedule.gap, schedule.fold, first, end)
-    if isinstance(meaning, Rate):
-        return _count_steps(first_step(schedule, meaning.seconds), meaning.seconds, after, until)
+    parsed = parse_cron(schedule.expression)
+    if isinstance(parsed, Calendar):
+        first_second, end_second = (after - EPOCH) // SECOND + 1, (until - EPOCH) // SECOND + 1
+        offset_changes = transitions(schedule.timezone)
+        return count_instants(
+            parsed, offset_changes, schedule.gap, schedule.fold, first_second, end_second
+        )
+    if isinstance(parsed, Rate):
+        return _count_steps(first_step(schedule, parsed.seconds), parsed.seconds, after, until)
     at = next_after(schedule, after)
     return int(at is not None and at <= until)
 
 
-def _count_steps(base: datetime, seconds: int, after: datetime, until: datetime) -> int:
+def _count_steps(first_at: datetime, seconds: int, after: datetime, until: datetime) -> int:
     step = timedelta(seconds=seconds)
-    return max(0, (until - base) // step + 1) - max(0, (after - base) // step + 1)
+    return max(0, (until - first_at) // step + 1) - max(0, (after - first_at) // step + 1)
 
 
-def _rows(exclude: tuple[date, ...]) -> Iterator[tuple[int, int]]:
+def _day_ranges(exclude: tuple[date, ...]) -> Iterator[tuple[int, int]]:
     """Yield the first and last day of each row of dates without a gap, in days since 1970."""
     days = [day.toordinal() - EPOCH_ORDINAL for day in exclude]
-    first = 0
+    first_index = 0
     for index, day in enumerate(days):
         if index + 1 == len(days) or days[index + 1] > day + 1:
-            yield days[first], day
-            first = index + 1
+            yield days[first_index], day
+            first_index = index + 1

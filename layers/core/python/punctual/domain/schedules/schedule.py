@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from punctual.domain.errors import FieldError
-from punctual.domain.schedules.cron.clock_changes import clock_changes, drift
+from punctual.domain.schedules.cron.clock_changes import clock_changes, local_time_drift
 from punctual.domain.schedules.cron.expression import At, Calendar, Rate, parse_cron
 from punctual.domain.schedules.cron.instants import local_instant, next_instant
 from punctual.domain.schedules.describe import describe
@@ -31,8 +31,8 @@ __all__ = [
     "Preview",
     "Schedule",
     "after_completion",
-    "check",
     "describe",
+    "find_schedule_errors",
     "first_time",
     "is_excluded",
     "is_occurrence",
@@ -42,12 +42,12 @@ __all__ = [
     "preview",
 ]
 
-GAPS = ("NEXT", "SKIP", "SHIFT")
-FOLDS = ("FIRST", "SECOND", "BOTH")
-MAX_INTERVAL = 31_622_400
-_TICK = timedelta(microseconds=1)
+DST_GAP_RULES = ("NEXT", "SKIP", "SHIFT")
+DST_FOLD_RULES = ("FIRST", "SECOND", "BOTH")
+MAX_INTERVAL_SECONDS = 31_622_400
+_INSTANT = timedelta(microseconds=1)
 # Not every zone can represent local times before this.
-_EARLIEST = (datetime(2, 1, 1, tzinfo=UTC) - EPOCH) // SECOND
+_EARLIEST_SECOND = (datetime(2, 1, 1, tzinfo=UTC) - EPOCH) // SECOND
 
 
 class Preview(NamedTuple):
@@ -67,20 +67,25 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
     if isinstance(schedule, Once):
         return schedule.at if schedule.at > after else None
     if isinstance(schedule, Every):
-        base = first_step(schedule, schedule.seconds)
-        if schedule.from_completion and after >= base:
+        first_at = first_step(schedule, schedule.seconds)
+        if schedule.from_completion and after >= first_at:
             return after_completion(schedule, after)
-        return _step_after(schedule, base, schedule.seconds, after)
+        return _step_after(schedule, first_at, schedule.seconds, after)
     if schedule.start_at is not None and after < schedule.start_at:
-        after = schedule.start_at - _TICK
-    meaning = parse_cron(schedule.expression)
-    if isinstance(meaning, Calendar):
-        return _calendar_after(schedule, meaning, after)
-    if isinstance(meaning, Rate):
-        base = first_step(schedule, meaning.seconds)
-        return _step_after(schedule, base, meaning.seconds, after)
-    at = _at_time(schedule, meaning)
-    if at is None or at <= after or _is_over(schedule, at) or _skip_day(schedule, at) is not None:
+        after = schedule.start_at - _INSTANT
+    parsed = parse_cron(schedule.expression)
+    if isinstance(parsed, Calendar):
+        return _calendar_after(schedule, parsed, after)
+    if isinstance(parsed, Rate):
+        first_at = first_step(schedule, parsed.seconds)
+        return _step_after(schedule, first_at, parsed.seconds, after)
+    at = _at_time(schedule, parsed)
+    if (
+        at is None
+        or at <= after
+        or _is_over(schedule, at)
+        or _excluded_until(schedule, at) is not None
+    ):
         return None
     return at
 
@@ -88,8 +93,8 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
 def first_time(schedule: Schedule) -> datetime | None:
     """Return the first time of a new schedule."""
     if isinstance(schedule, Every):
-        base = first_step(schedule, schedule.seconds)
-        return _step_after(schedule, base, schedule.seconds, base - _TICK)
+        first_at = first_step(schedule, schedule.seconds)
+        return _step_after(schedule, first_at, schedule.seconds, first_at - _INSTANT)
     return next_after(schedule, getattr(schedule, "anchor_at", None) or EPOCH)
 
 
@@ -98,14 +103,14 @@ def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
 
     If the date of that time is excluded, the time is whole intervals later.
     """
-    base = _one_later(ended_at, schedule.seconds)
+    next_at = _one_interval_later(ended_at, schedule.seconds)
     if schedule.start_at is not None:
-        base = max(base, schedule.start_at)
-    return _step_after(schedule, base, schedule.seconds, base - _TICK)
+        next_at = max(next_at, schedule.start_at)
+    return _step_after(schedule, next_at, schedule.seconds, next_at - _INSTANT)
 
 
 def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield every time after `after`, up to and including `until`."""
+    """Yield every time after `after`, up to and including `resume_at`."""
     at = next_after(schedule, after)
     while at is not None and at <= until:
         yield at
@@ -121,26 +126,26 @@ def last_before(schedule: Schedule, before: datetime) -> datetime | None:
     """
     if isinstance(schedule, Once):
         return schedule.at if schedule.at < before else None
-    low = high = min(before, HORIZON)
-    stride, found = SECOND, None
-    while found is None and low >= EPOCH:
-        high, low = low, max(low - stride, EPOCH - _TICK)
-        found = _between(schedule, low, before)
+    low_at = high_at = min(before, HORIZON)
+    stride, found_at = SECOND, None
+    while found_at is None and low_at >= EPOCH:
+        high_at, low_at = low_at, max(low_at - stride, EPOCH - _INSTANT)
+        found_at = _first_between(schedule, low_at, before)
         stride *= 4
-    if found is None:
+    if found_at is None:
         return None
-    while high - found > SECOND:
-        middle = found + (high - found) / 2
-        later = _between(schedule, middle, before)
-        if later is None:
-            high = middle
+    while high_at - found_at > SECOND:
+        middle_at = found_at + (high_at - found_at) / 2
+        later_at = _first_between(schedule, middle_at, before)
+        if later_at is None:
+            high_at = middle_at
         else:
-            found = later
+            found_at = later_at
     # Two times are at least a second apart, so at most one more can follow.
-    return _between(schedule, found, before) or found
+    return _first_between(schedule, found_at, before) or found_at
 
 
-def _between(schedule: Schedule, after: datetime, before: datetime) -> datetime | None:
+def _first_between(schedule: Schedule, after: datetime, before: datetime) -> datetime | None:
     at = next_after(schedule, after)
     return at if at is not None and at < before else None
 
@@ -150,27 +155,29 @@ def is_occurrence(schedule: Schedule, at: datetime) -> bool:
 
     Without a run, an `Every` that counts from completion has only its first time.
     """
-    return at.year > 1 and next_after(schedule, at - _TICK) == at
+    return at.year > 1 and next_after(schedule, at - _INSTANT) == at
 
 
 def is_excluded(schedule: Schedule, at: datetime) -> bool:
     """Return whether only `exclude` stops the schedule from firing at `at`."""
     if isinstance(schedule, Once) or not schedule.exclude:
         return False
-    bare = msgspec.structs.replace(schedule, exclude=())
-    return not is_occurrence(schedule, at) and is_occurrence(bare, at)
+    without_exclusions = msgspec.structs.replace(schedule, exclude=())
+    return not is_occurrence(schedule, at) and is_occurrence(without_exclusions, at)
 
 
 def preview(schedule: Schedule, after: datetime, count: int) -> Preview:
     """Return the next `count` times, a description, and the clock changes that affect them."""
     times = tuple(islice(occurrences(schedule, after, datetime.max.replace(tzinfo=UTC)), count))
-    name = "UTC" if isinstance(schedule, Once) else schedule.timezone
-    info = zone(name)
+    zone_name = "UTC" if isinstance(schedule, Once) else schedule.timezone
+    zone_info = zone(zone_name)
     warnings = _warnings(schedule, after, times)
-    return Preview(tuple((t, t.astimezone(info)) for t in times), describe(schedule), warnings)
+    return Preview(
+        tuple((time, time.astimezone(zone_info)) for time in times), describe(schedule), warnings
+    )
 
 
-def check(schedule: Schedule) -> tuple[FieldError, ...]:
+def find_schedule_errors(schedule: Schedule) -> tuple[FieldError, ...]:
     """Return all errors of a schedule, by the field names of the API."""
     if isinstance(schedule, Once):
         return ()
@@ -181,8 +188,8 @@ def check(schedule: Schedule) -> tuple[FieldError, ...]:
         errors.append(FieldError("timezone", str(error)))
     if isinstance(schedule, Cron):
         errors.extend(_check_cron(schedule, zone_is_known=not errors))
-    elif not 1 <= schedule.seconds <= MAX_INTERVAL:
-        errors.append(FieldError("interval_seconds", f"must be from 1 to {MAX_INTERVAL}"))
+    elif not 1 <= schedule.seconds <= MAX_INTERVAL_SECONDS:
+        errors.append(FieldError("interval_seconds", f"must be from 1 to {MAX_INTERVAL_SECONDS}"))
     if schedule.start_at and schedule.start_at < EPOCH:
         errors.append(FieldError("start_time", "must be in 1970 or later"))
     if schedule.start_at and schedule.end_at and schedule.end_at <= schedule.start_at:
@@ -191,20 +198,20 @@ def check(schedule: Schedule) -> tuple[FieldError, ...]:
 
 
 def _check_cron(schedule: Cron, zone_is_known: bool) -> Iterator[FieldError]:
-    if schedule.gap not in GAPS:
-        yield FieldError("dst_gap", f"must be one of {', '.join(GAPS)}")
-    if schedule.fold not in FOLDS:
-        yield FieldError("dst_fold", f"must be one of {', '.join(FOLDS)}")
+    if schedule.gap not in DST_GAP_RULES:
+        yield FieldError("dst_gap", f"must be one of {', '.join(DST_GAP_RULES)}")
+    if schedule.fold not in DST_FOLD_RULES:
+        yield FieldError("dst_fold", f"must be one of {', '.join(DST_FOLD_RULES)}")
     try:
-        meaning = parse_cron(schedule.expression)
+        parsed = parse_cron(schedule.expression)
     except ValueError as error:
         yield FieldError("cron_expression", str(error))
         return
-    if not isinstance(meaning, At):
+    if not isinstance(parsed, At):
         return
     if schedule.fold == "BOTH":
         yield FieldError("dst_fold", "at(…) fires once: choose FIRST or SECOND")
-    if zone_is_known and _at_time(schedule, meaning) is None:
+    if zone_is_known and _at_time(schedule, parsed) is None:
         text = (
             f"it can never fire: clocks in {schedule.timezone} skip that time; "
             f"choose another, or a dst_gap of NEXT or SHIFT"
@@ -214,50 +221,50 @@ def _check_cron(schedule: Cron, zone_is_known: bool) -> Iterator[FieldError]:
 
 def first_step(schedule: Every | Cron, seconds: int) -> datetime:
     """Return the first time of an interval or a rate(…) of `seconds`."""
-    return schedule.start_at or _one_later(schedule.anchor_at or EPOCH, seconds)
+    return schedule.start_at or _one_interval_later(schedule.anchor_at or EPOCH, seconds)
 
 
-def _one_later(anchor_at: datetime, seconds: int) -> datetime:
+def _one_interval_later(anchor_at: datetime, seconds: int) -> datetime:
     return min(anchor_at, HORIZON) + timedelta(seconds=seconds)
 
 
 def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> datetime | None:
-    table = transitions(schedule.timezone)
+    offset_changes = transitions(schedule.timezone)
     gap, fold = schedule.gap, schedule.fold
     while after < HORIZON:
-        second = max((after - EPOCH) // SECOND + 1, _EARLIEST)
-        found = next_instant(calendar, table, gap, fold, second)
-        if found is None:
+        second = max((after - EPOCH) // SECOND + 1, _EARLIEST_SECOND)
+        instant = next_instant(calendar, offset_changes, gap, fold, second)
+        if instant is None:
             return None
-        at = EPOCH + timedelta(seconds=found)
+        at = EPOCH + timedelta(seconds=instant)
         if _is_over(schedule, at):
             return None
-        until = _skip_day(schedule, at)
-        if until is None:
+        resume_at = _excluded_until(schedule, at)
+        if resume_at is None:
             return at
-        after = until - _TICK
+        after = resume_at - _INSTANT
     return None
 
 
 def _step_after(
-    schedule: Every | Cron, base: datetime, seconds: int, after: datetime
+    schedule: Every | Cron, first_at: datetime, seconds: int, after: datetime
 ) -> datetime | None:
     """Return the first of base, base + seconds, base + 2 × seconds, … after `after`."""
     step = timedelta(seconds=seconds)
     while True:
-        steps = max(0, (after - base) // step + 1)
-        if after >= HORIZON or base >= HORIZON or _is_over(schedule, base + steps * step):
+        applier = max(0, (after - first_at) // step + 1)
+        if after >= HORIZON or first_at >= HORIZON or _is_over(schedule, first_at + applier * step):
             return None
-        at = base + steps * step
-        until = _skip_day(schedule, at)
-        if until is None:
+        at = first_at + applier * step
+        resume_at = _excluded_until(schedule, at)
+        if resume_at is None:
             return at
-        after = until - _TICK
+        after = resume_at - _INSTANT
 
 
-def _at_time(schedule: Cron, meaning: At) -> datetime | None:
-    table = transitions(schedule.timezone)
-    second = local_instant(meaning.local, table, schedule.gap, schedule.fold)
+def _at_time(schedule: Cron, parsed: At) -> datetime | None:
+    offset_changes = transitions(schedule.timezone)
+    second = local_instant(parsed.local, offset_changes, schedule.gap, schedule.fold)
     return None if second is None else EPOCH + timedelta(seconds=second)
 
 
@@ -265,7 +272,7 @@ def _is_over(schedule: Every | Cron, at: datetime) -> bool:
     return at >= HORIZON or (schedule.end_at is not None and at >= schedule.end_at)
 
 
-def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
+def _excluded_until(schedule: Every | Cron, at: datetime) -> datetime | None:
     """Return where the search continues if the date of `at` is excluded, else None.
 
     Excluded dates in a row are one step.
@@ -273,34 +280,34 @@ def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
     if not schedule.exclude:
         return None
     day = date.fromordinal(local_day(schedule.timezone, at))
-    days = _days_in_a_row(schedule.exclude, day)
+    days = _excluded_days(schedule.exclude, day)
     return end_of_days(schedule.timezone, at, days) if days else None
 
 
-def _days_in_a_row(exclude: tuple[date, ...], day: date) -> int:
+def _excluded_days(exclude: tuple[date, ...], day: date) -> int:
     """Return how many dates from `day` on are excluded without a gap. `exclude` is sorted."""
-    first = bisect_left(exclude, day)
-    if first == len(exclude) or exclude[first] != day:
+    first_index = bisect_left(exclude, day)
+    if first_index == len(exclude) or exclude[first_index] != day:
         return 0
-    low, high = first, len(exclude)
+    low, high = first_index, len(exclude)
     while high - low > 1:
         middle = (low + high) // 2
-        if (exclude[middle] - day).days == middle - first:
+        if (exclude[middle] - day).days == middle - first_index:
             low = middle
         else:
             high = middle
-    return low - first + 1
+    return low - first_index + 1
 
 
 def _warnings(schedule: Schedule, after: datetime, times: tuple[datetime, ...]) -> tuple[str, ...]:
     if isinstance(schedule, Once) or not times:
         return ()
-    name, until = schedule.timezone, times[-1]
+    zone_name, until = schedule.timezone, times[-1]
     if isinstance(schedule, Cron):
-        meaning = parse_cron(schedule.expression)
-        if isinstance(meaning, Calendar):
-            return clock_changes(meaning, name, schedule.gap, schedule.fold, after, until)
-        if isinstance(meaning, At):
+        parsed = parse_cron(schedule.expression)
+        if isinstance(parsed, Calendar):
+            return clock_changes(parsed, zone_name, schedule.gap, schedule.fold, after, until)
+        if isinstance(parsed, At):
             return ()
-        return drift(meaning.seconds, name, times[0], until)
-    return drift(schedule.seconds, name, times[0], until)
+        return local_time_drift(parsed.seconds, zone_name, times[0], until)
+    return local_time_drift(schedule.seconds, zone_name, times[0], until)

@@ -19,75 +19,75 @@ def is_fired_ahead(run: Run) -> bool:
         run.status is RunStatus.QUEUED
         and run.trigger is Trigger.SCHEDULE
         and run.created_at < run.due_at
-        and not run.begun
+        and not run.has_begun
     )
 
 
-def first_coming(head: JobState) -> datetime | None:
+def next_occurrence_at(state: JobState) -> datetime | None:
     """Return the nominal time of the earliest occurrence that has not begun, also fired ahead."""
-    next_at = head.next_at if head.state is JobStatus.SCHEDULED else None
-    for run in head.runs:
+    next_at = state.next_at if state.status is JobStatus.SCHEDULED else None
+    for run in state.runs:
         if is_fired_ahead(run) and (next_at is None or run.scheduled_at < next_at):
             next_at = run.scheduled_at
     return next_at
 
 
-def comes_again(head: JobState) -> bool:
+def may_repeat(state: JobState) -> bool:
     """Return whether more occurrences may follow the first, at times known now."""
-    schedule = head.schedule
+    schedule = state.schedule
     if schedule is None or isinstance(schedule, Once):
         return False
     if counts_from_completion(schedule):
-        return first_coming(head) != head.next_at
+        return next_occurrence_at(state) != state.next_at
     return True
 
 
-def left(head: JobState) -> int | None:
+def remaining_runs(state: JobState) -> int | None:
     """Return how many more occurrences `max_runs` allows, or None without `max_runs`.
 
     The count assumes that every live or waiting scheduled run starts.
     """
-    if head.limits.max_runs is None:
+    if state.limits.max_runs is None:
         return None
-    begun = head.started + sum(
-        run.trigger is Trigger.SCHEDULE and not run.begun for run in head.runs
+    started_runs = state.started_runs + sum(
+        run.trigger is Trigger.SCHEDULE and not run.has_begun for run in state.runs
     )
-    begun += sum(waiting.trigger is Trigger.SCHEDULE for waiting in head.line)
-    return max(0, head.limits.max_runs - begun)
+    started_runs += sum(waiting.trigger is Trigger.SCHEDULE for waiting in state.wait_queue)
+    return max(0, state.limits.max_runs - started_runs)
 
 
-def last_coming(head: JobState, until: datetime) -> datetime | None:
-    """Return the last occurrence to come, searched up to `until`, or None without a bound."""
-    if head.next_at is None:
-        return head.mark
-    number = left(head)
-    if number == 0:
-        return head.mark
-    schedule = head.schedule
-    if number is None or schedule is None or counts_from_completion(schedule):
+def last_occurrence_at(state: JobState, until: datetime) -> datetime | None:
+    """Return the last occurrence to come, searched up to `last_position`, or None without a bound."""
+    if state.next_at is None:
+        return state.planned_until
+    remaining = remaining_runs(state)
+    if remaining == 0:
+        return state.planned_until
+    schedule = state.schedule
+    if remaining is None or schedule is None or counts_from_completion(schedule):
         return None
-    if count_times(schedule, head.next_at, until) >= number - 1:
-        return head.next_at if number == 1 else nth_time(schedule, head.next_at, number - 1)
-    return max(head.next_at, last_before(schedule, until + _INSTANT) or head.next_at)
+    if count_times(schedule, state.next_at, until) >= remaining - 1:
+        return state.next_at if remaining == 1 else nth_time(schedule, state.next_at, remaining - 1)
+    return max(state.next_at, last_before(schedule, until + _INSTANT) or state.next_at)
 
 
-Place = tuple[datetime, str]  # time and job id of an occurrence, the order of lists
+OccurrencePosition = tuple[datetime, str]  # time and job id of an occurrence, the order of lists
 
 
-def in_order(
-    heads: Iterable[JobState], after: Place, end: datetime, limit: int
-) -> tuple[list[JobState], Place | None]:
+def sort_by_occurrence(
+    states: Iterable[JobState], after: OccurrencePosition, end: datetime, limit: int
+) -> tuple[list[JobState], OccurrencePosition | None]:
     """Return the first `limit` job states after `after`, and earlier ones that come again.
 
     The second value is the place of the last job state, or None if no more can follow.
     """
-    places = [
-        ((at, head.job_id), head)
-        for head in heads
-        if (at := first_coming(head)) is not None and at < end
+    positions = [
+        ((at, state.job_id), state)
+        for state in states
+        if (at := next_occurrence_at(state)) is not None and at < end
     ]
-    before = [head for place, head in places if place <= after and comes_again(head)]
-    behind = [(place, head) for place, head in places if place > after]
-    following = sorted(behind, key=itemgetter(0))[:limit]
-    until = following[-1][0] if following and len(following) == limit else None
-    return [*before, *(head for _, head in following)], until
+    repeating = [state for position, state in positions if position <= after and may_repeat(state)]
+    later = [(position, state) for position, state in positions if position > after]
+    page = sorted(later, key=itemgetter(0))[:limit]
+    last_position = page[-1][0] if page and len(page) == limit else None
+    return [*repeating, *(state for _, state in page)], last_position

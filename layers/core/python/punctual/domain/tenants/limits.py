@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-MAX_LIMIT = 1_000_000_000
-FIELDS = (
+MAX_LIMIT_VALUE = 1_000_000_000
+LIMIT_FIELDS = (
     "calls_per_second",
     "burst",
     "jobs",
@@ -15,10 +15,12 @@ FIELDS = (
     "lane_percent",
     "payload_bytes",
 )
-MAX_LIMITS = {name: 100 if name == "lane_percent" else MAX_LIMIT for name in FIELDS}
+MAX_VALUE_BY_LIMIT = {
+    name: 100 if name == "lane_percent" else MAX_LIMIT_VALUE for name in LIMIT_FIELDS
+}
 
 
-class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
+class TenantLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     """The limits of a tenant. Without a `burst`, one second's calls may come at once."""
 
     calls_per_second: int | None = None
@@ -30,16 +32,16 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
     payload_bytes: int | None = None
 
     @property
-    def at_once(self) -> int:
+    def burst_size(self) -> int:
         """Return how many calls may come at once.
 
-        >>> Limits(calls_per_second=10).at_once, Limits(calls_per_second=10, burst=30).at_once
+        >>> TenantLimits(calls_per_second=10).burst_size, TenantLimits(calls_per_second=10, burst=30).burst_size
         (10, 30)
         """
         return self.burst or self.calls_per_second or 0
 
     @property
-    def hold_runs(self) -> bool:
+    def restricts_runs(self) -> bool:
         """Return whether a due run may have to wait for other runs of its tenant."""
         return (
             self.runs_per_minute is not None
@@ -47,73 +49,73 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
             or self.lane_percent is not None
         )
 
-    def executors(self, places: int) -> int | None:
+    def max_executors(self, executors: int) -> int | None:
         """Return how many of a lane's executors the tenant's runs may hold; None means no limit.
 
-        >>> Limits(lane_percent=50).executors(80), Limits(lane_percent=1).executors(80)
+        >>> TenantLimits(lane_percent=50).max_executors(80), TenantLimits(lane_percent=1).max_executors(80)
         (40, 1)
         """
-        return None if self.lane_percent is None else max(1, places * self.lane_percent // 100)
+        return None if self.lane_percent is None else max(1, executors * self.lane_percent // 100)
 
 
-UNLIMITED = Limits()
+UNLIMITED = TenantLimits()
 
 
-class WrongLimits(ValueError):
+class InvalidLimits(ValueError):
     """Invalid limits; the message names every wrong field."""
 
 
-def shown(limits: Limits) -> dict[str, int | None]:
+def limit_values(limits: TenantLimits) -> dict[str, int | None]:
     """Return all fields, as the API and operators see them.
 
-    >>> shown(Limits(jobs=5))["jobs"], shown(UNLIMITED)["burst"]
+    >>> limit_values(TenantLimits(jobs=5))["jobs"], limit_values(UNLIMITED)["burst"]
     (5, None)
     """
-    return {name: getattr(limits, name) for name in FIELDS}
+    return {name: getattr(limits, name) for name in LIMIT_FIELDS}
 
 
-def limits_from(values: Mapping[str, Any], base: Limits = UNLIMITED) -> Limits:
-    """Return `base` with the fields of `values`.
+def limits_from(values: Mapping[str, Any], defaults: TenantLimits = UNLIMITED) -> TenantLimits:
+    """Return `defaults` with the fields of `values`.
 
-    >>> limits_from({"jobs": None, "burst": 7}, Limits(jobs=5))
+    >>> limits_from({"jobs": None, "burst": 7}, TenantLimits(jobs=5))
     Limits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, concurrent_runs=None, \
 lane_percent=None, payload_bytes=None)
     >>> try:
     ...     limits_from({"jobs": 0, "job": 1})
-    ... except WrongLimits as error:
+    ... except InvalidLimits as error:
     ...     print(error)
     job is unknown; jobs must be 1 to 1000000000, or null
     """
-    problems = [f"{name} is unknown" for name in sorted(set(values) - set(FIELDS))]
-    for name in FIELDS:
+    problems = [f"{name} is unknown" for name in sorted(set(values) - set(LIMIT_FIELDS))]
+    for name in LIMIT_FIELDS:
         value = values.get(name)
         if value is None:
             continue
-        limit = MAX_LIMITS[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
-            problems.append(f"{name} must be 1 to {limit}, or null")
+        max_value = MAX_VALUE_BY_LIMIT[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= max_value:
+            problems.append(f"{name} must be 1 to {max_value}, or null")
     if problems:
-        raise WrongLimits("; ".join(problems))
-    return Limits(**{**shown(base), **values})
+        raise InvalidLimits("; ".join(problems))
+    return TenantLimits(**{**limit_values(defaults), **values})
 
 
-def text_of(limits: Limits) -> str:
+def format_limits(limits: TenantLimits) -> str:
     """
-    >>> text_of(Limits(jobs=5, burst=7)), text_of(UNLIMITED)
+    >>> format_limits(TenantLimits(jobs=5, burst=7)), format_limits(UNLIMITED)
     ('burst=7 jobs=5', '')
     """
-    fields = shown(limits).items()
+    fields = limit_values(limits).items()
     return " ".join(f"{name}={value}" for name, value in fields if value is not None)
 
 
-def limits_of_text(text: str) -> dict[str, int | None]:
+def parse_limits(text: str) -> dict[str, int | None]:
     """Return the limits that a text sets, for example `jobs=500 burst=null`.
 
-    >>> limits_of_text("jobs=500 burst=null")
+    >>> parse_limits("jobs=500 burst=null")
     {'jobs': 500, 'burst': None}
     >>> try:
-    ...     limits_of_text("jobs")
-    ... except WrongLimits as error:
+    ...     parse_limits("jobs")
+    ... except InvalidLimits as error:
     ...     print(error)
     'jobs' is not field=number, or field=null
     """
@@ -122,7 +124,7 @@ def limits_of_text(text: str) -> dict[str, int | None]:
         name, equals, value = part.partition("=")
         is_number = value.isascii() and value.isdecimal()
         if not (name and equals and (is_number or value == "null")):
-            raise WrongLimits(f"{part!r} is not field=number, or field=null")
+            raise InvalidLimits(f"{part!r} is not field=number, or field=null")
         limits[name] = int(value) if is_number else None
     limits_from(limits)
     return limits

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from punctual.domain.run import RunStatus
 
-_LETTERS = {
+_STATUS_LETTERS = {
     RunStatus.SUCCESS: "S",
     RunStatus.FAILED: "F",
     RunStatus.TIMED_OUT: "T",
@@ -17,20 +17,22 @@ _LETTERS = {
 }
 
 
-def letters(entries: Iterable[Iterable[str]]) -> str:
+def notify_letters(entries: Iterable[Iterable[str]]) -> str:
     """Return the statuses of the entries as letters for the job state, in the same order.
 
-    >>> letters([["FAILED", "TIMED_OUT"], ["SUCCESS"]]), letters([])
+    >>> notify_letters([["FAILED", "TIMED_OUT"], ["SUCCESS"]]), notify_letters([])
     ('FT S', '')
     """
-    return " ".join("".join(_LETTERS[RunStatus(one)] for one in entry) for entry in entries)
+    return " ".join(
+        "".join(_STATUS_LETTERS[RunStatus(status)] for status in entry) for entry in entries
+    )
 
 
-def told_of(notify: str, status: RunStatus) -> list[int]:
+def entries_to_notify(notify: str, status: RunStatus) -> list[int]:
     """Return the indexes of the entries that report `status`.
 
-    >>> told_of("FT S TM", RunStatus.TIMED_OUT), told_of("", RunStatus.FAILED)
+    >>> entries_to_notify("FT S TM", RunStatus.TIMED_OUT), entries_to_notify("", RunStatus.FAILED)
     ([0, 2], [])
     """
-    letter = _LETTERS.get(status, " ")
-    return [place for place, entry in enumerate(notify.split(" ")) if letter in entry]
+    letter = _STATUS_LETTERS.get(status, " ")
+    return [index for index, entry in enumerate(notify.split(" ")) if letter in entry]

@@ -9,42 +9,42 @@ from typing import NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-SECOND = 1_000_000  # microseconds
-TOKEN = 1_000_000  # a rate of n a second refills n of these parts in a microsecond
+MICROSECONDS_PER_SECOND = 1_000_000  # microseconds
+PARTS_PER_TOKEN = 1_000_000  # a rate of n a second refills n of these parts in a microsecond
 MAX_COUNTED_SECONDS = 120  # no entry counts longer; a wrong clock wrote a later end
-MAX_CLOCK_ERROR = 10 * SECOND
+MAX_CLOCK_ERROR_MICROSECONDS = 10 * MICROSECONDS_PER_SECOND
 
 AMPLE_LEASE_SECONDS = 10  # lease of a window with over half of its limit free
 SCARCE_LEASE_SECONDS = 2  # lease of any other window
 
-CAPACITY_SECONDS = 3  # seconds of the rate that the call bucket holds at least
+MIN_CAPACITY_SECONDS = 3  # seconds of the rate that the call bucket holds at least
 LONG_LEASES_WORTH_SECONDS = 3  # seconds of the rate in all long call leases together
 LEASED_DEMAND_SECONDS = 2  # seconds of its demand that an instance leases
 MIN_IDLE_SPARE = 50  # calls that an instance leases without demand while the bucket is nearly full
 IDLE_SPARES_PER_SECOND = 20  # a larger limit leases its rate divided by this instead
 LONG_LEASE_SECONDS = 60
 LONG_LEASE_STEP_SECONDS = 10  # long leases end together, so the row stays under 1 KB
-SHORT_LEASE = 3 * SECOND // 2
+SHORT_LEASE_MICROSECONDS = 3 * MICROSECONDS_PER_SECOND // 2
 
 S = TypeVar("S")
 
 
 class LeaseRequest(NamedTuple):
-    """An instance's request to a row: `need` uses at once, and spare uses by its demand.
+    """An instance's request to a row: `needed` uses at once, and spare uses by its demand.
 
-    `unused` uses of its `previous` lease return to a window, but tokens of calls do not. `owed`
+    `unused` uses of its `previous` lease return to a window, but tokens of calls do not. `debt`
     uses were admitted without the row.
     """
 
-    need: int
+    needed: int
     per_second: float
-    whole: bool = False
-    previous: "Lease | None" = None
+    all_or_none: bool = False
+    previous: "QuotaLease | None" = None
     unused: int = 0
-    owed: int = 0
+    debt: int = 0
 
 
-class Lease(NamedTuple):
+class QuotaLease(NamedTuple):
     """A grant of `number` uses at once, and of `spare` uses until `ends_at`, in microseconds.
 
     The row counts `counted` of them until the second `counted_until`. After `wait` seconds the row
@@ -56,101 +56,101 @@ class Lease(NamedTuple):
     ends_at: int = 0
     counted: int = 0
     counted_until: int = 0
-    wait: float = 0.0
+    retry_after_seconds: float = 0.0
 
 
-class Rule(Protocol[S]):
+class QuotaRule(Protocol[S]):
     """A limit, and the way in which instances lease from its row."""
 
-    def lease(self, state: S, request: LeaseRequest, now: int, /) -> tuple[S, Lease]:
+    def lease(self, row: S, request: LeaseRequest, now: int, /) -> tuple[S, QuotaLease]:
         """Return the new row and the lease. The row is the same if nothing was leased."""
 
 
-class Bucket(Struct, frozen=True, array_like=True, gc=False):
+class TokenBucket(Struct, frozen=True, array_like=True, gc=False):
     """Tokens that refill at a rate, up to a capacity."""
 
     parts: int
     at: int  # microseconds
 
 
-def full(capacity: int, now: int) -> Bucket:
-    return Bucket(capacity * TOKEN, now)
+def full_bucket(capacity: int, now: int) -> TokenBucket:
+    return TokenBucket(capacity * PARTS_PER_TOKEN, now)
 
 
-def refilled(bucket: Bucket, rate: int, capacity: int, now: int) -> Bucket:
+def refill(bucket: TokenBucket, rate: int, capacity: int, now: int) -> TokenBucket:
     """Return the bucket at `now`.
 
     If a clock went back a little, nothing refills until it catches up. A bucket far in the future
     comes from a wrong clock, and refills from `now`.
 
-    >>> refilled(Bucket(0, 0), 10, 5, 250_000)
+    >>> refill(TokenBucket(0, 0), 10, 5, 250_000)
     Bucket(parts=2500000, at=250000)
-    >>> refilled(Bucket(7, 3_600_000_000), 10, 5, 0)
+    >>> refill(TokenBucket(7, 3_600_000_000), 10, 5, 0)
     Bucket(parts=7, at=0)
     """
-    at = now if bucket.at > now + MAX_CLOCK_ERROR else bucket.at
+    at = now if bucket.at > now + MAX_CLOCK_ERROR_MICROSECONDS else bucket.at
     passed = max(0, now - at)
-    return Bucket(min(capacity * TOKEN, bucket.parts + passed * rate), max(now, at))
+    return TokenBucket(min(capacity * PARTS_PER_TOKEN, bucket.parts + passed * rate), max(now, at))
 
 
-def tokens(bucket: Bucket) -> int:
-    return bucket.parts // TOKEN
+def tokens(bucket: TokenBucket) -> int:
+    return bucket.parts // PARTS_PER_TOKEN
 
 
-def without(bucket: Bucket, count: int) -> Bucket:
-    return Bucket(bucket.parts - count * TOKEN, bucket.at)
+def remove_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
+    return TokenBucket(bucket.parts - count * PARTS_PER_TOKEN, bucket.at)
 
 
-def wait(bucket: Bucket, rate: int) -> float:
+def seconds_until_token(bucket: TokenBucket, rate: int) -> float:
     """Return the seconds until the bucket holds a token.
 
-    >>> wait(Bucket(2_500_000, 0), 10), wait(Bucket(500_000, 0), 10)
+    >>> wait(TokenBucket(2_500_000, 0), 10), wait(TokenBucket(500_000, 0), 10)
     (0.0, 0.05)
     """
-    missing = max(0, TOKEN - bucket.parts)
-    return -(-missing // rate) / SECOND
+    missing = max(0, PARTS_PER_TOKEN - bucket.parts)
+    return -(-missing // rate) / MICROSECONDS_PER_SECOND
 
 
-class Window(Struct, frozen=True, omit_defaults=True, gc=False):
+class UseWindow(Struct, frozen=True, omit_defaults=True, gc=False, rename={"uses": "taken"}):
     """The uses, by the second until which they count."""
 
-    taken: tuple[tuple[int, int], ...] = ()
+    uses: tuple[tuple[int, int], ...] = ()
 
 
-def current(window: Window, second: int) -> Window:
+def drop_expired_uses(window: UseWindow, second: int) -> UseWindow:
     """Return the window without ended entries and without entries of a wrong clock.
 
-    >>> current(Window(((60, 1), (61, 2), (999, 3))), 60)
+    >>> drop_expired_uses(UseWindow(((60, 1), (61, 2), (999, 3))), 60)
     Window(taken=((61, 2),))
     """
-    last = second + MAX_COUNTED_SECONDS
-    return Window(tuple(entry for entry in window.taken if second < entry[0] <= last))
+    last_second = second + MAX_COUNTED_SECONDS
+    return UseWindow(tuple(entry for entry in window.uses if second < entry[0] <= last_second))
 
 
-def used(window: Window) -> int:
-    return sum(count for _, count in window.taken)
+def count_uses(window: UseWindow) -> int:
+    return sum(count for _, count in window.uses)
 
 
-def take(window: Window, count: int, until: int) -> Window:
-    """Return the window with `count` more uses until `until`. A negative count returns uses.
+def add_uses(window: UseWindow, count: int, until: int) -> UseWindow:
+    """Return the window with `count` more uses until `counted_until`. A negative count returns uses.
 
-    >>> take(Window(((60, 1), (61, 2))), -2, 61)
+    >>> add_uses(UseWindow(((60, 1), (61, 2))), -2, 61)
     Window(taken=((60, 1),))
     """
-    by_second = dict(window.taken)
+    by_second = dict(window.uses)
     by_second[until] = max(0, by_second.get(until, 0) + count)
-    return Window(tuple(sorted(entry for entry in by_second.items() if entry[1])))
+    return UseWindow(tuple(sorted(entry for entry in by_second.items() if entry[1])))
 
 
-def seconds_until_free(window: Window, limit: int, second: int, asked: int = 1) -> int:
-    """Return the seconds until `asked` uses are free, or 0 if they are free now.
+def seconds_until_free(window: UseWindow, limit: int, second: int, requested: int = 1) -> int:
+    """Return the seconds until `requested` uses are free, or 0 if they are free now.
 
-    >>> window = Window(((60, 1), (62, 2)))
+    >>> window = UseWindow(((60, 1), (62, 2)))
     >>> seconds_until_free(window, 3, 50), seconds_until_free(window, 3, 50, 2)
     (10, 12)
     """
-    excess = used(window) + asked - limit
-    for until, count in window.taken:
+    excess = count_uses(window) + requested - limit
+    for until, count in window.uses:
         if excess <= 0:
             break
         excess -= count
@@ -170,38 +170,53 @@ class WindowRule(NamedTuple):
     limit: int
     span: int
 
-    def lease(self, state: Window, request: LeaseRequest, now: int, /) -> tuple[Window, Lease]:
+    def lease(
+        self, state: UseWindow, request: LeaseRequest, now: int, /
+    ) -> tuple[UseWindow, QuotaLease]:
         """
-        >>> WindowRule(10, 60).lease(Window(), LeaseRequest(2, 9.0), 0)
+        >>> WindowRule(10, 60).lease(UseWindow(), LeaseRequest(2, 9.0), 0)
         (Window(taken=((70, 4),)), Lease(number=2, spare=2, ends_at=10000000, counted=4, \
 counted_until=70, wait=0))
-        >>> WindowRule(10, 60).lease(Window(((70, 9),)), LeaseRequest(2, 9.0, whole=True), 0)
+        >>> WindowRule(10, 60).lease(UseWindow(((70, 9),)), LeaseRequest(2, 9.0, all_or_none=True), 0)
         (Window(taken=((70, 9),)), Lease(number=0, spare=0, ends_at=0, counted=0, counted_until=0, \
 wait=70))
         """
-        second, window, previous = now // SECOND, current(state, now // SECOND), request.previous
+        second, window, previous = (
+            now // MICROSECONDS_PER_SECOND,
+            drop_expired_uses(state, now // MICROSECONDS_PER_SECOND),
+            request.previous,
+        )
         if previous and request.unused and previous.counted_until > second:
-            window = take(window, -request.unused, previous.counted_until)
-        number = min(request.need, max(0, self.limit - used(window)))
-        if not number or (request.whole and number < request.need):
-            asked = request.need if request.whole else 1
-            return state, Lease(0, wait=seconds_until_free(window, self.limit, second, asked))
-        left = self.limit - used(window) - number
-        spare = min(ceil(LEASED_DEMAND_SECONDS * request.per_second), left // 4)
-        is_ample = left > self.limit // 2
+            window = add_uses(window, -request.unused, previous.counted_until)
+        number = min(request.needed, max(0, self.limit - count_uses(window)))
+        if not number or (request.all_or_none and number < request.needed):
+            requested = request.needed if request.all_or_none else 1
+            return state, QuotaLease(
+                0, retry_after_seconds=seconds_until_free(window, self.limit, second, requested)
+            )
+        remaining = self.limit - count_uses(window) - number
+        spare = min(ceil(LEASED_DEMAND_SECONDS * request.per_second), remaining // 4)
+        is_ample = remaining > self.limit // 2
         seconds = AMPLE_LEASE_SECONDS if is_ample else SCARCE_LEASE_SECONDS
-        end = second + (seconds if spare else 1)
-        until = end + self.span
-        window = take(window, number + spare, until)
-        free_in = seconds_until_free(window, self.limit, second)
-        return window, Lease(number, spare, end * SECOND, number + spare, until, free_in)
+        end_second = second + (seconds if spare else 1)
+        counted_until = end_second + self.span
+        window = add_uses(window, number + spare, counted_until)
+        retry_after_seconds = seconds_until_free(window, self.limit, second)
+        return window, QuotaLease(
+            number,
+            spare,
+            end_second * MICROSECONDS_PER_SECOND,
+            number + spare,
+            counted_until,
+            retry_after_seconds,
+        )
 
 
-class CallRow(Struct, frozen=True, omit_defaults=True, gc=False):
+class CallRow(Struct, frozen=True, omit_defaults=True, gc=False, rename={"long_leases": "leased"}):
     """The call tokens of a tenant, and the long leases by the second of their end."""
 
-    bucket: Bucket | None = None
-    leased: Window = Window()
+    bucket: TokenBucket | None = None
+    long_leases: UseWindow = UseWindow()
 
 
 class CallRule(NamedTuple):
@@ -217,88 +232,114 @@ class CallRule(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        return max(self.burst, CAPACITY_SECONDS * self.rate)
+        return max(self.burst, MIN_CAPACITY_SECONDS * self.rate)
 
-    def lease(self, state: CallRow, request: LeaseRequest, now: int, /) -> tuple[CallRow, Lease]:
+    def lease(
+        self, state: CallRow, request: LeaseRequest, now: int, /
+    ) -> tuple[CallRow, QuotaLease]:
         """
         >>> rule = CallRule(10, 10)
         >>> rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
         (CallRow(bucket=Bucket(parts=22000000, at=0), leased=Window(taken=((70, 7),))), \
 Lease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, wait=0.0))
-        >>> rule.lease(CallRow(Bucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].wait
+        >>> rule.lease(CallRow(TokenBucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].wait
         0.1
         """
-        bucket, window = self._settled(state, request, now)
-        if bucket.parts < TOKEN and not request.owed:
-            refused = Lease(0, wait=wait(bucket, self.rate))
+        bucket, window = self._settle_previous(state, request, now)
+        if bucket.parts < PARTS_PER_TOKEN and not request.debt:
+            refused = QuotaLease(0, retry_after_seconds=seconds_until_token(bucket, self.rate))
             if state.bucket and state.bucket.at > bucket.at:
                 # A wrong clock wrote the row. The bucket would not refill until that time.
-                return CallRow(bucket, state.leased), refused
+                return CallRow(bucket, state.long_leases), refused
             return state, refused
-        number = min(request.need, max(0, tokens(bucket)))
-        left = max(0, tokens(bucket) - number)
-        wanted = max(1, round(LEASED_DEMAND_SECONDS * request.per_second))
-        if 4 * left > 3 * self.capacity:
-            idle = max(MIN_IDLE_SPARE, self.rate // IDLE_SPARES_PER_SECOND)
-            wanted = max(wanted, min(idle, left // 4))
-        short = min(wanted, ceil(left / 2))
-        long = min(short, max(0, ceil((LONG_LEASES_WORTH_SECONDS * self.rate - used(window)) / 2)))
-        if long and long >= ceil(request.per_second):
-            steps = (now // SECOND + LONG_LEASE_SECONDS) // LONG_LEASE_STEP_SECONDS + 1
-            until = steps * LONG_LEASE_STEP_SECONDS
-            lease = Lease(number, long, until * SECOND, long, until)
-            window = take(window, long, until)
+        number = min(request.needed, max(0, tokens(bucket)))
+        remaining = max(0, tokens(bucket) - number)
+        wanted_spare = max(1, round(LEASED_DEMAND_SECONDS * request.per_second))
+        if 4 * remaining > 3 * self.capacity:
+            idle_spare = max(MIN_IDLE_SPARE, self.rate // IDLE_SPARES_PER_SECOND)
+            wanted_spare = max(wanted_spare, min(idle_spare, remaining // 4))
+        short_spare = min(wanted_spare, ceil(remaining / 2))
+        long_spare = min(
+            short_spare,
+            max(0, ceil((LONG_LEASES_WORTH_SECONDS * self.rate - count_uses(window)) / 2)),
+        )
+        if long_spare and long_spare >= ceil(request.per_second):
+            applier = (
+                now // MICROSECONDS_PER_SECOND + LONG_LEASE_SECONDS
+            ) // LONG_LEASE_STEP_SECONDS + 1
+            until = applier * LONG_LEASE_STEP_SECONDS
+            lease = QuotaLease(
+                number, long_spare, until * MICROSECONDS_PER_SECOND, long_spare, until
+            )
+            window = add_uses(window, long_spare, until)
         else:
-            lease = Lease(number, short, now + SHORT_LEASE)
-        bucket = without(bucket, number + lease.spare)
-        return CallRow(bucket, window), lease._replace(wait=wait(bucket, self.rate))
+            lease = QuotaLease(number, short_spare, now + SHORT_LEASE_MICROSECONDS)
+        bucket = remove_tokens(bucket, number + lease.spare)
+        return CallRow(bucket, window), lease._replace(
+            retry_after_seconds=seconds_until_token(bucket, self.rate)
+        )
 
-    def _settled(self, state: CallRow, request: LeaseRequest, now: int) -> tuple[Bucket, Window]:
+    def _settle_previous(
+        self, row: CallRow, request: LeaseRequest, now: int
+    ) -> tuple[TokenBucket, UseWindow]:
         """Return the row at `now`, without the previous lease and the debt of the instance."""
-        bucket = state.bucket or full(self.capacity, now)
-        bucket = refilled(bucket, self.rate, self.capacity, now)
-        window, previous = current(state.leased, now // SECOND), request.previous
-        if previous and previous.counted_until > now // SECOND:
-            window = take(window, -previous.counted, previous.counted_until)
+        bucket = row.bucket or full_bucket(self.capacity, now)
+        bucket = refill(bucket, self.rate, self.capacity, now)
+        window, previous = (
+            drop_expired_uses(row.long_leases, now // MICROSECONDS_PER_SECOND),
+            request.previous,
+        )
+        if previous and previous.counted_until > now // MICROSECONDS_PER_SECOND:
+            window = add_uses(window, -previous.counted, previous.counted_until)
         # At most one capacity below zero: the bucket cannot have refilled more in the meantime.
-        owed = min(request.owed, max(0, tokens(bucket) + self.capacity))
-        return without(bucket, owed), window
+        debt = min(request.debt, max(0, tokens(bucket) + self.capacity))
+        return remove_tokens(bucket, debt), window
 
 
-class Places(Struct, frozen=True, omit_defaults=True, gc=False):
+class Places(
+    Struct, frozen=True, omit_defaults=True, gc=False, rename={"places_by_holder": "holders"}
+):
     """The number of places that each instance holds, and until which second."""
 
-    holders: dict[str, tuple[int, int]] = {}
+    places_by_holder: dict[str, tuple[int, int]] = {}
 
 
-def current_places(places: Places, second: int) -> Places:
+def drop_expired_places(places: Places, second: int) -> Places:
     """
-    >>> current_places(Places({"a": (1, 60), "b": (2, 70)}), 60)
+    >>> drop_expired_places(Places({"a": (1, 60), "b": (2, 70)}), 60)
     Places(holders={'b': (2, 70)})
     """
-    last = second + MAX_COUNTED_SECONDS
-    return Places({n: held for n, held in places.holders.items() if second < held[1] <= last})
+    last_second = second + MAX_COUNTED_SECONDS
+    return Places(
+        {
+            name: entry
+            for name, entry in places.places_by_holder.items()
+            if second < entry[1] <= last_second
+        }
+    )
 
 
-def held(places: Places, but: str = "") -> int:
-    """Return the number of places that all instances except `but` hold."""
-    return sum(count for name, (count, _) in places.holders.items() if name != but)
+def count_places(places: Places, except_name: str = "") -> int:
+    """Return the number of places that all instances except `except_name` hold."""
+    return sum(count for name, (count, _) in places.places_by_holder.items() if name != except_name)
 
 
-def busy(places: Places, mark: str, but: str = "") -> int:
-    """Return how many instances except `but` hold places of the queue with this mark.
+def count_holders(places: Places, prefix: str, except_name: str = "") -> int:
+    """Return how many instances except `except_name` hold places of the queue with this mark.
 
-    >>> busy(Places({"0a": (2, 60), "0b": (1, 60), "1c": (5, 60)}), "0", but="0a")
+    >>> count_holders(Places({"0a": (2, 60), "0b": (1, 60), "1c": (5, 60)}), "0", except_name="0a")
     1
     """
-    return sum(name.startswith(mark) and name != but for name in places.holders)
+    return sum(name.startswith(prefix) and name != except_name for name in places.places_by_holder)
 
 
-def hold(places: Places, name: str, count: int, until: int) -> Places:
-    """Return the places with `count` held by `name` until `until`. A count of 0 removes the entry.
+def set_places(places: Places, name: str, count: int, until: int) -> Places:
+    """Return the places with `count` held by `name` until `counted_until`. A count of 0 removes the entry.
 
-    >>> hold(hold(Places(), "a", 2, 60), "a", 0, 70)
+    >>> set_places(set_places(Places(), "a", 2, 60), "a", 0, 70)
     Places(holders={})
     """
-    holders = {**places.holders, name: (count, until)}
-    return replace(places, holders={n: held for n, held in holders.items() if held[0]})
+    holders = {**places.places_by_holder, name: (count, until)}
+    return replace(
+        places, places_by_holder={holder: entry for holder, entry in holders.items() if entry[0]}
+    )

@@ -10,21 +10,21 @@ class Role(IntEnum):
     ADMIN = 4  # also makes tokens, and reads the audit
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """Return the name that callers write.
 
-        >>> Role.OPERATOR.word
+        >>> Role.OPERATOR.label
         'operator'
         """
         return self.name.lower()
 
     @classmethod
-    def of(cls, word: str) -> "Role | None":
+    def from_label(cls, label: str) -> "Role | None":
         """
-        >>> Role.of("editor"), Role.of("root")
+        >>> Role.from_label("editor"), Role.from_label("root")
         (<Role.EDITOR: 3>, None)
         """
-        return _BY_WORD.get(word)
+        return _ROLE_BY_LABEL.get(label)
 
 
-_BY_WORD = {role.word: role for role in Role}
+_ROLE_BY_LABEL = {role.label: role for role in Role}

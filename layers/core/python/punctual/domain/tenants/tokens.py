@@ -11,16 +11,18 @@ from typing import NamedTuple
 
 from punctual.domain.tenants.roles import Role
 
-PREFIX = "pnc_"
-RANDOM_BYTES = 32
-KEY_BYTES = 32
-KEPT = timedelta(days=30)  # how long an invalid token is still listed
-USED = timedelta(minutes=5)  # resolution of the last use, since each update writes a row
+TOKEN_PREFIX = "pnc_"
+TOKEN_RANDOM_BYTES = 32
+TOKEN_KEY_BYTES = 32
+INVALID_TOKEN_RETENTION = timedelta(days=30)  # how long an invalid token is still listed
+LAST_USED_RESOLUTION = timedelta(
+    minutes=5
+)  # resolution of the last use, since each update writes a row
 
-TENANT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_TENANT = re.compile(TENANT)
-_MARK_BYTES = 10  # with the random bytes a multiple of three, so there is no padding
-_SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{56}}")
+TENANT_REGEX = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_TENANT_PATTERN = re.compile(TENANT_REGEX)
+_MAC_BYTES = 10  # with the random bytes a multiple of three, so there is no padding
+_TOKEN_PATTERN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{56}}")
 
 
 class Token(NamedTuple):
@@ -36,45 +38,45 @@ class Token(NamedTuple):
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 
-    def good(self, now: datetime) -> bool:
+    def is_valid(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def forgotten_at(self) -> datetime | None:
+    def delete_at(self) -> datetime | None:
         """Return when the row may be deleted, or None for a token without an end."""
-        ends = [at for at in (self.expires_at, self.revoked_at) if at is not None]
-        return min(ends) + KEPT if ends else None
+        end_times = [at for at in (self.expires_at, self.revoked_at) if at is not None]
+        return min(end_times) + INVALID_TOKEN_RETENTION if end_times else None
 
 
-def is_tenant(name: str) -> bool:
+def is_valid_tenant(name: str) -> bool:
     """Return whether the text is a valid name of a tenant, safe in keys, paths and logs.
 
-    >>> is_tenant("acme-1"), is_tenant("../acme"), is_tenant("")
+    >>> is_valid_tenant("acme-1"), is_valid_tenant("../acme"), is_valid_tenant("")
     (True, False, False)
     """
-    return _TENANT.fullmatch(name) is not None
+    return _TENANT_PATTERN.fullmatch(name) is not None
 
 
-def secret(key: bytes, random: bytes) -> str:
+def make_secret(key: bytes, random: bytes) -> str:
     """Return the secret that clients send: the random bytes, and a mark made with the key.
 
     A guessed secret fails by its mark, without a read of a table.
 
-    >>> len(secret(b"k", bytes(RANDOM_BYTES)))
+    >>> len(make_secret(b"k", bytes(TOKEN_RANDOM_BYTES)))
     60
     """
-    return PREFIX + urlsafe_b64encode(random + _mark(key, random)).decode()
+    return TOKEN_PREFIX + urlsafe_b64encode(random + _mac(key, random)).decode()
 
 
-def is_ours(key: bytes, text: str) -> bool:
-    """Return whether `secret` made the text with this key. The token may still be invalid.
+def has_valid_mac(key: bytes, text: str) -> bool:
+    """Return whether `make_secret` made the text with this key. The token may still be invalid.
 
-    >>> is_ours(b"k", secret(b"k", bytes(32))), is_ours(b"x", secret(b"k", bytes(32)))
+    >>> has_valid_mac(b"k", make_secret(b"k", bytes(32))), has_valid_mac(b"x", make_secret(b"k", bytes(32)))
     (True, False)
     """
-    if not key or not _SECRET.fullmatch(text):
+    if not key or not _TOKEN_PATTERN.fullmatch(text):
         return False
-    raw = urlsafe_b64decode(text.removeprefix(PREFIX))
-    return compare_digest(raw[RANDOM_BYTES:], _mark(key, raw[:RANDOM_BYTES]))
+    raw = urlsafe_b64decode(text.removeprefix(TOKEN_PREFIX))
+    return compare_digest(raw[TOKEN_RANDOM_BYTES:], _mac(key, raw[:TOKEN_RANDOM_BYTES]))
 
 
 def keyed_hash(key: bytes, text: str) -> str:
@@ -86,5 +88,5 @@ def keyed_hash(key: bytes, text: str) -> str:
     return digest(key, b"token:" + text.encode(), "sha256").hex()
 
 
-def _mark(key: bytes, random: bytes) -> bytes:
-    return digest(key, b"mark:" + random, "sha256")[:_MARK_BYTES]
+def _mac(key: bytes, random: bytes) -> bytes:
+    return digest(key, b"mark:" + random, "sha256")[:_MAC_BYTES]

@@ -9,16 +9,20 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hmac import digest
 
-from punctual.domain.identifiers import fraction
+from punctual.domain.identifiers import hash_fraction
 
-KEY_BYTES = 32
-SHOWN = "whsec_"
-ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+WEBHOOK_KEY_BYTES = 32
+WEBHOOK_SECRET_PREFIX = "whsec_"
+WEBHOOK_ID_HEADER, WEBHOOK_TIMESTAMP_HEADER, WEBHOOK_SIGNATURE_HEADER = (
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
+)
 
-FIRST = timedelta(seconds=10)
-LONGEST = timedelta(minutes=30)
-TRIES = 20  # about six hours
-_SPREAD = 0.2  # webhooks that failed together retry at different times
+FIRST_WEBHOOK_DELAY = timedelta(seconds=10)
+MAX_WEBHOOK_DELAY = timedelta(minutes=30)
+MAX_WEBHOOK_ATTEMPTS = 20  # about six hours
+_WEBHOOK_JITTER = 0.2  # webhooks that failed together retry at different times
 
 
 def tenant_secret(key: bytes, tenant: str) -> bytes:
@@ -30,40 +34,40 @@ def tenant_secret(key: bytes, tenant: str) -> bytes:
     return digest(key, b"webhook:" + tenant.encode(), "sha256")
 
 
-def shown_secret(secret: bytes) -> str:
+def format_secret(secret: bytes) -> str:
     """Return the secret in the form that receivers expect.
 
-    >>> shown_secret(b"0123456789")
+    >>> format_secret(b"0123456789")
     'whsec_MDEyMzQ1Njc4OQ=='
     """
-    return SHOWN + b64encode(secret).decode()
+    return WEBHOOK_SECRET_PREFIX + b64encode(secret).decode()
 
 
-def keys_of(text: str) -> tuple[bytes, ...]:
+def parse_keys(text: str) -> tuple[bytes, ...]:
     """Return the stored keys in force, newest first, or none if one of them is invalid.
 
-    >>> [len(key) for key in keys_of(b64encode(bytes(32)).decode())], keys_of("unset"), keys_of("")
+    >>> [len(key) for key in parse_keys(b64encode(bytes(32)).decode())], parse_keys("unset"), parse_keys("")
     ([32], (), ())
     """
     try:
         keys = tuple(b64decode(part, validate=True) for part in text.split())
     except (Error, ValueError):
         return ()
-    return keys if all(len(key) == KEY_BYTES for key in keys) else ()
+    return keys if all(len(key) == WEBHOOK_KEY_BYTES for key in keys) else ()
 
 
-def keys_text(keys: Sequence[bytes]) -> str:
+def format_keys(keys: Sequence[bytes]) -> str:
     """Return the keys in their stored form, for a parameter or a file."""
     return " ".join(b64encode(key).decode() for key in keys)
 
 
-def rotated(keys: Sequence[bytes], new: bytes) -> tuple[bytes, ...]:
+def rotate_keys(keys: Sequence[bytes], new_key: bytes) -> tuple[bytes, ...]:
     """Return the new key and the previous one. Both sign until the next rotation.
 
-    >>> rotated((b"2", b"1"), b"3"), rotated((), b"1")
+    >>> rotate_keys((b"2", b"1"), b"3"), rotate_keys((), b"1")
     ((b'3', b'2'), (b'1',))
     """
-    return (new, *keys[:1])
+    return (new_key, *keys[:1])
 
 
 def signature(secret: bytes, webhook_id: str, timestamp: int, body: bytes) -> str:
@@ -77,19 +81,21 @@ def signed_headers(
     """Return the headers, signed with each secret. A receiver needs only one of them."""
     timestamp = int(at.timestamp())
     return {
-        ID: webhook_id,
-        TIMESTAMP: str(timestamp),
-        SIGNATURE: " ".join(signature(one, webhook_id, timestamp, body) for one in secrets),
+        WEBHOOK_ID_HEADER: webhook_id,
+        WEBHOOK_TIMESTAMP_HEADER: str(timestamp),
+        WEBHOOK_SIGNATURE_HEADER: " ".join(
+            signature(secret, webhook_id, timestamp, body) for secret in secrets
+        ),
     }
 
 
-def again_after(webhook_id: str, tries: int) -> timedelta | None:
-    """Return the wait after `tries` attempts, or None after the last attempt.
+def webhook_retry_delay(webhook_id: str, attempts: int) -> timedelta | None:
+    """Return the wait after `attempts` attempts, or None after the last attempt.
 
-    >>> [int(again_after("x", n).total_seconds()) for n in (1, 2, 3)], again_after("x", TRIES)
+    >>> [int(webhook_retry_delay("x", n).total_seconds()) for n in (1, 2, 3)], webhook_retry_delay("x", MAX_WEBHOOK_ATTEMPTS)
     ([9, 16, 35], None)
     """
-    if tries >= TRIES:
+    if attempts >= MAX_WEBHOOK_ATTEMPTS:
         return None
-    whole = min(LONGEST, FIRST * (1 << min(tries - 1, 16)))
-    return whole * (1 - _SPREAD * fraction(f"{webhook_id} {tries}"))
+    full_delay = min(MAX_WEBHOOK_DELAY, FIRST_WEBHOOK_DELAY * (1 << min(attempts - 1, 16)))
+    return full_delay * (1 - _WEBHOOK_JITTER * hash_fraction(f"{webhook_id} {attempts}"))

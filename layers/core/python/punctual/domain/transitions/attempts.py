@@ -8,48 +8,50 @@ from punctual.domain import run as past
 from punctual.domain.draft import Draft
 from punctual.domain.durations import (
     CLAIM_LEASE,
-    LOST_AT_MOST,
-    RETURN,
-    RETURN_MOST,
-    RETURNED_AT_MOST,
+    MAX_LOST_ATTEMPTS,
+    MAX_RETURN_DELAY,
+    MAX_RETURNED_CLAIMS,
+    RETURN_DELAY,
 )
-from punctual.domain.identifiers import fraction
+from punctual.domain.identifiers import hash_fraction
 from punctual.domain.job_state import JobStatus, Rules
-from punctual.domain.run import NOT_RUN, Lease, Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import NOT_RUN_STATUSES, Lease, Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Every, after_completion
 
 
-def end_run(d: Draft, run: Run, status: RunStatus, reason: Reason = Reason.NONE) -> None:
+def end_run(draft: Draft, run: Run, status: RunStatus, reason: Reason = Reason.NONE) -> None:
     """End a live run. It stays in the job state until its history row is known to exist."""
-    d.remove(run.run_id)
-    if d.sends:
-        d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
-    if run.held or run.run_id in d.leases:
-        d.leases[run.run_id] = None
-    d.ended.append(
+    draft.remove_run(run.run_id)
+    if draft.runs_to_send:
+        draft.runs_to_send = [
+            queued for queued in draft.runs_to_send if queued.run_id != run.run_id
+        ]
+    if run.is_held or run.run_id in draft.leases:
+        draft.leases[run.run_id] = None
+    draft.unrecorded.append(
         replace(
             run,
             status=status,
             reason=reason,
-            ended_at=d.now,
-            changed_at=d.now,
+            ended_at=draft.now,
+            changed_at=draft.now,
             next_at=None,
-            cancel=Reason.NONE,
+            cancel_reason=Reason.NONE,
         )
     )
-    if status in NOT_RUN:
-        d.latest_not_run = run.run_id
-        d.not_latest(run.run_id)
+    if status in NOT_RUN_STATUSES:
+        draft.latest_not_run_id = run.run_id
+        draft.unset_latest(run.run_id)
     if run.trigger is Trigger.SCHEDULE:
-        count_from_completion(d, d.now)
+        set_next_after_completion(draft, draft.now)
 
 
-def end_unstarted(d: Draft, waiting: WaitingRun, status: RunStatus, reason: Reason) -> None:
+def end_waiting_run(draft: Draft, waiting: WaitingRun, status: RunStatus, reason: Reason) -> None:
     """End a waiting run that never started."""
-    if status in NOT_RUN:
-        d.latest_not_run = waiting.run_id
-        d.not_latest(waiting.run_id)
-    d.ended.append(
+    if status in NOT_RUN_STATUSES:
+        draft.latest_not_run_id = waiting.run_id
+        draft.unset_latest(waiting.run_id)
+    draft.unrecorded.append(
         Run(
             run_id=waiting.run_id,
             status=status,
@@ -57,117 +59,123 @@ def end_unstarted(d: Draft, waiting: WaitingRun, status: RunStatus, reason: Reas
             scheduled_at=waiting.scheduled_at,
             due_at=waiting.due_at,
             created_at=waiting.created_at,
-            changed_at=d.now,
+            changed_at=draft.now,
             trigger=waiting.trigger,
             reason=reason,
-            own_payload=waiting.own_payload,
+            has_own_payload=waiting.has_own_payload,
             retried_from=waiting.retried_from,
-            ended_at=d.now,
+            ended_at=draft.now,
         )
     )
     if waiting.trigger is Trigger.SCHEDULE:
-        count_from_completion(d, d.now)
+        set_next_after_completion(draft, draft.now)
 
 
-def count_from_completion(d: Draft, ended_at: datetime) -> None:
+def set_next_after_completion(draft: Draft, ended_at: datetime) -> None:
     """Set the next time of an interval that counts from completion. Each outcome calls this."""
-    schedule = d.schedule
+    schedule = draft.schedule
     if not isinstance(schedule, Every) or not schedule.from_completion:
         return
-    if is_one_alive(d):
+    if has_scheduled_run(draft):
         return  # after a change of schedule, the last of several live runs counts
-    if d.next_at is not None and d.next_at + d.jitter <= d.now:
+    if draft.next_at is not None and draft.next_at + draft.jitter <= draft.now:
         return  # it is due, and its own outcome counts
-    if d.state is JobStatus.CANCELLED or runs_are_used_up(d):
-        d.next_at = None
+    if draft.status is JobStatus.CANCELLED or is_max_runs_reached(draft):
+        draft.next_at = None
     else:
-        d.mark = max(ended_at, d.mark or ended_at)  # a run fired ahead can end before its time
-        d.next_at = after_completion(schedule, d.mark)
+        draft.planned_until = max(
+            ended_at, draft.planned_until or ended_at
+        )  # a run fired ahead can end before its time
+        draft.next_at = after_completion(schedule, draft.planned_until)
 
 
-def is_one_alive(d: Draft) -> bool:
-    alive: list[Run | WaitingRun] = [*d.runs, *d.line]
-    return any(run.trigger is Trigger.SCHEDULE for run in alive)
+def has_scheduled_run(draft: Draft) -> bool:
+    live_runs: list[Run | WaitingRun] = [*draft.runs, *draft.wait_queue]
+    return any(run.trigger is Trigger.SCHEDULE for run in live_runs)
 
 
-def runs_are_used_up(d: Draft) -> bool:
-    return d.limits.max_runs is not None and d.started >= d.limits.max_runs
+def is_max_runs_reached(draft: Draft) -> bool:
+    return draft.limits.max_runs is not None and draft.started_runs >= draft.limits.max_runs
 
 
-def begin(d: Draft, run: Run, claimer: str, nonce: str, staged: bool) -> Run:
+def claim_run(draft: Draft, run: Run, executor_id: str, nonce: str, starts_later: bool) -> Run:
     """Claim a queued run under a new token."""
-    token = d.head.version + 1
-    claimed = replace(
+    token = draft.original.version + 1
+    claimed_run = replace(
         run,
-        status=RunStatus.CLAIMED if staged else RunStatus.RUNNING,
+        status=RunStatus.CLAIMED if starts_later else RunStatus.RUNNING,
         reason=Reason.NONE,
         token=token,
-        claimer=claimer,
+        executor_id=executor_id,
         nonce=nonce,
-        started_at=run.started_at or d.now,
-        attempt_at=d.now,
-        changed_at=d.now,
+        started_at=run.started_at or draft.now,
+        attempt_at=draft.now,
+        changed_at=draft.now,
         sent_at=None,
-        sends=0,
+        send_count=0,
     )
-    d.put(claimed)
-    d.leases[run.run_id] = Lease(token=token, until=d.now + CLAIM_LEASE)
-    if run.trigger is Trigger.SCHEDULE and not run.begun:
-        d.started += 1
-        if runs_are_used_up(d):
-            drop_the_rest(d)
-    return claimed
+    draft.put_run(claimed_run)
+    draft.leases[run.run_id] = Lease(token=token, until=draft.now + CLAIM_LEASE)
+    if run.trigger is Trigger.SCHEDULE and not run.has_begun:
+        draft.started_runs += 1
+        if is_max_runs_reached(draft):
+            skip_unstarted_runs(draft)
+    return claimed_run
 
 
-def drop_the_rest(d: Draft) -> None:
+def skip_unstarted_runs(draft: Draft) -> None:
     """Skip all scheduled runs that have not begun. The last of `max_runs` has started."""
-    d.next_at = None
-    for run in [r for r in d.runs if r.trigger is Trigger.SCHEDULE and not r.begun]:
-        end_run(d, run, RunStatus.SKIPPED, Reason.MAX_RUNS)
-    for waiting in [w for w in d.line if w.trigger is Trigger.SCHEDULE]:
-        d.line.remove(waiting)
-        end_unstarted(d, waiting, RunStatus.SKIPPED, Reason.MAX_RUNS)
+    draft.next_at = None
+    for run in [
+        live_run
+        for live_run in draft.runs
+        if live_run.trigger is Trigger.SCHEDULE and not live_run.has_begun
+    ]:
+        end_run(draft, run, RunStatus.SKIPPED, Reason.MAX_RUNS)
+    for waiting in [entry for entry in draft.wait_queue if entry.trigger is Trigger.SCHEDULE]:
+        draft.wait_queue.remove(waiting)
+        end_waiting_run(draft, waiting, RunStatus.SKIPPED, Reason.MAX_RUNS)
 
 
-def finish_attempt(d: Draft, run: Run, status: RunStatus, retryable: bool) -> None:
-    rules = d.rules_of(run.definition)
-    failed = status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
-    if failed and run.cancel:
-        end_run(d, run, RunStatus.CANCELLED, run.cancel)
-    elif failed and retryable and not rules.at_most_once and _tries_left(run, rules):
-        _back_off(d, run, status, rules)
+def finish_attempt(draft: Draft, run: Run, status: RunStatus, retryable: bool) -> None:
+    rules = draft.rules_of(run.definition)
+    is_failure = status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
+    if is_failure and run.cancel_reason:
+        end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
+    elif is_failure and retryable and not rules.at_most_once and _has_retries_left(run, rules):
+        _back_off(draft, run, status, rules)
     elif status is RunStatus.CANCELLED:
-        end_run(d, run, RunStatus.CANCELLED, run.cancel or Reason.CANCELLED)
+        end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason or Reason.CANCELLED)
     else:
-        end_run(d, run, status)
+        end_run(draft, run, status)
 
 
-def _tries_left(run: Run, rules: Rules) -> bool:
-    return len(run.past) - run.past.count(past.LOST) < rules.max_retries
+def _has_retries_left(run: Run, rules: Rules) -> bool:
+    return len(run.past_attempts) - run.past_attempts.count(past.LOST_LETTER) < rules.max_retries
 
 
-def _back_off(d: Draft, run: Run, status: RunStatus, rules: Rules) -> None:
-    letter = past.FAILED if status is RunStatus.FAILED else past.TIMED_OUT
-    d.attempts.append((run, letter))
-    waited = replace(
+def _back_off(draft: Draft, run: Run, status: RunStatus, rules: Rules) -> None:
+    letter = past.FAILED_LETTER if status is RunStatus.FAILED else past.TIMED_OUT_LETTER
+    draft.ended_attempts.append((run, letter))
+    waiting_run = replace(
         run,
         status=RunStatus.WAITING,
         reason=Reason.BACKOFF,
-        past=run.past + letter,
-        next_at=d.now + delay(run, rules),
-        changed_at=d.now,
+        past_attempts=run.past_attempts + letter,
+        next_at=draft.now + retry_delay(run, rules),
+        changed_at=draft.now,
     )
-    d.put(waited)
-    d.leases[run.run_id] = None
+    draft.put_run(waiting_run)
+    draft.leases[run.run_id] = None
 
 
-def delay(run: Run, rules: Rules) -> timedelta:
+def retry_delay(run: Run, rules: Rules) -> timedelta:
     """Return the wait after a failed attempt. Jitter is a hash, from half to all of the backoff.
 
     The loop stops at the maximum, since 100 retries with a large multiplier would overflow a float.
     """
     retry = rules.retry
-    failures = len(run.past) - run.past.count(past.LOST)
+    failures = len(run.past_attempts) - run.past_attempts.count(past.LOST_LETTER)
     seconds = min(retry.backoff_seconds, retry.max_backoff_seconds)
     for _ in range(failures):
         seconds = seconds * retry.multiplier
@@ -175,61 +183,64 @@ def delay(run: Run, rules: Rules) -> timedelta:
             break
     seconds = min(seconds, retry.max_backoff_seconds)
     if retry.jitter:
-        seconds *= 0.5 + fraction(run.run_id, str(run.attempt)) / 2
+        seconds *= 0.5 + hash_fraction(run.run_id, str(run.attempt)) / 2
     return timedelta(seconds=seconds)
 
 
-def lose(d: Draft, run: Run) -> None:
+def lose_attempt(draft: Draft, run: Run) -> None:
     """Mark the attempt LOST, and queue the next one at once unless too many were lost."""
-    rules = d.rules_of(run.definition)
-    d.leases[run.run_id] = None
-    d.attempts.append((run, past.LOST))
-    if run.cancel:
+    rules = draft.rules_of(run.definition)
+    draft.leases[run.run_id] = None
+    draft.ended_attempts.append((run, past.LOST_LETTER))
+    if run.cancel_reason:
         # The run has no holder. It takes no later report or output from the former one.
-        end_run(d, replace(run, claimer="", nonce=""), RunStatus.CANCELLED, run.cancel)
-    elif rules.at_most_once or run.past.count(past.LOST) + 1 >= LOST_AT_MOST:
-        end_run(d, run, RunStatus.FAILED, Reason.LOST)
+        end_run(
+            draft, replace(run, executor_id="", nonce=""), RunStatus.CANCELLED, run.cancel_reason
+        )
+    elif rules.at_most_once or run.past_attempts.count(past.LOST_LETTER) + 1 >= MAX_LOST_ATTEMPTS:
+        end_run(draft, run, RunStatus.FAILED, Reason.LOST)
     else:
-        queue_again(d, replace(run, past=run.past + past.LOST))
+        requeue(draft, replace(run, past_attempts=run.past_attempts + past.LOST_LETTER))
 
 
-def hold_back(d: Draft, run: Run) -> None:
+def delay_run(draft: Draft, run: Run) -> None:
     """Repeat the same attempt after a wait that grows with each return."""
-    waited = replace(
+    waiting_run = replace(
         run,
         status=RunStatus.WAITING,
         reason=Reason.BACKOFF,
-        claimer="",
+        executor_id="",
         nonce="",
-        returns=run.returns + 1,
-        next_at=d.now + min(RETURN * 2 ** min(run.returns, RETURNED_AT_MOST), RETURN_MOST),
-        changed_at=d.now,
+        return_count=run.return_count + 1,
+        next_at=draft.now
+        + min(RETURN_DELAY * 2 ** min(run.return_count, MAX_RETURNED_CLAIMS), MAX_RETURN_DELAY),
+        changed_at=draft.now,
     )
-    d.put(waited)
-    d.leases[run.run_id] = None
+    draft.put_run(waiting_run)
+    draft.leases[run.run_id] = None
 
 
-def queue_again(d: Draft, run: Run) -> None:
-    again = replace(
+def requeue(draft: Draft, run: Run) -> None:
+    queued_run = replace(
         run,
         status=RunStatus.QUEUED,
         reason=Reason.NONE,
-        claimer="",
+        executor_id="",
         nonce="",
-        changed_at=d.now,
-        sent_at=d.now,
-        sends=1,
+        changed_at=draft.now,
+        sent_at=draft.now,
+        send_count=1,
     )
-    d.put(again)
-    d.leases[run.run_id] = None
-    d.sends.append(again)
+    draft.put_run(queued_run)
+    draft.leases[run.run_id] = None
+    draft.runs_to_send.append(queued_run)
 
 
-def cancel_run(d: Draft, run: Run, reason: Reason) -> None:
+def cancel_run(draft: Draft, run: Run, reason: Reason) -> None:
     """End a run without a holder, or send a cancel request to the holder."""
-    if run.held:
-        if not run.cancel:
-            d.put(replace(run, cancel=reason, changed_at=d.now))
-        d.kills.append(run.run_id)
+    if run.is_held:
+        if not run.cancel_reason:
+            draft.put_run(replace(run, cancel_reason=reason, changed_at=draft.now))
+        draft.run_ids_to_stop.append(run.run_id)
     else:
-        end_run(d, run, RunStatus.CANCELLED, reason)
+        end_run(draft, run, RunStatus.CANCELLED, reason)

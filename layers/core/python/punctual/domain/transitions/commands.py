@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from punctual.domain.draft import Draft
-from punctual.domain.durations import FUTURE_SLACK
+from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
 from punctual.domain.events import Backfill, Resume, StartRun, Update
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import CatchUp, JobStatus
@@ -18,204 +18,219 @@ from punctual.domain.schedules.schedule import (
 )
 from punctual.domain.transitions.attempts import (
     cancel_run,
-    drop_the_rest,
-    end_unstarted,
-    is_one_alive,
-    runs_are_used_up,
+    end_waiting_run,
+    has_scheduled_run,
+    is_max_runs_reached,
+    skip_unstarted_runs,
 )
 from punctual.domain.transitions.firing import (
-    Stretch,
-    counts_from_completion,
+    OccurrenceRange,
+    is_from_completion,
     next_after_or_none,
-    settle,
-    skip_many,
+    process_due,
+    record_not_run,
 )
 from punctual.domain.transitions.wait_queue import (
     admit,
     has_room,
     offer,
-    stand_back,
-    take_back_ahead,
-    unclaimed,
+    requeue_front,
+    take_back_fired_ahead,
+    unclaimed_runs,
 )
 
 _INSTANT = timedelta(microseconds=1)
 
 
-def pause(d: Draft) -> None:
+def pause(draft: Draft) -> None:
     """Pause the job. Scheduled runs that have not begun wait; requested runs go on."""
-    if d.state is JobStatus.PAUSED:
+    if draft.status is JobStatus.PAUSED:
         return
-    settle(d)
-    take_back_ahead(d)
-    stand_back(d, [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE])
-    d.state = JobStatus.PAUSED
-    d.client_changed()
-    admit(d)
+    process_due(draft)
+    take_back_fired_ahead(draft)
+    requeue_front(draft, [run for run in unclaimed_runs(draft) if run.trigger is Trigger.SCHEDULE])
+    draft.status = JobStatus.PAUSED
+    draft.mark_client_change()
+    admit(draft)
 
 
-def resume(d: Draft, order: Resume) -> None:
-    if d.state is not JobStatus.PAUSED:
+def resume(draft: Draft, event: Resume) -> None:
+    if draft.status is not JobStatus.PAUSED:
         return
-    policy = order.missed or d.limits.misfire
-    d.state = JobStatus.SCHEDULED
-    d.behind = CatchUp(until=d.now, policy=policy, paused=True)
-    d.client_changed()
-    settle(d)
+    policy = event.misfire or draft.limits.misfire
+    draft.status = JobStatus.SCHEDULED
+    draft.catch_up = CatchUp(until=draft.now, policy=policy, after_pause=True)
+    draft.mark_client_change()
+    process_due(draft)
 
 
-def cancel(d: Draft) -> None:
+def cancel(draft: Draft) -> None:
     """Cancel the job. Waiting runs end, and holders get a cancel request."""
-    if d.state is JobStatus.CANCELLED:
+    if draft.status is JobStatus.CANCELLED:
         return
-    settle(d)
-    take_back_ahead(d)
-    _put_on_record(d, *_why_not(d))
-    d.state = JobStatus.CANCELLED
-    d.next_at = None
-    d.client_changed()
-    for run in list(d.runs):
-        cancel_run(d, run, Reason.CANCELLED)
-    line, d.line = d.line, []
-    for waiting in line:
-        end_unstarted(d, waiting, RunStatus.CANCELLED, Reason.CANCELLED)
+    process_due(draft)
+    take_back_fired_ahead(draft)
+    _record_due_occurrences(draft, *_unfired_outcome(draft))
+    draft.status = JobStatus.CANCELLED
+    draft.next_at = None
+    draft.mark_client_change()
+    for run in list(draft.runs):
+        cancel_run(draft, run, Reason.CANCELLED)
+    wait_queue, draft.wait_queue = draft.wait_queue, []
+    for waiting in wait_queue:
+        end_waiting_run(draft, waiting, RunStatus.CANCELLED, Reason.CANCELLED)
 
 
-def order(d: Draft, new: StartRun) -> None:
+def start_run(draft: Draft, event: StartRun) -> None:
     """Add a requested run, at once or in the wait queue."""
-    settle(d)
-    _make_room_now(d)
+    process_due(draft)
+    _make_room(draft)
     offer(
-        d,
+        draft,
         WaitingRun(
-            run_id=new.run_id,
-            definition=d.definition,
-            scheduled_at=new.scheduled_at or d.now,
-            due_at=d.now,
-            created_at=d.now,
-            trigger=new.trigger,
-            own_payload=new.own_payload,
-            retried_from=new.retried_from,
+            run_id=event.run_id,
+            definition=draft.definition,
+            scheduled_at=event.scheduled_at or draft.now,
+            due_at=draft.now,
+            created_at=draft.now,
+            trigger=event.trigger,
+            has_own_payload=event.has_own_payload,
+            retried_from=event.retried_from,
         ),
     )
 
 
-def _make_room_now(d: Draft) -> None:
+def _make_room(draft: Draft) -> None:
     """Take back runs that were fired ahead if no place is free."""
-    if not has_room(d):
-        take_back_ahead(d)
-        admit(d)
+    if not has_room(draft):
+        take_back_fired_ahead(draft)
+        admit(draft)
 
 
-def backfill(d: Draft, asked: Backfill) -> None:
-    settle(d)
-    present = {run.run_id for run in (*d.runs, *d.ended)} | {w.run_id for w in d.line}
-    for run_id, scheduled_at in asked.runs:
-        if run_id not in present:
-            _make_room_now(d)
+def backfill(draft: Draft, event: Backfill) -> None:
+    process_due(draft)
+    present_run_ids = {run.run_id for run in (*draft.runs, *draft.unrecorded)} | {
+        waiting.run_id for waiting in draft.wait_queue
+    }
+    for run_id, scheduled_at in event.runs:
+        if run_id not in present_run_ids:
+            _make_room(draft)
             offer(
-                d,
+                draft,
                 WaitingRun(
                     run_id=run_id,
-                    definition=d.definition,
+                    definition=draft.definition,
                     scheduled_at=scheduled_at,
-                    due_at=d.now,
-                    created_at=d.now,
+                    due_at=draft.now,
+                    created_at=draft.now,
                     trigger=Trigger.BACKFILL,
                 ),
             )
 
 
-def update(d: Draft, new: Update) -> None:
+def update(draft: Draft, event: Update) -> None:
     """Put a new definition in force. Existing runs keep theirs, but limits act at once."""
-    settle(d)
-    if new.schedule is not None:
-        take_back_ahead(d)
-        _put_on_record(d, RunStatus.SKIPPED, Reason.RESCHEDULED)
-    d.client_changed()
-    d.definition = d.edition
-    d.rules = {**d.rules, d.edition: new.rules}
-    d.limits = new.limits
-    d.notify = new.notify
-    d.kind = new.kind
-    if new.schedule is not None:
-        _take_up(d, new.schedule, new.asked_at or d.now)
-    elif runs_are_used_up(d):
-        drop_the_rest(d)
-    elif d.head.limits.max_runs != d.limits.max_runs:
-        _go_on(d)
-    if d.state is JobStatus.COMPLETED and d.next_at is not None:
-        d.state = JobStatus.SCHEDULED
-    _keep_to_the_limit(d)
-    settle(d)
+    process_due(draft)
+    if event.schedule is not None:
+        take_back_fired_ahead(draft)
+        _record_due_occurrences(draft, RunStatus.SKIPPED, Reason.RESCHEDULED)
+    draft.mark_client_change()
+    draft.definition = draft.edition
+    draft.rules = {**draft.rules, draft.edition: event.rules}
+    draft.limits = event.limits
+    draft.notify = event.notify
+    draft.kind = event.kind
+    if event.schedule is not None:
+        _start_schedule(draft, event.schedule, event.requested_at or draft.now)
+    elif is_max_runs_reached(draft):
+        skip_unstarted_runs(draft)
+    elif draft.original.limits.max_runs != draft.limits.max_runs:
+        _restore_next_at(draft)
+    if draft.status is JobStatus.COMPLETED and draft.next_at is not None:
+        draft.status = JobStatus.SCHEDULED
+    _apply_concurrency_limit(draft)
+    process_due(draft)
 
 
-def _go_on(d: Draft) -> None:
+def _restore_next_at(draft: Draft) -> None:
     """Set the next time after a change of `max_runs`, if nothing else will set it.
 
     For an interval that counts from completion, the outcome of a live run sets it.
     """
-    if d.next_at is None and not (counts_from_completion(d) and is_one_alive(d)):
-        d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
+    if draft.next_at is None and not (is_from_completion(draft) and has_scheduled_run(draft)):
+        draft.next_at = next_after_or_none(draft, max(draft.planned_until or draft.now, draft.now))
 
 
-def _why_not(d: Draft) -> tuple[RunStatus, Reason]:
-    if d.state is JobStatus.PAUSED:
+def _unfired_outcome(draft: Draft) -> tuple[RunStatus, Reason]:
+    if draft.status is JobStatus.PAUSED:
         return RunStatus.SKIPPED, Reason.PAUSED
-    if d.behind is None:  # nothing was missed; the occurrence waits for its jitter
+    if draft.catch_up is None:  # nothing was missed; the occurrence waits for its jitter
         return RunStatus.CANCELLED, Reason.CANCELLED
     return RunStatus.MISSED, Reason.OUTAGE
 
 
-def _put_on_record(d: Draft, status: RunStatus, reason: Reason) -> None:
+def _record_due_occurrences(draft: Draft, status: RunStatus, reason: Reason) -> None:
     """Record the due occurrences of a pause or an outage that the schedule will not evaluate."""
-    if d.next_at is not None and d.next_at <= d.now:
-        assert d.schedule is not None
-        last, later = d.next_at, 0
-        if not counts_from_completion(d):
-            later = count_times(d.schedule, d.next_at, d.now)
-        if later:
-            last = last_before(d.schedule, d.now + _INSTANT) or last
-        skip_many(d, Stretch(d.next_at, last, 1 + later), status, reason)
-        d.mark = last
-    d.behind = None
+    if draft.next_at is not None and draft.next_at <= draft.now:
+        assert draft.schedule is not None
+        last_at, later_count = draft.next_at, 0
+        if not is_from_completion(draft):
+            later_count = count_times(draft.schedule, draft.next_at, draft.now)
+        if later_count:
+            last_at = last_before(draft.schedule, draft.now + _INSTANT) or last_at
+        record_not_run(
+            draft, OccurrenceRange(draft.next_at, last_at, 1 + later_count), status, reason
+        )
+        draft.planned_until = last_at
+    draft.catch_up = None
 
 
-def _take_up(d: Draft, schedule: Schedule, asked_at: datetime) -> None:
-    now = max(d.now, d.mark or d.now)
-    d.mark = now if _has_fired(d, schedule) else first_mark(schedule, now, asked_at)
-    d.schedule = schedule
-    d.started = 0
-    d.next_at = next_after(schedule, d.mark)
+def _start_schedule(draft: Draft, schedule: Schedule, requested_at: datetime) -> None:
+    now = max(draft.now, draft.planned_until or draft.now)
+    draft.planned_until = (
+        now if _has_fired(draft, schedule) else first_planned_until(schedule, now, requested_at)
+    )
+    draft.schedule = schedule
+    draft.started_runs = 0
+    draft.next_at = next_after(schedule, draft.planned_until)
 
 
-def _has_fired(d: Draft, new: Schedule) -> bool:
+def _has_fired(draft: Draft, schedule: Schedule) -> bool:
     """Return whether the time of a new one-time schedule has already fired."""
-    if not isinstance(new, Once):
+    if not isinstance(schedule, Once):
         return False
-    known = {run.run_id for run in (*d.runs, *d.ended)} | {waiting.run_id for waiting in d.line}
-    if occurrence_id(d.head.job_id, new.at) in known | {d.latest, d.latest_not_run}:
+    known_run_ids = {run.run_id for run in (*draft.runs, *draft.unrecorded)} | {
+        waiting.run_id for waiting in draft.wait_queue
+    }
+    if occurrence_id(draft.original.job_id, schedule.at) in known_run_ids | {
+        draft.latest_run_id,
+        draft.latest_not_run_id,
+    }:
         return True
-    if d.schedule is None or d.mark is None or not d.head.created_at < new.at <= d.mark:
+    if (
+        draft.schedule is None
+        or draft.planned_until is None
+        or not draft.original.created_at < schedule.at <= draft.planned_until
+    ):
         return False
-    return is_occurrence(d.schedule, new.at)
+    return is_occurrence(draft.schedule, schedule.at)
 
 
-def first_mark(schedule: Schedule, now: datetime, asked_at: datetime) -> datetime:
+def first_planned_until(schedule: Schedule, now: datetime, requested_at: datetime) -> datetime:
     """Return the time up to which a new schedule fires nothing.
 
     This is `now`, so earlier occurrences are not missed. A one-time schedule still runs if its
     time passed shortly before the request or during it.
     """
-    if isinstance(schedule, Once) and asked_at - FUTURE_SLACK <= schedule.at <= now:
+    if isinstance(schedule, Once) and requested_at - SCHEDULE_TIME_TOLERANCE <= schedule.at <= now:
         return schedule.at - _INSTANT
     return now
 
 
-def _keep_to_the_limit(d: Draft) -> None:
+def _apply_concurrency_limit(draft: Draft) -> None:
     """Move queued runs above a lowered limit to the wait queue. Begun runs go on."""
-    if len(d.runs) > d.limits.max_concurrency:
-        take_back_ahead(d)
-    excess = len(d.runs) - d.limits.max_concurrency
+    if len(draft.runs) > draft.limits.max_concurrency:
+        take_back_fired_ahead(draft)
+    excess = len(draft.runs) - draft.limits.max_concurrency
     if excess > 0:
-        stand_back(d, unclaimed(d)[-excess:])
+        requeue_front(draft, unclaimed_runs(draft)[-excess:])

@@ -3,148 +3,155 @@
 from msgspec.structs import replace
 
 from punctual.domain import events
-from punctual.domain.answer import OK, Answer, Verdict, now_of
+from punctual.domain.answer import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
-from punctual.domain.durations import CLAIM_LEASE, RETURNED_AT_MOST
+from punctual.domain.durations import CLAIM_LEASE, MAX_RETURNED_CLAIMS
 from punctual.domain.run import Lease, Reason, Run, RunStatus
 from punctual.domain.transitions import attempts
 from punctual.domain.transitions.attempts import (
-    begin,
+    claim_run,
+    delay_run,
     end_run,
-    end_unstarted,
+    end_waiting_run,
     finish_attempt,
-    hold_back,
-    lose,
-    queue_again,
+    lose_attempt,
+    requeue,
 )
-from punctual.domain.transitions.firing import settle
-from punctual.domain.transitions.wait_queue import admit, refuse_claim, send_again, wake_backoffs
+from punctual.domain.transitions.firing import process_due
+from punctual.domain.transitions.wait_queue import (
+    admit,
+    queue_after_backoff,
+    refuse_claim,
+    resend_unclaimed,
+)
 
 
-def look(d: Draft, event: events.Evaluate) -> Answer:
-    for run in list(d.runs):
-        if run.held:
-            _check_lease(d, run, event.leases.get(run.run_id))
-    wake_backoffs(d)
-    send_again(d)
-    settle(d, event.horizon)
+def evaluate(draft: Draft, event: events.Evaluate) -> Answer:
+    for run in list(draft.runs):
+        if run.is_held:
+            _check_lease(draft, run, event.leases.get(run.run_id))
+    queue_after_backoff(draft)
+    resend_unclaimed(draft)
+    process_due(draft, event.fire_ahead_until)
     return OK
 
 
-def _check_lease(d: Draft, run: Run, read: Lease | None) -> None:
+def _check_lease(draft: Draft, run: Run, stored_lease: Lease | None) -> None:
     """Mark the attempt LOST if its lease expired. The swap then requires the lease as read."""
-    lease = read
+    lease = stored_lease
     if lease is None or lease.token != run.token:
         lease = Lease(token=run.token, until=(run.attempt_at or run.changed_at) + CLAIM_LEASE)
-    if d.now < lease.until:
+    if draft.now < lease.until:
         return
-    if read is not None:
-        d.required[run.run_id] = read
-    lose(d, run)
+    if stored_lease is not None:
+        draft.required_leases[run.run_id] = stored_lease
+    lose_attempt(draft, run)
 
 
-def claim(d: Draft, event: events.Claim) -> Answer:
-    run = d.run(event.run_id)
+def claim(draft: Draft, event: events.Claim) -> Answer:
+    run = draft.find_run(event.run_id)
     if run is None:
         return Answer(Verdict.GONE)
-    if run.held:
-        own = run.claimer == event.claimer and run.nonce == event.nonce
-        return Answer(Verdict.OK if own else Verdict.HELD, run)
+    if run.is_held:
+        is_same_claim = run.executor_id == event.executor_id and run.nonce == event.nonce
+        return Answer(Verdict.OK if is_same_claim else Verdict.HELD, run)
     if run.status is not RunStatus.QUEUED:
         return Answer(Verdict.NOT_QUEUED, run)
-    if run.due_at > d.now:
+    if run.due_at > draft.now:
         return Answer(Verdict.EARLY, run, run.due_at)
-    limit = d.deadline_of(run)
-    if limit is not None and limit <= d.now and not run.begun:
-        end_run(d, run, RunStatus.MISSED, Reason.DEADLINE)
-        admit(d)
+    deadline_at = draft.deadline_of(run)
+    if deadline_at is not None and deadline_at <= draft.now and not run.has_begun:
+        end_run(draft, run, RunStatus.MISSED, Reason.DEADLINE)
+        admit(draft)
         return Answer(Verdict.GONE)
-    most = d.limits.max_concurrency
-    if len(d.runs) > most and sum(other.held for other in d.runs) >= most:
-        refuse_claim(d, run)
+    max_runs = draft.limits.max_concurrency
+    if len(draft.runs) > max_runs and sum(other.is_held for other in draft.runs) >= max_runs:
+        refuse_claim(draft, run)
         return Answer(Verdict.NOT_QUEUED, run)
-    begun = begin(d, run, event.claimer, event.nonce, event.staged)
-    admit(d)  # the last of `max_runs` frees places
-    return Answer(Verdict.OK, begun)
+    claimed_run = claim_run(draft, run, event.executor_id, event.nonce, event.starts_later)
+    admit(draft)  # the last of `max_runs` frees places
+    return Answer(Verdict.OK, claimed_run)
 
 
-def started(d: Draft, event: events.Started) -> Answer:
-    run = d.run(event.run_id)
-    if run is None or run.token != event.token or not run.held:
+def mark_running(draft: Draft, event: events.Started) -> Answer:
+    run = draft.find_run(event.run_id)
+    if run is None or run.token != event.token or not run.is_held:
         return Answer(Verdict.FENCED)
     if run.status is RunStatus.RUNNING:
         return Answer(Verdict.OK, run)
-    running = replace(run, status=RunStatus.RUNNING, changed_at=d.now)
-    d.put(running)
-    return Answer(Verdict.OK, running)
+    running_run = replace(run, status=RunStatus.RUNNING, changed_at=draft.now)
+    draft.put_run(running_run)
+    return Answer(Verdict.OK, running_run)
 
 
-def finish(d: Draft, event: events.Finish) -> Answer:
-    run = d.run(event.run_id)
-    if run is not None and run.held and run.token == event.token:
-        noted = replace(run, note=event.note) if event.note else run
-        finish_attempt(d, noted, event.status, event.retryable)
-        settle(d)
-        return Answer(Verdict.OK, now_of(d, event.run_id))
+def finish(draft: Draft, event: events.Finish) -> Answer:
+    run = draft.find_run(event.run_id)
+    if run is not None and run.is_held and run.token == event.token:
+        finished_run = (
+            replace(run, inline_output=event.inline_output) if event.inline_output else run
+        )
+        finish_attempt(draft, finished_run, event.status, event.retryable)
+        process_due(draft)
+        return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
     if run is not None and run.token == event.token and run.reason is Reason.BACKOFF:
         return Answer(Verdict.OK, run)  # an earlier call with this token had this effect
-    for ended in d.ended:
-        if ended.run_id == event.run_id and ended.token == event.token != 0:
-            return Answer(Verdict.FENCED if _was_lost(ended) else Verdict.OK, ended)
+    for ended_run in draft.unrecorded:
+        if ended_run.run_id == event.run_id and ended_run.token == event.token != 0:
+            return Answer(Verdict.FENCED if _was_lost(ended_run) else Verdict.OK, ended_run)
     return Answer(Verdict.FENCED)
 
 
-def _was_lost(ended: Run) -> bool:
+def _was_lost(run: Run) -> bool:
     """Return whether the run ended because its holder was lost, without a report."""
-    return ended.reason is Reason.LOST or not ended.claimer
+    return run.reason is Reason.LOST or not run.executor_id
 
 
-def release(d: Draft, event: events.ReturnClaim) -> Answer:
-    run = d.run(event.run_id)
-    if run is None or run.token != event.token or not run.held:
+def return_claim(draft: Draft, event: events.ReturnClaim) -> Answer:
+    run = draft.find_run(event.run_id)
+    if run is None or run.token != event.token or not run.is_held:
         return Answer(Verdict.FENCED)
-    if event.unstarted:
-        if run.cancel:
-            end_run(d, run, RunStatus.CANCELLED, run.cancel)
+    if event.never_started:
+        if run.cancel_reason:
+            end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
         else:
-            hold_back(d, run)
-    elif event.begun or d.rules_of(run.definition).at_most_once:
-        lose(d, run)
-    elif run.returns >= RETURNED_AT_MOST:
-        lose(d, replace(run, returns=0) if event.waits else run)
-    elif run.cancel:
-        end_run(d, run, RunStatus.CANCELLED, run.cancel)
-    elif event.waits:
-        hold_back(d, run)
+            delay_run(draft, run)
+    elif event.work_begun or draft.rules_of(run.definition).at_most_once:
+        lose_attempt(draft, run)
+    elif run.return_count >= MAX_RETURNED_CLAIMS:
+        lose_attempt(draft, replace(run, return_count=0) if event.with_delay else run)
+    elif run.cancel_reason:
+        end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
+    elif event.with_delay:
+        delay_run(draft, run)
     else:
-        queue_again(d, replace(run, returns=run.returns + 1))
-    settle(d)
-    return Answer(Verdict.OK, now_of(d, event.run_id))
+        requeue(draft, replace(run, return_count=run.return_count + 1))
+    process_due(draft)
+    return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
 
 
-def poison(d: Draft, event: events.DeadLetter) -> Answer:
-    run = d.run(event.run_id)
+def dead_letter(draft: Draft, event: events.DeadLetter) -> Answer:
+    run = draft.find_run(event.run_id)
     if run is None:
         return Answer(Verdict.GONE)
-    stale = event.version is not None and run.token > event.version
-    if run.status is not RunStatus.QUEUED or stale:  # a message of an earlier attempt
-        return Answer(Verdict.HELD if run.held else Verdict.NOT_QUEUED, run)
-    end_run(d, run, RunStatus.FAILED, Reason.POISON)
-    settle(d)
-    return Answer(Verdict.OK, now_of(d, event.run_id))
+    is_stale = event.version is not None and run.token > event.version
+    if run.status is not RunStatus.QUEUED or is_stale:  # a message of an earlier attempt
+        return Answer(Verdict.HELD if run.is_held else Verdict.NOT_QUEUED, run)
+    end_run(draft, run, RunStatus.FAILED, Reason.POISON)
+    process_due(draft)
+    return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
 
 
-def cancel_run(d: Draft, event: events.CancelRun) -> Answer:
-    run = d.run(event.run_id)
+def cancel_run(draft: Draft, event: events.CancelRun) -> Answer:
+    run = draft.find_run(event.run_id)
     if run is not None:
-        attempts.cancel_run(d, run, Reason.CANCELLED)
-        settle(d)
-        return Answer(Verdict.OK, now_of(d, event.run_id))
-    for waiting in d.line:
+        attempts.cancel_run(draft, run, Reason.CANCELLED)
+        process_due(draft)
+        return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
+    for waiting in draft.wait_queue:
         if waiting.run_id == event.run_id:
-            d.line.remove(waiting)
-            end_unstarted(d, waiting, RunStatus.CANCELLED, Reason.CANCELLED)
-            settle(d)
-            return Answer(Verdict.OK, now_of(d, event.run_id))
-    ended = next((run for run in d.ended if run.run_id == event.run_id), None)
-    return Answer(Verdict.CONFLICT if ended else Verdict.GONE, ended)
+            draft.wait_queue.remove(waiting)
+            end_waiting_run(draft, waiting, RunStatus.CANCELLED, Reason.CANCELLED)
+            process_due(draft)
+            return Answer(Verdict.OK, find_live_or_ended(draft, event.run_id))
+    ended_run = next((run for run in draft.unrecorded if run.run_id == event.run_id), None)
+    return Answer(Verdict.CONFLICT if ended_run else Verdict.GONE, ended_run)

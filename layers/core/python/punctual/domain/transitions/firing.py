@@ -9,237 +9,252 @@ from msgspec.structs import replace
 
 from punctual.domain.draft import Draft
 from punctual.domain.identifiers import occurrence_id
-from punctual.domain.job_state import CatchUp, JobStatus, Misfire, Overlap
-from punctual.domain.run import NOT_RUN, Reason, Run, RunStatus, WaitingRun
+from punctual.domain.job_state import CatchUp, JobStatus, MisfirePolicy, OverlapPolicy
+from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, RunStatus, WaitingRun
 from punctual.domain.schedules.schedule import Every, next_after, occurrences
 from punctual.domain.transitions.attempts import (
-    count_from_completion,
-    is_one_alive,
-    runs_are_used_up,
+    has_scheduled_run,
+    is_max_runs_reached,
+    set_next_after_completion,
 )
 from punctual.domain.transitions.wait_queue import (
-    ALL_MISSED,
+    MAX_CAUGHT_UP_RUNS,
     Refusal,
     admit,
-    ahead,
-    expire,
+    catch_up_room,
+    end_past_deadline,
     has_room,
     offer,
-    room_to_catch_up,
+    runs_fired_ahead,
 )
 
 
-class Stretch(NamedTuple):
+class OccurrenceRange(NamedTuple):
     """Consecutive occurrences, of which only the ends and the number are kept."""
 
     first: datetime
     last: datetime
-    number: int
+    occurrence_count: int
 
     @classmethod
-    def of(cls, times: Sequence[datetime]) -> "Stretch":
+    def from_times(cls, times: Sequence[datetime]) -> "OccurrenceRange":
         return cls(times[0], times[-1], len(times))
 
 
-CHUNK = 2_000  # most occurrences in one decision, so that none takes long
+MAX_OCCURRENCES_PER_DECISION = 2_000  # most occurrences in one decision, so that none takes long
 
 
-def settle(d: Draft, horizon: datetime | None = None) -> None:
+def process_due(draft: Draft, fire_ahead_until: datetime | None = None) -> None:
     """Process each due occurrence by the definition in force, and fill free places."""
-    if not d.runs and not d.line and d.next_at is None and d.behind is None:
+    if not draft.runs and not draft.wait_queue and draft.next_at is None and draft.catch_up is None:
         return
-    expire(d)
-    admit(d)
-    if d.state is JobStatus.SCHEDULED:
-        _notice_outage(d)
-        if d.behind is not None:
-            _catch_up(d)
-            _notice_outage(d)  # another outage can follow the settled one
-        if d.behind is None:
-            _fire_due(d)
-            admit(d)
-            _fire_ahead(d, horizon)
-    admit(d)
+    end_past_deadline(draft)
+    admit(draft)
+    if draft.status is JobStatus.SCHEDULED:
+        _detect_outage(draft)
+        if draft.catch_up is not None:
+            _catch_up(draft)
+            _detect_outage(draft)  # another outage can follow the settled one
+        if draft.catch_up is None:
+            _fire_due(draft)
+            admit(draft)
+            _fire_ahead(draft, fire_ahead_until)
+    admit(draft)
 
 
-def _notice_outage(d: Draft) -> None:
-    overdue = d.now - d.limits.grace
-    if d.behind is not None and not d.behind.paused:
-        d.behind = replace(d.behind, until=max(d.behind.until, overdue))
-    elif d.behind is None and d.next_at is not None and d.next_at + d.jitter < overdue:
-        d.behind = CatchUp(until=overdue, policy=d.limits.misfire)
+def _detect_outage(draft: Draft) -> None:
+    grace_start_at = draft.now - draft.limits.grace
+    if draft.catch_up is not None and not draft.catch_up.after_pause:
+        draft.catch_up = replace(draft.catch_up, until=max(draft.catch_up.until, grace_start_at))
+    elif (
+        draft.catch_up is None
+        and draft.next_at is not None
+        and draft.next_at + draft.jitter < grace_start_at
+    ):
+        draft.catch_up = CatchUp(until=grace_start_at, policy=draft.limits.misfire)
 
 
-def _due(d: Draft, until: datetime) -> list[datetime]:
-    """Return the next occurrences with a due time up to `until`, at most `CHUNK` of them."""
-    last = until - d.jitter
-    if d.next_at is None or d.next_at > last:
+def _due_times(draft: Draft, until: datetime) -> list[datetime]:
+    """Return the next occurrences with a due time up to `until`, at most `MAX_OCCURRENCES_PER_DECISION` of them."""
+    last_at = until - draft.jitter
+    if draft.next_at is None or draft.next_at > last_at:
         return []
-    if counts_from_completion(d):
-        return [d.next_at]
-    assert d.schedule is not None
-    more = islice(occurrences(d.schedule, d.next_at, last), CHUNK - 1)
-    return [d.next_at, *more]
+    if is_from_completion(draft):
+        return [draft.next_at]
+    assert draft.schedule is not None
+    following = islice(
+        occurrences(draft.schedule, draft.next_at, last_at), MAX_OCCURRENCES_PER_DECISION - 1
+    )
+    return [draft.next_at, *following]
 
 
-def counts_from_completion(d: Draft) -> bool:
-    return isinstance(d.schedule, Every) and d.schedule.from_completion
+def is_from_completion(draft: Draft) -> bool:
+    return isinstance(draft.schedule, Every) and draft.schedule.from_completion
 
 
-def _advance(d: Draft, last: datetime) -> None:
-    """Continue after `last`. An interval from completion gets its next time from an outcome."""
-    d.mark = last
-    if d.schedule is None or counts_from_completion(d):
-        d.next_at = None
+def _advance(draft: Draft, last_at: datetime) -> None:
+    """Continue after `last_at`. An interval from completion gets its next time from an outcome."""
+    draft.planned_until = last_at
+    if draft.schedule is None or is_from_completion(draft):
+        draft.next_at = None
     else:
-        d.next_at = next_after(d.schedule, last)
+        draft.next_at = next_after(draft.schedule, last_at)
 
 
-def _catch_up(d: Draft) -> None:
-    behind = d.behind
-    assert behind is not None
-    missed = _due(d, behind.until)
-    if not missed:
-        d.behind = None
+def _catch_up(draft: Draft) -> None:
+    catch_up = draft.catch_up
+    assert catch_up is not None
+    missed_times = _due_times(draft, catch_up.until)
+    if not missed_times:
+        draft.catch_up = None
         return
-    before = d.mark
-    following = None if counts_from_completion(d) else next_after_or_none(d, missed[-1])
-    more = following is not None and following + d.jitter <= behind.until
-    not_run, run = _judge(behind.policy, missed, more, room_to_catch_up(d))
-    if not_run:
-        _advance(d, not_run[-1])
-        skip_many(d, Stretch.of(not_run), *_verdict(behind), before)
-    if run:
-        _advance(d, run[-1])
-    fire(d, run, caught_up=behind.policy is Misfire.RUN_ALL)
-    if not more:
-        d.behind = None
+    previous_until = draft.planned_until
+    next_at = None if is_from_completion(draft) else next_after_or_none(draft, missed_times[-1])
+    has_more = next_at is not None and next_at + draft.jitter <= catch_up.until
+    skipped_times, run_times = _split_missed(
+        catch_up.policy, missed_times, has_more, catch_up_room(draft)
+    )
+    if skipped_times:
+        _advance(draft, skipped_times[-1])
+        record_not_run(
+            draft,
+            OccurrenceRange.from_times(skipped_times),
+            *_missed_outcome(catch_up),
+            previous_until,
+        )
+    if run_times:
+        _advance(draft, run_times[-1])
+    fire(draft, run_times, caught_up=catch_up.policy is MisfirePolicy.RUN_ALL)
+    if not has_more:
+        draft.catch_up = None
 
 
-def next_after_or_none(d: Draft, at: datetime) -> datetime | None:
-    return None if d.schedule is None else next_after(d.schedule, at)
+def next_after_or_none(draft: Draft, at: datetime) -> datetime | None:
+    return None if draft.schedule is None else next_after(draft.schedule, at)
 
 
-def _judge(
-    policy: Misfire, missed: list[datetime], more: bool, most: int
+def _split_missed(
+    policy: MisfirePolicy, missed_times: list[datetime], has_more: bool, limit: int
 ) -> tuple[list[datetime], list[datetime]]:
     """Return the missed occurrences that do not run, and those that do.
 
     While `more` follow, the latest occurrences are not known yet.
     """
-    if policy is Misfire.SKIP:
-        return missed, []
-    if policy is Misfire.RUN_ONCE:
-        return (missed, []) if more else (missed[:-1], missed[-1:])
-    if more:
-        return missed[:-ALL_MISSED], []
-    split = max(0, len(missed) - most)
-    return missed[:split], missed[split:]
+    if policy is MisfirePolicy.SKIP:
+        return missed_times, []
+    if policy is MisfirePolicy.RUN_ONCE:
+        return (missed_times, []) if has_more else (missed_times[:-1], missed_times[-1:])
+    if has_more:
+        return missed_times[:-MAX_CAUGHT_UP_RUNS], []
+    split = max(0, len(missed_times) - limit)
+    return missed_times[:split], missed_times[split:]
 
 
-def _verdict(behind: CatchUp) -> tuple[RunStatus, Reason]:
-    if behind.policy is Misfire.RUN_ONCE:
+def _missed_outcome(catch_up: CatchUp) -> tuple[RunStatus, Reason]:
+    if catch_up.policy is MisfirePolicy.RUN_ONCE:
         return RunStatus.SKIPPED, Reason.COALESCED
-    if behind.paused and behind.policy is Misfire.SKIP:
+    if catch_up.after_pause and catch_up.policy is MisfirePolicy.SKIP:
         return RunStatus.SKIPPED, Reason.PAUSED
     return RunStatus.MISSED, Reason.OUTAGE
 
 
-def skip_many(
-    d: Draft,
-    times: Stretch,
+def record_not_run(
+    draft: Draft,
+    stretch: OccurrenceRange,
     status: RunStatus,
     reason: Reason,
-    before: datetime | None = None,
+    previous_until: datetime | None = None,
 ) -> None:
     """Record occurrences that never became runs, as one entry.
 
     The decisions of one catch-up extend the same entry.
     """
-    for index, entry in enumerate(d.ended if d.head.behind is not None else ()):
-        if d.is_growing(entry) and entry.reason is reason and before == entry.last_at:
-            count = entry.count + times.number
-            d.ended[index] = replace(entry, count=count, last_at=times.last, changed_at=d.now)
+    for index, entry in enumerate(draft.unrecorded if draft.original.catch_up is not None else ()):
+        if draft.is_growing(entry) and entry.reason is reason and previous_until == entry.last_at:
+            count = entry.occurrence_count + stretch.occurrence_count
+            draft.unrecorded[index] = replace(
+                entry, occurrence_count=count, last_at=stretch.last, changed_at=draft.now
+            )
             return
-    first = times.first
-    run_id = occurrence_id(d.head.job_id, first)
-    if status in NOT_RUN:
-        d.latest_not_run = run_id
-    d.ended.append(
+    first_at = stretch.first
+    run_id = occurrence_id(draft.original.job_id, first_at)
+    if status in NOT_RUN_STATUSES:
+        draft.latest_not_run_id = run_id
+    draft.unrecorded.append(
         Run(
             run_id=run_id,
             status=status,
-            definition=d.definition,
-            scheduled_at=first,
-            due_at=first + d.jitter,
-            created_at=d.now,
-            changed_at=d.now,
+            definition=draft.definition,
+            scheduled_at=first_at,
+            due_at=first_at + draft.jitter,
+            created_at=draft.now,
+            changed_at=draft.now,
             reason=reason,
-            ended_at=d.now,
-            count=times.number,
-            last_at=times.last if times.number > 1 else None,
+            ended_at=draft.now,
+            occurrence_count=stretch.occurrence_count,
+            last_at=stretch.last if stretch.occurrence_count > 1 else None,
         )
     )
-    count_from_completion(d, d.now)
+    set_next_after_completion(draft, draft.now)
 
 
-def _fire_due(d: Draft) -> None:
-    if d.next_at is None or d.next_at + d.jitter > d.now:
+def _fire_due(draft: Draft) -> None:
+    if draft.next_at is None or draft.next_at + draft.jitter > draft.now:
         return
-    times = _due(d, d.now)
-    _advance(d, times[-1])
-    if d.limits.overlap is Overlap.REPLACE and len(times) > d.limits.max_concurrency:
-        replaced = Stretch.of(times[: -d.limits.max_concurrency])
-        skip_many(d, replaced, RunStatus.CANCELLED, Reason.REPLACED)
-        times = times[-d.limits.max_concurrency :]
-    fire(d, times)
+    times = _due_times(draft, draft.now)
+    _advance(draft, times[-1])
+    if draft.limits.overlap is OverlapPolicy.REPLACE and len(times) > draft.limits.max_concurrency:
+        replaced = OccurrenceRange.from_times(times[: -draft.limits.max_concurrency])
+        record_not_run(draft, replaced, RunStatus.CANCELLED, Reason.REPLACED)
+        times = times[-draft.limits.max_concurrency :]
+    fire(draft, times)
 
 
-def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
+def _fire_ahead(draft: Draft, fire_ahead_until: datetime | None) -> None:
     """Queue the next occurrence ahead of its time, unless another run could block it.
 
     Only one run is ahead at a time. With two, the later could be cancelled and the earlier taken
     back. Then the later occurrence would have an outcome and still be due.
     """
     if (
-        horizon is not None
-        and d.next_at is not None
-        and d.next_at + d.jitter <= horizon
-        and not d.line
-        and has_room(d)
-        and not ahead(d)
+        fire_ahead_until is not None
+        and draft.next_at is not None
+        and draft.next_at + draft.jitter <= fire_ahead_until
+        and not draft.wait_queue
+        and has_room(draft)
+        and not runs_fired_ahead(draft)
     ):
-        at = d.next_at
-        _advance(d, at)
-        fire(d, [at])
+        scheduled_at = draft.next_at
+        _advance(draft, scheduled_at)
+        fire(draft, [scheduled_at])
 
 
-def fire(d: Draft, times: list[datetime], caught_up: bool = False) -> None:
+def fire(draft: Draft, times: list[datetime], caught_up: bool = False) -> None:
     """Offer a run for each time. Consecutive refusals for one reason become one entry."""
-    refused: list[datetime] = []
-    refusal: Refusal | None = None
-    for at in times:
-        if runs_are_used_up(d):
+    refused_times: list[datetime] = []
+    last_refusal: Refusal | None = None
+    for scheduled_at in times:
+        if is_max_runs_reached(draft):
             break
-        answer = offer(d, _occurrence(d, at, caught_up))
-        if refusal is not None and answer != refusal:
-            skip_many(d, Stretch.of(refused), *refusal)
-            refused = []
-        if answer is not None:
-            refused.append(at)
-        refusal = answer
-    if refusal is not None:
-        skip_many(d, Stretch.of(refused), *refusal)
-    if counts_from_completion(d) and is_one_alive(d):
-        d.next_at = None
+        refusal = offer(draft, _new_waiting_run(draft, scheduled_at, caught_up))
+        if last_refusal is not None and refusal != last_refusal:
+            record_not_run(draft, OccurrenceRange.from_times(refused_times), *last_refusal)
+            refused_times = []
+        if refusal is not None:
+            refused_times.append(scheduled_at)
+        last_refusal = refusal
+    if last_refusal is not None:
+        record_not_run(draft, OccurrenceRange.from_times(refused_times), *last_refusal)
+    if is_from_completion(draft) and has_scheduled_run(draft):
+        draft.next_at = None
 
 
-def _occurrence(d: Draft, at: datetime, caught_up: bool) -> WaitingRun:
+def _new_waiting_run(draft: Draft, scheduled_at: datetime, caught_up: bool) -> WaitingRun:
     return WaitingRun(
-        run_id=occurrence_id(d.head.job_id, at),
-        definition=d.definition,
-        scheduled_at=at,
-        due_at=at + d.jitter,
-        created_at=d.now,
-        caught_up=caught_up,
+        run_id=occurrence_id(draft.original.job_id, scheduled_at),
+        definition=draft.definition,
+        scheduled_at=scheduled_at,
+        due_at=scheduled_at + draft.jitter,
+        created_at=draft.now,
+        is_caught_up=caught_up,
     )

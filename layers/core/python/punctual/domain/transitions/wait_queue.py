@@ -6,142 +6,146 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from punctual.domain.draft import Draft
-from punctual.domain.durations import RESEND, RESEND_MOST
-from punctual.domain.job_state import JobStatus, Overlap
+from punctual.domain.durations import MAX_RESEND_DELAY, RESEND_DELAY
+from punctual.domain.job_state import JobStatus, OverlapPolicy
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import occurrences
-from punctual.domain.transitions.attempts import cancel_run, end_run, end_unstarted, queue_again
+from punctual.domain.transitions.attempts import cancel_run, end_run, end_waiting_run, requeue
 
 _INSTANT = timedelta(microseconds=1)
-LINE_MOST = 1_500  # a DynamoDB row holds 400 KB, and all of these may end in one decision
-ALL_MISSED = 1_000  # RUN_ALL runs at most the latest 1,000
+MAX_WAITING_RUNS = 1_500  # a DynamoDB row holds 400 KB, and all of these may end in one decision
+MAX_CAUGHT_UP_RUNS = 1_000  # RUN_ALL runs at most the latest 1,000
 Refusal = tuple[RunStatus, Reason]
 
 
-def offer(d: Draft, new: WaitingRun) -> Refusal | None:
+def offer(draft: Draft, new_run: WaitingRun) -> Refusal | None:
     """Queue a new run, or apply the overlap policy. Return the refusal, or None."""
-    limit = d.deadline_of(new)
-    if limit is not None and limit <= d.now:
+    deadline_at = draft.deadline_of(new_run)
+    if deadline_at is not None and deadline_at <= draft.now:
         return RunStatus.MISSED, Reason.DEADLINE
-    if has_room(d) and not any(_may_go(d, waiting) for waiting in d.line):
-        queue(d, new)
+    if has_room(draft) and not any(_may_start(draft, waiting) for waiting in draft.wait_queue):
+        queue_run(draft, new_run)
         return None
-    if _counts_as_waiting(new):
-        if d.limits.overlap is Overlap.SKIP:
+    if _counts_as_waiting(new_run):
+        if draft.limits.overlap is OverlapPolicy.SKIP:
             return RunStatus.SKIPPED, Reason.OVERLAP
-        if d.limits.overlap is Overlap.REPLACE:
-            _make_way(d)
-        elif _is_full(d):
+        if draft.limits.overlap is OverlapPolicy.REPLACE:
+            _cancel_oldest(draft)
+        elif _is_full(draft):
             return RunStatus.SKIPPED, Reason.QUEUE_FULL
-    d.line.append(new)
-    d.latest = new.run_id
+    draft.wait_queue.append(new_run)
+    draft.latest_run_id = new_run.run_id
     return None
 
 
-def _is_full(d: Draft) -> bool:
-    waiting = sum(_counts_as_waiting(waiting) for waiting in d.line)
-    return waiting >= d.limits.max_waiting or len(d.line) >= LINE_MOST
+def _is_full(draft: Draft) -> bool:
+    waiting = sum(_counts_as_waiting(waiting) for waiting in draft.wait_queue)
+    return waiting >= draft.limits.max_waiting or len(draft.wait_queue) >= MAX_WAITING_RUNS
 
 
-def room_to_catch_up(d: Draft) -> int:
+def catch_up_room(draft: Draft) -> int:
     """Return how many missed occurrences RUN_ALL may still add to the wait queue."""
-    waiting = sum(waiting.caught_up for waiting in d.line)
-    return max(0, min(ALL_MISSED - waiting, LINE_MOST - len(d.line)))
+    waiting = sum(waiting.is_caught_up for waiting in draft.wait_queue)
+    return max(0, min(MAX_CAUGHT_UP_RUNS - waiting, MAX_WAITING_RUNS - len(draft.wait_queue)))
 
 
 def _counts_as_waiting(waiting: WaitingRun) -> bool:
-    return waiting.trigger is Trigger.SCHEDULE and not waiting.caught_up
+    return waiting.trigger is Trigger.SCHEDULE and not waiting.is_caught_up
 
 
-def _make_way(d: Draft) -> None:
+def _cancel_oldest(draft: Draft) -> None:
     """Cancel the oldest scheduled runs, live before waiting, until one more fits.
 
     That is one run, or more if the limit was lowered.
     """
-    active = [run for run in d.runs if not run.cancel]
-    in_line = [waiting for waiting in d.line if _counts_as_waiting(waiting)]
-    excess = len(active) + len(in_line) + 1 - d.limits.max_concurrency
-    oldest = [run for run in active if run.trigger is Trigger.SCHEDULE][: max(0, excess)]
-    for run in oldest:
-        cancel_run(d, run, Reason.REPLACED)
-    for waiting in in_line[: max(0, excess - len(oldest))]:
-        d.line.remove(waiting)
-        end_unstarted(d, waiting, RunStatus.CANCELLED, Reason.REPLACED)
+    active_runs = [run for run in draft.runs if not run.cancel_reason]
+    waiting_runs = [waiting for waiting in draft.wait_queue if _counts_as_waiting(waiting)]
+    excess = len(active_runs) + len(waiting_runs) + 1 - draft.limits.max_concurrency
+    oldest_runs = [run for run in active_runs if run.trigger is Trigger.SCHEDULE][: max(0, excess)]
+    for run in oldest_runs:
+        cancel_run(draft, run, Reason.REPLACED)
+    for waiting in waiting_runs[: max(0, excess - len(oldest_runs))]:
+        draft.wait_queue.remove(waiting)
+        end_waiting_run(draft, waiting, RunStatus.CANCELLED, Reason.REPLACED)
 
 
-def has_room(d: Draft) -> bool:
-    return len(d.runs) < d.limits.max_concurrency
+def has_room(draft: Draft) -> bool:
+    return len(draft.runs) < draft.limits.max_concurrency
 
 
-def _may_go(d: Draft, waiting: WaitingRun) -> bool:
+def _may_start(draft: Draft, waiting: WaitingRun) -> bool:
     """Return whether the run may start. A pause holds scheduled runs, never requested runs."""
-    return d.state is not JobStatus.PAUSED or waiting.trigger is not Trigger.SCHEDULE
+    return draft.status is not JobStatus.PAUSED or waiting.trigger is not Trigger.SCHEDULE
 
 
-def admit(d: Draft) -> None:
+def admit(draft: Draft) -> None:
     """Queue runs for the free places: begun runs first, then runs of the wait queue."""
-    for run in list(d.runs):
-        if run.reason is Reason.CONCURRENCY and _going(d) < d.limits.max_concurrency:
-            queue_again(d, run)
-    while d.line and has_room(d):
-        for index, waiting in enumerate(d.line):
-            if _may_go(d, waiting):
-                del d.line[index]
-                queue(d, waiting, let_in_at=d.now if d.now > waiting.due_at else None)
+    for run in list(draft.runs):
+        if run.reason is Reason.CONCURRENCY and _active_count(draft) < draft.limits.max_concurrency:
+            requeue(draft, run)
+    while draft.wait_queue and has_room(draft):
+        for index, waiting in enumerate(draft.wait_queue):
+            if _may_start(draft, waiting):
+                del draft.wait_queue[index]
+                queue_run(
+                    draft, waiting, admitted_at=draft.now if draft.now > waiting.due_at else None
+                )
                 break
         else:
             return
 
 
-def _going(d: Draft) -> int:
-    return sum(run.held or run.status is RunStatus.QUEUED for run in d.runs)
+def _active_count(draft: Draft) -> int:
+    return sum(run.is_held or run.status is RunStatus.QUEUED for run in draft.runs)
 
 
-def refuse_claim(d: Draft, run: Run) -> None:
+def refuse_claim(draft: Draft, run: Run) -> None:
     """Make a queued run wait after the limit was lowered. A begun run stays in `runs`."""
-    if run.begun:
-        d.put(replace(run, status=RunStatus.WAITING, reason=Reason.CONCURRENCY, changed_at=d.now))
+    if run.has_begun:
+        draft.put_run(
+            replace(run, status=RunStatus.WAITING, reason=Reason.CONCURRENCY, changed_at=draft.now)
+        )
     else:
-        stand_back(d, [run])
+        requeue_front(draft, [run])
 
 
-def queue(d: Draft, new: WaitingRun, let_in_at: datetime | None = None) -> None:
+def queue_run(draft: Draft, waiting: WaitingRun, admitted_at: datetime | None = None) -> None:
     run = Run(
-        run_id=new.run_id,
+        run_id=waiting.run_id,
         status=RunStatus.QUEUED,
-        definition=new.definition,
-        scheduled_at=new.scheduled_at,
-        due_at=new.due_at,
-        created_at=new.created_at,
-        changed_at=d.now,
-        trigger=new.trigger,
-        own_payload=new.own_payload,
-        retried_from=new.retried_from,
-        sent_at=max(d.now, new.due_at),
-        sends=1,
-        let_in_at=let_in_at,
+        definition=waiting.definition,
+        scheduled_at=waiting.scheduled_at,
+        due_at=waiting.due_at,
+        created_at=waiting.created_at,
+        changed_at=draft.now,
+        trigger=waiting.trigger,
+        has_own_payload=waiting.has_own_payload,
+        retried_from=waiting.retried_from,
+        sent_at=max(draft.now, waiting.due_at),
+        send_count=1,
+        admitted_at=admitted_at,
     )
-    d.runs.append(run)
-    d.sends.append(run)
-    if d.head.latest != new.run_id:
-        d.latest = new.run_id
+    draft.runs.append(run)
+    draft.runs_to_send.append(run)
+    if draft.original.latest_run_id != waiting.run_id:
+        draft.latest_run_id = waiting.run_id
 
 
-def expire(d: Draft) -> None:
+def end_past_deadline(draft: Draft) -> None:
     """End the runs that did not start by their deadline."""
-    for run in list(d.runs):
-        if run.status is RunStatus.QUEUED and not run.begun:
-            limit = d.deadline_of(run)
-            if limit is not None and limit <= d.now:
-                end_run(d, run, RunStatus.MISSED, Reason.DEADLINE)
-    for waiting in list(d.line):
-        limit = d.deadline_of(waiting)
-        if limit is not None and limit <= d.now:
-            d.line.remove(waiting)
-            end_unstarted(d, waiting, RunStatus.MISSED, Reason.DEADLINE)
+    for run in list(draft.runs):
+        if run.status is RunStatus.QUEUED and not run.has_begun:
+            deadline_at = draft.deadline_of(run)
+            if deadline_at is not None and deadline_at <= draft.now:
+                end_run(draft, run, RunStatus.MISSED, Reason.DEADLINE)
+    for waiting in list(draft.wait_queue):
+        deadline_at = draft.deadline_of(waiting)
+        if deadline_at is not None and deadline_at <= draft.now:
+            draft.wait_queue.remove(waiting)
+            end_waiting_run(draft, waiting, RunStatus.MISSED, Reason.DEADLINE)
 
 
-def waiting_of(run: Run) -> WaitingRun:
+def as_waiting(run: Run) -> WaitingRun:
     """Return an unclaimed queued run as an entry of the wait queue."""
     return WaitingRun(
         run_id=run.run_id,
@@ -150,85 +154,95 @@ def waiting_of(run: Run) -> WaitingRun:
         due_at=run.due_at,
         created_at=run.created_at,
         trigger=run.trigger,
-        own_payload=run.own_payload,
+        has_own_payload=run.has_own_payload,
         retried_from=run.retried_from,
     )
 
 
-def unclaimed(d: Draft) -> list[Run]:
-    return [run for run in d.runs if run.status is RunStatus.QUEUED and not run.begun]
+def unclaimed_runs(draft: Draft) -> list[Run]:
+    return [run for run in draft.runs if run.status is RunStatus.QUEUED and not run.has_begun]
 
 
-def ahead(d: Draft) -> list[Run]:
+def runs_fired_ahead(draft: Draft) -> list[Run]:
     """Return the unclaimed runs that were fired ahead of their due time."""
-    return [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE and run.due_at > d.now]
+    return [
+        run
+        for run in unclaimed_runs(draft)
+        if run.trigger is Trigger.SCHEDULE and run.due_at > draft.now
+    ]
 
 
-def take_back_ahead(d: Draft) -> None:
+def take_back_fired_ahead(draft: Draft) -> None:
     """Take back the unclaimed runs that were fired ahead. They leave no outcome."""
-    early = ahead(d)
-    if not early:
+    early_runs = runs_fired_ahead(draft)
+    if not early_runs:
         return
-    first = min(run.scheduled_at for run in early)
-    for run in early:
-        d.remove(run.run_id)
-        d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
-        d.not_latest(run.run_id)
-    d.mark = _last_before(d, first)
-    d.next_at = first
+    first_at = min(run.scheduled_at for run in early_runs)
+    for run in early_runs:
+        draft.remove_run(run.run_id)
+        draft.runs_to_send = [
+            queued for queued in draft.runs_to_send if queued.run_id != run.run_id
+        ]
+        draft.unset_latest(run.run_id)
+    draft.planned_until = _planned_until_before(draft, first_at)
+    draft.next_at = first_at
 
 
-def _last_before(d: Draft, first: datetime) -> datetime:
+def _planned_until_before(draft: Draft, first_at: datetime) -> datetime:
     """Return the time up to which all occurrences are settled.
 
     This is now, or the last occurrence that was fired ahead and has ended.
     """
-    last = min(d.now, first - _INSTANT)
-    if d.schedule is not None:
-        for at in occurrences(d.schedule, d.now, first - _INSTANT):
-            last = at
-    return last
+    last_at = min(draft.now, first_at - _INSTANT)
+    if draft.schedule is not None:
+        for at in occurrences(draft.schedule, draft.now, first_at - _INSTANT):
+            last_at = at
+    return last_at
 
 
-def stand_back(d: Draft, runs: Iterable[Run]) -> None:
+def requeue_front(draft: Draft, runs: Iterable[Run]) -> None:
     """Return unclaimed queued runs to the front of the wait queue, in order."""
-    back = list(runs)
-    for run in back:
-        d.remove(run.run_id)
-        d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
-    d.line[:0] = [waiting_of(run) for run in back]
+    returned = list(runs)
+    for run in returned:
+        draft.remove_run(run.run_id)
+        draft.runs_to_send = [
+            queued for queued in draft.runs_to_send if queued.run_id != run.run_id
+        ]
+    draft.wait_queue[:0] = [as_waiting(run) for run in returned]
 
 
-def wake_backoffs(d: Draft) -> None:
+def queue_after_backoff(draft: Draft) -> None:
     """Queue the next attempt of each run after its backoff."""
-    for run in list(d.runs):
-        if run.reason is Reason.BACKOFF and run.next_at is not None and run.next_at <= d.now:
-            again = replace(
+    for run in list(draft.runs):
+        if run.reason is Reason.BACKOFF and run.next_at is not None and run.next_at <= draft.now:
+            queued_run = replace(
                 run,
                 status=RunStatus.QUEUED,
                 reason=Reason.NONE,
                 next_at=None,
-                changed_at=d.now,
-                sent_at=d.now,
-                sends=1,
+                changed_at=draft.now,
+                sent_at=draft.now,
+                send_count=1,
             )
-            d.put(again)
-            d.sends.append(again)
+            draft.put_run(queued_run)
+            draft.runs_to_send.append(queued_run)
 
 
 def resend_at(run: Run) -> datetime:
     """Return when a queued run is sent again: its message is then assumed to be lost."""
-    doubled: int = 2 ** max(0, run.sends - 1)
-    patience = min(RESEND * doubled, RESEND_MOST)
-    return (run.sent_at or run.due_at) + patience
+    factor: int = 2 ** max(0, run.send_count - 1)
+    wait = min(RESEND_DELAY * factor, MAX_RESEND_DELAY)
+    return (run.sent_at or run.due_at) + wait
 
 
-def send_again(d: Draft) -> None:
+def resend_unclaimed(draft: Draft) -> None:
     """Send queued runs again that no executor claimed in time. Their messages may be lost."""
-    for run in list(d.runs):
+    for run in list(draft.runs):
         if run.status is not RunStatus.QUEUED or run.sent_at is None:
             continue
-        if d.now >= resend_at(run):
-            again = replace(run, sent_at=d.now, sends=min(run.sends + 1, 6), changed_at=d.now)
-            d.put(again)
-            d.sends.append(again)
+        if draft.now >= resend_at(run):
+            resent_run = replace(
+                run, sent_at=draft.now, send_count=min(run.send_count + 1, 6), changed_at=draft.now
+            )
+            draft.put_run(resent_run)
+            draft.runs_to_send.append(resent_run)

@@ -10,26 +10,28 @@ from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event
 from punctual.domain.run import Lease
 from punctual.engine.ports.audit_log import Note
-from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.timers import Timer
 
 
 class Change(NamedTuple):
     """An event for a job, from one request.
 
-    `writer` is the write id of its swap. It is drawn once a request, not once a decision.
+    `write_id` is the write id of its swap. It is drawn once a request, not once a decision.
     """
 
-    key: Key
+    key: JobKey
     event: Event
-    writer: str
-    brought: tuple[Timer, ...] = ()
+    write_id: str
+    trigger_timers: tuple[Timer, ...] = ()
     detail: Detail | None = None  # the result of a finished attempt
     edition: int | None = None  # apply only if the job still has this edition
-    safety: bool = False  # no durable trigger: a timer secures the effects until they are done
-    spared: bool = False  # one of many messages: its failure must not stop the others
+    needs_fallback_timer: bool = (
+        False  # no durable trigger: a timer secures the effects until they are done
+    )
+    isolates_failure: bool = False  # one of many messages: its failure must not stop the others
     note: Note | None = None  # the audit note of a client's request
-    ahead: timedelta = timedelta(0)  # how long before its time an occurrence may be fired
+    fire_ahead: timedelta = timedelta(0)  # how long before its time an occurrence may be fired
 
 
 class Result(Struct, frozen=True):
@@ -37,12 +39,12 @@ class Result(Struct, frozen=True):
 
     decision: Decision | None
     effects_done: bool = True
-    recorded: bool = True  # each run that ended has its history row
-    contended: bool = False
+    history_recorded: bool = True  # each run that ended has its history row
+    is_contended: bool = False
     leases: Mapping[str, Lease] = {}  # by run id, as the decision read them
-    kept: tuple[Timer, ...] = ()  # trigger timers that are not consumed yet
-    failed: bool = False  # the decision raised an error: nothing was written
-    later: bool = False  # failed because only a later version of Punctual reads the state
+    remaining_timers: tuple[Timer, ...] = ()  # trigger timers that are not consumed yet
+    has_failed: bool = False  # the decision raised an error: nothing was written
+    is_newer_format: bool = False  # failed because only a later version of Punctual reads the state
 
     @property
     def verdict(self) -> Verdict:

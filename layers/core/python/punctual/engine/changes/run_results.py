@@ -9,69 +9,71 @@ from datetime import datetime
 
 from punctual.domain.run import Reason, Run
 from punctual.engine.ports.history import History
-from punctual.engine.ports.rows import TEXT, Detail, Key, RunKey
+from punctual.engine.ports.rows import TEXT_CONTENT_TYPE, Detail, JobKey, RunKey
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.views import RunView
 
-GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
-UNREADABLE = Detail(error="What the run left behind cannot be read.")
-_NOTHING = Detail()
+LOST_RUN_DETAIL = Detail(
+    error="The executor stopped answering; whether it had finished is not known."
+)
+UNREADABLE_RUN_DETAIL = Detail(error="What the run left behind cannot be read.")
+_NO_DETAIL = Detail()
 
 
-def output_key(key: Key, run_id: str, attempt: int) -> str:
+def output_key(key: JobKey, run_id: str, attempt: int) -> str:
     """Return the key of the object that holds the output of an attempt.
 
-    >>> output_key(Key("acme", "0190-job"), "0190-run", 1)
+    >>> output_key(JobKey("acme", "0190-job"), "0190-run", 1)
     'outputs/acme/0190-job/0190-run/1'
     """
     return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
 
 
-def log_key(key: Key, run_id: str, attempt: int) -> str:
+def log_key(key: JobKey, run_id: str, attempt: int) -> str:
     """Return the key of the object that holds the log of an attempt.
 
-    >>> log_key(Key("acme", "0190-job"), "0190-run", 2)
+    >>> log_key(JobKey("acme", "0190-job"), "0190-run", 2)
     'logs/acme/0190-job/0190-run/2'
     """
     return f"logs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
 
 
-class Results:
+class RunResults:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def left_by(self, key: RunKey, run: Run, now: datetime) -> Detail:
+    def stored_result(self, key: RunKey, run: Run, now: datetime) -> Detail:
         """Return the result of an ended run's last attempt, as stored before the swap."""
-        told = told_by(run)
-        if told is not None:
-            return told
-        return self._history.end(key, run, now) or _NOTHING
+        detail = result_in_run(run)
+        if detail is not None:
+            return detail
+        return self._history.find_result(key, run, now) or _NO_DETAIL
 
-    def shown(self, found: Sequence[RunView], now: datetime) -> list[RunView]:
+    def with_results(self, run_list: Sequence[RunView], now: datetime) -> list[RunView]:
         """Return these runs of job states. Each ended run carries its result."""
-        ended = [_key_of(view) for view in found if view.run.ended_at is not None]
-        rows = self._history.get(ended, now) if ended else {}
-        shown = []
-        for view in found:
-            key = _key_of(view)
+        ended_keys = [_run_key(view) for view in run_list if view.run.ended_at is not None]
+        rows = self._history.get(ended_keys, now) if ended_keys else {}
+        completed = []
+        for view in run_list:
+            key = _run_key(view)
             if key in rows:
-                view = views.of_row(rows[key])
+                view = views.view_of_row(rows[key])
             elif view.run.ended_at is not None:
-                view = view._replace(detail=self.left_by(key, view.run, now))
-            shown.append(view)
-        return shown
+                view = view._replace(detail=self.stored_result(key, view.run, now))
+            completed.append(view)
+        return completed
 
 
-def told_by(run: Run) -> Detail | None:
+def result_in_run(run: Run) -> Detail | None:
     """Return the result that the ended run itself holds, or None if it is stored apart."""
-    if not run.token or not run.claimer:
-        return _NOTHING
+    if not run.token or not run.executor_id:
+        return _NO_DETAIL
     if run.reason is Reason.LOST:
-        return GONE
-    if run.note:
-        return Detail(output=run.note.encode(), output_type=TEXT)
+        return LOST_RUN_DETAIL
+    if run.inline_output:
+        return Detail(output=run.inline_output.encode(), output_type=TEXT_CONTENT_TYPE)
     return None
 
 
-def _key_of(view: RunView) -> RunKey:
+def _run_key(view: RunView) -> RunKey:
     return RunKey(view.tenant, view.job_id, view.run.run_id)

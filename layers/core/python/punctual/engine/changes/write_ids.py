@@ -2,17 +2,17 @@
 
 from punctual.engine.ports.clock import NewId
 
-_RANDOM = 12  # hex digits; enough to distinguish the last writers of one job state
+_WRITE_ID_DIGITS = 12  # hex digits; enough to distinguish the last writers of one job state
 
 
-def mark_of(drawn: str) -> str:
-    return drawn[-_RANDOM:]
+def write_id_of(random_id: str) -> str:
+    return random_id[-_WRITE_ID_DIGITS:]
 
 
-def mark(new_id: NewId) -> str:
-    return mark_of(new_id())
+def new_write_id(new_id: NewId) -> str:
+    return write_id_of(new_id())
 
 
-def marks(new_id: NewId, count: int) -> list[str]:
-    drawn = mark(new_id)
-    return [f"{drawn}.{number}" for number in range(count)]
+def new_write_ids(new_id: NewId, count: int) -> list[str]:
+    write_id = new_write_id(new_id)
+    return [f"{write_id}.{number}" for number in range(count)]

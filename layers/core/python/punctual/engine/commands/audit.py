@@ -7,7 +7,13 @@ from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Trigger
-from punctual.engine.ports.audit_log import AuditFilters, Entry, Note, Noted, Subject
+from punctual.engine.ports.audit_log import (
+    AuditEntry,
+    AuditFilters,
+    Note,
+    NoteWithSubjects,
+    Subject,
+)
 
 JOB_CREATE, JOB_UPDATE, JOB_CANCEL = "job.create", "job.update", "job.cancel"
 JOB_PAUSE, JOB_RESUME, JOB_BACKFILL = "job.pause", "job.resume", "job.backfill"
@@ -30,68 +36,78 @@ ACTIONS = (
     LIMITS_CHANGE,
     WEBHOOK_SECRET_READ,
 )
-DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
+DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
 
 
-def moment_text(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """Return a time in the format of the API."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def subject_of(note: Note, head: JobState) -> Subject:
-    ref = head.current.body if note.action in DEFINED else ""
-    return Subject(head.job_id, head.version, ref)
+def subject_of(note: Note, state: JobState) -> Subject:
+    ref = state.current_rules.definition_ref if note.action in DEFINING_ACTIONS else ""
+    return Subject(state.job_id, state.version, ref)
 
 
-def newest_first(tenant: str, noted: Sequence[Noted], filters: AuditFilters) -> list[Entry]:
+def newest_first(
+    tenant: str, rows: Sequence[NoteWithSubjects], filters: AuditFilters
+) -> list[AuditEntry]:
     """Return the entries of one row that pass the filters, each once."""
-    found = {entry.audit_id: entry for entry in _admitted(tenant, noted, filters)}
-    return [found[audit_id] for audit_id in sorted(found, reverse=True)]
+    entries = {entry.audit_id: entry for entry in _matching_entries(tenant, rows, filters)}
+    return [entries[audit_id] for audit_id in sorted(entries, reverse=True)]
 
 
-def _admitted(tenant: str, noted: Sequence[Noted], filters: AuditFilters) -> Iterator[Entry]:
-    for note, subjects in noted:
-        if filters.admit(note):
+def _matching_entries(
+    tenant: str, rows: Sequence[NoteWithSubjects], filters: AuditFilters
+) -> Iterator[AuditEntry]:
+    for note, subjects in rows:
+        if filters.matches(note):
             for subject in subjects:
                 if not filters.job_id or subject.job_id == filters.job_id:
-                    yield Entry(tenant, note, subject)
+                    yield AuditEntry(tenant, note, subject)
 
 
-def of_change(note: Note, old: JobState | None, new: JobState) -> Note | None:
+def note_for_swap(note: Note, old: JobState | None, new: JobState) -> Note | None:
     """Return the note to write with this swap, or None if the swap did not make the change.
 
     A swap may only complete an earlier swap of the same request, which has written the note.
     """
-    if old is None or old.blank or note.action == JOB_CREATE:
-        return note if note.action == JOB_CREATE and not new.blank else None
+    if old is None or old.is_blank or note.action == JOB_CREATE:
+        return note if note.action == JOB_CREATE and not new.is_blank else None
     if note.action in (RUN_ORDER, RUN_RETRY):
-        return note if note.run_id in _runs(new) - _runs(old) else None
+        return note if note.run_id in _run_ids(new) - _run_ids(old) else None
     if note.action == RUN_CANCEL:
-        return note if _goes_on(old, note.run_id) and not _goes_on(new, note.run_id) else None
+        return note if _is_active(old, note.run_id) and not _is_active(new, note.run_id) else None
     if note.action == JOB_BACKFILL:
-        made = len(_made_up_for(new) - _made_up_for(old))
-        return replace(note, count=made) if made else None
+        run_count = len(_backfill_run_ids(new) - _backfill_run_ids(old))
+        return replace(note, count=run_count) if run_count else None
     if new.edition == old.edition:
         return None
-    former = old.current.body if note.action == JOB_UPDATE else ""
-    before, after = {"status": old.state.value}, {"status": new.state.value}
-    if old.state is new.state:
+    replaced_ref = old.current_rules.definition_ref if note.action == JOB_UPDATE else ""
+    before, after = {"status": old.status.value}, {"status": new.status.value}
+    if old.status is new.status:
         before, after = {}, {}
-    return replace(note, former=former, before=before, after={**(note.after or {}), **after})
+    return replace(
+        note, replaced_ref=replaced_ref, before=before, after={**(note.after or {}), **after}
+    )
 
 
-def _runs(head: JobState) -> set[str]:
-    runs = {run.run_id for run in (*head.runs, *head.ended)}
-    return runs | {waiting.run_id for waiting in head.line}
+def _run_ids(state: JobState) -> set[str]:
+    run_ids = {run.run_id for run in (*state.runs, *state.unrecorded)}
+    return run_ids | {waiting.run_id for waiting in state.wait_queue}
 
 
-def _made_up_for(head: JobState) -> set[str]:
+def _backfill_run_ids(state: JobState) -> set[str]:
     """Return the ids of backfill runs, without runs that the schedule fired in the same swap."""
-    runs = {run.run_id for run in (*head.runs, *head.ended) if run.trigger is Trigger.BACKFILL}
-    return runs | {one.run_id for one in head.line if one.trigger is Trigger.BACKFILL}
+    run_ids = {
+        run.run_id for run in (*state.runs, *state.unrecorded) if run.trigger is Trigger.BACKFILL
+    }
+    return run_ids | {
+        waiting.run_id for waiting in state.wait_queue if waiting.trigger is Trigger.BACKFILL
+    }
 
 
-def _goes_on(head: JobState, run_id: str) -> bool:
+def _is_active(state: JobState, run_id: str) -> bool:
     """Return whether the run is alive without a cancel request."""
-    alive = any(run.run_id == run_id and not run.cancel for run in head.runs)
-    return alive or any(waiting.run_id == run_id for waiting in head.line)
+    is_live = any(run.run_id == run_id and not run.cancel_reason for run in state.runs)
+    return is_live or any(waiting.run_id == run_id for waiting in state.wait_queue)

@@ -13,23 +13,23 @@ from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.run import Run
 from punctual.engine.ports.blobs import Blob, Blobs
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.slices import Sliced
 
-SMALL = 8_192  # largest payload, in bytes, that a row holds
-JSON = "application/json"
-PAYLOADS = "payloads/"  # name prefix of large payloads
-CHAIN = 10_000  # earlier definitions that one search reads at most
+MAX_INLINE_PAYLOAD_BYTES = 8_192  # largest payload, in bytes, that a row holds
+JSON_MEDIA_TYPE = "application/json"
+PAYLOAD_PREFIX = "payloads/"  # name prefix of large payloads
+MAX_DEFINITION_HISTORY = 10_000  # earlier definitions that one search reads at most
 
 
 class Definitions:
-    def __init__(self, heads: JobStates, blobs: Blobs) -> None:
-        self._heads = heads
+    def __init__(self, job_states: JobStates, blobs: Blobs) -> None:
+        self._job_states = job_states
         self._blobs = blobs
 
-    def body(
+    def build_row(
         self,
-        key: Key,
+        key: JobKey,
         document: dict[str, Any],
         ref: str,
         edition: int,
@@ -40,14 +40,14 @@ class Definitions:
 
         The caller stores the blob before the row.
         """
-        kept, payload, blob = document, document.get("payload"), None
+        stored_document, payload, blob = document, document.get("payload"), None
         size, fingerprint = 0, ""
         if "payload" in document:
-            kept = {name: value for name, value in document.items() if name != "payload"}
+            stored_document = {name: value for name, value in document.items() if name != "payload"}
         if payload is not None:
             encoded = msgspec.json.encode(payload)
-            if len(encoded) > SMALL:
-                blob = Blob(payload_name(key, ref), encoded, JSON)
+            if len(encoded) > MAX_INLINE_PAYLOAD_BYTES:
+                blob = Blob(payload_name(key, ref), encoded, JSON_MEDIA_TYPE)
                 payload = None
                 size = len(encoded)
                 fingerprint = blake2b(encoded, digest_size=8).hexdigest()
@@ -58,69 +58,77 @@ class Definitions:
             edition=edition,
             created_at=now,
             name=document["name"],
-            document=kept,
+            document=stored_document,
             created_by=created_by,
             tags=document.get("tags") or {},
             payload=payload,
             payload_blob="" if blob is None else blob.name,
             payload_size=size,
-            payload_print=fingerprint,
+            payload_fingerprint=fingerprint,
         )
         return row, blob
 
-    def put(self, made: Sequence[tuple[DefinitionRow, Blob | None]]) -> None:
+    def put(self, rows_and_blobs: Sequence[tuple[DefinitionRow, Blob | None]]) -> None:
         """Store definitions. Blobs are stored first, so a row never names a missing blob."""
-        blobs = [blob for _, blob in made if blob is not None]
+        blobs = [blob for _, blob in rows_and_blobs if blob is not None]
         if blobs:
-            for failure in self._blobs.put_many(blobs):
-                if failure is not None:
-                    raise failure
-        self._heads.put_bodies([body for body, _ in made])
+            for error in self._blobs.put_many(blobs):
+                if error is not None:
+                    raise error
+        self._job_states.put_definitions([row for row, _ in rows_and_blobs])
 
-    def payload(self, body: DefinitionRow) -> Any:
-        return self._read(body.payload_blob) if body.payload_blob else body.payload
+    def load_payload(self, definition: DefinitionRow) -> Any:
+        return (
+            self._read(definition.payload_blob) if definition.payload_blob else definition.payload
+        )
 
-    def whole(self, body: DefinitionRow) -> dict[str, Any]:
+    def full_document(self, definition: DefinitionRow) -> dict[str, Any]:
         """Return the document as the client sent it, including the payload."""
-        payload = self.payload(body)
-        return body.document if payload is None else {**body.document, "payload": payload}
+        payload = self.load_payload(definition)
+        return (
+            definition.document if payload is None else {**definition.document, "payload": payload}
+        )
 
-    def full(self, body: DefinitionRow) -> DefinitionRow:
+    def with_payload(self, definition: DefinitionRow) -> DefinitionRow:
         """Return the row with its payload loaded."""
-        return replace(body, payload=self.payload(body)) if body.payload_blob else body
+        return (
+            replace(definition, payload=self.load_payload(definition))
+            if definition.payload_blob
+            else definition
+        )
 
-    def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
-        self._blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON)
+    def put_run_payload(self, key: JobKey, run_id: str, payload: Any) -> None:
+        self._blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON_MEDIA_TYPE)
 
-    def own_payload(self, key: Key, run_id: str) -> Any:
+    def load_run_payload(self, key: JobKey, run_id: str) -> Any:
         return self._read(payload_name(key, run_id))
 
-    def payload_of(self, key: Key, run: Run, present: DefinitionRow) -> Sliced[Any]:
+    def payload_of_run(self, key: JobKey, run: Run, current: DefinitionRow) -> Sliced[Any]:
         """Return the payload of a run, or UNSET if the present definition has the same payload."""
-        if run.own_payload:
-            return self.own_payload(key, run.run_id)
-        if run.definition == present.edition:
+        if run.has_own_payload:
+            return self.load_run_payload(key, run.run_id)
+        if run.definition == current.edition:
             return UNSET
-        for body in self.history(key, present):
-            if body.edition == run.definition:
-                return self.payload(body)
+        for definition in self.history(key, current):
+            if definition.edition == run.definition:
+                return self.load_payload(definition)
             yield
         return UNSET
 
-    def history(self, key: Key, present: DefinitionRow) -> Iterator[DefinitionRow]:
+    def history(self, key: JobKey, current: DefinitionRow) -> Iterator[DefinitionRow]:
         """Yield the definitions of a job, latest first.
 
         Each row names the one before it, and is read on demand.
         """
-        body: DefinitionRow | None = present
-        for _ in range(CHAIN):
-            if body is None:
+        definition: DefinitionRow | None = current
+        for _ in range(MAX_DEFINITION_HISTORY):
+            if definition is None:
                 return
-            yield body
-            if not body.previous:
+            yield definition
+            if not definition.previous_ref:
                 return
-            wanted = (key, body.previous)
-            body = self._heads.bodies([wanted]).get(wanted)
+            job_and_ref = (key, definition.previous_ref)
+            definition = self._job_states.load_definitions([job_and_ref]).get(job_and_ref)
 
     def _read(self, name: str) -> Any:
         data = self._blobs.get(name)
@@ -132,22 +140,22 @@ class Definitions:
             raise Unreadable("A payload is damaged in the store.") from error
 
 
-def is_large(document: Mapping[str, Any]) -> bool:
+def has_large_payload(document: Mapping[str, Any]) -> bool:
     """Return whether the payload needs a blob. On the node a blob write waits for the disk."""
     payload = document.get("payload")
-    return payload is not None and len(msgspec.json.encode(payload)) > SMALL
+    return payload is not None and len(msgspec.json.encode(payload)) > MAX_INLINE_PAYLOAD_BYTES
 
 
-def payload_name(key: Key, given_by: str) -> str:
-    """Return the blob name of a large payload. `given_by` is a definition ref or a run id."""
-    return f"{PAYLOADS}{key.tenant}/{key.job_id}/{given_by}"
+def payload_name(key: JobKey, source_id: str) -> str:
+    """Return the blob name of a large payload. `source_id` is a definition ref or a run id."""
+    return f"{PAYLOAD_PREFIX}{key.tenant}/{key.job_id}/{source_id}"
 
 
-def job_of(name: str) -> Key | None:
+def job_of_payload(name: str) -> JobKey | None:
     """Return the job of a payload name, or None if the name is not a payload name.
 
-    >>> job_of(payload_name(Key("acme", "01900000"), "1-abc"))
+    >>> job_of_payload(payload_name(JobKey("acme", "01900000"), "1-abc"))
     Key(tenant='acme', job_id='01900000')
     """
-    parts = name.removeprefix(PAYLOADS).split("/")
-    return Key(*parts[:2]) if name.startswith(PAYLOADS) and len(parts) == 3 else None
+    parts = name.removeprefix(PAYLOAD_PREFIX).split("/")
+    return JobKey(*parts[:2]) if name.startswith(PAYLOAD_PREFIX) and len(parts) == 3 else None

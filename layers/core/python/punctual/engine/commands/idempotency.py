@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from punctual.domain.durations import RECEIPT
+from punctual.domain.durations import RECEIPT_RETENTION
 from punctual.domain.errors import FieldError, Invalid
 from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.rows import Receipt
@@ -22,39 +22,43 @@ class IdempotencyKeys:
     def __init__(self, receipts: Receipts) -> None:
         self._receipts = receipts
 
-    def ids(
-        self, tenant: str, asked: Sequence[tuple[str | None, str, str]], now: datetime
+    def resolve_ids(
+        self, tenant: str, requests: Sequence[tuple[str | None, str, str]], now: datetime
     ) -> list[str | Invalid]:
         """Return the id for each (key, fingerprint, fresh id), or the error of a reused key."""
-        wanted = [
-            (key, Receipt(fingerprint, fresh, now, now + RECEIPT))
-            for key, fingerprint, fresh in asked
+        new_receipts = [
+            (key, Receipt(fingerprint, new_id, now, now + RECEIPT_RETENTION))
+            for key, fingerprint, new_id in requests
             if key is not None
         ]
-        standing = iter(self._receipts.claim(tenant, wanted, now)) if wanted else iter(())
+        receipts = (
+            iter(self._receipts.claim(tenant, new_receipts, now)) if new_receipts else iter(())
+        )
         answers: list[str | Invalid] = []
-        for key, fingerprint, fresh in asked:
+        for key, fingerprint, new_id in requests:
             if key is None:
-                answers.append(fresh)
+                answers.append(new_id)
                 continue
-            receipt = next(standing)
-            same = receipt.fingerprint == fingerprint
-            answers.append(receipt.made_id if same else _other_body())
+            receipt = next(receipts)
+            is_same = receipt.fingerprint == fingerprint
+            answers.append(receipt.created_id if is_same else _reused_key_error())
         return answers
 
-    def made(self, tenant: str, key: str, fingerprint: str, now: datetime) -> str | None:
+    def find_id(self, tenant: str, key: str, fingerprint: str, now: datetime) -> str | None:
         """Return the id that an earlier request with this key and body got, or None."""
         receipt = self._receipts.find(tenant, [key], now).get(key)
-        return receipt.made_id if receipt and receipt.fingerprint == fingerprint else None
+        return receipt.created_id if receipt and receipt.fingerprint == fingerprint else None
 
-    def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str, now: datetime) -> str:
-        (answer,) = self.ids(tenant, [(key, fingerprint, fresh)], now)
+    def resolve_id(
+        self, tenant: str, key: str | None, fingerprint: str, new_id: str, now: datetime
+    ) -> str:
+        (answer,) = self.resolve_ids(tenant, [(key, fingerprint, new_id)], now)
         if isinstance(answer, Invalid):
             raise answer
         return answer
 
 
-def _other_body() -> Invalid:
+def _reused_key_error() -> Invalid:
     return Invalid.of(
         FieldError(
             "Idempotency-Key",

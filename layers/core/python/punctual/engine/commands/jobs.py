@@ -15,16 +15,16 @@ from punctual.domain.errors import (
     Unavailable,
 )
 from punctual.domain.events import Event
-from punctual.domain.job_state import JobState, JobStatus, Misfire
+from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
 from punctual.domain.schedules.schedule import Schedule
-from punctual.engine.changes.apply import TRIES, ChangeApplier
-from punctual.engine.changes.write_ids import mark
+from punctual.engine.changes.apply import MAX_SWAP_ATTEMPTS, ChangeApplier
+from punctual.engine.changes.write_ids import new_write_id
 from punctual.engine.commands import audit
 from punctual.engine.commands.backfill import Backfiller
-from punctual.engine.commands.definition import compile_definition, keep_phase
+from punctual.engine.commands.definition import changed_schedule, compile_definition
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import IdempotencyKeys, Submission
-from punctual.engine.commands.runs import RunCommands, conflict
+from punctual.engine.commands.runs import RunCommands, job_conflict
 from punctual.engine.commands.submit import JobSubmission
 from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.blobs import Blob, Blobs
@@ -33,17 +33,22 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.quotas import Quotas
 from punctual.engine.ports.receipts import Receipts
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import NoQuotas, check_order, is_order, too_many_jobs
+from punctual.engine.quotas.limits import (
+    NoQuotas,
+    check_run_quota,
+    starts_run_at_once,
+    too_many_jobs,
+)
 
 __all__ = ["Jobs", "Submission"]
 
 
-class _Revised(NamedTuple):
-    body: DefinitionRow
+class _Revision(NamedTuple):
+    definition: DefinitionRow
     blob: Blob | None
     event: events.Update
 
@@ -54,35 +59,35 @@ class Jobs(RunCommands):
     def __init__(
         self,
         *,
-        heads: JobStates,
+        job_states: JobStates,
         history: History,
         blobs: Blobs,
         receipts: Receipts,
-        wake: WakeUps,
-        steps: ChangeApplier,
-        search: JobQueries,
+        wakeups: WakeUps,
+        changes: ChangeApplier,
+        queries: JobQueries,
         clock: Clock,
         new_id: NewId,
         quotas: Quotas | None = None,
     ) -> None:
-        documents, quotas = Definitions(heads, blobs), quotas or NoQuotas()
-        keys = IdempotencyKeys(receipts)
+        definitions, quotas = Definitions(job_states, blobs), quotas or NoQuotas()
+        idempotency_keys = IdempotencyKeys(receipts)
         super().__init__(
-            steps=steps,
-            search=search,
-            documents=documents,
-            receipts=keys,
-            backfilling=Backfiller(history, documents),
+            changes=changes,
+            queries=queries,
+            definitions=definitions,
+            idempotency_keys=idempotency_keys,
+            backfiller=Backfiller(history, definitions),
             clock=clock,
             new_id=new_id,
             quotas=quotas,
         )
-        self._submitting = JobSubmission(
-            heads=heads,
-            wake=wake,
-            steps=steps,
-            documents=documents,
-            receipts=keys,
+        self._submission = JobSubmission(
+            job_states=job_states,
+            wakeups=wakeups,
+            changes=changes,
+            definitions=definitions,
+            idempotency_keys=idempotency_keys,
             clock=clock,
             new_id=new_id,
             quotas=quotas,
@@ -92,15 +97,15 @@ class Jobs(RunCommands):
         self,
         tenant: str,
         caller: str,
-        wanted: Sequence[Submission],
-        by: Actor | None = None,
+        submissions: Sequence[Submission],
+        actor: Actor | None = None,
     ) -> list[JobView | PunctualError]:
         """Accept each job on its own. An answered job is durable."""
-        return self._submitting.submit(tenant, caller, wanted, by)
+        return self._submission.submit(tenant, caller, submissions, actor)
 
-    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+    def find_repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
         """Return the job that an earlier request with this key and body created, or None."""
-        return self._submitting.repeated(tenant, idempotency_key, fingerprint)
+        return self._submission.find_repeated(tenant, idempotency_key, fingerprint)
 
     def change(
         self,
@@ -108,63 +113,69 @@ class Jobs(RunCommands):
         job_id: str,
         revise: Callable[[dict[str, Any]], dict[str, Any]],
         if_match: int | None = None,
-        by: Actor | None = None,
+        actor: Actor | None = None,
     ) -> JobView:
         """Put a new definition in force. `revise` makes it from the present one.
 
         If `revise` returns the present definition, the job and its version stay unchanged.
         """
         asked_at = self._clock()
-        key, writer, admitted = Key(tenant, job_id), mark(self._new_id), False
-        for _ in range(TRIES):
-            stored, body = self._load(key)
-            _check(stored.head, if_match)
-            present = self._documents.whole(body)
-            document = revise(present)
-            if document is present or _same(document, present):
-                _check_alive(stored.head)
-                return self._search.view(stored.head, body)
-            revised = self._revise(key, stored, body, document, writer, asked_at)
+        key, write_id, admitted = JobKey(tenant, job_id), new_write_id(self._new_id), False
+        for _ in range(MAX_SWAP_ATTEMPTS):
+            stored, definition = self._load(key)
+            _check_version(stored.state, if_match)
+            current = self._definitions.full_document(definition)
+            document = revise(current)
+            if document is current or _is_same_document(document, current):
+                _check_not_cancelled(stored.state)
+                return self._queries.to_view(stored.state, definition)
+            revision = self._revise(key, stored, definition, document, write_id, asked_at)
             if not admitted:
-                admitted = self._admit(tenant, stored.head, revised.event.schedule, asked_at)
-            self._documents.put([(revised.body, revised.blob)])
-            change = self._change(key, revised.event, writer, by, audit.JOB_UPDATE, asked_at)
-            (result,) = self._steps.apply([change._replace(edition=stored.head.edition)])
+                admitted = self._check_quotas(
+                    tenant, stored.state, revision.event.schedule, asked_at
+                )
+            self._definitions.put([(revision.definition, revision.blob)])
+            change = self._build_change(
+                key, revision.event, write_id, actor, audit.JOB_UPDATE, asked_at
+            )
+            (result,) = self._changes.apply([change._replace(edition=stored.state.edition)])
             if result.verdict is not Verdict.STALE:  # a stale version means a concurrent change
-                self._refuse(result)
-                return self._search.job(tenant, job_id)
+                self._raise_refusal(result)
+                return self._queries.job(tenant, job_id)
         raise Unavailable("Too many changes of this job at the same time: try again.")
 
     def _revise(
         self,
-        key: Key,
+        key: JobKey,
         stored: StoredState,
-        body: DefinitionRow,
+        definition: DefinitionRow,
         document: dict[str, Any],
-        writer: str,
+        write_id: str,
         now: datetime,
-    ) -> _Revised:
-        head = stored.head
-        ref = f"{head.edition + 1}-{writer}"
-        new, blob = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
-        meaning = compile_definition(document, key.job_id, ref, now)
-        return _Revised(
-            replace(new, previous=body.ref),
+    ) -> _Revision:
+        state = stored.state
+        ref = f"{state.edition + 1}-{write_id}"
+        row, blob = self._definitions.build_row(
+            key, document, ref, state.edition + 1, now, definition.created_by
+        )
+        compiled = compile_definition(document, key.job_id, ref, now)
+        return _Revision(
+            replace(row, previous_ref=definition.ref),
             blob,
             events.Update(
-                kind=meaning.kind,
-                rules=meaning.rules,
-                limits=meaning.limits,
+                kind=compiled.kind,
+                rules=compiled.rules,
+                limits=compiled.limits,
                 schedule=None
-                if meaning.kind is head.kind and head.kind == "IMMEDIATE"
-                else keep_phase(meaning.schedule, head.schedule),
-                asked_at=now,
-                notify=meaning.notify,
+                if compiled.kind is state.kind and state.kind == "IMMEDIATE"
+                else changed_schedule(compiled.schedule, state.schedule),
+                requested_at=now,
+                notify=compiled.notify,
             ),
         )
 
-    def _admit(
-        self, tenant: str, head: JobState, schedule: Schedule | None, asked_at: datetime
+    def _check_quotas(
+        self, tenant: str, state: JobState, schedule: Schedule | None, asked_at: datetime
     ) -> bool:
         """Check the quotas of a new job if the change sets a schedule. Return whether it does.
 
@@ -172,33 +183,33 @@ class Jobs(RunCommands):
         """
         if schedule is None:
             return False
-        if head.state is JobStatus.COMPLETED and not self._quotas.jobs(tenant, 1):
+        if state.status is JobStatus.COMPLETED and not self._quotas.available_jobs(tenant, 1):
             raise too_many_jobs()
-        if is_order(schedule, asked_at):
-            check_order(self._quotas, tenant)
+        if starts_run_at_once(schedule, asked_at):
+            check_run_quota(self._quotas, tenant)
         return True
 
     def pause(
-        self, tenant: str, job_id: str, if_match: int | None = None, by: Actor | None = None
+        self, tenant: str, job_id: str, if_match: int | None = None, actor: Actor | None = None
     ) -> JobView:
-        return self._command(tenant, job_id, events.Pause(), if_match, by, audit.JOB_PAUSE)
+        return self._command(tenant, job_id, events.Pause(), if_match, actor, audit.JOB_PAUSE)
 
     def resume(
         self,
         tenant: str,
         job_id: str,
-        missed: Misfire | None = None,
+        missed: MisfirePolicy | None = None,
         if_match: int | None = None,
-        by: Actor | None = None,
+        actor: Actor | None = None,
     ) -> JobView:
         after = None if missed is None else {"missed": missed.value}
         event = events.Resume(missed)
-        return self._command(tenant, job_id, event, if_match, by, audit.JOB_RESUME, after)
+        return self._command(tenant, job_id, event, if_match, actor, audit.JOB_RESUME, after)
 
     def cancel(
-        self, tenant: str, job_id: str, if_match: int | None = None, by: Actor | None = None
+        self, tenant: str, job_id: str, if_match: int | None = None, actor: Actor | None = None
     ) -> JobView:
-        return self._command(tenant, job_id, events.Cancel(), if_match, by, audit.JOB_CANCEL)
+        return self._command(tenant, job_id, events.Cancel(), if_match, actor, audit.JOB_CANCEL)
 
     def _command(
         self,
@@ -206,30 +217,32 @@ class Jobs(RunCommands):
         job_id: str,
         event: Event,
         if_match: int | None,
-        by: Actor | None,
+        actor: Actor | None,
         action: str,
         after: dict[str, Any] | None = None,
     ) -> JobView:
-        key = Key(tenant, job_id)
+        key = JobKey(tenant, job_id)
         asked_at = self._clock()
-        change = self._change(key, event, self._new_id(), by, action, asked_at, after=after)
-        (result,) = self._steps.apply([change._replace(edition=if_match)])
-        self._refuse(result)
+        change = self._build_change(
+            key, event, self._new_id(), actor, action, asked_at, after=after
+        )
+        (result,) = self._changes.apply([change._replace(edition=if_match)])
+        self._raise_refusal(result)
         if result.verdict is Verdict.STALE:
             raise PreconditionFailed("The job has another version by now: read it again.")
-        return self._search.job(tenant, job_id)
+        return self._queries.job(tenant, job_id)
 
 
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same_document(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Compare two documents as JSON. Python treats `True` and 1 as equal."""
-    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)
+    return first == second and msgspec.json.encode(first) == msgspec.json.encode(second)
 
 
-def _check(head: JobState, if_match: int | None) -> None:
-    if if_match is not None and head.edition != if_match:
+def _check_version(state: JobState, if_match: int | None) -> None:
+    if if_match is not None and state.edition != if_match:
         raise PreconditionFailed("The job has another version by now: read it again.")
 
 
-def _check_alive(head: JobState) -> None:
-    if head.state is JobStatus.CANCELLED:
-        raise conflict(head)
+def _check_not_cancelled(state: JobState) -> None:
+    if state.status is JobStatus.CANCELLED:
+        raise job_conflict(state)

@@ -13,7 +13,7 @@ from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Trigger
-from punctual.domain.transitions.wait_queue import LINE_MOST
+from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit
@@ -24,33 +24,33 @@ from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.quotas import Quotas
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
-from punctual.engine.quotas.limits import check_backfill, check_order
+from punctual.engine.quotas.limits import check_backfill_quota, check_run_quota
 
 
 class RunCommands:
     def __init__(
         self,
         *,
-        steps: ChangeApplier,
-        search: JobQueries,
-        documents: Definitions,
-        receipts: IdempotencyKeys,
-        backfilling: Backfiller,
+        changes: ChangeApplier,
+        queries: JobQueries,
+        definitions: Definitions,
+        idempotency_keys: IdempotencyKeys,
+        backfiller: Backfiller,
         clock: Clock,
         new_id: NewId,
         quotas: Quotas,
     ) -> None:
-        self._steps = steps
-        self._search = search
+        self._changes = changes
+        self._queries = queries
         self._clock = clock
         self._new_id = new_id
-        self._documents = documents
-        self._receipts = receipts
-        self._backfilling = backfilling
+        self._definitions = definitions
+        self._idempotency_keys = idempotency_keys
+        self._backfiller = backfiller
         self._quotas = quotas
 
     def run_now(
@@ -60,21 +60,25 @@ class RunCommands:
         payload: Any = UNSET,
         key: str | None = None,
         fingerprint: str = "",
-        by: Actor | None = None,
+        actor: Actor | None = None,
     ) -> RunView:
-        job, asked_at = Key(tenant, job_id), self._clock()
-        fresh = self._new_run_id(job_id, asked_at)
-        run_id = self._receipts.one(tenant, key, fingerprint, fresh, asked_at)
-        made = None if run_id == fresh else self._made(job, run_id)
-        if made is not None:
-            return made
-        check_order(self._quotas, tenant)
+        job_key, asked_at = JobKey(tenant, job_id), self._clock()
+        new_run_id = self._new_run_id(job_id, asked_at)
+        run_id = self._idempotency_keys.resolve_id(tenant, key, fingerprint, new_run_id, asked_at)
+        repeated_run = None if run_id == new_run_id else self._find_repeated_run(job_key, run_id)
+        if repeated_run is not None:
+            return repeated_run
+        check_run_quota(self._quotas, tenant)
         if payload is not UNSET:
-            self._load(job)  # without a job no cleanup would ever remove the payload
-            self._documents.put_payload(job, run_id, payload)
-        given = payload is not UNSET
-        event = events.StartRun(run_id, own_payload=given, keyed=key is not None)
-        return self._order(job, event, by, asked_at, audit.RUN_ORDER, {"payload_given": given})
+            self._load(job_key)  # without a job no cleanup would ever remove the payload
+            self._definitions.put_run_payload(job_key, run_id, payload)
+        has_payload = payload is not UNSET
+        event = events.StartRun(
+            run_id, has_own_payload=has_payload, has_idempotency_key=key is not None
+        )
+        return self._start_run(
+            job_key, event, actor, asked_at, audit.RUN_ORDER, {"payload_given": has_payload}
+        )
 
     def retry(
         self,
@@ -83,66 +87,74 @@ class RunCommands:
         run_id: str,
         key: str | None = None,
         fingerprint: str = "",
-        by: Actor | None = None,
+        actor: Actor | None = None,
     ) -> Sliced[RunView]:
         """Start a new run by the present definition with the payload of the former run."""
-        job, asked_at = Key(tenant, job_id), self._clock()
-        stored, body = self._load(job)
-        former = self._search.run_of(stored.head, run_id)
-        if former.run.ended_at is None:
+        job_key, asked_at = JobKey(tenant, job_id), self._clock()
+        stored, definition = self._load(job_key)
+        former_view = self._queries.run_of(stored.state, run_id)
+        if former_view.run.ended_at is None:
             raise Conflict("Only a run that has ended can be retried: this one is alive.")
-        fresh = self._new_run_id(job_id, asked_at)
-        new_id = self._receipts.one(tenant, key, fingerprint, fresh, asked_at)
-        made = None if new_id == fresh else self._made(job, new_id)
-        if made is not None:
-            return made
-        payload = yield from self._documents.payload_of(job, former.run, body)
-        check_order(self._quotas, tenant)
-        if payload is not UNSET:
-            self._documents.put_payload(job, new_id, payload)
-        order = events.StartRun(
-            new_id,
-            trigger=Trigger.RETRY,
-            own_payload=payload is not UNSET,
-            retried_from=run_id,
-            scheduled_at=former.run.scheduled_at,
-            keyed=key is not None,
+        proposed_id = self._new_run_id(job_id, asked_at)
+        new_run_id = self._idempotency_keys.resolve_id(
+            tenant, key, fingerprint, proposed_id, asked_at
         )
-        return self._order(job, order, by, asked_at, audit.RUN_RETRY, {"retried_from": run_id})
+        repeated_run = (
+            None if new_run_id == proposed_id else self._find_repeated_run(job_key, new_run_id)
+        )
+        if repeated_run is not None:
+            return repeated_run
+        payload = yield from self._definitions.payload_of_run(job_key, former_view.run, definition)
+        check_run_quota(self._quotas, tenant)
+        if payload is not UNSET:
+            self._definitions.put_run_payload(job_key, new_run_id, payload)
+        event = events.StartRun(
+            new_run_id,
+            trigger=Trigger.RETRY,
+            has_own_payload=payload is not UNSET,
+            retried_from=run_id,
+            scheduled_at=former_view.run.scheduled_at,
+            has_idempotency_key=key is not None,
+        )
+        return self._start_run(
+            job_key, event, actor, asked_at, audit.RUN_RETRY, {"retried_from": run_id}
+        )
 
-    def _made(self, key: Key, run_id: str) -> RunView | None:
+    def _find_repeated_run(self, key: JobKey, run_id: str) -> RunView | None:
         """Return the run of an earlier request with the same key, or None."""
         try:
-            return self._search.run(*key, run_id)
+            return self._queries.run(*key, run_id)
         except NotFound:
             return None
 
     def _new_run_id(self, job_id: str, now: datetime) -> str:
         return derived_id(now, job_id, self._new_id())
 
-    def _order(
+    def _start_run(
         self,
-        key: Key,
-        order: events.StartRun,
-        by: Actor | None,
+        key: JobKey,
+        event: events.StartRun,
+        actor: Actor | None,
         asked_at: datetime,
         action: str,
         after: dict[str, Any],
     ) -> RunView:
-        writer, run_id = self._new_id(), order.run_id
-        change = self._change(key, order, writer, by, action, asked_at, run_id, after)
-        (result,) = self._steps.apply([change])
-        self._refuse(result)
-        return self._search.run(*key, order.run_id)
+        write_id, run_id = self._new_id(), event.run_id
+        change = self._build_change(key, event, write_id, actor, action, asked_at, run_id, after)
+        (result,) = self._changes.apply([change])
+        self._raise_refusal(result)
+        return self._queries.run(*key, event.run_id)
 
-    def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Actor | None = None) -> RunView:
-        event, writer = events.CancelRun(run_id), self._new_id()
-        key, now = Key(tenant, job_id), self._clock()
-        change = self._change(key, event, writer, by, audit.RUN_CANCEL, now, run_id)
-        (result,) = self._steps.apply([change])
-        if result.decision is None or result.contended:
-            self._refuse(result)
-        view = self._search.run(tenant, job_id, run_id)
+    def cancel_run(
+        self, tenant: str, job_id: str, run_id: str, actor: Actor | None = None
+    ) -> RunView:
+        event, write_id = events.CancelRun(run_id), self._new_id()
+        key, now = JobKey(tenant, job_id), self._clock()
+        change = self._build_change(key, event, write_id, actor, audit.RUN_CANCEL, now, run_id)
+        (result,) = self._changes.apply([change])
+        if result.decision is None or result.is_contended:
+            self._raise_refusal(result)
+        view = self._queries.run(tenant, job_id, run_id)
         if result.verdict is not Verdict.OK:
             raise Conflict(f"The run has ended already: it is {view.run.status}.")
         return view
@@ -154,57 +166,61 @@ class RunCommands:
         start: datetime,
         end: datetime,
         dry_run: bool,
-        by: Actor | None = None,
+        actor: Actor | None = None,
     ) -> Sliced[Sequence[datetime]]:
         """Start the runs missing in [start, end). Return their nominal times."""
-        key, now = Key(tenant, job_id), self._clock()
-        stored, body = self._load(key)
-        if stored.head.state is JobStatus.CANCELLED:  # fails even if no run is missing
-            raise conflict(stored.head)
-        asked = yield from self._backfilling.missing(key, stored.head, body, start, end, now)
-        times = [at for _, at in asked]
+        key, now = JobKey(tenant, job_id), self._clock()
+        stored, definition = self._load(key)
+        if stored.state.status is JobStatus.CANCELLED:  # fails even if no run is missing
+            raise job_conflict(stored.state)
+        missing = yield from self._backfiller.find_missing(
+            key, stored.state, definition, start, end, now
+        )
+        times = [at for _, at in missing]
         if dry_run or not times:
             return times
-        check_backfill(self._quotas, tenant, len(times))
-        event, writer = events.Backfill(tuple(asked)), self._new_id()
-        after = {"from": audit.moment_text(start), "to": audit.moment_text(end)}
-        change = self._change(key, event, writer, by, audit.JOB_BACKFILL, now, after=after)
-        (result,) = self._steps.apply([change])
-        self._refuse(result)
+        check_backfill_quota(self._quotas, tenant, len(times))
+        event, write_id = events.Backfill(tuple(missing)), self._new_id()
+        after = {"from": audit.format_time(start), "to": audit.format_time(end)}
+        change = self._build_change(
+            key, event, write_id, actor, audit.JOB_BACKFILL, now, after=after
+        )
+        (result,) = self._changes.apply([change])
+        self._raise_refusal(result)
         return times
 
-    def _change(
+    def _build_change(
         self,
-        key: Key,
+        key: JobKey,
         event: Event,
-        writer: str,
-        by: Actor | None,
+        write_id: str,
+        actor: Actor | None,
         action: str,
         at: datetime,
         run_id: str = "",
         after: dict[str, Any] | None = None,
     ) -> Change:
-        """Return a change. With `by`, its audit note is written only if the change happens."""
+        """Return a change. With `actor`, its audit note is written only if the change happens."""
         note = None
-        if by is not None:
-            note = Note(by, action, at, run_id, after=after)
-        return Change(key, event, writer, safety=True, note=note)
+        if actor is not None:
+            note = Note(actor, action, at, run_id, after=after)
+        return Change(key, event, write_id, needs_fallback_timer=True, note=note)
 
-    def _load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
-        return self._search.load(key)
+    def _load(self, key: JobKey) -> tuple[StoredState, DefinitionRow]:
+        return self._queries.load(key)
 
-    def _refuse(self, result: Result) -> None:
-        if result.contended:
+    def _raise_refusal(self, result: Result) -> None:
+        if result.is_contended:
             raise Unavailable("Too many changes of this job at the same time: try again.")
-        if result.decision is None or result.decision.head.blank:
+        if result.decision is None or result.decision.state.is_blank:
             raise NotFound("There is no such job.")
         if result.verdict is Verdict.FULL:
             raise LimitExceeded(
-                f"The job's line holds {LINE_MOST} runs at most: order again when some have ended."
+                f"The job's line holds {MAX_WAITING_RUNS} runs at most: order again when some have ended."
             )
         if result.verdict is Verdict.CONFLICT:
-            raise conflict(result.decision.head)
+            raise job_conflict(result.decision.state)
 
 
-def conflict(head: JobState) -> Conflict:
-    return Conflict(f"The job is {head.state}: this cannot be done to it any more.")
+def job_conflict(state: JobState) -> Conflict:
+    return Conflict(f"The job is {state.status}: this cannot be done to it any more.")

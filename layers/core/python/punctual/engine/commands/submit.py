@@ -11,10 +11,10 @@ from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.events import Evaluate
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.schedules.schedule import next_after
-from punctual.domain.transitions.commands import first_mark
+from punctual.domain.transitions.commands import first_planned_until
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
-from punctual.engine.changes.write_ids import mark_of
+from punctual.engine.changes.write_ids import write_id_of
 from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions
@@ -23,260 +23,292 @@ from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import JobStates, Swap
-from punctual.engine.ports.quotas import Granted, Quotas
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.quotas import QuotaGrant, Quotas
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import is_order, too_many_jobs, too_many_orders
+from punctual.engine.quotas.limits import starts_run_at_once, too_many_jobs, too_many_runs
 
-TRIES = 6
-_NONE: Mapping[str, Any] = {}
+MAX_CREATE_TRIES = 6
+_NO_LEASES: Mapping[str, Any] = {}
 
 
-class _New(NamedTuple):
+class _NewJob(NamedTuple):
     """A job to create.
 
-    If its time is in the future, `head` is the state that `decide` would make.
+    If its time is in the future, `state` is the state that `decide` would make.
     """
 
     place: int
-    head: JobState
-    body: DefinitionRow
+    state: JobState
+    definition: DefinitionRow
     blob: Blob | None  # the payload, if it is large
-    writer: str
+    write_id: str
     note: Note | None
 
     @property
-    def key(self) -> Key:
-        return Key(self.head.tenant, self.head.job_id)
+    def key(self) -> JobKey:
+        return JobKey(self.state.tenant, self.state.job_id)
 
     @property
-    def planned(self) -> bool:
-        return self.head.timer_at is not None
+    def is_planned(self) -> bool:
+        return self.state.timer_at is not None
 
-    def shown(self, head: JobState) -> JobView:
+    def to_view(self, state: JobState) -> JobView:
         """Return the view from the request data, without a read of the stored row."""
         if self.blob is None:
-            return JobView(head, self.body)
-        return JobView(head, replace(self.body, payload=msgspec.json.decode(self.blob.data)))
+            return JobView(state, self.definition)
+        return JobView(state, replace(self.definition, payload=msgspec.json.decode(self.blob.data)))
 
 
 class JobSubmission:
     def __init__(
         self,
         *,
-        heads: JobStates,
-        wake: WakeUps,
-        steps: ChangeApplier,
-        documents: Definitions,
-        receipts: IdempotencyKeys,
+        job_states: JobStates,
+        wakeups: WakeUps,
+        changes: ChangeApplier,
+        definitions: Definitions,
+        idempotency_keys: IdempotencyKeys,
         clock: Clock,
         new_id: NewId,
         quotas: Quotas,
     ) -> None:
-        self._heads = heads
-        self._wake = wake
-        self._steps = steps
-        self._documents = documents
-        self._receipts = receipts
+        self._job_states = job_states
+        self._wakeups = wakeups
+        self._changes = changes
+        self._definitions = definitions
+        self._idempotency_keys = idempotency_keys
         self._clock = clock
         self._new_id = new_id
         self._quotas = quotas
 
     def submit(
-        self, tenant: str, caller: str, wanted: Sequence[Submission], by: Actor | None
+        self, tenant: str, caller: str, submissions: Sequence[Submission], actor: Actor | None
     ) -> list[JobView | PunctualError]:
         now = self._clock()  # the time of the request, however long it takes from here
-        note = None if by is None else Note(by, JOB_CREATE, now)
-        answers: list[JobView | PunctualError | None] = [None] * len(wanted)
-        fresh = [self._new_id() for _ in wanted]
-        new: list[_New] = []
-        again: list[tuple[int, Key]] = []
-        for index, answer in enumerate(self._ids(tenant, wanted, fresh, now)):
+        note = None if actor is None else Note(actor, JOB_CREATE, now)
+        answers: list[JobView | PunctualError | None] = [None] * len(submissions)
+        new_ids = [self._new_id() for _ in submissions]
+        new_jobs: list[_NewJob] = []
+        repeated: list[tuple[int, JobKey]] = []
+        for index, answer in enumerate(self._job_ids(tenant, submissions, new_ids, now)):
             if isinstance(answer, PunctualError):
                 answers[index] = answer
-            elif answer != fresh[index]:
-                again.append((index, Key(tenant, answer)))
+            elif answer != new_ids[index]:
+                repeated.append((index, JobKey(tenant, answer)))
             else:
-                one, writer = wanted[index], mark_of(answer)
-                new.append(self._new(index, tenant, caller, answer, one, writer, note, now))
-        standing = self._heads.load([key for _, key in again]) if again else {}
-        for index, key in again:
-            found = standing.get(key)
-            if found is None or found.head.blank:  # the first request crashed before its swap
-                one, writer = wanted[index], mark_of(fresh[index])
-                new.append(self._new(index, tenant, caller, key.job_id, one, writer, note, now))
+                submission, write_id = submissions[index], write_id_of(answer)
+                new_jobs.append(
+                    self._build_job(index, tenant, caller, answer, submission, write_id, note, now)
+                )
+        stored_by_key = self._job_states.load([key for _, key in repeated]) if repeated else {}
+        for index, key in repeated:
+            stored = stored_by_key.get(key)
+            if stored is None or stored.state.is_blank:  # the first request crashed before its swap
+                submission, write_id = submissions[index], write_id_of(new_ids[index])
+                new_jobs.append(
+                    self._build_job(
+                        index, tenant, caller, key.job_id, submission, write_id, note, now
+                    )
+                )
             else:
-                answers[index] = self._present(key, found.head)
-        self._create(self._within(tenant, new, answers), answers)
+                answers[index] = self._load_view(key, stored.state)
+        self._create(self._within_quotas(tenant, new_jobs, answers), answers)
         return [answer for answer in answers if answer is not None]
 
-    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+    def find_repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
         """Return the job that an earlier request with this key made, or None.
 
         The same request may be invalid now because its time has passed.
         """
-        job_id = self._receipts.made(tenant, idempotency_key, fingerprint, self._clock())
+        job_id = self._idempotency_keys.find_id(tenant, idempotency_key, fingerprint, self._clock())
         if job_id is None:
             return None
-        key = Key(tenant, job_id)
-        found = self._heads.load([key]).get(key)
-        return None if found is None or found.head.blank else self._present(key, found.head)
+        key = JobKey(tenant, job_id)
+        stored = self._job_states.load([key]).get(key)
+        return (
+            None if stored is None or stored.state.is_blank else self._load_view(key, stored.state)
+        )
 
-    def _within(
-        self, tenant: str, new: list[_New], answers: list[JobView | PunctualError | None]
-    ) -> list[_New]:
+    def _within_quotas(
+        self, tenant: str, jobs: list[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
         """Return the jobs that the quotas of the tenant allow, the first ones first.
 
         Jobs of repeated requests do not count.
         """
-        if not new:
-            return new
-        new.sort(key=lambda one: one.place)
-        room = self._quotas.jobs(tenant, len(new))
-        for one in new[room:]:
-            answers[one.place] = too_many_jobs()
-        ordered = [one for one in new[:room] if is_order(one.head.schedule, one.head.created_at)]
-        granted = self._quotas.orders(tenant, len(ordered)) if ordered else Granted(0)
-        refused = {one.place for one in ordered[granted.number :]}
-        for place in refused:
-            answers[place] = too_many_orders(granted.again_after)
-        return [one for one in new[:room] if one.place not in refused]
+        if not jobs:
+            return jobs
+        jobs.sort(key=lambda job: job.place)
+        allowed = self._quotas.available_jobs(tenant, len(jobs))
+        for job in jobs[allowed:]:
+            answers[job.place] = too_many_jobs()
+        immediate_jobs = [
+            job
+            for job in jobs[:allowed]
+            if starts_run_at_once(job.state.schedule, job.state.created_at)
+        ]
+        grant = (
+            self._quotas.take_orders(tenant, len(immediate_jobs))
+            if immediate_jobs
+            else QuotaGrant(0)
+        )
+        refused_indexes = {job.place for job in immediate_jobs[grant.number :]}
+        for index in refused_indexes:
+            answers[index] = too_many_runs(grant.retry_after_seconds)
+        return [job for job in jobs[:allowed] if job.place not in refused_indexes]
 
-    def _ids(
-        self, tenant: str, wanted: Sequence[Submission], fresh: Sequence[str], now: datetime
+    def _job_ids(
+        self, tenant: str, submissions: Sequence[Submission], new_ids: Sequence[str], now: datetime
     ) -> Sequence[str | PunctualError]:
-        if all(one.idempotency_key is None for one in wanted):
-            return fresh
-        return self._receipts.ids(
+        if all(submission.idempotency_key is None for submission in submissions):
+            return new_ids
+        return self._idempotency_keys.resolve_ids(
             tenant,
             [
-                (one.idempotency_key, one.fingerprint, made)
-                for one, made in zip(wanted, fresh, strict=True)
+                (submission.idempotency_key, submission.fingerprint, new_id)
+                for submission, new_id in zip(submissions, new_ids, strict=True)
             ],
             now,
         )
 
-    def _present(self, key: Key, head: JobState) -> JobView:
-        wanted = (key, head.current.body)
-        return JobView(head, self._documents.full(self._heads.bodies([wanted])[wanted]))
+    def _load_view(self, key: JobKey, state: JobState) -> JobView:
+        job_and_ref = (key, state.current_rules.definition_ref)
+        return JobView(
+            state,
+            self._definitions.with_payload(
+                self._job_states.load_definitions([job_and_ref])[job_and_ref]
+            ),
+        )
 
-    def _new(
+    def _build_job(
         self,
-        place: int,
+        index: int,
         tenant: str,
         caller: str,
         job_id: str,
-        asked: Submission,
-        writer: str,
+        submission: Submission,
+        write_id: str,
         note: Note | None,
         now: datetime,
-    ) -> _New:
+    ) -> _NewJob:
         """Return a job to create. A job due in the future needs no decision before its timer."""
-        ref = f"1-{writer}"
-        meaning = compile_definition(asked.document, job_id, ref, now)
-        begin = first_mark(meaning.schedule, now, now)
-        next_at = next_after(meaning.schedule, begin)
+        ref = f"1-{write_id}"
+        compiled = compile_definition(submission.document, job_id, ref, now)
+        planned_until = first_planned_until(compiled.schedule, now, now)
+        next_at = next_after(compiled.schedule, planned_until)
         due_at = next_at
-        if next_at is not None and meaning.limits.jitter_ms:
-            due_at = next_at + meaning.limits.jitter
-        planned = due_at is not None and due_at > now
-        head = JobState(  # positional, since keyword arguments cost five times as much
+        if next_at is not None and compiled.limits.jitter_ms:
+            due_at = next_at + compiled.limits.jitter
+        is_planned = due_at is not None and due_at > now
+        state = JobState(  # positional, since keyword arguments cost five times as much
             tenant,
             job_id,
-            1 if planned else 0,  # version
+            1 if is_planned else 0,  # version
             1,  # edition
             1,  # definition
             JobStatus.SCHEDULED,
-            meaning.kind,
+            compiled.kind,
             now,
             now,
-            meaning.schedule,
-            {1: meaning.rules},
-            meaning.limits,
-            begin,
+            compiled.schedule,
+            {1: compiled.rules},
+            compiled.limits,
+            planned_until,
             next_at,
-            timer_at=due_at if planned else None,
-            writers=(writer,) if planned else (),
-            notify=meaning.notify,
+            timer_at=due_at if is_planned else None,
+            write_ids=(write_id,) if is_planned else (),
+            notify=compiled.notify,
         )
-        body, blob = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
-        return _New(place, head, body, blob, writer, note)
+        definition, blob = self._definitions.build_row(
+            JobKey(tenant, job_id), submission.document, ref, 1, now, caller
+        )
+        return _NewJob(index, state, definition, blob, write_id, note)
 
-    def _create(self, new: Sequence[_New], answers: list[JobView | PunctualError | None]) -> None:
-        self._documents.put([(one.body, one.blob) for one in new])
-        lost = self._plan([one for one in new if one.planned], answers)
-        lost = [one for one in new if not one.planned] + self._rebase(lost, answers)
-        for _ in range(TRIES):
+    def _create(
+        self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> None:
+        self._definitions.put([(job.definition, job.blob) for job in jobs])
+        lost = self._create_planned([job for job in jobs if job.is_planned], answers)
+        lost = [job for job in jobs if not job.is_planned] + self._rebase(lost, answers)
+        for _ in range(MAX_CREATE_TRIES):
             if not lost:
                 return
-            lost = self._rebase(self._decide(lost, answers), answers)
-        for one in lost:
-            answers[one.place] = Unavailable("The job could not be stored: try again.")
+            lost = self._rebase(self._create_due(lost, answers), answers)
+        for job in lost:
+            answers[job.place] = Unavailable("The job could not be stored: try again.")
 
-    def _plan(
-        self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
-    ) -> list[_New]:
+    def _create_planned(
+        self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
         """Put timers, then swap job states. Return the jobs with a lost swap.
 
         The job state names its timer, so no further step follows.
         """
-        if not new:
+        if not jobs:
             return []
-        placing, begun = self._steps.placing, self._steps.clocks.read()
+        placement, clock_reading = self._changes.timer_placement, self._changes.clocks.read()
         timers: Sequence[Timer] = [
-            placing.timer(one.key, one.head.timer_at, 1, begun.wall)
-            for one in new
-            if one.head.timer_at is not None
+            placement.timer(job.key, job.state.timer_at, 1, clock_reading.wall)
+            for job in jobs
+            if job.state.timer_at is not None
         ]
-        timers = self._steps.timers.put(timers, begun)
-        won = self._heads.swap([Swap(one.head, 0, _NONE, _NONE, one.note) for one in new])
+        timers = self._changes.timer_writer.put(timers, clock_reading)
+        swapped = self._job_states.swap(
+            [Swap(job.state, 0, _NO_LEASES, _NO_LEASES, job.note) for job in jobs]
+        )
         lost = []
-        for one, stored in zip(new, won, strict=True):
-            if stored:
-                answers[one.place] = one.shown(one.head)
+        for job, is_stored in zip(jobs, swapped, strict=True):
+            if is_stored:
+                answers[job.place] = job.to_view(job.state)
             else:
-                lost.append(one)
-        self._wake.nudge(timers)
+                lost.append(job)
+        self._wakeups.notify_new_timers(timers)
         return lost
 
-    def _decide(
-        self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
-    ) -> list[_New]:
+    def _create_due(
+        self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
         """Create jobs that are due now and fire them in the same swap. Return the lost ones."""
-        results = self._steps.create(
+        results = self._changes.create(
             [
-                (Change(one.key, Evaluate(), one.writer, safety=True, note=one.note), one.head)
-                for one in new
+                (
+                    Change(
+                        job.key, Evaluate(), job.write_id, needs_fallback_timer=True, note=job.note
+                    ),
+                    job.state,
+                )
+                for job in jobs
             ]
         )
         lost = []
-        for one, result in zip(new, results, strict=True):
+        for job, result in zip(jobs, results, strict=True):
             if result.decision is None:
-                lost.append(one)
+                lost.append(job)
             else:
-                answers[one.place] = one.shown(result.decision.head)
+                answers[job.place] = job.to_view(result.decision.state)
         return lost
 
     def _rebase(
-        self, lost: Sequence[_New], answers: list[JobView | PunctualError | None]
-    ) -> list[_New]:
+        self, lost: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
         """Return the lost jobs at the version of their row.
 
         A blank row may hold the place, because a timer was evaluated before the creation.
         """
         if not lost:
             return []
-        keys = [one.key for one in lost]
-        standing = self._heads.load(keys)
-        again = []
-        for one, key in zip(lost, keys, strict=True):
-            found = standing.get(key)
-            if found is not None and not found.head.blank:
-                answers[one.place] = self._present(key, found.head)
+        keys = [job.key for job in lost]
+        stored_by_key = self._job_states.load(keys)
+        rebased = []
+        for job, key in zip(lost, keys, strict=True):
+            stored = stored_by_key.get(key)
+            if stored is not None and not stored.state.is_blank:
+                answers[job.place] = self._load_view(key, stored.state)
             else:
-                version = 0 if found is None else found.head.version
-                base = replace(one.head, version=version, timer_at=None, writers=())
-                again.append(one._replace(head=base))
-        return again
+                version = 0 if stored is None else stored.state.version
+                state = replace(job.state, version=version, timer_at=None, write_ids=())
+                rebased.append(job._replace(state=state))
+        return rebased

@@ -7,22 +7,24 @@ import msgspec
 
 from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import RANDOM_BYTES, Token, keyed_hash, secret
-from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, moment_text
+from punctual.domain.tenants.tokens import TOKEN_RANDOM_BYTES, Token, keyed_hash, make_secret
+from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, format_time
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
-from punctual.engine.ports.token_rows import Counted, Random, TokenKey, TokenRows
+from punctual.engine.ports.token_rows import LoadTokenKey, RandomBytes, TokenCounts, TokenRows
 from punctual.engine.queries.views import Page
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Note).decode
+_encode_note = msgspec.json.Encoder().encode
+_decode_note = msgspec.json.Decoder(Note).decode
 
 
-MOST_GOOD = 1_000  # valid tokens a tenant
-MOST_KEPT = 10_000  # tokens a tenant, including those that ended within the last month
-AGAIN = 60.0  # seconds until a retry, since only a revocation or expiry makes room
-GIVEN_UP = timedelta(minutes=15)  # longer than any call lasts
+MAX_VALID_TOKENS = 1_000  # valid tokens a tenant
+MAX_LISTED_TOKENS = 10_000  # tokens a tenant, including those that ended within the last month
+TOKEN_LIMIT_RETRY_SECONDS = (
+    60.0  # seconds until a retry, since only a revocation or expiry makes room
+)
+REVOCATION_TIMEOUT = timedelta(minutes=15)  # longer than any call lasts
 
 
 class Tokens:
@@ -34,19 +36,19 @@ class Tokens:
     def __init__(
         self,
         rows: TokenRows,
-        key: TokenKey,
+        load_key: LoadTokenKey,
         clock: Clock,
         new_id: NewId,
-        random: Random,
-        home: str,
+        random_bytes: RandomBytes,
+        home_tenant: str,
         audit: AuditLog,
     ) -> None:
-        self.home = home
+        self.home_tenant = home_tenant
         self._rows = rows
-        self._key = key
+        self._load_key = load_key
         self._clock = clock
         self._new_id = new_id
-        self._random = random
+        self._random_bytes = random_bytes
         self._audit = audit
 
     def create(
@@ -56,114 +58,119 @@ class Tokens:
         role: Role,
         expires_at: datetime | None,
         created_by: str,
-        by: Actor | None = None,
-        of: str = "",
+        actor: Actor | None = None,
+        caller_tenant: str = "",
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret, which is never shown again.
 
-        `of` is the tenant of the caller. Concurrent calls may exceed the limit by a few tokens.
+        `caller_tenant` is the tenant of the caller. Concurrent calls may exceed the limit by a few tokens.
         """
         now = self._clock()
-        check_room(self._rows.count(tenant, now))
+        check_token_limit(self._rows.count(tenant, now))
         token = Token(self._new_id(), tenant, name, role, now, created_by, expires_at=expires_at)
-        return self._put(token, by or Actor(created_by), of or tenant)
+        return self._put(token, actor or Actor(created_by), caller_tenant or tenant)
 
     def create_first(self, tenant: str, name: str) -> tuple[Token, str]:
         """Create an admin token for a new installation. The limit does not apply."""
-        maker = Actor("punctual")
-        token = Token(self._new_id(), tenant, name, Role.ADMIN, self._clock(), maker.caller)
-        return self._put(token, maker, tenant)
+        actor = Actor("punctual")
+        token = Token(self._new_id(), tenant, name, Role.ADMIN, self._clock(), actor.caller)
+        return self._put(token, actor, tenant)
 
-    def _put(self, token: Token, maker: Actor, home: str) -> tuple[Token, str]:
-        key, tenant = self._key(), token.tenant
-        text = secret(key, self._random(RANDOM_BYTES))
-        self._audit.note(tenant, _made(token, maker if home == tenant else _from_outside(maker)))
-        if home != tenant:
-            self._audit.note(home, _made(token, maker))
-        self._rows.put(token, keyed_hash(key, text))
-        return token, text
+    def _put(self, token: Token, actor: Actor, caller_tenant: str) -> tuple[Token, str]:
+        key, tenant = self._load_key(), token.tenant
+        token_text = make_secret(key, self._random_bytes(TOKEN_RANDOM_BYTES))
+        self._audit.add_note(
+            tenant,
+            _creation_note(token, actor if caller_tenant == tenant else _public_actor(actor)),
+        )
+        if caller_tenant != tenant:
+            self._audit.add_note(caller_tenant, _creation_note(token, actor))
+        self._rows.put(token, keyed_hash(key, token_text))
+        return token, token_text
 
-    def one(self, tenant: str, token_id: str) -> Token:
-        return _there(self._rows.get(tenant, token_id, self._clock()))
+    def load(self, tenant: str, token_id: str) -> Token:
+        return _require(self._rows.get(tenant, token_id, self._clock()))
 
     def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> Page:
         before = after[0] if after else None
-        found = list(self._rows.page(tenant, before, limit + 1, self._clock()))
-        more = len(found) > limit
-        return Page(found[:limit], (found[limit - 1].token_id,) if more else None)
+        tokens = list(self._rows.page(tenant, before, limit + 1, self._clock()))
+        has_more = len(tokens) > limit
+        return Page(tokens[:limit], (tokens[limit - 1].token_id,) if has_more else None)
 
-    def revoke(self, tenant: str, token_id: str, by: Actor) -> Token:
+    def revoke(self, tenant: str, token_id: str, actor: Actor) -> Token:
         """Revoke a token in the name of the first caller that requested it.
 
         The first request is stored, then noted, then carried out, so a retry writes the same entry.
-        If it is unfinished after `GIVEN_UP`, no call of it is still active. A new request then
+        If it is unfinished after `REVOCATION_TIMEOUT`, no call of it is still active. A new request then
         replaces it, because the token was valid in between.
         """
         now = self._clock()
-        token = _there(self._rows.get(tenant, token_id, now))
+        token = _require(self._rows.get(tenant, token_id, now))
         if token.revoked_at is not None:
-            return _there(self._rows.revoke(tenant, token_id, now))
-        wish = _encode(_taken_back(token_id, by, now)).decode()
-        stands = _there(self._rows.wished(tenant, token_id, wish))
-        if now - _decode(stands).at > GIVEN_UP:
-            stands = _there(self._rows.wished(tenant, token_id, wish, stands))
-        first = _decode(stands)
-        self._audit.note(tenant, first)  # a repeated note adds no entry
-        return _there(self._rows.revoke(tenant, token_id, first.at))
+            return _require(self._rows.revoke(tenant, token_id, now))
+        request = _encode_note(_revocation_note(token_id, actor, now)).decode()
+        stored_request = _require(self._rows.store_revocation_request(tenant, token_id, request))
+        if now - _decode_note(stored_request).at > REVOCATION_TIMEOUT:
+            stored_request = _require(
+                self._rows.store_revocation_request(tenant, token_id, request, stored_request)
+            )
+        note = _decode_note(stored_request)
+        self._audit.add_note(tenant, note)  # a repeated note adds no entry
+        return _require(self._rows.revoke(tenant, token_id, note.at))
 
     def has_admin(self, tenant: str) -> bool:
         """Return whether a valid admin token exists."""
         now, before = self._clock(), None
         while rows := self._rows.page(tenant, before, 100, now):
-            if any(token.role is Role.ADMIN and token.good(now) for token in rows):
+            if any(token.role is Role.ADMIN and token.is_valid(now) for token in rows):
                 return True
             before = rows[-1].token_id
         return False
 
 
-def has_room(counted: Counted) -> bool:
-    return counted.good < MOST_GOOD and counted.kept < MOST_KEPT
+def is_below_token_limit(counts: TokenCounts) -> bool:
+    return counts.valid < MAX_VALID_TOKENS and counts.listed < MAX_LISTED_TOKENS
 
 
-def check_room(counted: Counted) -> None:
-    if counted.good >= MOST_GOOD:
+def check_token_limit(counts: TokenCounts) -> None:
+    if counts.valid >= MAX_VALID_TOKENS:
         text = (
-            f"This tenant has {MOST_GOOD} tokens that are good, as many as it may: take some back "
+            f"This tenant has {MAX_VALID_TOKENS} tokens that are good, as many as it may: take some back "
             "(DELETE /tokens/{token_id}), or let them expire."
         )
-        raise LimitExceeded(text, AGAIN)
-    if counted.kept >= MOST_KEPT:
+        raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
+    if counts.listed >= MAX_LISTED_TOKENS:
         text = (
-            f"This tenant has made {MOST_KEPT} tokens that are good or ended within the last 30 "
+            f"This tenant has made {MAX_LISTED_TOKENS} tokens that are good or ended within the last 30 "
             "days, as many as it may: use each for longer."
         )
-        raise LimitExceeded(text, AGAIN)
+        raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
 
 
-def _made(token: Token, by: Actor) -> Note:
+def _creation_note(token: Token, actor: Actor) -> Note:
     """Return the note of a new token. It is written before the token, so no token lacks one."""
-    expires_at = None if token.expires_at is None else moment_text(token.expires_at)
+    expires_at = None if token.expires_at is None else format_time(token.expires_at)
     after = {
         "tenant": token.tenant,
         "name": token.name,
-        "role": token.role.word,
+        "role": token.role.label,
         "expires_at": expires_at,
     }
-    return Note(by, TOKEN_CREATE, token.created_at, "", token.token_id, after=after)
+    return Note(actor, TOKEN_CREATE, token.created_at, "", token.token_id, after=after)
 
 
-def _taken_back(token_id: str, by: Actor, now: datetime) -> Note:
+def _revocation_note(token_id: str, actor: Actor, now: datetime) -> Note:
     before: dict[str, None] = {"revoked_at": None}
-    after = {"revoked_at": moment_text(now)}
-    return Note(by, TOKEN_REVOKE, now, "", token_id, before=before, after=after)
+    after = {"revoked_at": format_time(now)}
+    return Note(actor, TOKEN_REVOKE, now, "", token_id, before=before, after=after)
 
 
-def _from_outside(by: Actor) -> Actor:
+def _public_actor(actor: Actor) -> Actor:
     """Return the actor as another tenant may see it: caller name and request id only."""
-    return Actor(by.caller, request_id=by.request_id)
+    return Actor(actor.caller, request_id=actor.request_id)
 
 
-def _there(found: T | None) -> T:
-    if found is None:
+def _require(value: T | None) -> T:
+    if value is None:
         raise NotFound("There is no such token.")
-    return found
+    return value

@@ -12,8 +12,8 @@ class WebhookSecretReader:
         self._secret_of = secret_of
         self._audit = audit
 
-    def read(self, tenant: str, by: Actor, now: datetime) -> str:
+    def read(self, tenant: str, actor: Actor, now: datetime) -> str:
         """Return the tenant's secret. The audit names the reader before the secret is shown."""
         secret = self._secret_of(tenant)
-        self._audit.note(tenant, Note(by, WEBHOOK_SECRET_READ, now))
+        self._audit.add_note(tenant, Note(actor, WEBHOOK_SECRET_READ, now))
         return secret

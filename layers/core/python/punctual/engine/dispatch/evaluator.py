@@ -6,44 +6,48 @@ from datetime import timedelta
 from punctual.domain.events import Evaluate
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
-from punctual.engine.changes.write_ids import marks
+from punctual.engine.changes.write_ids import new_write_ids
 from punctual.engine.ports.clock import NewId
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 
 
 class Evaluator:
     """Evaluates jobs: loads their states, decides, and applies what follows."""
 
-    def __init__(self, steps: ChangeApplier, new_id: NewId) -> None:
-        self._steps = steps
+    def __init__(self, applier: ChangeApplier, new_id: NewId) -> None:
+        self._applier = applier
         self._new_id = new_id
 
-    def look(
-        self, timers: Sequence[Timer], ahead: timedelta = timedelta(0)
+    def evaluate_timers(
+        self, timers: Sequence[Timer], fire_ahead: timedelta = timedelta(0)
     ) -> list[tuple[Sequence[Timer], Result]]:
         """Evaluate each job once, however many of its timers are due."""
-        by_key: dict[Key, list[Timer]] = {}
+        by_key: dict[JobKey, list[Timer]] = {}
         for timer in timers:
             by_key.setdefault(timer.key, []).append(timer)
         changes = [
-            Change(key, Evaluate(), writer, brought=tuple(brought), ahead=ahead)
-            for (key, brought), writer in zip(
-                by_key.items(), marks(self._new_id, len(by_key)), strict=True
+            Change(
+                key, Evaluate(), write_id, trigger_timers=tuple(job_timers), fire_ahead=fire_ahead
+            )
+            for (key, job_timers), write_id in zip(
+                by_key.items(), new_write_ids(self._new_id, len(by_key)), strict=True
             )
         ]
-        results = self._steps.apply(changes)
-        return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
+        results = self._applier.apply(changes)
+        return [
+            (change.trigger_timers, result) for change, result in zip(changes, results, strict=True)
+        ]
 
-    def tell(self, event: str, **facts: object) -> None:
-        self._steps.tell(event, **facts)
+    def log(self, event: str, **fields: object) -> None:
+        self._applier.log(event, **fields)
 
-    def look_at(self, keys: Sequence[Key]) -> list[Result]:
+    def evaluate_jobs(self, keys: Sequence[JobKey]) -> list[Result]:
         """Evaluate jobs without a timer. An unreadable state fails only its own evaluation."""
-        writers = marks(self._new_id, len(keys))
-        return self._steps.apply(
+        write_ids = new_write_ids(self._new_id, len(keys))
+        return self._applier.apply(
             [
-                Change(key, Evaluate(), writer, spared=True)
-                for key, writer in zip(keys, writers, strict=True)
+                Change(key, Evaluate(), write_id, isolates_failure=True)
+                for key, write_id in zip(keys, write_ids, strict=True)
             ]
         )

@@ -4,47 +4,47 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.timers import Timer, Timers
 
-BACK = timedelta(days=2)  # a late put lands shortly before the watermark
-BUCKET = timedelta(minutes=1)
-PLACES = 500  # partitions read by one step
-PAGE = 500
+LATE_TIMER_SPAN = timedelta(days=2)  # a late put lands shortly before the watermark
+BUCKET_LENGTH = timedelta(minutes=1)
+MAX_SWEPT_PARTITIONS = 500  # partitions read by one step
+LATE_TIMER_PAGE_SIZE = 500
 
 
-class Swept(NamedTuple):
-    found: int
+class SweepResult(NamedTuple):
+    timer_count: int
     cursor: datetime | None
 
 
-class Sweeper:
-    def __init__(self, timers: Timers, buckets: Buckets, looker: Evaluator) -> None:
+class LateTimerSweeper:
+    def __init__(self, timers: Timers, partitions: Partitions, evaluator: Evaluator) -> None:
         self._timers = timers
-        self._buckets = buckets
-        self._looker = looker
+        self._partitions = partitions
+        self._evaluator = evaluator
 
-    def step(self, cursor: datetime | None = None) -> Swept:
+    def step(self, cursor: datetime | None = None) -> SweepResult:
         """Evaluate, and so delete, the timers of some minutes before the watermark."""
-        watermark = self._buckets.watermark()
+        watermark = self._partitions.watermark()
         if watermark is None:
-            return Swept(0, None)
-        minute = cursor or watermark - BACK
-        found: list[Timer] = []
-        shards = max(1, self._buckets.shards())
-        for _ in range(max(1, PLACES // shards)):
-            if minute >= watermark:
+            return SweepResult(0, None)
+        bucket = cursor or watermark - LATE_TIMER_SPAN
+        late_timers: list[Timer] = []
+        shards = max(1, self._partitions.shard_count())
+        for _ in range(max(1, MAX_SWEPT_PARTITIONS // shards)):
+            if bucket >= watermark:
                 break
-            found.extend(self._in(minute, shards))
-            minute += BUCKET
-        if found:
-            self._looker.look(found)
-        return Swept(len(found), minute if minute < watermark else None)
+            late_timers.extend(self._read_bucket(bucket, shards))
+            bucket += BUCKET_LENGTH
+        if late_timers:
+            self._evaluator.evaluate_timers(late_timers)
+        return SweepResult(len(late_timers), bucket if bucket < watermark else None)
 
-    def _in(self, minute: datetime, shards: int) -> list[Timer]:
-        forever = datetime.max.replace(tzinfo=minute.tzinfo)
+    def _read_bucket(self, bucket: datetime, shards: int) -> list[Timer]:
+        forever = datetime.max.replace(tzinfo=bucket.tzinfo)
         return [
             timer
             for shard in range(shards)
-            for timer in self._timers.due(minute, shard, forever, None, PAGE).timers
+            for timer in self._timers.due(bucket, shard, forever, None, LATE_TIMER_PAGE_SIZE).timers
         ]

@@ -9,24 +9,24 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.identifiers import bucket_of
-from punctual.engine.ports.partitions import BucketLease, Buckets, TimerPartition
+from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPartition
 
-AHEAD = timedelta(minutes=2)
-BUCKET = timedelta(minutes=1)
-LEASE = timedelta(seconds=60)
-REOPENED = timedelta(minutes=10)  # before now; timers may have been put into these meanwhile
-OLD_BUCKETS = 1_440  # past minutes in one tick; current minutes come first
+PLANNING_HORIZON = timedelta(minutes=2)
+BUCKET_LENGTH = timedelta(minutes=1)
+POLLER_LEASE = timedelta(seconds=60)
+REOPENED_SPAN = timedelta(minutes=10)  # before now; timers may have been put into these meanwhile
+MAX_PAST_BUCKETS = 1_440  # past minutes in one tick; current minutes come first
 
 
-class Planned(NamedTuple):
-    leases: Sequence[BucketLease]
+class PlanResult(NamedTuple):
+    leases: Sequence[PartitionLease]
     watermark: datetime
-    behind: bool
+    is_behind: bool
 
 
 class Planner:
-    def __init__(self, buckets: Buckets, owner: str) -> None:
-        self._buckets = buckets
+    def __init__(self, partitions: Partitions, owner: str) -> None:
+        self._partitions = partitions
         self._owner = owner
 
     def reopen(self, now: datetime) -> bool:
@@ -34,47 +34,58 @@ class Planner:
 
         A timer in a closed minute is never evaluated.
         """
-        current = bucket_of(now)
-        return self._buckets.reopen(current, current - REOPENED)
+        current_bucket = bucket_of(now)
+        return self._partitions.reopen(current_bucket, current_bucket - REOPENED_SPAN)
 
-    def tick(self, now: datetime, held: Sequence[TimerPartition] = ()) -> Planned:
+    def tick(self, now: datetime, held_partitions: Sequence[TimerPartition] = ()) -> PlanResult:
         """Lease the free partitions from the watermark to two minutes ahead."""
         self.reopen(now)
-        shards = max(1, self._buckets.shards())
-        watermark = self._advance(now, shards)
-        wanted = _minutes(watermark, now)
-        have = set(held)
+        shards = max(1, self._partitions.shard_count())
+        watermark = self._advance_watermark(now, shards)
+        buckets = _buckets_to_lease(watermark, now)
+        held_set = set(held_partitions)
         leases = []
-        for bucket in wanted:
+        for bucket in buckets:
             for shard in range(shards):
-                if TimerPartition(bucket, shard) in have:
+                if TimerPartition(bucket, shard) in held_set:
                     continue
-                lease = self._buckets.acquire(bucket, shard, self._owner, now, now + LEASE)
+                lease = self._partitions.acquire(
+                    bucket, shard, self._owner, now, now + POLLER_LEASE
+                )
                 if lease is not None:
                     leases.append(lease)
-        return Planned(leases, watermark, len(wanted) > OLD_BUCKETS)
+        return PlanResult(leases, watermark, len(buckets) > MAX_PAST_BUCKETS)
 
-    def _advance(self, now: datetime, shards: int) -> datetime:
+    def _advance_watermark(self, now: datetime, shards: int) -> datetime:
         """Move the watermark over minutes that are done, and no further. Return it."""
-        stored = self._buckets.watermark()
+        stored = self._partitions.watermark()
         if stored is None:
-            start = bucket_of(now) - BUCKET
-            return start if self._buckets.advance(None, start) else self._advance(now, shards)
-        mark = stored
-        while mark <= now and all(self._buckets.is_done(mark, shard) for shard in range(shards)):
-            mark += BUCKET
-        if mark != stored and not self._buckets.advance(stored, mark):
+            start = bucket_of(now) - BUCKET_LENGTH
+            return (
+                start
+                if self._partitions.advance_watermark(None, start)
+                else self._advance_watermark(now, shards)
+            )
+        watermark = stored
+        while watermark <= now and all(
+            self._partitions.is_done(watermark, shard) for shard in range(shards)
+        ):
+            watermark += BUCKET_LENGTH
+        if watermark != stored and not self._partitions.advance_watermark(stored, watermark):
             return stored
-        return mark
+        return watermark
 
 
-def _minutes(watermark: datetime, now: datetime) -> list[datetime]:
+def _buckets_to_lease(watermark: datetime, now: datetime) -> list[datetime]:
     """Return the minutes from now on, then at most a day of past ones, oldest first."""
-    current = bucket_of(now)
-    ahead = [current + BUCKET * step for step in range(int(AHEAD / BUCKET) + 1)]
-    behind: list[datetime] = []
+    current_bucket = bucket_of(now)
+    future_buckets = [
+        current_bucket + BUCKET_LENGTH * step
+        for step in range(int(PLANNING_HORIZON / BUCKET_LENGTH) + 1)
+    ]
+    past_buckets: list[datetime] = []
     bucket = watermark
-    while bucket < current and len(behind) < OLD_BUCKETS:
-        behind.append(bucket)
-        bucket += BUCKET
-    return ahead + behind
+    while bucket < current_bucket and len(past_buckets) < MAX_PAST_BUCKETS:
+        past_buckets.append(bucket)
+        bucket += BUCKET_LENGTH
+    return future_buckets + past_buckets

@@ -8,190 +8,210 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import PAGE, TimerWindow
-from punctual.engine.ports.partitions import BucketLease, Buckets, TimerPartition
+from punctual.engine.dispatch.timer_window import TIMER_WINDOW_PAGE_SIZE, TimerWindow
+from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
-BATCH = 500
-BUCKET = timedelta(minutes=1)
-GRACE = timedelta(seconds=15)  # 5 s of clock skew, and 10 s for a slow put
-AGAIN = timedelta(seconds=1)  # shortest pause before a timer that was too early is evaluated again
-LEASE = timedelta(seconds=60)
-RENEW = timedelta(seconds=20)
+MAX_TIMER_BATCH = 500
+BUCKET_LENGTH = timedelta(minutes=1)
+BUCKET_CLOSE_DELAY = timedelta(seconds=15)  # 5 s of clock skew, and 10 s for a slow put
+EARLY_TIMER_DELAY = timedelta(
+    seconds=1
+)  # shortest pause before a timer that was too early is evaluated again
+POLLER_LEASE = timedelta(seconds=60)
+POLLER_LEASE_RENEWAL = timedelta(seconds=20)
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """The number of timers in a step, and when the next step is due (None: no timer is known)."""
 
-    handled: int
-    next_at: datetime | None
+    timer_count: int
+    next_step_at: datetime | None
 
 
 class Poller:
     """Holds leases on partitions and evaluates their timers on time.
 
-    `ahead` is how long before its time an occurrence may be fired, so that only the send is left.
-    `batch` bounds the timers of one step, and `page` those of one read.
+    `fire_ahead` is how long before its time an occurrence may be fired, so that only the send is left.
+    `batch_size` bounds the timers of one step, and `page_size` those of one read.
     """
 
     def __init__(
         self,
         timers: Timers,
-        buckets: Buckets,
-        looker: Evaluator,
-        ahead: timedelta = timedelta(0),
+        partitions: Partitions,
+        evaluator: Evaluator,
+        fire_ahead: timedelta = timedelta(0),
         *,
-        batch: int = BATCH,
-        page: int = PAGE,
-        failing: EvaluationRetries | None = None,
+        batch_size: int = MAX_TIMER_BATCH,
+        page_size: int = TIMER_WINDOW_PAGE_SIZE,
+        retries: EvaluationRetries | None = None,
     ) -> None:
         self._timers = timers
-        self._buckets = buckets
-        self._looker = looker
-        self._ahead = ahead
-        self._batch = batch
-        self._window = TimerWindow(timers, page)
-        self._leases: dict[TimerPartition, BucketLease] = {}
-        self._later: list[tuple[datetime, Timer]] = []
-        self._failing = EvaluationRetries() if failing is None else failing
+        self._partitions = partitions
+        self._evaluator = evaluator
+        self._fire_ahead = fire_ahead
+        self._batch_size = batch_size
+        self._window = TimerWindow(timers, page_size)
+        self._leases: dict[TimerPartition, PartitionLease] = {}
+        self._delayed_timers: list[tuple[datetime, Timer]] = []
+        self._retries = EvaluationRetries() if retries is None else retries
 
     @property
-    def places(self) -> Sequence[TimerPartition]:
+    def leased_partitions(self) -> Sequence[TimerPartition]:
         return list(self._leases)
 
-    def open(self, lease: BucketLease) -> None:
-        place = TimerPartition(lease.bucket, lease.shard)
-        self._leases[place] = lease
-        self._window.open(place)
+    def add_partition(self, lease: PartitionLease) -> None:
+        partition = TimerPartition(lease.bucket, lease.shard)
+        self._leases[partition] = lease
+        self._window.add_partition(partition)
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
-        self._window.add(timers)
+    def add_timers(self, timers: Sequence[Timer]) -> None:
+        self._window.add_timers(timers)
 
-    def start_over(self) -> None:
+    def reread_all(self) -> None:
         """Forget the timers and read them again, after a transaction was rolled back."""
-        self._later = []
-        self._window.start_over()
+        self._delayed_timers = []
+        self._window.reread_all()
 
-    def forget_pauses(self) -> None:
+    def clear_delays(self) -> None:
         """Evaluate delayed timers now. The clock was set, so their times no longer apply."""
-        self._failing = EvaluationRetries()
-        self.start_over()
+        self._retries = EvaluationRetries()
+        self.reread_all()
 
-    def step(self, now: datetime) -> Stepped:
+    def step(self, now: datetime) -> StepResult:
         """Evaluate at most a batch of due timers, and close the partitions that are empty."""
-        ahead = self._reach(now)
-        self._bring_back(now)
-        self._renew(now)
+        fire_ahead = self._current_fire_ahead(now)
+        self._return_delayed(now)
+        self._renew_leases(now)
         self._window.fill()
-        due = self._window.take(now + ahead, self._batch)
+        due = self._window.take(now + fire_ahead, self._batch_size)
         if due:
-            self._look(due, now, ahead)
+            self._evaluate(due, now, fire_ahead)
         if not len(self._window):
             self._window.fill()
-        self._close(now)
-        return Stepped(len(due), self.next_at(now))
+        self._close_partitions(now)
+        return StepResult(len(due), self.next_step_at(now))
 
-    def _reach(self, _now: datetime) -> timedelta:
+    def _current_fire_ahead(self, _now: datetime) -> timedelta:
         """Return how long before its time an occurrence may be fired in this step."""
-        return self._ahead
+        return self._fire_ahead
 
-    def _look(self, due: Sequence[Timer], now: datetime, ahead: timedelta) -> None:
+    def _evaluate(self, due: Sequence[Timer], now: datetime, fire_ahead: timedelta) -> None:
         try:
-            looked = self._looker.look(due, ahead)
+            evaluations = self._evaluator.evaluate_timers(due, fire_ahead)
         except Unavailable:
-            again = self._failing.unanswered_at(now)
-            self._later.extend((again, timer) for timer in due)
+            retry_at = self._retries.unanswered_retry_at(now)
+            self._delayed_timers.extend((retry_at, timer) for timer in due)
             raise
-        self._failing.answered()
-        self.settle(looked, now)
+        self._retries.reset_unanswered()
+        self.record_results(evaluations, now)
 
-    def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
-        over: list[Timer] = []
-        for brought, result in looked:
-            if result.failed:
-                self._fail(brought, now, result.later)
+    def record_results(
+        self, evaluations: Sequence[tuple[Sequence[Timer], Result]], now: datetime
+    ) -> None:
+        consumed_timers: list[Timer] = []
+        for trigger_timers, result in evaluations:
+            if result.has_failed:
+                self._delay_or_park(trigger_timers, now, result.is_newer_format)
                 continue
-            if not result.effects_done or result.contended:
-                at = self._failing.undone_at(brought[0].key, now)
-                self._later.extend((at, timer) for timer in brought)
+            if not result.effects_done or result.is_contended:
+                retry_at = self._retries.incomplete_retry_at(trigger_timers[0].key, now)
+                self._delayed_timers.extend((retry_at, timer) for timer in trigger_timers)
                 continue
-            if self._failing:
-                self._failing.mended(brought[0].key)
-            if result.kept:
-                over.extend(timer for timer in brought if timer not in result.kept)
-                self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)
+            if self._retries:
+                self._retries.forget(trigger_timers[0].key)
+            if result.remaining_timers:
+                consumed_timers.extend(
+                    timer for timer in trigger_timers if timer not in result.remaining_timers
+                )
+                self._delayed_timers.extend(
+                    (max(timer.at, now + EARLY_TIMER_DELAY), timer)
+                    for timer in result.remaining_timers
+                )
             else:
-                over.extend(brought)
-        self._window.forget(over)
+                consumed_timers.extend(trigger_timers)
+        self._window.forget(consumed_timers)
 
-    def _fail(self, brought: Sequence[Timer], now: datetime, later: bool) -> None:
+    def _delay_or_park(
+        self, trigger_timers: Sequence[Timer], now: datetime, is_newer_format: bool
+    ) -> None:
         """Delay the timers of a failed evaluation, and delete them after the last try.
 
         The reconciler puts a new timer later. If only a later version of Punctual can read the
         state, the timers stay, and the watermark does not pass them.
         """
-        key = brought[0].key
-        at = self._failing.again_at(key, now, waits=later)
-        if at is not None:
-            self._later.extend((at, timer) for timer in brought)
+        key = trigger_timers[0].key
+        retry_at = self._retries.failed_retry_at(key, now, never_parks=is_newer_format)
+        if retry_at is not None:
+            self._delayed_timers.extend((retry_at, timer) for timer in trigger_timers)
             return
-        self._timers.delete(brought)
-        self._window.forget(brought)
-        self._looker.tell("look_set_aside", job_id=key.job_id)
+        self._timers.delete(trigger_timers)
+        self._window.forget(trigger_timers)
+        self._evaluator.log("look_set_aside", job_id=key.job_id)
 
-    def _bring_back(self, now: datetime) -> None:
-        if self._later:
-            ripe = [timer for at, timer in self._later if at <= now]
-            self._later = [(at, timer) for at, timer in self._later if at > now]
-            self._window.put_back(ripe)
+    def _return_delayed(self, now: datetime) -> None:
+        if self._delayed_timers:
+            due = [timer for retry_at, timer in self._delayed_timers if retry_at <= now]
+            self._delayed_timers = [
+                (retry_at, timer) for retry_at, timer in self._delayed_timers if retry_at > now
+            ]
+            self._window.put_back(due)
 
-    def _renew(self, now: datetime) -> None:
-        for place, lease in list(self._leases.items()):
-            if lease.until - now > RENEW:
+    def _renew_leases(self, now: datetime) -> None:
+        for partition, lease in list(self._leases.items()):
+            if lease.expires_at - now > POLLER_LEASE_RENEWAL:
                 continue
-            renewed = self._buckets.renew(lease, now + LEASE)
-            if renewed is None:
-                self._take_again(place, lease, now)
+            renewed_lease = self._partitions.renew(lease, now + POLLER_LEASE)
+            if renewed_lease is None:
+                self._lease_again(partition, lease, now)
             else:
-                self._leases[place] = renewed
+                self._leases[partition] = renewed_lease
 
-    def _take_again(self, place: TimerPartition, lease: BucketLease, now: datetime) -> None:
+    def _lease_again(self, partition: TimerPartition, lease: PartitionLease, now: datetime) -> None:
         """Lease the partition again after a signal of new timers, and read it anew.
 
         If another poller has it, give it up.
         """
-        taken = self._buckets.acquire(*place, lease.owner, now, now + LEASE)
-        if taken is None:
-            self._window.close(place)
-            del self._leases[place]
+        new_lease = self._partitions.acquire(*partition, lease.owner, now, now + POLLER_LEASE)
+        if new_lease is None:
+            self._window.remove_partition(partition)
+            del self._leases[partition]
         else:
-            self._leases[place] = taken
-            self._window.reread(place)
+            self._leases[partition] = new_lease
+            self._window.reread(partition)
 
-    def _close(self, now: datetime) -> None:
+    def _close_partitions(self, now: datetime) -> None:
         """Mark the partitions as done that a consistent read finds empty 15 s after their end."""
-        for place, lease in list(self._leases.items()):
-            if place.bucket + BUCKET + GRACE > now or self._window.has(place):
+        for partition, lease in list(self._leases.items()):
+            if (
+                partition.bucket + BUCKET_LENGTH + BUCKET_CLOSE_DELAY > now
+                or self._window.has_timers(partition)
+            ):
                 continue
             forever = datetime.max.replace(tzinfo=now.tzinfo)
-            found = self._timers.due(place.bucket, place.shard, forever, None, BATCH)
-            if found.timers or found.later:
-                self._window.reread(place)
-            elif self._buckets.done(lease):
-                self._window.close(place)
-                del self._leases[place]
+            page = self._timers.due(
+                partition.bucket, partition.shard, forever, None, MAX_TIMER_BATCH
+            )
+            if page.timers or page.newer_format_count:
+                self._window.reread(partition)
+            elif self._partitions.mark_done(lease):
+                self._window.remove_partition(partition)
+                del self._leases[partition]
             else:
-                self._take_again(place, lease, now)
+                self._lease_again(partition, lease, now)
 
-    def next_at(self, now: datetime) -> datetime | None:
+    def next_step_at(self, now: datetime) -> datetime | None:
         """Return when the next step is due, or None if no lease and no timer is known."""
-        moments = [at for at, _ in self._later]
-        soonest = self._window.next_at()
-        if soonest is not None:
-            moments.append(soonest - self._ahead / 2)  # so that one batch takes more timers
-        for place, lease in self._leases.items():
-            moments.append(max(lease.until - RENEW, now))
-            closes = place.bucket + BUCKET + GRACE
-            if not self._window.has(place):
-                moments.append(max(closes, now))
-        return min(moments, default=None)
+        times = [retry_at for retry_at, _ in self._delayed_timers]
+        next_timer_at = self._window.next_timer_at()
+        if next_timer_at is not None:
+            times.append(
+                next_timer_at - self._fire_ahead / 2
+            )  # so that one batch takes more timers
+        for partition, lease in self._leases.items():
+            times.append(max(lease.expires_at - POLLER_LEASE_RENEWAL, now))
+            closes_at = partition.bucket + BUCKET_LENGTH + BUCKET_CLOSE_DELAY
+            if not self._window.has_timers(partition):
+                times.append(max(closes_at, now))
+        return min(times, default=None)

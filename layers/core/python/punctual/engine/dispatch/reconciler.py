@@ -8,138 +8,157 @@ from punctual.domain.identifiers import EPOCH, bucket_of
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, RunStatus
 from punctual.engine.changes.apply import ChangeApplier
-from punctual.engine.changes.plan import load
+from punctual.engine.changes.plan import load_states
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.partitions import Buckets
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.partitions import Partitions
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer, Timers
 from punctual.engine.ports.wakeups import WakeUps
 
-LATE = timedelta(minutes=5)
-FORGOTTEN = timedelta(hours=1)  # a run is queued, or its lease has expired, for this long
-PAGE = 500
+TIMER_CHECK_DELAY = timedelta(minutes=5)
+ABANDONED_RUN_AGE = timedelta(hours=1)  # a run is queued, or its lease has expired, for this long
+RECONCILER_PAGE_SIZE = 500
 
 
-class Walked(NamedTuple):
-    seen: int
-    mended: tuple[Key, ...]
+class ReconcilerPage(NamedTuple):
+    job_count: int
+    repaired_keys: tuple[JobKey, ...]
     cursor: str | None
-    unread: Sequence[tuple[Key, str]] = ()  # with an unreadable state, each with the reason
-    heads: Sequence[JobState] = ()
+    unreadable_jobs: Sequence[
+        tuple[JobKey, str]
+    ] = ()  # with an unreadable state, each with the reason
+    states: Sequence[JobState] = ()
 
 
 class Reconciler:
     def __init__(
         self,
         *,
-        heads: JobStates,
+        job_states: JobStates,
         timers: Timers,
-        buckets: Buckets,
-        wake: WakeUps,
-        steps: ChangeApplier,
-        looker: Evaluator,
+        partitions: Partitions,
+        wakeups: WakeUps,
+        applier: ChangeApplier,
+        evaluator: Evaluator,
     ) -> None:
-        self._heads = heads
+        self._job_states = job_states
         self._timers = timers
-        self._buckets = buckets
-        self._wake = wake
-        self._steps = steps
-        self._looker = looker
+        self._partitions = partitions
+        self._wakeups = wakeups
+        self._applier = applier
+        self._evaluator = evaluator
 
-    def step(self, cursor: str | None = None, limit: int | None = None) -> Walked:
+    def step(self, cursor: str | None = None, limit: int | None = None) -> ReconcilerPage:
         """Repair a page of jobs. A healthy system needs no repair, so each deserves an alarm."""
-        begun = self._steps.clocks.read()
-        now = begun.wall
-        page = self._heads.walk(cursor, limit or PAGE)
-        missing = self._forgotten(page.heads, now)
-        missing.update(self._abandoned(page.heads, now))
-        keys = self._unchanged(missing)
+        reading = self._applier.clocks.read()
+        now = reading.wall
+        page = self._job_states.walk(cursor, limit or RECONCILER_PAGE_SIZE)
+        missing = self._jobs_without_timer(page.states, now)
+        missing.update(self._jobs_with_expired_leases(page.states, now))
+        keys = self._unchanged_keys(missing)
         timers = [
-            self._steps.placing.timer(key, at, version, now)
+            self._applier.timer_placement.timer(key, timer_at, version, now)
             for key in keys
-            for version, at in [missing[key]]
+            for version, timer_at in [missing[key]]
         ]
-        self._wake.nudge(self._steps.timers.put(timers, begun))
-        return Walked(len(page.heads), keys, page.cursor, page.unread, page.heads)
+        self._wakeups.notify_new_timers(self._applier.timer_writer.put(timers, reading))
+        return ReconcilerPage(len(page.states), keys, page.cursor, page.unreadable, page.states)
 
-    def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
+    def _unchanged_keys(self, missing: Mapping[JobKey, tuple[int, datetime]]) -> tuple[JobKey, ...]:
         """Return the jobs that have not changed since they were read.
 
         A timer is deleted only after a swap. So a missing timer proves nothing for a changed job.
         """
-        standing, _ = load(self._heads, list(missing)) if missing else ({}, {})
+        stored_states, _ = load_states(self._job_states, list(missing)) if missing else ({}, {})
         return tuple(
             key
             for key, (version, _) in missing.items()
-            if key in standing and standing[key].head.version == version
+            if key in stored_states and stored_states[key].state.version == version
         )
 
-    def _abandoned(
-        self, heads: Sequence[JobState], now: datetime
-    ) -> dict[Key, tuple[int, datetime]]:
+    def _jobs_with_expired_leases(
+        self, states: Sequence[JobState], now: datetime
+    ) -> dict[JobKey, tuple[int, datetime]]:
         """Return jobs with a lease that expired long ago, and that no evaluation has ended."""
-        suspects = [
-            Key(head.tenant, head.job_id)
-            for head in heads
-            if any(run.held and run.changed_at < now - FORGOTTEN for run in head.runs)
+        suspect_keys = [
+            JobKey(state.tenant, state.job_id)
+            for state in states
+            if any(run.is_held and run.changed_at < now - ABANDONED_RUN_AGE for run in state.runs)
         ]
         return {
-            key: (stored.head.version, now)
-            for key, stored in (load(self._heads, suspects)[0] if suspects else {}).items()
+            key: (stored.state.version, now)
+            for key, stored in (
+                load_states(self._job_states, suspect_keys)[0] if suspect_keys else {}
+            ).items()
             if any(
-                run.held and _ended(stored.leases.get(run.run_id)) < now - FORGOTTEN
-                for run in stored.head.runs
+                run.is_held
+                and _lease_end_at(stored.leases.get(run.run_id)) < now - ABANDONED_RUN_AGE
+                for run in stored.state.runs
             )
         }
 
-    def _forgotten(
-        self, heads: Sequence[JobState], now: datetime
-    ) -> dict[Key, tuple[int, datetime]]:
+    def _jobs_without_timer(
+        self, states: Sequence[JobState], now: datetime
+    ) -> dict[JobKey, tuple[int, datetime]]:
         """Return version and time of the timer to put: now, or at the time of the missing one.
 
         A missing timer is put again at its own time, because the next evaluation relies on it.
         """
-        found: dict[Key, tuple[int, datetime]] = {}
-        counted_on: dict[Key, tuple[int, datetime]] = {}
-        for head in heads:
-            key = Key(head.tenant, head.job_id)
-            if head.blank:
+        missing: dict[JobKey, tuple[int, datetime]] = {}
+        expected: dict[JobKey, tuple[int, datetime]] = {}
+        for state in states:
+            key = JobKey(state.tenant, state.job_id)
+            if state.is_blank:
                 continue
             if any(
-                run.status is RunStatus.QUEUED and run.sent_at and run.sent_at < now - FORGOTTEN
-                for run in head.runs
+                run.status is RunStatus.QUEUED
+                and run.sent_at
+                and run.sent_at < now - ABANDONED_RUN_AGE
+                for run in state.runs
             ):
-                found[key] = (head.version, now)
-            elif head.timer_at is not None and not now - LATE <= head.timer_at < now:
-                counted_on[key] = (head.version, head.timer_at)
-        absent = self._absent({key: at for key, (_, at) in counted_on.items()})
-        found.update((key, counted_on[key]) for key in absent)
-        return found
+                missing[key] = (state.version, now)
+            elif state.timer_at is not None and not now - TIMER_CHECK_DELAY <= state.timer_at < now:
+                expected[key] = (state.version, state.timer_at)
+        keys_without_timer = self._keys_without_timer(
+            {key: timer_at for key, (_, timer_at) in expected.items()}
+        )
+        missing.update((key, expected[key]) for key in keys_without_timer)
+        return missing
 
-    def _absent(self, moments: Mapping[Key, datetime]) -> set[Key]:
+    def _keys_without_timer(self, timer_times: Mapping[JobKey, datetime]) -> set[JobKey]:
         """Return the jobs without a timer at the expected time.
 
         The search starts at the present shard of the job. It then covers all shards, because the
         timer may have been put when fewer shards were configured.
         """
-        left = self._not_at(moments, None)
-        for shard in range(self._buckets.shards()) if left else ():
-            left = self._not_at(left, shard)
-        return set(left)
+        remaining = self._without_timer_in_shard(timer_times, None)
+        for shard in range(self._partitions.shard_count()) if remaining else ():
+            remaining = self._without_timer_in_shard(remaining, shard)
+        return set(remaining)
 
-    def _not_at(self, moments: Mapping[Key, datetime], shard: int | None) -> dict[Key, datetime]:
-        places = [place for key, at in moments.items() for place in self._places(key, at, shard)]
-        found = {one.key for one in self._timers.standing(places)} if places else ()
-        return {key: at for key, at in moments.items() if key not in found}
+    def _without_timer_in_shard(
+        self, timer_times: Mapping[JobKey, datetime], shard: int | None
+    ) -> dict[JobKey, datetime]:
+        expected_timers = [
+            expected_timer
+            for key, timer_at in timer_times.items()
+            for expected_timer in self._expected_timers(key, timer_at, shard)
+        ]
+        found_keys = (
+            {timer.key for timer in self._timers.find_existing(expected_timers)}
+            if expected_timers
+            else ()
+        )
+        return {key: timer_at for key, timer_at in timer_times.items() if key not in found_keys}
 
-    def _places(self, key: Key, at: datetime, shard: int | None) -> list[Timer]:
-        here = self._steps.placing.timer(key, at, 0, at)
-        if shard == here.shard:
+    def _expected_timers(self, key: JobKey, timer_at: datetime, shard: int | None) -> list[Timer]:
+        timer = self._applier.timer_placement.timer(key, timer_at, 0, timer_at)
+        if shard == timer.shard:
             return []
-        here = here if shard is None else here._replace(shard=shard)
-        return [here._replace(bucket=bucket) for bucket in {here.bucket, bucket_of(at)}]
+        timer = timer if shard is None else timer._replace(shard=shard)
+        return [timer._replace(bucket=bucket) for bucket in {timer.bucket, bucket_of(timer_at)}]
 
 
-def _ended(lease: Lease | None) -> datetime:
+def _lease_end_at(lease: Lease | None) -> datetime:
     return EPOCH if lease is None else lease.until

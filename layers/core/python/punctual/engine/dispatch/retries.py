@@ -6,85 +6,95 @@ until their effects are done.
 
 from datetime import datetime, timedelta
 
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 
-PAUSE = timedelta(seconds=15)
-SHORT = timedelta(seconds=1)  # most incomplete evaluations succeed soon
-PAUSE_MOST = timedelta(minutes=5)
-UNANSWERED_MOST = timedelta(seconds=15)  # so that work goes on soon after the store is back
-TRIES = 8  # in about 18 minutes
-KNOWN = 10_000  # incomplete jobs; other pollers may have completed the oldest since
+FAILED_RETRY_DELAY = timedelta(seconds=15)
+INCOMPLETE_RETRY_DELAY = timedelta(seconds=1)  # most incomplete evaluations succeed soon
+MAX_EVALUATION_RETRY_DELAY = timedelta(minutes=5)
+MAX_UNANSWERED_RETRY_DELAY = timedelta(
+    seconds=15
+)  # so that work goes on soon after the store is back
+MAX_FAILED_EVALUATIONS = 8  # in about 18 minutes
+MAX_INCOMPLETE_JOBS = 10_000  # incomplete jobs; other pollers may have completed the oldest since
 
 
-class _Row:
+class _RetrySchedule:
     """The number of tries in a row, and the time of the next one, by job."""
 
-    def __init__(self, first: timedelta, most: int | None = None) -> None:
-        self._first = first
-        self._most = most
-        self._tries: dict[Key, tuple[int, datetime]] = {}
+    def __init__(self, first_delay: timedelta, max_jobs: int | None = None) -> None:
+        self._first_delay = first_delay
+        self._max_jobs = max_jobs
+        self._attempts: dict[JobKey, tuple[int, datetime]] = {}
 
     def __len__(self) -> int:
-        return len(self._tries)
+        return len(self._attempts)
 
-    def once_more(self, key: Key, now: datetime) -> tuple[int, datetime]:
+    def count_attempt(self, key: JobKey, now: datetime) -> tuple[int, datetime]:
         """Count a try. Return the number of tries and the time of the next one.
 
         An evaluation within the pause, which another trigger started, does not count.
         """
-        before, again = self._tries.pop(key, (0, now))
-        if before == 0 or now >= again:
-            before, again = before + 1, now + self._pause(before)
-        self._tries[key] = before, again
-        if self._most is not None and len(self._tries) > self._most:
-            del self._tries[next(iter(self._tries))]
-        return before, again
+        attempts, retry_at = self._attempts.pop(key, (0, now))
+        if attempts == 0 or now >= retry_at:
+            attempts, retry_at = attempts + 1, now + self._delay(attempts)
+        self._attempts[key] = attempts, retry_at
+        if self._max_jobs is not None and len(self._attempts) > self._max_jobs:
+            del self._attempts[next(iter(self._attempts))]
+        return attempts, retry_at
 
-    def _pause(self, doubled: int) -> timedelta:
-        return min(self._first * (1 << min(doubled, 20)), PAUSE_MOST)
+    def _delay(self, doublings: int) -> timedelta:
+        return min(self._first_delay * (1 << min(doublings, 20)), MAX_EVALUATION_RETRY_DELAY)
 
-    def forget(self, key: Key) -> None:
-        self._tries.pop(key, None)
+    def forget(self, key: JobKey) -> None:
+        self._attempts.pop(key, None)
 
 
 class EvaluationRetries:
     """Counts the failed and the incomplete evaluations in a row of each job."""
 
     def __init__(self) -> None:
-        self._failed, self._undone = _Row(PAUSE), _Row(SHORT, KNOWN)
-        self._unanswered = 0  # batches in a row
+        self._failed, self._incomplete = (
+            _RetrySchedule(FAILED_RETRY_DELAY),
+            _RetrySchedule(INCOMPLETE_RETRY_DELAY, MAX_INCOMPLETE_JOBS),
+        )
+        self._unanswered_batches = 0  # batches in a row
 
     def __len__(self) -> int:
-        return len(self._failed) + len(self._undone)
+        return len(self._failed) + len(self._incomplete)
 
-    def again_at(self, key: Key, now: datetime, waits: bool = False) -> datetime | None:
+    def failed_retry_at(
+        self, key: JobKey, now: datetime, never_parks: bool = False
+    ) -> datetime | None:
         """Return when to evaluate a failed job again, or None if it is parked now.
 
-        A parked job stays so until another trigger. With `waits`, a job is never parked.
+        A parked job stays so until another trigger. With `never_parks`, a job is never parked.
         """
-        tries, again = self._failed.once_more(key, now)
-        if tries < TRIES or waits:
-            return again
-        self.mended(key)
+        attempts, retry_at = self._failed.count_attempt(key, now)
+        if attempts < MAX_FAILED_EVALUATIONS or never_parks:
+            return retry_at
+        self.forget(key)
         return None
 
-    def undone_at(self, key: Key, now: datetime) -> datetime:
+    def incomplete_retry_at(self, key: JobKey, now: datetime) -> datetime:
         """Return when to evaluate a job with incomplete effects again."""
         self._failed.forget(key)
-        return self._undone.once_more(key, now)[1]
+        return self._incomplete.count_attempt(key, now)[1]
 
-    def unanswered_at(self, now: datetime) -> datetime:
+    def unanswered_retry_at(self, now: datetime) -> datetime:
         """Return when to evaluate a batch again that the store did not answer.
 
         The pause doubles, because each try may put new timers in rows of their own.
         """
-        pause = min(SHORT * (1 << min(self._unanswered, 10)), UNANSWERED_MOST)
-        self._unanswered += 1
-        return now + pause
+        delay = min(
+            INCOMPLETE_RETRY_DELAY * (1 << min(self._unanswered_batches, 10)),
+            MAX_UNANSWERED_RETRY_DELAY,
+        )
+        self._unanswered_batches += 1
+        return now + delay
 
-    def answered(self) -> None:
-        self._unanswered = 0
+    def reset_unanswered(self) -> None:
+        self._unanswered_batches = 0
 
-    def mended(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         self._failed.forget(key)
-        self._undone.forget(key)
+        self._incomplete.forget(key)

@@ -8,122 +8,128 @@ from datetime import datetime
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
-PAGE = 2_000
+TIMER_WINDOW_PAGE_SIZE = 2_000
 
 
-class _Reading:
-    """The position in a partition. Timers before `reached` are in the heap or consumed."""
+class _ReadPosition:
+    """The position in a partition. Timers before `read_until_at` are in the heap or consumed."""
 
-    __slots__ = ("complete", "cursor", "reached")
+    __slots__ = ("cursor", "is_complete", "read_until_at")
 
     def __init__(self) -> None:
         self.cursor: str | None = None
-        self.reached: datetime | None = None
-        self.complete = False
+        self.read_until_at: datetime | None = None
+        self.is_complete = False
 
 
 class TimerWindow:
-    def __init__(self, timers: Timers, page: int = PAGE) -> None:
+    def __init__(self, timers: Timers, page_size: int = TIMER_WINDOW_PAGE_SIZE) -> None:
         self._timers = timers
-        self._page = page
-        self._places: dict[TimerPartition, _Reading] = {}
+        self._page_size = page_size
+        self._positions: dict[TimerPartition, _ReadPosition] = {}
         self._heap: list[tuple[tuple[datetime, str, str, int], Timer]] = []
-        self._known: set[Timer] = set()
-        self._open: Counter[TimerPartition] = Counter()  # number of known timers by partition
+        self._known_timers: set[Timer] = set()
+        self._timer_counts: Counter[TimerPartition] = (
+            Counter()
+        )  # number of known timers by partition
 
     @property
-    def places(self) -> Sequence[TimerPartition]:
-        return list(self._places)
+    def partitions(self) -> Sequence[TimerPartition]:
+        return list(self._positions)
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def open(self, place: TimerPartition) -> None:
-        if place not in self._places:
-            self._places[place] = _Reading()
+    def add_partition(self, partition: TimerPartition) -> None:
+        if partition not in self._positions:
+            self._positions[partition] = _ReadPosition()
 
-    def close(self, place: TimerPartition) -> None:
-        self._places.pop(place, None)
-        if not self._open[place]:
-            del self._open[place]
+    def remove_partition(self, partition: TimerPartition) -> None:
+        self._positions.pop(partition, None)
+        if not self._timer_counts[partition]:
+            del self._timer_counts[partition]
 
-    def has(self, place: TimerPartition) -> bool:
+    def has_timers(self, partition: TimerPartition) -> bool:
         """Return True if the partition has known timers that are not consumed."""
-        return self._open[place] > 0
+        return self._timer_counts[partition] > 0
 
-    def reread(self, place: TimerPartition) -> None:
+    def reread(self, partition: TimerPartition) -> None:
         """Read the partition from its start again. Known timers are not taken twice."""
-        if place in self._places:
-            self._places[place] = _Reading()
+        if partition in self._positions:
+            self._positions[partition] = _ReadPosition()
 
-    def add(self, timers: Sequence[Timer]) -> None:
+    def add_timers(self, timers: Sequence[Timer]) -> None:
         """Add new timers, except those that a later page returns anyway."""
         for timer in timers:
-            place = TimerPartition(timer.bucket, timer.shard)
-            reading = self._places.get(place)
-            if reading is None:
+            partition = TimerPartition(timer.bucket, timer.shard)
+            position = self._positions.get(partition)
+            if position is None:
                 continue
-            if reading.complete or (reading.reached and timer.at < reading.reached):
+            if position.is_complete or (
+                position.read_until_at and timer.at < position.read_until_at
+            ):
                 self._push(timer)
-            elif timer.at == reading.reached:  # before or after the cursor
-                if len(self._heap) < self._page:
+            elif timer.at == position.read_until_at:  # before or after the cursor
+                if len(self._heap) < self._page_size:
                     self._push(timer)
                 else:
-                    self.reread(place)
+                    self.reread(partition)
 
     def fill(self) -> None:
         """Read pages while there is room, the earliest partition first."""
-        for place in sorted(self._places):
-            reading = self._places[place]
-            while not reading.complete and len(self._heap) < self._page:
-                self._read(place, reading)
+        for partition in sorted(self._positions):
+            position = self._positions[partition]
+            while not position.is_complete and len(self._heap) < self._page_size:
+                self._read_page(partition, position)
 
-    def _read(self, place: TimerPartition, reading: _Reading) -> None:
-        found = self._timers.due(
-            place.bucket,
-            place.shard,
-            datetime.max.replace(tzinfo=place.bucket.tzinfo),
-            reading.cursor,
-            self._page,
+    def _read_page(self, partition: TimerPartition, position: _ReadPosition) -> None:
+        page = self._timers.due(
+            partition.bucket,
+            partition.shard,
+            datetime.max.replace(tzinfo=partition.bucket.tzinfo),
+            position.cursor,
+            self._page_size,
         )
-        for timer in found.timers:
+        for timer in page.timers:
             self._push(timer)
-        if found.timers:
-            reading.reached = found.timers[-1].at
-        reading.cursor, reading.complete = found.cursor, found.cursor is None
+        if page.timers:
+            position.read_until_at = page.timers[-1].at
+        position.cursor, position.is_complete = page.cursor, page.cursor is None
 
     def _push(self, timer: Timer) -> None:
-        if timer not in self._known:
-            self._known.add(timer)
-            self._open[TimerPartition(timer.bucket, timer.shard)] += 1
-            heapq.heappush(self._heap, (timer.order, timer))
+        if timer not in self._known_timers:
+            self._known_timers.add(timer)
+            self._timer_counts[TimerPartition(timer.bucket, timer.shard)] += 1
+            heapq.heappush(self._heap, (timer.sort_key, timer))
 
-    def take(self, until: datetime, most: int) -> list[Timer]:
+    def take(self, until: datetime, limit: int) -> list[Timer]:
         """Take the soonest timers that are due by `until`. They stay known until `forget`."""
-        taken: list[Timer] = []
-        while self._heap and len(taken) < most and self._heap[0][1].at <= until:
-            taken.append(heapq.heappop(self._heap)[1])
-        return taken
+        timers: list[Timer] = []
+        while self._heap and len(timers) < limit and self._heap[0][1].at <= until:
+            timers.append(heapq.heappop(self._heap)[1])
+        return timers
 
     def put_back(self, timers: Sequence[Timer]) -> None:
         for timer in timers:
-            heapq.heappush(self._heap, (timer.order, timer))
+            heapq.heappush(self._heap, (timer.sort_key, timer))
 
     def forget(self, timers: Sequence[Timer]) -> None:
-        known = self._known.intersection(timers)
-        self._known -= known
-        for place, count in Counter([(timer.bucket, timer.shard) for timer in known]).items():
-            self._open[TimerPartition(*place)] -= count
+        known_timers = self._known_timers.intersection(timers)
+        self._known_timers -= known_timers
+        for partition, count in Counter(
+            [(timer.bucket, timer.shard) for timer in known_timers]
+        ).items():
+            self._timer_counts[TimerPartition(*partition)] -= count
 
-    def start_over(self) -> None:
+    def reread_all(self) -> None:
         """Forget all timers that were read, after a transaction was rolled back."""
-        self._heap, self._known, self._open = [], set(), Counter()
-        self._places = {place: _Reading() for place in self._places}
+        self._heap, self._known_timers, self._timer_counts = [], set(), Counter()
+        self._positions = {partition: _ReadPosition() for partition in self._positions}
 
-    def next_at(self) -> datetime | None:
+    def next_timer_at(self) -> datetime | None:
         """Return when the soonest timer is due. Later pages of a partition are not earlier."""
         return self._heap[0][1].at if self._heap else None
 
-    def waiting(self) -> list[Timer]:
+    def pending_timers(self) -> list[Timer]:
         """Return the known timers that are not taken, in no order."""
         return [timer for _, timer in self._heap]

@@ -6,36 +6,38 @@ from typing import Any, NamedTuple
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import HOLD, LEASE
+from punctual.domain.durations import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Reason, Run, RunStatus
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
-from punctual.engine.changes.write_ids import marks
+from punctual.engine.changes.write_ids import new_write_ids
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import NewId
 from punctual.engine.ports.job_states import JobStates, LeaseRenewal
-from punctual.engine.ports.rows import DefinitionRow, Detail, Key
+from punctual.engine.ports.rows import DefinitionRow, Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.engine.ports.wakeups import WakeUps
 
-AGAIN = timedelta(seconds=1)  # until a message is tried again after its claim lost every swap
+CONTENDED_CLAIM_RETRY_DELAY = timedelta(
+    seconds=1
+)  # until a message is tried again after its claim lost every swap
 
 
 class Assignment(NamedTuple):
     """A claimed run: its work, and the token that its lease holds."""
 
-    key: Key
+    key: JobKey
     run: Run
-    body: DefinitionRow
+    definition: DefinitionRow
     payload: Any
     timeout_seconds: int
 
 
-class Unread(NamedTuple):
+class UnreadableRun(NamedTuple):
     """A claimed run with an unreadable payload."""
 
     message: Message
@@ -51,15 +53,15 @@ class ClaimResult(NamedTuple):
     of Punctual can claim those in `later`.
     """
 
-    granted: Sequence[Assignment]
-    again: Sequence[tuple[Message, datetime]]
-    settled: Sequence[Message]
-    unread: Sequence[Unread] = ()
-    later: Sequence[Message] = ()
+    claimed: Sequence[Assignment]
+    retry_later: Sequence[tuple[Message, datetime]]
+    done: Sequence[Message]
+    payload_unavailable: Sequence[UnreadableRun] = ()
+    newer_format: Sequence[Message] = ()
 
 
-class Finished(NamedTuple):
-    key: Key
+class FinishedAttempt(NamedTuple):
+    key: JobKey
     run_id: str
     token: int
     status: RunStatus
@@ -70,26 +72,26 @@ class Finished(NamedTuple):
 class RenewalResult(NamedTuple):
     """The result of a heartbeat: whether the claim holds, and a cancel request."""
 
-    held: bool
-    cancel: Reason
+    is_held: bool
+    cancel_reason: Reason
 
 
 class Executor:
     def __init__(
         self,
         *,
-        heads: JobStates,
+        job_states: JobStates,
         blobs: Blobs,
-        wake: WakeUps,
-        steps: ChangeApplier,
+        wakeups: WakeUps,
+        applier: ChangeApplier,
         new_id: NewId,
         executor_id: str,
     ) -> None:
-        self._heads = heads
-        self._wake = wake
-        self._steps = steps
+        self._job_states = job_states
+        self._wakeups = wakeups
+        self._applier = applier
         self._new_id = new_id
-        self._documents = Definitions(heads, blobs)
+        self._definitions = Definitions(job_states, blobs)
         self.executor_id = executor_id
 
     def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
@@ -97,224 +99,247 @@ class Executor:
 
         `nonces` has one entry a message. A nonce tells a redelivery from the claim of another.
         """
-        drawn = nonces or marks(self._new_id, len(messages))
+        claim_nonces = nonces or new_write_ids(self._new_id, len(messages))
         changes = [
             Change(
-                Key(message.tenant, message.job_id),
+                JobKey(message.tenant, message.job_id),
                 events.Claim(message.run_id, self.executor_id, nonce),
                 nonce,
-                spared=True,
+                isolates_failure=True,
             )
-            for message, nonce in zip(messages, drawn, strict=True)
+            for message, nonce in zip(messages, claim_nonces, strict=True)
         ]
-        results = self._steps.apply(changes)
-        won: list[tuple[Message, str, Result]] = []
+        results = self._applier.apply(changes)
+        claims: list[tuple[Message, str, Result]] = []
         refused: list[tuple[Message, Result]] = []
-        later: list[Message] = []
+        newer_format: list[Message] = []
         for message, change, result in zip(messages, changes, results, strict=True):
-            if result.later:
-                later.append(message)
-            elif result.verdict is Verdict.OK and not result.contended:
-                won.append((message, change.writer, result))
+            if result.is_newer_format:
+                newer_format.append(message)
+            elif result.verdict is Verdict.OK and not result.is_contended:
+                claims.append((message, change.write_id, result))
             else:
                 refused.append((message, result))
-        again, settled = self.look_at(refused)
-        granted, unread = self._assign(won)
-        return ClaimResult(granted, again, settled, unread, later)
+        retry_later, done = self.evaluate_refused(refused)
+        claimed, payload_unavailable = self._assign(claims)
+        return ClaimResult(claimed, retry_later, done, payload_unavailable, newer_format)
 
     def _assign(
-        self, won: Sequence[tuple[Message, str, Result]]
-    ) -> tuple[list[Assignment], list[Unread]]:
+        self, claims: Sequence[tuple[Message, str, Result]]
+    ) -> tuple[list[Assignment], list[UnreadableRun]]:
         """Load the work of claimed runs. One that cannot be read does not stop the others."""
-        found: list[tuple[Key, JobState, Run]] = []
-        for message, _, result in won:
+        claimed_runs: list[tuple[JobKey, JobState, Run]] = []
+        for message, _, result in claims:
             decision = result.decision
             assert decision is not None
             assert decision.run is not None
-            found.append((Key(message.tenant, message.job_id), decision.head, decision.run))
-        bodies = self._bodies(found)
-        granted: list[Assignment] = []
-        unread: list[Unread] = []
-        over = self._steps.clocks.countdown(HOLD)
-        for (message, nonce, _), run in zip(won, found, strict=True):
+            claimed_runs.append(
+                (JobKey(message.tenant, message.job_id), decision.state, decision.run)
+            )
+        definitions = self._load_definitions(claimed_runs)
+        assignments: list[Assignment] = []
+        unreadable: list[UnreadableRun] = []
+        is_overdue = self._applier.clocks.countdown(RENEWAL_TIMEOUT)
+        for (message, nonce, _), claimed_run in zip(claims, claimed_runs, strict=True):
             try:
-                if unread and over():  # the other claims would expire in the meantime
+                if unreadable and is_overdue():  # the other claims would expire in the meantime
                     raise Unavailable("The store of payloads does not answer.")
-                granted.append(self._assignment(*run, bodies))
+                assignments.append(self._assignment(*claimed_run, definitions))
             except Unavailable as error:
-                unread.append(Unread(message, nonce, run[2], error))
-        return granted, unread
+                unreadable.append(UnreadableRun(message, nonce, claimed_run[2], error))
+        return assignments, unreadable
 
-    def assign(self, runs: Sequence[tuple[Key, JobState, Run]]) -> list[Assignment | None]:
+    def assign(self, runs: Sequence[tuple[JobKey, JobState, Run]]) -> list[Assignment | None]:
         """Return each run with its work, or None if that is missing or unreadable."""
-        bodies = self._bodies(runs)
-        return [self._assigned(*run, bodies) for run in runs]
+        definitions = self._load_definitions(runs)
+        return [self._assignment_or_none(*claimed_run, definitions) for claimed_run in runs]
 
-    def _assigned(
-        self, key: Key, head: JobState, run: Run, bodies: Mapping[tuple[Key, str], DefinitionRow]
+    def _assignment_or_none(
+        self,
+        key: JobKey,
+        state: JobState,
+        run: Run,
+        definitions: Mapping[tuple[JobKey, str], DefinitionRow],
     ) -> Assignment | None:
         try:
-            return self._assignment(key, head, run, bodies)
+            return self._assignment(key, state, run, definitions)
         except Unavailable as error:
-            self._steps.tell(
+            self._applier.log(
                 "run_unreadable", **key._asdict(), run_id=run.run_id, error=error.message
             )
             return None
 
-    def _bodies(
-        self, runs: Sequence[tuple[Key, JobState, Run]]
-    ) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._heads.bodies([_body_of(*run) for run in runs])
+    def _load_definitions(
+        self, runs: Sequence[tuple[JobKey, JobState, Run]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        return self._job_states.load_definitions(
+            [_definition_ref(*claimed_run) for claimed_run in runs]
+        )
 
     def _assignment(
-        self, key: Key, head: JobState, run: Run, bodies: Mapping[tuple[Key, str], DefinitionRow]
+        self,
+        key: JobKey,
+        state: JobState,
+        run: Run,
+        definitions: Mapping[tuple[JobKey, str], DefinitionRow],
     ) -> Assignment:
-        body = bodies.get(_body_of(key, head, run))
-        if body is None:
+        definition = definitions.get(_definition_ref(key, state, run))
+        if definition is None:
             raise Unavailable("A job's definition cannot be read from the store.")
         payload = (
-            self._documents.own_payload(key, run.run_id)
-            if run.own_payload
-            else self._documents.payload(body)
+            self._definitions.load_run_payload(key, run.run_id)
+            if run.has_own_payload
+            else self._definitions.load_payload(definition)
         )
-        timeout = head.rules[run.definition].timeout_seconds
-        return Assignment(key, run, body, payload, timeout)
+        timeout_seconds = state.rules[run.definition].timeout_seconds
+        return Assignment(key, run, definition, payload, timeout_seconds)
 
-    def look_at(
+    def evaluate_refused(
         self, refused: Sequence[tuple[Message, Result]]
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
         """Evaluate the jobs of refused messages. Return the messages to retry, and those done.
 
         If the run is held, its message comes back when the lease ends, as perhaps the only trigger.
         """
-        now = self._steps.clocks.read().wall
-        again: list[tuple[Message, datetime]] = []
-        settled: list[Message] = []
-        looks: list[Message] = []
+        now = self._applier.clocks.read().wall
+        retry_later: list[tuple[Message, datetime]] = []
+        done: list[Message] = []
+        messages: list[Message] = []
         for message, result in refused:
             if result.verdict is Verdict.EARLY and result.decision is not None:
-                again.append((message, result.decision.again_at or message.due_at))
-            elif result.contended:
-                again.append((message, now + AGAIN))
-            elif result.failed:  # an evaluation of the same state would fail as well
-                again.append((message, now + LEASE))
+                retry_later.append((message, result.decision.retry_at or message.due_at))
+            elif result.is_contended:
+                retry_later.append((message, now + CONTENDED_CLAIM_RETRY_DELAY))
+            elif result.has_failed:  # an evaluation of the same state would fail as well
+                retry_later.append((message, now + RUN_LEASE))
             else:
-                looks.append(message)
-        if not looks:
-            return again, settled
-        seen = self._steps.apply(
+                messages.append(message)
+        if not messages:
+            return retry_later, done
+        results = self._applier.apply(
             [
                 Change(
-                    Key(message.tenant, message.job_id),
+                    JobKey(message.tenant, message.job_id),
                     events.Evaluate(),
                     self._new_id(),
-                    spared=True,
+                    isolates_failure=True,
                 )
-                for message in looks
+                for message in messages
             ]
         )
-        for message, result in zip(looks, seen, strict=True):
+        for message, result in zip(messages, results, strict=True):
             if _is_held(result, message):
                 lease = result.leases.get(message.run_id)
-                again.append((message, lease.until if lease else now + LEASE))
+                retry_later.append((message, lease.until if lease else now + RUN_LEASE))
             elif not result.effects_done:
-                again.append((message, now + LEASE))
+                retry_later.append((message, now + RUN_LEASE))
             else:
-                settled.append(message)
-        return again, settled
+                done.append(message)
+        return retry_later, done
 
-    def finish(self, finished: Sequence[Finished], spared: bool = False) -> list[Result]:
+    def finish(
+        self, finished: Sequence[FinishedAttempt], isolates_failures: bool = False
+    ) -> list[Result]:
         """Record how attempts ended. A holder that lost its claim is FENCED and changes nothing.
 
         `spared`: an unreadable job state fails only its own result.
         """
-        return self._steps.apply(
+        return self._applier.apply(
             [
                 Change(
-                    one.key,
-                    _finish(one),
-                    writer,
-                    detail=one.detail,
-                    spared=spared,
+                    attempt.key,
+                    _finish_event(attempt),
+                    write_id,
+                    detail=attempt.detail,
+                    isolates_failure=isolates_failures,
                 )
-                for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
+                for attempt, write_id in zip(
+                    finished, new_write_ids(self._new_id, len(finished)), strict=True
+                )
             ]
         )
 
-    def release(
+    def return_claim(
         self,
-        key: Key,
+        key: JobKey,
         run_id: str,
         token: int,
-        begun: bool,
-        waits: bool = False,
-        unstarted: bool = False,
+        work_begun: bool,
+        with_delay: bool = False,
+        never_started: bool = False,
     ) -> Result:
-        """Return a claimed run to the queue, at once or after a delay (`waits`)."""
-        release = events.ReturnClaim(run_id, token, begun, waits, unstarted)
-        change = Change(key, release, self._new_id(), safety=True, spared=True)
-        return self._steps.apply([change])[0]
+        """Return a claimed run to the queue, at once or after a delay (`with_delay`)."""
+        event = events.ReturnClaim(run_id, token, work_begun, with_delay, never_started)
+        change = Change(
+            key, event, self._new_id(), needs_fallback_timer=True, isolates_failure=True
+        )
+        return self._applier.apply([change])[0]
 
-    def beat(
-        self, held: Sequence[tuple[Key, str, int]], first: bool = False
+    def renew(
+        self, claims: Sequence[tuple[JobKey, str, int]], is_first: bool = False
     ) -> list[RenewalResult]:
         """Renew claims. The first heartbeat also puts the timer for the end of the lease."""
-        begun = self._steps.clocks.read()
-        now, until = begun.wall, begun.wall + LEASE
-        if first:
-            watches: list[Timer] = [
-                self._steps.placing.watch(key, token, until, now) for key, _, token in held
+        reading = self._applier.clocks.read()
+        now, until = reading.wall, reading.wall + RUN_LEASE
+        if is_first:
+            lease_timers: list[Timer] = [
+                self._applier.timer_placement.lease_timer(key, token, until, now)
+                for key, _, token in claims
             ]
-            self._wake.nudge(self._steps.timers.put(watches, begun))
-        heads = self._heads.beat(
-            [LeaseRenewal(key, run_id, token, until) for key, run_id, token in held]
+            self._wakeups.notify_new_timers(self._applier.timer_writer.put(lease_timers, reading))
+        states = self._job_states.renew_leases(
+            [LeaseRenewal(key, run_id, token, until) for key, run_id, token in claims]
         )
-        found = []
-        for (_, run_id, _), head in zip(held, heads, strict=True):
-            runs = () if head is None else head.runs
+        results = []
+        for (_, run_id, _), state in zip(claims, states, strict=True):
+            runs = () if state is None else state.runs
             run = next((run for run in runs if run.run_id == run_id), None)
-            found.append(
-                RenewalResult(head is not None, Reason.NONE if run is None else run.cancel)
+            results.append(
+                RenewalResult(state is not None, Reason.NONE if run is None else run.cancel_reason)
             )
-        return found
+        return results
 
-    def look_later(self, messages: Sequence[Message], at: datetime) -> None:
+    def put_resend_timers(self, messages: Sequence[Message], at: datetime) -> None:
         """Put timers that send these queued runs again, so that the messages may be deleted."""
-        placing, begun = self._steps.placing, self._steps.clocks.read()
-        keys = {Key(one.tenant, one.job_id): one.version for one in messages}
-        timers = [placing.timer(key, at, version, begun.wall) for key, version in keys.items()]
-        self._wake.nudge(self._steps.timers.put(timers, begun))
+        timer_placement, reading = self._applier.timer_placement, self._applier.clocks.read()
+        keys = {JobKey(message.tenant, message.job_id): message.version for message in messages}
+        timers = [
+            timer_placement.timer(key, at, version, reading.wall) for key, version in keys.items()
+        ]
+        self._wakeups.notify_new_timers(self._applier.timer_writer.put(timers, reading))
 
-    def poison(self, messages: Sequence[Message]) -> list[Result]:
+    def dead_letter(self, messages: Sequence[Message]) -> list[Result]:
         """End the runs of messages that were received too often."""
-        return self._steps.apply(
+        return self._applier.apply(
             [
                 Change(
-                    Key(message.tenant, message.job_id),
+                    JobKey(message.tenant, message.job_id),
                     events.DeadLetter(message.run_id, message.version),
                     self._new_id(),
-                    safety=True,
-                    spared=True,
+                    needs_fallback_timer=True,
+                    isolates_failure=True,
                 )
                 for message in messages
             ]
         )
 
 
-def _is_held(look: Result, message: Message) -> bool:
+def _is_held(result: Result, message: Message) -> bool:
     """Return True if the run of the message was held when the evaluation decided.
 
     The run may have ended since, and its holder may crash before the effects of that end. Then this
     message is their only trigger, so the present state must not decide.
     """
-    runs = () if look.decision is None else look.decision.head.runs
-    return any(run.run_id == message.run_id and run.held for run in runs)
+    runs = () if result.decision is None else result.decision.state.runs
+    return any(run.run_id == message.run_id and run.is_held for run in runs)
 
 
-def _body_of(key: Key, head: JobState, run: Run) -> tuple[Key, str]:
-    return key, head.rules[run.definition].body
+def _definition_ref(key: JobKey, state: JobState, run: Run) -> tuple[JobKey, str]:
+    return key, state.rules[run.definition].definition_ref
 
 
-def _finish(one: Finished) -> events.Finish:
-    note = one.detail.note if one.status is RunStatus.SUCCESS else ""
-    return events.Finish(one.run_id, one.token, one.status, one.retryable, note)
+def _finish_event(attempt: FinishedAttempt) -> events.Finish:
+    inline_output = attempt.detail.short_output if attempt.status is RunStatus.SUCCESS else ""
+    return events.Finish(
+        attempt.run_id, attempt.token, attempt.status, attempt.retryable, inline_output
+    )

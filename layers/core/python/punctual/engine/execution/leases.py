@@ -4,21 +4,23 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from punctual.domain.durations import BEAT, HOLD
+from punctual.domain.durations import RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.run import Reason, Run
 from punctual.engine.execution.executor import Assignment, Executor, RenewalResult
 from punctual.engine.ports.attempts import Stoppable
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 
-_BEAT = BEAT.total_seconds()
+_RENEWAL_INTERVAL_SECONDS = RENEWAL_INTERVAL.total_seconds()
 
 
-class _Held(msgspec.Struct):
+class _HeldRun(msgspec.Struct):
     assignment: Assignment
-    stop: Stoppable
-    beaten: float  # monotonic, as is `renewed`; a set wall clock would stop renewals
-    renewed: float
-    beats: int = 0
+    work: Stoppable
+    renewal_tried_steady: (
+        float  # monotonic, as is `renewed_steady`; a set wall clock would stop renewals
+    )
+    renewed_steady: float
+    renewal_count: int = 0
 
 
 class LeaseKeeper:
@@ -28,87 +30,104 @@ class LeaseKeeper:
     through its `stop`.
     """
 
-    def __init__(self, executor: Executor, monotonic: Callable[[], float]) -> None:
+    def __init__(self, executor: Executor, steady: Callable[[], float]) -> None:
         self._executor = executor
-        self._monotonic = monotonic
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._steady = steady
+        self._held_runs: dict[tuple[str, int], _HeldRun] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held_runs)
 
-    def add(self, assignment: Assignment, stop: Stoppable) -> None:
-        now = self._monotonic()
-        self._held[_mark(assignment)] = _Held(assignment, stop, now, now)
+    def add(self, assignment: Assignment, work: Stoppable) -> None:
+        steady = self._steady()
+        self._held_runs[_attempt_key(assignment)] = _HeldRun(assignment, work, steady, steady)
 
-    def holds(self, run: Run) -> bool:
-        return (run.run_id, run.token) in self._held
+    def holds_run(self, run: Run) -> bool:
+        return (run.run_id, run.token) in self._held_runs
 
-    def let_go(self, assignment: Assignment) -> None:
-        self._held.pop(_mark(assignment), None)
+    def remove(self, assignment: Assignment) -> None:
+        self._held_runs.pop(_attempt_key(assignment), None)
 
-    def stop(self, run_ids: Sequence[str]) -> None:
-        for held in list(self._held.values()):
-            if held.assignment.run.run_id in run_ids:
-                held.stop.stop("CANCEL")
+    def cancel_runs(self, run_ids: Sequence[str]) -> None:
+        for held_run in list(self._held_runs.values()):
+            if held_run.assignment.run.run_id in run_ids:
+                held_run.work.cancel_runs("CANCEL")
 
-    def names(self) -> list[str]:
+    def job_names(self) -> list[str]:
         """Return the names of the jobs with held runs."""
-        return sorted(held.assignment.body.name for held in list(self._held.values()))
+        return sorted(
+            held_run.assignment.definition.name for held_run in list(self._held_runs.values())
+        )
 
     def stop_all(self) -> None:
-        for held in list(self._held.values()):
-            held.stop.stop("SHUTDOWN")
+        for held_run in list(self._held_runs.values()):
+            held_run.work.cancel_runs("SHUTDOWN")
 
-    def beat(self, early: bool = False) -> list[Assignment]:
-        """Renew the leases that are due, or all if `early`. Return those with a first renewal.
+    def renew(self, renews_all: bool = False) -> list[Assignment]:
+        """Renew the leases that are due, or all if `renews_all`. Return those with a first renewal.
 
         From now on a timer ends each of these leases.
         """
-        now = self._monotonic()
-        all_held = list(self._held.values())
-        due = [held for held in all_held if early or now - held.beaten >= _BEAT]
-        new = [held for held in due if not held.beats]
-        known = [held for held in due if held.beats]
+        steady = self._steady()
+        held_runs = list(self._held_runs.values())
+        due = [
+            held_run
+            for held_run in held_runs
+            if renews_all or steady - held_run.renewal_tried_steady >= _RENEWAL_INTERVAL_SECONDS
+        ]
+        not_renewed = [held_run for held_run in due if not held_run.renewal_count]
+        renewed = [held_run for held_run in due if held_run.renewal_count]
         try:
-            for first, group in ((True, new), (False, known)):
+            for is_first, group in ((True, not_renewed), (False, renewed)):
                 if group:
-                    found = self._executor.beat([_claim(held) for held in group], first)
-                    for held, alive in zip(group, found, strict=True):
-                        _note(held, alive, now)
+                    results = self._executor.renew(
+                        [_claim_of(held_run) for held_run in group], is_first
+                    )
+                    for held_run, result in zip(group, results, strict=True):
+                        _record_renewal(held_run, result, steady)
         finally:
-            self.end_the_lost()
-        return [held.assignment for held in new]
+            self.stop_lost()
+        return [held_run.assignment for held_run in not_renewed]
 
-    def end_the_lost(self) -> None:
-        for held in list(self._held.values()):
-            if self.is_lost(held.assignment):
-                held.stop.stop("LOST")
+    def stop_lost(self) -> None:
+        for held_run in list(self._held_runs.values()):
+            if self.is_lost(held_run.assignment):
+                held_run.work.cancel_runs("LOST")
 
     def is_lost(self, assignment: Assignment) -> bool:
         """Return True if the lease is so old that another executor may hold the run."""
-        held = self._held.get(_mark(assignment))
-        return held is not None and self._monotonic() - held.renewed > HOLD.total_seconds()
+        held_run = self._held_runs.get(_attempt_key(assignment))
+        return (
+            held_run is not None
+            and self._steady() - held_run.renewed_steady > RENEWAL_TIMEOUT.total_seconds()
+        )
 
-    def next_beat(self) -> float | None:
+    def next_renewal_steady(self) -> float | None:
         """Return when the next renewal is due, by the monotonic clock."""
-        return min((held.beaten + _BEAT for held in list(self._held.values())), default=None)
+        return min(
+            (
+                held_run.renewal_tried_steady + _RENEWAL_INTERVAL_SECONDS
+                for held_run in list(self._held_runs.values())
+            ),
+            default=None,
+        )
 
 
-def _mark(assignment: Assignment) -> tuple[str, int]:
+def _attempt_key(assignment: Assignment) -> tuple[str, int]:
     return assignment.run.run_id, assignment.run.token
 
 
-def _claim(held: _Held) -> tuple[Key, str, int]:
-    run = held.assignment.run
-    return held.assignment.key, run.run_id, run.token
+def _claim_of(held_run: _HeldRun) -> tuple[JobKey, str, int]:
+    run = held_run.assignment.run
+    return held_run.assignment.key, run.run_id, run.token
 
 
-def _note(held: _Held, alive: RenewalResult, now: float) -> None:
-    held.beaten = now
-    held.beats += 1
-    if not alive.held:
-        held.stop.stop("LOST")
+def _record_renewal(held_run: _HeldRun, result: RenewalResult, steady: float) -> None:
+    held_run.renewal_tried_steady = steady
+    held_run.renewal_count += 1
+    if not result.is_held:
+        held_run.work.cancel_runs("LOST")
         return
-    held.renewed = now
-    if alive.cancel is not Reason.NONE:
-        held.stop.stop("CANCEL")
+    held_run.renewed_steady = steady
+    if result.cancel_reason is not Reason.NONE:
+        held_run.work.cancel_runs("CANCEL")

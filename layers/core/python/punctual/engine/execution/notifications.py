@@ -6,32 +6,40 @@ from typing import NamedTuple
 
 from punctual.domain.decision import Decision
 from punctual.domain.job_state import JobState
-from punctual.domain.run import ENDED, Run
-from punctual.domain.tenants.notify import told_of
+from punctual.domain.run import ENDED_RUN_STATUSES, Run
+from punctual.domain.tenants.notify import entries_to_notify
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.notifications import Notification
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.engine.ports.rows import JobKey, RunKey
 
 
-def notices_of(decision: Decision, before: JobState | None) -> Iterator[Notification]:
-    """Yield the notifications of recorded runs. `before` is the job state as it was read."""
-    head = decision.head
-    if not head.notify:
+def derive_notifications(
+    decision: Decision, previous_state: JobState | None
+) -> Iterator[Notification]:
+    """Yield the notifications of recorded runs. `previous_state` is the job state as it was read."""
+    state = decision.state
+    if not state.notify:
         return
-    stood = {run.run_id: run.status.value for run in before.runs} if before is not None else {}
-    for run in decision.records:
-        for entry in told_of(head.notify, run.status) if run.status in ENDED else ():
+    previous_statuses = (
+        {run.run_id: run.status.value for run in previous_state.runs}
+        if previous_state is not None
+        else {}
+    )
+    for run in decision.runs_to_record:
+        for entry in (
+            entries_to_notify(state.notify, run.status) if run.status in ENDED_RUN_STATUSES else ()
+        ):
             yield Notification(
-                head.tenant,
-                head.job_id,
+                state.tenant,
+                state.job_id,
                 run.run_id,
                 entry,
                 run.status,
-                run.count,
-                head.version,
-                stood.get(run.run_id, ""),
-                head.current.priority,
+                run.occurrence_count,
+                state.version,
+                previous_statuses.get(run.run_id, ""),
+                state.current_rules.priority,
             )
 
 
@@ -40,31 +48,35 @@ class NotificationDelivery(NamedTuple):
     run: Run
 
 
-def find(
-    heads: JobStates, history: History, notice: Notification, now: datetime
+def find_delivery(
+    job_states: JobStates, history: History, notification: Notification, now: datetime
 ) -> NotificationDelivery | None:
     """Return the delivery of a notification, or None if it no longer applies.
 
     The job may be gone, its `notify` list may have changed, or the run may have another status.
     """
-    key = Key(notice.tenant, notice.job_id)
-    stored = heads.load([key]).get(key)
-    if stored is None or notice.entry not in told_of(stored.head.notify, notice.status):
+    key = JobKey(notification.tenant, notification.job_id)
+    stored = job_states.load([key]).get(key)
+    if stored is None or notification.entry not in entries_to_notify(
+        stored.state.notify, notification.status
+    ):
         return None
-    wanted = (key, stored.head.current.body)
-    body = heads.bodies([wanted]).get(wanted)
-    entries = [] if body is None else body.document.get("notify") or []
-    run = _run(history, notice, stored, now)
-    if run is None or run.status is not notice.status or notice.entry >= len(entries):
+    definition_key = (key, stored.state.current_rules.definition_ref)
+    definition = job_states.load_definitions([definition_key]).get(definition_key)
+    entries = [] if definition is None else definition.document.get("notify") or []
+    run = _find_run(history, notification, stored, now)
+    if run is None or run.status is not notification.status or notification.entry >= len(entries):
         return None
-    return NotificationDelivery(entries[notice.entry]["url"], run)
+    return NotificationDelivery(entries[notification.entry]["url"], run)
 
 
-def _run(history: History, notice: Notification, stored: StoredState, now: datetime) -> Run | None:
+def _find_run(
+    history: History, notification: Notification, stored: StoredState, now: datetime
+) -> Run | None:
     """Return the run from the job state, or from history. The notification precedes its row."""
-    for run in stored.head.ended:
-        if run.run_id == notice.run_id:
+    for run in stored.state.unrecorded:
+        if run.run_id == notification.run_id:
             return run
-    key = RunKey(notice.tenant, notice.job_id, notice.run_id)
+    key = RunKey(notification.tenant, notification.job_id, notification.run_id)
     row = history.get([key], now).get(key)
     return None if row is None else row.run

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
 
 
@@ -20,7 +20,9 @@ class Actor(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     request_id: str = ""
 
 
-class Note(Struct, frozen=True, array_like=True, omit_defaults=True):
+class Note(
+    Struct, frozen=True, array_like=True, omit_defaults=True, rename={"replaced_ref": "former"}
+):
     """Describes a change and is written with it. All jobs of a batch share one note."""
 
     actor: Actor
@@ -28,7 +30,7 @@ class Note(Struct, frozen=True, array_like=True, omit_defaults=True):
     at: datetime
     run_id: str = ""
     subject_token_id: str = ""
-    former: str = ""  # ref of the definition that an update replaced
+    replaced_ref: str = ""  # ref of the definition that an update replaced
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     count: int = 1
@@ -39,17 +41,17 @@ class Subject(NamedTuple):
 
     job_id: str = ""
     version: int = 0
-    ref: str = ""
+    definition_ref: str = ""
 
 
-class Noted(NamedTuple):
+class NoteWithSubjects(NamedTuple):
     """A note and all jobs it is about."""
 
     note: Note
     subjects: list[Subject]
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """One audit entry. Its id derives from its content, so a repeated write adds no entry."""
 
     tenant: str
@@ -58,10 +60,16 @@ class Entry(NamedTuple):
 
     @property
     def audit_id(self) -> str:
-        note, about = self.note, self.subject
-        asked = (note.action, about.job_id, str(about.version), note.run_id, note.subject_token_id)
-        said = "\0".join((self.tenant, *asked, note.actor.request_id))
-        digest = blake2b(said.encode(), digest_size=8).digest()
+        note, subject = self.note, self.subject
+        identity = (
+            note.action,
+            subject.job_id,
+            str(subject.version),
+            note.run_id,
+            note.subject_token_id,
+        )
+        text = "\0".join((self.tenant, *identity, note.actor.request_id))
+        digest = blake2b(text.encode(), digest_size=8).digest()
         # Order by microseconds. One millisecond may hold several changes.
         return sortable_id(note.at, (note.at.microsecond % 1_000).to_bytes(2, "big") + digest)
 
@@ -73,12 +81,12 @@ class AuditFilters(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
 
-    def kept(self, now: datetime) -> "AuditFilters":
+    def within_retention(self, now: datetime) -> "AuditFilters":
         """Return these filters, limited to entries within the retention time."""
-        since = now - RETENTION
+        since = now - HISTORY_RETENTION
         return self if self.start is not None and self.start > since else self._replace(start=since)
 
-    def admit(self, note: Note) -> bool:
+    def matches(self, note: Note) -> bool:
         """Return whether the note passes every filter except `job_id`."""
         return (
             (not self.caller or note.actor.caller == self.caller)
@@ -89,16 +97,16 @@ class AuditFilters(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """Entries, newest first. `after` is the cursor of the next page, None on the last page."""
+    """Entries, newest first. `next_cursor` is the cursor of the next page, None on the last page."""
 
-    entries: Sequence[Entry]
-    after: tuple[str, ...] | None
+    entries: Sequence[AuditEntry]
+    next_cursor: tuple[str, ...] | None
 
 
 class AuditLog(Protocol):
     """Stores notes. An entry never changes, and expires after the same time as a run."""
 
-    def note(self, tenant: str, note: Note) -> None:
+    def add_note(self, tenant: str, note: Note) -> None:
         """Store a note that belongs to no job.
 
         It is durable on return, or with the surrounding transaction.

@@ -8,7 +8,7 @@ from punctual.domain.run import Run
 from punctual.engine.ports.rows import (
     AttemptRow,
     Detail,
-    Key,
+    JobKey,
     RunKey,
     RunRow,
 )
@@ -20,19 +20,19 @@ class History(Protocol):
     Reads are strongly consistent. Only `page_all` may miss rows of the last seconds.
     """
 
-    def put(self, rows: Sequence[RunRow]) -> None:
+    def put_runs(self, rows: Sequence[RunRow]) -> None:
         """Write run rows. Idempotent by (tenant, job, run id)."""
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
         """Write attempt rows. Idempotent by (tenant, job, run id, number, token, lost)."""
 
-    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+    def put_results(self, rows: Sequence[AttemptRow]) -> None:
         """Store the results of ended runs until their run rows are written. Idempotent."""
 
-    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """Return the result that the holder of the run's last token stored with `put_ends`."""
+    def find_result(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        """Return the result that the holder of the run's last token stored with `put_results`."""
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def recorded_keys(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Return the keys that have a run row."""
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]: ...
@@ -41,7 +41,7 @@ class History(Protocol):
         """Return the attempts of a run, by number and token."""
 
     def page(
-        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+        self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         """Return runs of a job, newest first, with `after < run_id < before` (each may be None)."""
 

@@ -9,78 +9,80 @@ from msgspec import Struct
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
 from punctual.engine.ports.audit_log import Note
-from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
+from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
 
 
 class StoredState(NamedTuple):
     """A job state as it was read, with the leases of its held runs."""
 
-    head: JobState
+    state: JobState
     leases: Mapping[str, Lease]
 
 
 class Swap(Struct, frozen=True):
-    """Write `head` if the stored version is still `expect` (0: no state exists yet).
+    """Write `state` if the stored version is still `expected_version` (0: no state exists yet).
 
     The same write sets or drops (None) `leases` and stores the audit note. It fails if a lease in
-    `required` has changed since it was read. `head.writers[-1]` is the write id. If the answer is
+    `required_leases` has changed since it was read. `head.writers[-1]` is the write id. If the answer is
     lost, the swap has won if the stored state contains that id.
     """
 
-    head: JobState
-    expect: int
+    state: JobState
+    expected_version: int
     leases: Mapping[str, Lease | None] = {}
-    required: Mapping[str, Lease] = {}
+    required_leases: Mapping[str, Lease] = {}
     note: Note | None = None
 
     @property
-    def key(self) -> Key:
-        return Key(self.head.tenant, self.head.job_id)
+    def key(self) -> JobKey:
+        return JobKey(self.state.tenant, self.state.job_id)
 
 
 class LeaseRenewal(NamedTuple):
     """A renewal of a lease. It succeeds only while `token` holds the lease."""
 
-    key: Key
+    key: JobKey
     run_id: str
     token: int
-    until: datetime
+    expires_at: datetime
 
 
 class JobStates(Protocol):
     """Job states. Reads are strongly consistent."""
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+    def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         """Return the states that exist and are not expired, including blank ones."""
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
         """Write the states. Return True for each written now or before under the same write id."""
 
-    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+    def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
         """Renew leases. Return each job state, or None if the token has lost its lease."""
 
-    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None: ...
+    def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None: ...
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
+    def load_definitions(
+        self, refs: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
         """Return definition rows by job and ref."""
 
-    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+    def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
         """Return states of a tenant with `job_id < before`, newest first, without blank ones."""
 
-    def coming(
-        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
-    ) -> Coming | None:
+    def upcoming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
+    ) -> UpcomingStates | None:
         """Return the next `limit` states by occurrence, after `after` (time, job), before `end`.
 
         The result includes recurring jobs with a next occurrence at or before `after`. It is None
-        if these are more than `most`, or if the adapter must read more than `most` states to sort.
+        if these are more than `max_states`, or if the adapter must read more than `max_states` states to sort.
         """
 
-    def busy(self, tenant: str) -> Iterable[JobState]:
+    def active_states(self, tenant: str) -> Iterable[JobState]:
         """Return the states with runs that are live, waiting, or recently ended.
 
         A store may read each state only when the caller asks for it.
         """
 
-    def walk(self, cursor: str | None, limit: int) -> Walk:
+    def walk(self, cursor: str | None, limit: int) -> WalkPage:
         """Return a page of the states of all tenants, for the reconciler."""

@@ -5,5 +5,5 @@ from collections.abc import Callable
 Log = Callable[..., None]
 
 
-def untold(_event: str, /, **_facts: object) -> None:
+def no_log(_event: str, /, **_fields: object) -> None:
     """Log nothing."""

@@ -7,7 +7,7 @@ from punctual.domain.job_state import Priority
 from punctual.domain.run import RunStatus
 
 # Returns the secrets that sign the webhooks of a tenant, the newest first.
-Secrets = Callable[[str], Sequence[bytes]]
+WebhookSecrets = Callable[[str], Sequence[bytes]]
 
 
 class Notification(NamedTuple):
@@ -23,18 +23,18 @@ class Notification(NamedTuple):
     status: RunStatus
     occurrences: int  # number of occurrences that the run stands for
     version: int  # of the job state that recorded the run
-    before: str  # the run's previous status, if known
+    previous_status: str  # the run's previous status, if known
     priority: Priority = Priority.NORMAL
 
     @property
     def id(self) -> str:
         """Return an id that is the same for each try. A bulk entry that grew has a new id."""
-        grown = f".{self.occurrences}" if self.occurrences > 1 else ""
-        return f"{self.run_id}.{self.entry}{grown}"
+        suffix = f".{self.occurrences}" if self.occurrences > 1 else ""
+        return f"{self.run_id}.{self.entry}{suffix}"
 
 
 class Notifications(Protocol):
-    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
+    def put(self, notifications: Sequence[Notification]) -> Sequence[bool]:
         """Put notifications by id. Return True for each that was accepted.
 
         An accepted notification is delivered, or fails for good after hours. A later evaluation

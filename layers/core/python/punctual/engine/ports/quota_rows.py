@@ -11,7 +11,9 @@ class QuotaRow(NamedTuple):
 
 
 class QuotaRows(Protocol):
-    def read(self, tenant: str, what: str, /) -> QuotaRow | None: ...
+    def read(self, tenant: str, quota_name: str, /) -> QuotaRow | None: ...
 
-    def swap(self, tenant: str, what: str, expect: int, text: str, /) -> QuotaRow | None:
+    def swap(
+        self, tenant: str, quota_name: str, expected_version: int, text: str, /
+    ) -> QuotaRow | None:
         """Write version `expect + 1`. Return None if it was written, else the present row."""

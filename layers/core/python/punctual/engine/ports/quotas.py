@@ -3,27 +3,27 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.limits import TenantLimits
 
-LimitsOf = Callable[[str], Limits]
+LimitsOf = Callable[[str], TenantLimits]
 Overrides = Callable[[str], Mapping[str, Any] | None]
 
 
-class Granted(NamedTuple):
-    """After `again_after` seconds there may be room for the rest; infinite means never."""
+class QuotaGrant(NamedTuple):
+    """After `retry_after_seconds` seconds there may be room for the rest; infinite means never."""
 
     number: int
-    again_after: float = 0.0
+    retry_after_seconds: float = 0.0
 
 
 class Quotas(Protocol):
     """Checks before anything is accepted. For a tenant without limits they cost nothing."""
 
-    def call(self, tenant: str, /) -> None:
+    def check_call(self, tenant: str, /) -> None:
         """Raise `LimitExceeded` if the tenant calls too often."""
 
-    def jobs(self, tenant: str, asked: int, /) -> int:
-        """Return for how many of `asked` new jobs there is room."""
+    def available_jobs(self, tenant: str, requested: int, /) -> int:
+        """Return for how many of `requested` new jobs there is room."""
 
-    def orders(self, tenant: str, asked: int, whole: bool = False, /) -> Granted:
-        """Return how many of `asked` runs may be ordered now; all or none if `whole`."""
+    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False, /) -> QuotaGrant:
+        """Return how many of `requested` runs may be ordered now; all or none if `all_or_none`."""

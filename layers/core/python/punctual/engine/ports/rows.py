@@ -9,16 +9,21 @@ from msgspec import Struct
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
 
-TEXT = "text/plain; charset=utf-8"
-NOTE = 64  # bytes; a job state with a note stays under 1 KB
+TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
+MAX_SHORT_OUTPUT_BYTES = 64  # bytes; a job state with a note stays under 1 KB
 
 
-class Key(NamedTuple):
+class JobKey(NamedTuple):
     tenant: str
     job_id: str
 
 
-class DefinitionRow(Struct, frozen=True, omit_defaults=True):
+class DefinitionRow(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"previous_ref": "previous", "payload_fingerprint": "payload_print"},
+):
     """A version of a definition as the client sent it. A row never changes."""
 
     tenant: str
@@ -32,9 +37,9 @@ class DefinitionRow(Struct, frozen=True, omit_defaults=True):
     tags: dict[str, str] = {}
     payload: Any = None
     payload_blob: str = ""  # the key of a large payload
-    previous: str = ""  # the ref of the previous definition
+    previous_ref: str = ""  # the ref of the previous definition
     payload_size: int = 0  # in bytes, of a large payload
-    payload_print: str = ""  # the fingerprint of a large payload
+    payload_fingerprint: str = ""  # the fingerprint of a large payload
 
 
 class Detail(Struct, frozen=True, omit_defaults=True):
@@ -55,19 +60,19 @@ class Detail(Struct, frozen=True, omit_defaults=True):
     discarded: bool = False  # the job's `output` is `discard`
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Return True if the run itself holds all of this, except perhaps an id."""
         return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
             self.exit_code is None
         )
 
     @property
-    def note(self) -> str:
+    def short_output(self) -> str:
         """Return the id of a published event or sent message, which the run itself carries."""
-        if self.output is None or not self.plain or self.output_type != TEXT:
+        if self.output is None or not self.is_plain or self.output_type != TEXT_CONTENT_TYPE:
             return ""
         try:
-            return self.output.decode() if len(self.output) <= NOTE else ""
+            return self.output.decode() if len(self.output) <= MAX_SHORT_OUTPUT_BYTES else ""
         except UnicodeDecodeError:
             return ""
 
@@ -107,16 +112,16 @@ class RunKey(NamedTuple):
     run_id: str
 
 
-class Receipt(Struct, frozen=True, omit_defaults=True):
+class Receipt(Struct, frozen=True, omit_defaults=True, rename={"created_id": "made_id"}):
     """The stored answer to a request with an Idempotency-Key."""
 
     fingerprint: str  # of the parsed body
-    made_id: str
+    created_id: str
     created_at: datetime
     expires_at: datetime
 
 
-class HeadPage(NamedTuple):
+class JobStatePage(NamedTuple):
     """A page of job states, newest first, with their present definition rows.
 
     `before` is the cursor of the next page.
@@ -124,39 +129,39 @@ class HeadPage(NamedTuple):
 
     items: Sequence[tuple[JobState, DefinitionRow]]
     before: str | None
-    bare: Sequence[JobState] = ()  # their definition row is deleted or missing
+    without_definition: Sequence[JobState] = ()  # their definition row is deleted or missing
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
-        heads: Sequence[JobState],
-        wanted: Sequence[tuple[Key, str]],
-        bodies: Mapping[tuple[Key, str], DefinitionRow],
-        more: bool,
-    ) -> "HeadPage":
-        """Return the page. `wanted` names the definition row of each state."""
-        pairs = list(zip(heads, wanted, strict=True))
-        items = [(head, bodies[ref]) for head, ref in pairs if ref in bodies]
-        bare = [head for head, ref in pairs if ref not in bodies]
-        return cls(items, heads[-1].job_id if more else None, bare)
+        states: Sequence[JobState],
+        refs: Sequence[tuple[JobKey, str]],
+        definitions: Mapping[tuple[JobKey, str], DefinitionRow],
+        has_more: bool,
+    ) -> "JobStatePage":
+        """Return the page. `refs` names the definition row of each state."""
+        pairs = list(zip(states, refs, strict=True))
+        items = [(state, definitions[ref]) for state, ref in pairs if ref in definitions]
+        without_definition = [state for state, ref in pairs if ref not in definitions]
+        return cls(items, states[-1].job_id if has_more else None, without_definition)
 
 
-class Coming(NamedTuple):
-    """States with their next occurrences, complete up to `until` (time, job).
+class UpcomingStates(NamedTuple):
+    """States with their next occurrences, complete up to `complete_until` (time, job).
 
-    If `until` is None, the states are complete to the end.
+    If `complete_until` is None, the states are complete to the end.
     """
 
-    heads: Sequence[JobState]
-    until: tuple[datetime, str] | None
+    states: Sequence[JobState]
+    complete_until: tuple[datetime, str] | None
 
 
-class Walk(NamedTuple):
+class WalkPage(NamedTuple):
     """A page of job states of all tenants, in any order. `cursor` leads to the next page.
 
-    `unread` lists the jobs with an unreadable state, each with the reason.
+    `unreadable` lists the jobs with an unreadable state, each with the reason.
     """
 
-    heads: Sequence[JobState]
+    states: Sequence[JobState]
     cursor: str | None
-    unread: Sequence[tuple[Key, str]] = ()
+    unreadable: Sequence[tuple[JobKey, str]] = ()

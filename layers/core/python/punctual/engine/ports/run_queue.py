@@ -23,7 +23,7 @@ class Message(NamedTuple):
         return hash((self.job_id, self.run_id, self.version))
 
 
-class Messages(Protocol):
+class RunQueue(Protocol):
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         """Send the messages. Return True for each that the queue accepted.
 

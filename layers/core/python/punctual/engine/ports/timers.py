@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 
 
 class Timer(NamedTuple):
@@ -18,24 +18,24 @@ class Timer(NamedTuple):
     version: int
 
     @property
-    def key(self) -> Key:
-        return Key(self.tenant, self.job_id)
+    def key(self) -> JobKey:
+        return JobKey(self.tenant, self.job_id)
 
     @property
-    def order(self) -> tuple[datetime, str, str, int]:
+    def sort_key(self) -> tuple[datetime, str, str, int]:
         return (self.at, self.tenant, self.job_id, self.version)
 
 
 class TimerPage(NamedTuple):
     """A page of timers. It is empty only if no timer is left.
 
-    `cursor` is None on the last page. `later` counts rows that only a later version of Punctual
+    `cursor` is None on the last page. `newer_format_count` counts rows that only a later version of Punctual
     can read.
     """
 
     timers: Sequence[Timer]
     cursor: str | None
-    later: int = 0
+    newer_format_count: int = 0
 
 
 class Timers(Protocol):
@@ -61,7 +61,7 @@ class Timers(Protocol):
         none is missing.
         """
 
-    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+    def find_existing(self, timers: Sequence[Timer]) -> frozenset[Timer]:
         """Return the timers for which one of the same job, bucket, shard and time exists.
 
         Its version may differ.

@@ -5,16 +5,16 @@ from datetime import datetime
 from typing import NamedTuple
 
 from punctual.engine.commands.audit import JOB_UPDATE
-from punctual.engine.ports.audit_log import AuditFilters, AuditLog, Entry
+from punctual.engine.ports.audit_log import AuditEntry, AuditFilters, AuditLog
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.views import Page
 
 
-class AuditLine(NamedTuple):
-    """An audit entry. `before` and `after` are definitions if the entry changed one."""
+class AuditEntryView(NamedTuple):
+    """An audit entry. `before` and `next_cursor` are definitions if the entry changed one."""
 
-    entry: Entry
+    entry: AuditEntry
     before: DefinitionRow | None = None
     after: DefinitionRow | None = None
 
@@ -25,9 +25,9 @@ class AuditQueries:
     Definitions never change and outlive the entries, so each page reads them on demand.
     """
 
-    def __init__(self, log: AuditLog, heads: JobStates) -> None:
-        self._log = log
-        self._heads = heads
+    def __init__(self, audit_log: AuditLog, job_states: JobStates) -> None:
+        self._audit_log = audit_log
+        self._job_states = job_states
 
     def page(
         self,
@@ -37,21 +37,24 @@ class AuditQueries:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> Page:
-        found = self._log.page(tenant, filters, limit, after, now)
-        return Page(self._lines(tenant, found.entries), found.after)
+        page = self._audit_log.page(tenant, filters, limit, after, now)
+        return Page(self._entry_views(tenant, page.entries), page.next_cursor)
 
-    def _lines(self, tenant: str, entries: Sequence[Entry]) -> list[AuditLine]:
-        wanted = [
-            (Key(tenant, entry.subject.job_id), ref)
+    def _entry_views(self, tenant: str, entries: Sequence[AuditEntry]) -> list[AuditEntryView]:
+        refs = [
+            (JobKey(tenant, entry.subject.job_id), ref)
             for entry in entries
-            for ref in (entry.note.former, entry.subject.ref)
+            for ref in (entry.note.replaced_ref, entry.subject.definition_ref)
             if ref
         ]
-        bodies = self._heads.bodies(wanted) if wanted else {}
-        lines = []
+        definitions = self._job_states.load_definitions(refs) if refs else {}
+        views = []
         for entry in entries:
-            key = Key(tenant, entry.subject.job_id)
-            former = entry.note.former if entry.note.action == JOB_UPDATE else ""
-            before, after = bodies.get((key, former)), bodies.get((key, entry.subject.ref))
-            lines.append(AuditLine(entry, before, after))
-        return lines
+            key = JobKey(tenant, entry.subject.job_id)
+            replaced_ref = entry.note.replaced_ref if entry.note.action == JOB_UPDATE else ""
+            before, after = (
+                definitions.get((key, replaced_ref)),
+                definitions.get((key, entry.subject.definition_ref)),
+            )
+            views.append(AuditEntryView(entry, before, after))
+        return views

@@ -4,30 +4,32 @@ from datetime import datetime
 
 from punctual.domain.errors import FieldError, Invalid
 
-WRONG = "is not a token of this list and these filters: leave it out to begin again"
+INVALID_CURSOR_MESSAGE = (
+    "is not a token of this list and these filters: leave it out to begin again"
+)
 
 
-def made_up() -> Invalid:
+def invalid_cursor() -> Invalid:
     """Return the error for a cursor that no page of the list ended with."""
-    return Invalid.of(FieldError("next_token", WRONG))
+    return Invalid.of(FieldError("next_token", INVALID_CURSOR_MESSAGE))
 
 
-def moment_in(text: str) -> datetime:
+def time_in_cursor(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise made_up() from error
+        raise invalid_cursor() from error
     if at.tzinfo is None:
-        raise made_up()
+        raise invalid_cursor()
     return at
 
 
-def number_in(text: str) -> int:
+def number_in_cursor(text: str) -> int:
     """Return the number in a cursor.
 
-    >>> number_in("17")
+    >>> number_in_cursor("17")
     17
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < 2**63):
-        raise made_up()
+        raise invalid_cursor()
     return int(text)

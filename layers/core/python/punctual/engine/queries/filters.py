@@ -5,19 +5,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from punctual.domain.durations import RECEIPT
+from punctual.domain.durations import RECEIPT_RETENTION
 from punctual.domain.identifiers import EPOCH, sortable_id
 from punctual.domain.job_state import JobState
-from punctual.domain.run import NOT_RUN, Run, RunStatus, Trigger
+from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.engine.ports.rows import DefinitionRow
 
 # A start request gets its id from the time of the first request. Its run gets the time of the
 # execution. With an Idempotency-Key a day may lie between them. The hour covers clocks that differ.
-ASKED_BEFORE = RECEIPT + timedelta(hours=1)
-SKEW = timedelta(seconds=10)
-_INSTANT = timedelta(milliseconds=1)
-_IN_BULK = NOT_RUN | {RunStatus.CANCELLED}  # statuses of bulk entries
-_ORDERED = frozenset({Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL})
+MAX_REQUEST_DELAY = RECEIPT_RETENTION + timedelta(hours=1)
+MAX_CLOCK_SKEW = timedelta(seconds=10)
+_MILLISECOND = timedelta(milliseconds=1)
+_BULK_STATUSES = NOT_RUN_STATUSES | {RunStatus.CANCELLED}  # statuses of bulk entries
+_REQUEST_TRIGGERS = frozenset({Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL})
 
 
 class JobFilters(NamedTuple):
@@ -27,17 +27,17 @@ class JobFilters(NamedTuple):
     created_by: str = ""
     tags: tuple[tuple[str, str], ...] = ()
 
-    def admit(self, head: JobState, body: DefinitionRow) -> bool:
+    def matches(self, state: JobState, definition: DefinitionRow) -> bool:
         return (
-            (not self.status or head.state in self.status)
-            and (not self.schedule_type or head.kind == self.schedule_type)
-            and body.name.startswith(self.name_prefix)
-            and (not self.created_by or body.created_by == self.created_by)
-            and all(body.tags.get(key) == value for key, value in self.tags)
+            (not self.status or state.status in self.status)
+            and (not self.schedule_type or state.kind == self.schedule_type)
+            and definition.name.startswith(self.name_prefix)
+            and (not self.created_by or definition.created_by == self.created_by)
+            and all(definition.tags.get(key) == value for key, value in self.tags)
         )
 
 
-class By(StrEnum):
+class TimeField(StrEnum):
     """The time of a run that `start` and `end` refer to."""
 
     SCHEDULED = "scheduled"
@@ -50,22 +50,22 @@ class RunFilters(NamedTuple):
     trigger: str = ""
     start: datetime | None = None
     end: datetime | None = None
-    by: By = By.SCHEDULED
+    time_field: TimeField = TimeField.SCHEDULED
 
-    def admit(self, run: Run) -> bool:
+    def matches(self, run: Run) -> bool:
         return (
             (not self.status or run.status in self.status)
             and (not self.trigger or run.trigger == self.trigger)
-            and self._admits_time(run)
+            and self._matches_time(run)
         )
 
-    def _admits_time(self, run: Run) -> bool:
+    def _matches_time(self, run: Run) -> bool:
         if self.start is None and self.end is None:
             return True
         first: datetime | None = run.scheduled_at
-        last: datetime | None = _reaches(run)
-        if self.by is not By.SCHEDULED:
-            first = last = run.started_at if self.by is By.STARTED else run.ended_at
+        last: datetime | None = _last_scheduled_at(run)
+        if self.time_field is not TimeField.SCHEDULED:
+            first = last = run.started_at if self.time_field is TimeField.STARTED else run.ended_at
         if first is None or last is None:
             return False  # the run has no such time
         return (self.start is None or last >= self.start) and (self.end is None or first < self.end)
@@ -73,53 +73,61 @@ class RunFilters(NamedTuple):
     @property
     def is_by_id(self) -> bool:
         """Return whether the filter's times are close to the times in the run ids."""
-        return self.by is By.SCHEDULED or self.start is None
+        return self.time_field is TimeField.SCHEDULED or self.start is None
 
     @property
-    def top(self) -> str | None:
+    def id_upper_bound(self) -> str | None:
         """Return an id. No run with this id or a later one passes.
 
         An id holds the time of an occurrence or of the first start request. That time is never
         long after the scheduled time of the run. A retry keeps the scheduled time of the run it
         repeats, which may be far in the past. No run starts or ends before the time of its id.
         """
-        later = self.by is not By.SCHEDULED or self.trigger in (
+        has_upper_bound = self.time_field is not TimeField.SCHEDULED or self.trigger in (
             *(Trigger.SCHEDULE, Trigger.BACKFILL, Trigger.RUN_NOW),
         )
-        if self.end is None or not later or not EPOCH < self.end < _LAST:
+        if self.end is None or not has_upper_bound or not EPOCH < self.end < _LATEST_TIME:
             return None
-        return sortable_id(self.end + SKEW + _INSTANT, bytes(10))
+        return sortable_id(self.end + MAX_CLOCK_SKEW + _MILLISECOND, bytes(10))
 
     @property
-    def bottom(self) -> str | None:
+    def id_lower_bound(self) -> str | None:
         """Return an id. At or below it only bulk entries pass.
 
         Start and end of a run may lie long after the time of its id, so they have no lower bound.
         """
-        if self.by is not By.SCHEDULED or self.start is None or self.start < EPOCH + ASKED_BEFORE:
+        if (
+            self.time_field is not TimeField.SCHEDULED
+            or self.start is None
+            or self.start < EPOCH + MAX_REQUEST_DELAY
+        ):
             return None
-        return sortable_id(self.start - ASKED_BEFORE, bytes(10))
+        return sortable_id(self.start - MAX_REQUEST_DELAY, bytes(10))
 
     @property
-    def single(self) -> bool:
+    def excludes_bulk(self) -> bool:
         """Return whether only runs of one occurrence pass. Bulk entries begin at any time."""
-        return self.trigger in _ORDERED or bool(self.status and not self.status & _IN_BULK)
+        return self.trigger in _REQUEST_TRIGGERS or bool(
+            self.status and not self.status & _BULK_STATUSES
+        )
 
-    def passed(self, runs: Iterable[Run]) -> bool:
+    def is_past_range(self, runs: Iterable[Run]) -> bool:
         """Return whether no earlier entry of the job reaches the start of the range.
 
         All `runs` belong to one job. Scheduled outcomes are recorded in order, without overlap.
         """
         start = self.start
         return (
-            self.by is By.SCHEDULED
+            self.time_field is TimeField.SCHEDULED
             and start is not None
-            and any(run.trigger is Trigger.SCHEDULE and _reaches(run) < start for run in runs)
+            and any(
+                run.trigger is Trigger.SCHEDULE and _last_scheduled_at(run) < start for run in runs
+            )
         )
 
 
-_LAST = datetime.max.replace(tzinfo=EPOCH.tzinfo) - timedelta(days=1)
+_LATEST_TIME = datetime.max.replace(tzinfo=EPOCH.tzinfo) - timedelta(days=1)
 
 
-def _reaches(run: Run) -> datetime:
+def _last_scheduled_at(run: Run) -> datetime:
     return run.last_at or run.scheduled_at

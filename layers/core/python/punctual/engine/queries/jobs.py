@@ -5,94 +5,100 @@ from datetime import datetime
 
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState
-from punctual.domain.run import NOT_RUN
-from punctual.engine.changes.run_results import Results, log_key
+from punctual.domain.run import NOT_RUN_STATUSES
+from punctual.engine.changes.run_results import RunResults, log_key
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
-from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
-from punctual.engine.ports.rows import DefinitionRow, Key, RunKey, RunRow
+from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.explain import Explainer
-from punctual.engine.queries.filters import By as By
 from punctual.engine.queries.filters import JobFilters as JobFilters
 from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_list import JobList
-from punctual.engine.queries.run_list import SCAN, WIDE, RunList
+from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, RunList
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.upcoming import UpcomingRuns
 from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
 
-LATEST_SCAN = 200
-_EVENT_ID = "text/plain; charset=utf-8"
-_DISCARDED = 'The run has no {}: its job discards what runs print or return ("output": "discard").'
+LATEST_RUN_PAGE_SIZE = 200
+_DEFAULT_OUTPUT_TYPE = "text/plain; charset=utf-8"
+_DISCARDED_MESSAGE = (
+    'The run has no {}: its job discards what runs print or return ("output": "discard").'
+)
 
 
 class JobQueries:
     def __init__(
         self,
         *,
-        heads: JobStates,
+        job_states: JobStates,
         history: History,
         blobs: Blobs,
-        audit: AuditLog,
+        audit_log: AuditLog,
         monitor: Monitor,
         clock: Clock,
-        log: Log = untold,
+        log: Log = no_log,
     ) -> None:
         self._history = history
         self._blobs = blobs
         self._clock = clock
         self._monitor = monitor
-        self._documents = Definitions(heads, blobs)
-        self._explaining = Explainer(history, self._documents)
-        self._listing = JobList(heads, clock, log)
-        self._forecast = UpcomingRuns(heads, self._listing)
-        self._results = Results(history)
-        self._pages = RunList(heads, history)
-        self.audit = AuditQueries(audit, heads)
+        self._definitions = Definitions(job_states, blobs)
+        self._explainer = Explainer(history, self._definitions)
+        self._job_list = JobList(job_states, clock, log)
+        self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
+        self._results = RunResults(history)
+        self._run_list = RunList(job_states, history)
+        self.audit = AuditQueries(audit_log, job_states)
 
     def job(self, tenant: str, job_id: str) -> JobView:
-        stored, body = self.load(Key(tenant, job_id))
-        return self.view(stored.head, body)
+        stored, definition = self.load(JobKey(tenant, job_id))
+        return self.to_view(stored.state, definition)
 
-    def load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
-        return self._listing.load(key)
+    def load(self, key: JobKey) -> tuple[StoredState, DefinitionRow]:
+        return self._job_list.load(key)
 
-    def view(self, head: JobState, body: DefinitionRow) -> JobView:
+    def to_view(self, state: JobState, definition: DefinitionRow) -> JobView:
         """Return a job that is read already, with its payload and its latest run."""
-        return JobView(head, self._documents.full(body), self.latest(head))
+        return JobView(state, self._definitions.with_payload(definition), self.latest_run(state))
 
-    def latest(self, head: JobState) -> RunView | None:
+    def latest_run(self, state: JobState) -> RunView | None:
         """Return the latest run of a job that is read already."""
-        return self._latest(Key(head.tenant, head.job_id), head, self._clock(), {})
+        return self._latest_run(JobKey(state.tenant, state.job_id), state, self._clock(), {})
 
-    def _latest(
-        self, key: Key, head: JobState, now: datetime, rows: Mapping[RunKey, RunRow | None]
+    def _latest_run(
+        self, key: JobKey, state: JobState, now: datetime, rows: Mapping[RunKey, RunRow | None]
     ) -> RunView | None:
         """Return the newest run that runs or ran, else the newest that did not run, or None."""
-        for run_id in (head.latest, head.latest_not_run):
+        for run_id in (state.latest_run_id, state.latest_not_run_id):
             if run_id:
-                view = self._find(key, head, run_id, now, rows)
-                if view is not None and (view.run.status not in NOT_RUN or not head.latest):
+                view = self._find_run(key, state, run_id, now, rows)
+                if view is not None and (
+                    view.run.status not in NOT_RUN_STATUSES or not state.latest_run_id
+                ):
                     return view
-        if not head.latest and not head.latest_not_run:
+        if not state.latest_run_id and not state.latest_not_run_id:
             return None
-        kept = self._history.page(key, None, None, LATEST_SCAN, now)
-        found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
-        ran = [view for view in found if view.run.status not in NOT_RUN]
-        latest = max(ran or found, key=lambda view: view.run.created_at, default=None)
-        return None if latest is None else self._results.shown([latest], now)[0]
+        recorded_rows = self._history.page(key, None, None, LATEST_RUN_PAGE_SIZE, now)
+        candidates = [
+            *views.runs_in_state(state, now),
+            *(views.view_of_row(row) for row in recorded_rows),
+        ]
+        executed = [view for view in candidates if view.run.status not in NOT_RUN_STATUSES]
+        latest = max(executed or candidates, key=lambda view: view.run.created_at, default=None)
+        return None if latest is None else self._results.with_results([latest], now)[0]
 
-    def _find(
+    def _find_run(
         self,
-        key: Key,
-        head: JobState,
+        key: JobKey,
+        state: JobState,
         run_id: str,
         now: datetime,
         rows: Mapping[RunKey, RunRow | None],
@@ -101,81 +107,92 @@ class JobQueries:
 
         `rows` holds the history rows that are already read, None for a run without a row.
         """
-        known = views.in_head(head, now)
-        alive = next((view for view in known if view.run.run_id == run_id), None)
-        if alive is not None and alive.run.ended_at is None:
-            return alive
-        wanted = RunKey(*key, run_id)
-        read = rows if wanted in rows else self._history.get([wanted], now)
-        row = read.get(wanted)
+        views_in_state = views.runs_in_state(state, now)
+        state_view = next((view for view in views_in_state if view.run.run_id == run_id), None)
+        if state_view is not None and state_view.run.ended_at is None:
+            return state_view
+        run_key = RunKey(*key, run_id)
+        loaded_rows = rows if run_key in rows else self._history.get([run_key], now)
+        row = loaded_rows.get(run_key)
         if row is not None:
-            return views.of_row(row)
-        if alive is None:
+            return views.view_of_row(row)
+        if state_view is None:
             return None
-        return alive._replace(detail=self._results.left_by(wanted, alive.run, now))
+        return state_view._replace(detail=self._results.stored_result(run_key, state_view.run, now))
 
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
     ) -> Sliced[Page]:
         """Return a page of jobs, newest first. A page may be short if the filters pass few jobs."""
         before = after[0] if after else None
-        wide = limit if filters == JobFilters() else max(limit, WIDE)
-        found: list[tuple[JobState, DefinitionRow]] = []
-        for _ in range(SCAN):
-            here, following = self._listing.page(tenant, before, wide)
-            for head, body in here:
-                before = head.job_id
-                if filters.admit(head, body):
-                    found.append((head, body))
-                    if len(found) == limit:
-                        return Page((yield from self._listed(found)), (before,))
-            before = following
+        page_size = limit if filters == JobFilters() else max(limit, FILTERED_PAGE_SIZE)
+        matching: list[tuple[JobState, DefinitionRow]] = []
+        for _ in range(MAX_PAGES_READ):
+            page, next_before = self._job_list.page(tenant, before, page_size)
+            for state, definition in page:
+                before = state.job_id
+                if filters.matches(state, definition):
+                    matching.append((state, definition))
+                    if len(matching) == limit:
+                        return Page((yield from self._with_latest_runs(matching)), (before,))
+            before = next_before
             if before is None:
                 break
             yield
-        return Page((yield from self._listed(found)), (before,) if before else None)
+        return Page((yield from self._with_latest_runs(matching)), (before,) if before else None)
 
-    def _listed(self, jobs: Sequence[tuple[JobState, DefinitionRow]]) -> Sliced[list[JobView]]:
+    def _with_latest_runs(
+        self, jobs: Sequence[tuple[JobState, DefinitionRow]]
+    ) -> Sliced[list[JobView]]:
         """Return the jobs with their latest runs, read in one batch. A step reads one payload."""
         now = self._clock()
-        wanted = [
-            RunKey(head.tenant, head.job_id, run_id)
-            for head, _ in jobs
-            if (run_id := head.latest or head.latest_not_run)
+        run_keys = [
+            RunKey(state.tenant, state.job_id, run_id)
+            for state, _ in jobs
+            if (run_id := state.latest_run_id or state.latest_not_run_id)
             and not any(
                 view.run.run_id == run_id and view.run.ended_at is None
-                for view in views.in_head(head, now)
+                for view in views.runs_in_state(state, now)
             )
         ]
-        found = self._history.get(wanted, now) if wanted else {}
-        rows = {run_key: found.get(run_key) for run_key in wanted}
-        listed = []
-        for head, body in jobs:
-            latest = self._latest(Key(head.tenant, head.job_id), head, now, rows)
-            listed.append(JobView(head, self._documents.full(body), latest))
+        loaded_rows = self._history.get(run_keys, now) if run_keys else {}
+        rows = {run_key: loaded_rows.get(run_key) for run_key in run_keys}
+        job_views = []
+        for state, definition in jobs:
+            latest = self._latest_run(JobKey(state.tenant, state.job_id), state, now, rows)
+            job_views.append(JobView(state, self._definitions.with_payload(definition), latest))
             yield
-        return listed
+        return job_views
 
-    def run_of(self, head: JobState, run_id: str) -> RunView:
+    def run_of(self, state: JobState, run_id: str) -> RunView:
         """Return a run of a job that is read already, without its attempts and payload."""
-        view = self._find(Key(head.tenant, head.job_id), head, run_id, self._clock(), {})
+        view = self._find_run(JobKey(state.tenant, state.job_id), state, run_id, self._clock(), {})
         if view is None:
             raise NotFound("There is no such run.")
         return view
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
-        key, now = Key(tenant, job_id), self._clock()
-        view = self.run_of(self.load(key)[0].head, run_id)
+        key, now = JobKey(tenant, job_id), self._clock()
+        view = self.run_of(self.load(key)[0].state, run_id)
         run = view.run
-        rows = self._history.attempts(RunKey(*key, run_id), now) if run.past else ()
-        former = []
-        for number, letter in enumerate(run.past, start=1):
-            lost = letter == "L"
-            row = next((r for r in rows if r.number == number and r.lost is lost), None)
+        rows = self._history.attempts(RunKey(*key, run_id), now) if run.past_attempts else ()
+        past_attempts = []
+        for attempt_number, letter in enumerate(run.past_attempts, start=1):
+            is_lost = letter == "L"
+            row = next(
+                (
+                    attempt
+                    for attempt in rows
+                    if attempt.number == attempt_number and attempt.lost is is_lost
+                ),
+                None,
+            )
             if row is not None:
-                former.append(row)
-        payload = self._documents.own_payload(key, run_id) if run.own_payload else None
-        return view._replace(attempts=former, payload=payload, has_payload=run.own_payload)
+                past_attempts.append(row)
+        payload = self._definitions.load_run_payload(key, run_id) if run.has_own_payload else None
+        return view._replace(
+            attempts=past_attempts, payload=payload, has_payload=run.has_own_payload
+        )
 
     def runs(
         self,
@@ -187,17 +204,17 @@ class JobQueries:
     ) -> Sliced[Page]:
         now = self._clock()
         if job_id is None:
-            return (yield from self._pages.of_all(tenant, filters, limit, after, now))
-        head = self.load(Key(tenant, job_id))[0].head
-        return self._pages.of_job(head, filters, limit, after, now)
+            return (yield from self._run_list.page_of_tenant(tenant, filters, limit, after, now))
+        state = self.load(JobKey(tenant, job_id))[0].state
+        return self._run_list.page_of_job(state, filters, limit, after, now)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
         """Return what the last attempt returned, or on AWS a link to it."""
         detail = self.run(tenant, job_id, run_id).detail
         if detail.output is not None:
-            return Output(detail.output, detail.output_type or _EVENT_ID, None)
+            return Output(detail.output, detail.output_type or _DEFAULT_OUTPUT_TYPE, None)
         if detail.discarded:
-            raise NotFound(_DISCARDED.format("output"))
+            raise NotFound(_DISCARDED_MESSAGE.format("output"))
         if not detail.output_blob:
             raise NotFound("The run has no output, or none yet.")
         blobs, key = self._blobs, detail.output_blob
@@ -207,27 +224,29 @@ class JobQueries:
             raise NotFound("The run's output is not kept any more.")
         if link is not None:
             return Output(b"", detail.output_type, link, detail.output_truncated)
-        is_cut = detail.output_truncated or len(data) < detail.output_size
-        return Output(data, detail.output_type, None, is_cut)
+        is_truncated = detail.output_truncated or len(data) < detail.output_size
+        return Output(data, detail.output_type, None, is_truncated)
 
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
         """Return the log of the present or last attempt from the offset `after`."""
         view = self.run(tenant, job_id, run_id)
         run, detail = view.run, view.detail
         blob = detail.log_blob or (
-            log_key(Key(tenant, job_id), run_id, run.attempt) if run.held else ""
+            log_key(JobKey(tenant, job_id), run_id, run.attempt) if run.is_held else ""
         )
         if not blob:
-            missing = "The run has no logs, or none yet."
-            raise NotFound(_DISCARDED.format("logs") if detail.discarded else missing)
+            message = "The run has no logs, or none yet."
+            raise NotFound(_DISCARDED_MESSAGE.format("logs") if detail.discarded else message)
         data = self._blobs.get(blob, after) or b""
         return LogPiece(data, max(0, detail.log_size - after - len(data)))
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
-        key = Key(tenant, job_id)
-        stored, body = self.load(key)
-        return (yield from self._explaining.explain(key, stored.head, body, at, self._clock()))
+        key = JobKey(tenant, job_id)
+        stored, definition = self.load(key)
+        return (
+            yield from self._explainer.explain(key, stored.state, definition, at, self._clock())
+        )
 
     def stats(self, tenant: str) -> Stats:
         return self._monitor.stats(tenant, self._clock())
@@ -238,4 +257,4 @@ class JobQueries:
     def upcoming(
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
     ) -> Sliced[Page]:
-        return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
+        return self._upcoming_runs.upcoming(tenant, start, end, limit, after, self._clock())

@@ -6,8 +6,8 @@ Values read from the counts are correct within five percent.
 from collections.abc import Callable, Mapping
 from math import log2
 
-STEPS = 8  # steps to each doubling of a lateness
-NONE: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
+STEPS_PER_DOUBLING = 8  # steps to each doubling of a lateness
+NO_LATENESS: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
 
 
 def step_of(units: float) -> int:
@@ -16,7 +16,7 @@ def step_of(units: float) -> int:
     >>> [step_of(units) for units in (0, 1, 2, 1000, 1024)]
     [0, 0, 8, 80, 80]
     """
-    return round(STEPS * log2(max(1.0, units)))
+    return round(STEPS_PER_DOUBLING * log2(max(1.0, units)))
 
 
 def units_of(step: int) -> float:
@@ -25,28 +25,28 @@ def units_of(step: int) -> float:
     >>> units_of(0), units_of(80)
     (1.0, 1024.0)
     """
-    return float(2 ** (step / STEPS))
+    return float(2 ** (step / STEPS_PER_DOUBLING))
 
 
 def quantiles(
-    counts: Mapping[int, int], shown: Callable[[int], float]
+    counts: Mapping[int, int], value_of_step: Callable[[int], float]
 ) -> Mapping[str, float | None]:
     """Return the median, the 99th percentile and the maximum of the lateness."""
     total = sum(counts.values())
     if not total:
-        return NONE
+        return NO_LATENESS
     return {
-        "p50": shown(_at(counts, total // 2)),
-        "p99": shown(_at(counts, min(total - 1, total * 99 // 100))),
-        "max": shown(_at(counts, total - 1)),
+        "p50": value_of_step(_step_at(counts, total // 2)),
+        "p99": value_of_step(_step_at(counts, min(total - 1, total * 99 // 100))),
+        "max": value_of_step(_step_at(counts, total - 1)),
     }
 
 
-def _at(counts: Mapping[int, int], place: int) -> int:
+def _step_at(counts: Mapping[int, int], rank: int) -> int:
     """Return the step of the run at this place in the order of lateness."""
-    passed = 0
+    counted = 0
     for step in sorted(counts):
-        passed += counts[step]
-        if passed > place:
+        counted += counts[step]
+        if counted > rank:
             return step
     raise AssertionError("the place is one of those counted")

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from punctual.domain.job_state import JobState
-from punctual.engine.changes.run_results import Results
+from punctual.engine.changes.run_results import RunResults
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries import run_views as views
-from punctual.engine.queries.filters import By, RunFilters
+from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, RunView
 
-SCAN = 5  # pages read for one answer, which may be short
-WIDE = 50  # smallest page, in rows, if a filter may pass few of them
-DEEP = 500  # smallest page, in rows, for filters that ids cannot answer
+MAX_PAGES_READ = 5  # pages read for one answer, which may be short
+FILTERED_PAGE_SIZE = 50  # smallest page, in rows, if a filter may pass few of them
+UNINDEXED_PAGE_SIZE = 500  # smallest page, in rows, for filters that ids cannot answer
 
-_Place = tuple[str, str]
+_Position = tuple[str, str]
 
 
 class RunList:
@@ -28,47 +28,50 @@ class RunList:
     that ended and left its job state is missing from that list until then, for at most 10 s.
     """
 
-    def __init__(self, heads: JobStates, history: History) -> None:
-        self._heads = heads
+    def __init__(self, job_states: JobStates, history: History) -> None:
+        self._job_states = job_states
         self._history = history
-        self._results = Results(history)
+        self._results = RunResults(history)
 
-    def of_job(
+    def page_of_job(
         self,
-        head: JobState,
+        state: JobState,
         filters: RunFilters,
         limit: int,
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> Page:
-        key = Key(head.tenant, head.job_id)
-        before = _lower(after[0] if after else None, filters.top)
-        bottom = filters.bottom if filters.single else None
-        wide = _width(filters, limit)
-        alive = [view for view in views.in_head(head, now) if filters.admit(view.run)]
-        found: list[RunView] = []
-        for _ in range(SCAN):
-            rows = self._history.page(key, before, bottom, wide, now)
-            last = rows[-1].run.run_id if len(rows) == wide else None
-            recorded = {row.run.run_id for row in rows}
-            here = [
+        key = JobKey(state.tenant, state.job_id)
+        before = _min_bound(after[0] if after else None, filters.id_upper_bound)
+        lower_bound = filters.id_lower_bound if filters.excludes_bulk else None
+        page_size = _page_size(filters, limit)
+        state_views = [
+            view for view in views.runs_in_state(state, now) if filters.matches(view.run)
+        ]
+        page_views: list[RunView] = []
+        for _ in range(MAX_PAGES_READ):
+            rows = self._history.page(key, before, lower_bound, page_size, now)
+            last = rows[-1].run.run_id if len(rows) == page_size else None
+            recorded_ids = {row.run.run_id for row in rows}
+            candidates = [
                 view
-                for view in alive
-                if view.run.run_id not in recorded and _between(view.run.run_id, before, last)
+                for view in state_views
+                if view.run.run_id not in recorded_ids
+                and _is_on_page(view.run.run_id, before, last)
             ]
-            here = self._shown(here, limit - len(found), now)
-            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
-            found.extend(sorted([*here, *ended], key=_place, reverse=True))
+            candidates = self._with_results(candidates, limit - len(page_views), now)
+            recorded_views = [views.view_of_row(row) for row in rows if filters.matches(row.run)]
+            page_views.extend(sorted([*candidates, *recorded_views], key=_position, reverse=True))
             before = last
-            if len(found) >= limit:
-                return Page(found[:limit], (found[limit - 1].run.run_id,))
-            if bottom is None and filters.passed(row.run for row in rows):
-                bottom = filters.bottom
-            if before is None or (bottom is not None and before <= bottom):
-                return Page(found, None)
-        return Page(found, (before,) if before else None)
+            if len(page_views) >= limit:
+                return Page(page_views[:limit], (page_views[limit - 1].run.run_id,))
+            if lower_bound is None and filters.is_past_range(row.run for row in rows):
+                lower_bound = filters.id_lower_bound
+            if before is None or (lower_bound is not None and before <= lower_bound):
+                return Page(page_views, None)
+        return Page(page_views, (before,) if before else None)
 
-    def of_all(
+    def page_of_tenant(
         self,
         tenant: str,
         filters: RunFilters,
@@ -82,72 +85,79 @@ class RunList:
         at most one large page.
         """
         before = (after[0], after[1]) if after else None
-        if (top := filters.top) is not None and (before is None or top < before[0]):
-            before = (top, "")
-        bottom = filters.bottom if filters.single else None
-        wide = _width(filters, limit)
-        newest: list[tuple[_Place, RunView]] = []  # live runs, at most as many as a page shows
-        for head in self._heads.busy(tenant):
-            for view in views.in_head(head, now):
-                if filters.admit(view.run) and _between(_place(view), before, None):
+        if (upper_bound := filters.id_upper_bound) is not None and (
+            before is None or upper_bound < before[0]
+        ):
+            before = (upper_bound, "")
+        lower_bound = filters.id_lower_bound if filters.excludes_bulk else None
+        page_size = _page_size(filters, limit)
+        newest: list[tuple[_Position, RunView]] = []  # live runs, at most as many as a page shows
+        for state in self._job_states.active_states(tenant):
+            for view in views.runs_in_state(state, now):
+                if filters.matches(view.run) and _is_on_page(_position(view), before, None):
                     _keep_newest(newest, view, limit)
             yield
-        alive = [view for _, view in newest]
-        found: list[RunView] = []
-        for _ in range(SCAN):
-            deep = before is not None and before[0] <= (filters.bottom or "")
-            if deep:
-                wide = max(limit, DEEP)
-            rows = self._history.page_all(tenant, before, wide, now)
-            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
-            recorded = {row.run.run_id for row in rows}
-            here = [
+        state_views = [view for _, view in newest]
+        page_views: list[RunView] = []
+        for _ in range(MAX_PAGES_READ):
+            is_below_range = before is not None and before[0] <= (filters.id_lower_bound or "")
+            if is_below_range:
+                page_size = max(limit, UNINDEXED_PAGE_SIZE)
+            rows = self._history.page_all(tenant, before, page_size, now)
+            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == page_size else None
+            recorded_ids = {row.run.run_id for row in rows}
+            candidates = [
                 view
-                for view in alive
-                if view.run.run_id not in recorded and _between(_place(view), before, last)
+                for view in state_views
+                if view.run.run_id not in recorded_ids
+                and _is_on_page(_position(view), before, last)
             ]
-            here = self._shown(here, limit - len(found), now)
-            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
-            found.extend(sorted([*here, *ended], key=_place, reverse=True))
+            candidates = self._with_results(candidates, limit - len(page_views), now)
+            recorded_views = [views.view_of_row(row) for row in rows if filters.matches(row.run)]
+            page_views.extend(sorted([*candidates, *recorded_views], key=_position, reverse=True))
             before = last
-            if len(found) >= limit:
-                return Page(found[:limit], _place(found[limit - 1]))
-            if before is None or (bottom is not None and before[0] <= bottom):
-                return Page(found, None)
-            if deep:
+            if len(page_views) >= limit:
+                return Page(page_views[:limit], _position(page_views[limit - 1]))
+            if before is None or (lower_bound is not None and before[0] <= lower_bound):
+                return Page(page_views, None)
+            if is_below_range:
                 break
             yield
-        return Page(found, before)
+        return Page(page_views, before)
 
-    def _shown(self, here: Sequence[RunView], room: int, now: datetime) -> list[RunView]:
+    def _with_results(
+        self, candidates: Sequence[RunView], limit: int, now: datetime
+    ) -> list[RunView]:
         """Return the runs that fit on the page, the ended ones with their output."""
-        newest = sorted(here, key=_place, reverse=True)[:room]
-        return self._results.shown(newest, now)
+        newest = sorted(candidates, key=_position, reverse=True)[:limit]
+        return self._results.with_results(newest, now)
 
 
-def _width(filters: RunFilters, limit: int) -> int:
+def _page_size(filters: RunFilters, limit: int) -> int:
     """Return how many rows a page reads: more if the ids do not tell which runs may pass."""
-    if filters._replace(by=By.SCHEDULED) == RunFilters():
+    if filters._replace(time_field=TimeField.SCHEDULED) == RunFilters():
         return limit
-    return max(limit, WIDE if filters.is_by_id else DEEP)
+    return max(limit, FILTERED_PAGE_SIZE if filters.is_by_id else UNINDEXED_PAGE_SIZE)
 
 
-def _keep_newest(newest: list[tuple[_Place, RunView]], view: RunView, limit: int) -> None:
+def _keep_newest(newest: list[tuple[_Position, RunView]], view: RunView, limit: int) -> None:
     """Add a run to the heap of the `limit` newest runs."""
     if len(newest) < limit:
-        heapq.heappush(newest, (_place(view), view))
-    elif _place(view) > newest[0][0]:
-        heapq.heapreplace(newest, (_place(view), view))
+        heapq.heappush(newest, (_position(view), view))
+    elif _position(view) > newest[0][0]:
+        heapq.heapreplace(newest, (_position(view), view))
 
 
-def _lower(one: str | None, other: str | None) -> str | None:
-    return min((bound for bound in (one, other) if bound is not None), default=None)
+def _min_bound(first: str | None, second: str | None) -> str | None:
+    return min((bound for bound in (first, second) if bound is not None), default=None)
 
 
-def _place(view: RunView) -> _Place:
+def _position(view: RunView) -> _Position:
     return (view.run.run_id, view.job_id)
 
 
-def _between(place: str | _Place, before: str | _Place | None, last: str | _Place | None) -> bool:
+def _is_on_page(
+    position: str | _Position, before: str | _Position | None, last: str | _Position | None
+) -> bool:
     """Return whether a run falls on the page from below `before` down to `last`."""
-    return (before is None or place < before) and (last is None or place >= last)  # type: ignore[operator]
+    return (before is None or position < before) and (last is None or position >= last)  # type: ignore[operator]

@@ -6,43 +6,43 @@ from datetime import datetime
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.ports.rows import Detail, Key, RunRow
+from punctual.engine.ports.rows import Detail, JobKey, RunRow
 from punctual.engine.queries.views import RunView
 
-_NOTHING = Detail()
+_NO_DETAIL = Detail()
 
 
-def in_head(head: JobState, now: datetime) -> Iterator[RunView]:
+def runs_in_state(state: JobState, now: datetime) -> Iterator[RunView]:
     """Yield every run of the job state: alive, waiting, and ended but perhaps not recorded.
 
     Runs fired ahead of their time are left out. A change may still take them back without a trace.
     """
-    for run in (*head.runs, *head.ended):
-        if not is_ahead(run, now):
-            yield of_run(Key(head.tenant, head.job_id), run)
-    for waiting in head.line:
-        yield of_run(Key(head.tenant, head.job_id), in_line(head, waiting))
+    for run in (*state.runs, *state.unrecorded):
+        if not is_fired_early(run, now):
+            yield view_of_run(JobKey(state.tenant, state.job_id), run)
+    for waiting in state.wait_queue:
+        yield view_of_run(JobKey(state.tenant, state.job_id), run_of_waiting(state, waiting))
 
 
-def is_ahead(run: Run, now: datetime) -> bool:
+def is_fired_early(run: Run, now: datetime) -> bool:
     return (
         run.due_at > now
         and run.status is RunStatus.QUEUED
         and run.trigger is Trigger.SCHEDULE
-        and not run.begun
+        and not run.has_begun
     )
 
 
-def of_run(key: Key, run: Run) -> RunView:
-    return RunView(key.tenant, key.job_id, run, _NOTHING, TZDATA_VERSION)
+def view_of_run(key: JobKey, run: Run) -> RunView:
+    return RunView(key.tenant, key.job_id, run, _NO_DETAIL, TZDATA_VERSION)
 
 
-def of_row(row: RunRow) -> RunView:
+def view_of_row(row: RunRow) -> RunView:
     return RunView(row.tenant, row.job_id, row.run, row.detail, row.tzdata)
 
 
-def in_line(head: JobState, waiting: WaitingRun) -> Run:
-    held = head.state is JobStatus.PAUSED and waiting.trigger is Trigger.SCHEDULE
+def run_of_waiting(state: JobState, waiting: WaitingRun) -> Run:
+    is_paused = state.status is JobStatus.PAUSED and waiting.trigger is Trigger.SCHEDULE
     return Run(
         run_id=waiting.run_id,
         status=RunStatus.WAITING,
@@ -52,8 +52,8 @@ def in_line(head: JobState, waiting: WaitingRun) -> Run:
         created_at=waiting.created_at,
         changed_at=waiting.created_at,
         trigger=waiting.trigger,
-        reason=Reason.PAUSED if held else Reason.CONCURRENCY,
-        own_payload=waiting.own_payload,
+        reason=Reason.PAUSED if is_paused else Reason.CONCURRENCY,
+        has_own_payload=waiting.has_own_payload,
         retried_from=waiting.retried_from,
     )
 

@@ -19,7 +19,7 @@ CpuTime = Callable[[], float]
 Steady = Callable[[], float]
 
 SLICE_SECONDS = 0.02  # of processor time, or of the steady clock
-MAX_SECONDS = 2.0
+MAX_WORK_SECONDS = 2.0
 
 
 class SlicedWork(Generic[T]):
@@ -35,24 +35,24 @@ class SlicedWork(Generic[T]):
         self._steps = steps
         self._cpu = cpu
         self._steady = steady
-        self._spent = 0.0
+        self._used_seconds = 0.0
         self.results: list[T] = []  # one result after the work has finished
 
     def run_slice(self, seconds: float = SLICE_SECONDS) -> bool:
         """Run steps for up to `seconds` of processor time. Return whether steps are left."""
-        began, used, end = self._cpu(), 0.0, self._steady() + SLICE_SECONDS
+        started, used_seconds, slice_end = self._cpu(), 0.0, self._steady() + SLICE_SECONDS
         try:
-            if self._spent > MAX_SECONDS:
-                self._steps.throw(_too_much())
-            while used < seconds:
+            if self._used_seconds > MAX_WORK_SECONDS:
+                self._steps.throw(_too_much_work())
+            while used_seconds < seconds:
                 next(self._steps)
-                used = self._cpu() - began
-                if self._steady() >= end:
+                used_seconds = self._cpu() - started
+                if self._steady() >= slice_end:
                     break
-        except StopIteration as done:
-            self.results.append(done.value)
+        except StopIteration as stop:
+            self.results.append(stop.value)
             return False
-        self._spent += used
+        self._used_seconds += used_seconds
         return True
 
     def close(self) -> None:
@@ -68,8 +68,8 @@ def finish(steps: Sliced[T], cpu: CpuTime = thread_time) -> T:
     return work.results[0]
 
 
-def _too_much() -> TooMuchWork:
+def _too_much_work() -> TooMuchWork:
     return TooMuchWork(
-        f"Answering this takes over {MAX_SECONDS:g} s of processor time: "
+        f"Answering this takes over {MAX_WORK_SECONDS:g} s of processor time: "
         "ask for a shorter range, or for one job."
     )

@@ -10,38 +10,43 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.schedules.timezones import zone
-from punctual.domain.schedules.upcoming import Place, first_coming, is_fired_ahead, left
+from punctual.domain.schedules.upcoming import (
+    OccurrencePosition,
+    is_fired_ahead,
+    next_occurrence_at,
+    remaining_runs,
+)
 from punctual.domain.schedules.values import Once, counts_from_completion
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.queries.cursor import moment_in
+from punctual.engine.queries.cursor import time_in_cursor
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page, Upcoming
+from punctual.engine.queries.views import Page, UpcomingOccurrence
 
-MOST = 2_000  # jobs merged for one answer
-PART = 500  # jobs in a part, for a tenant with more jobs than `MOST`
-PARTS = 4  # parts read for one answer while they are empty
+MAX_MERGED_JOBS = 2_000  # jobs merged for one answer
+JOBS_PER_PART = 500  # jobs in a part, for a tenant with more jobs than `MAX_MERGED_JOBS`
+MAX_PARTS_READ = 4  # parts read for one answer while they are empty
 _INSTANT = timedelta(microseconds=1)
-_ENDLESS = "~"  # sorts after every id that starts with the text before it
+_AFTER_ALL_IDS = "~"  # sorts after every id that starts with the text before it
 
 
 class _Window(NamedTuple):
     """Times after `after` and before `end`, as seen at `now`."""
 
-    after: Place
+    after: OccurrencePosition
     end: datetime
     now: datetime
 
 
 class _Part(NamedTuple):
-    """A range of job ids from `low` to below `top`. An empty bound is open.
+    """A range of job ids from `lower_id` to below `upper_id`. An empty bound is open.
 
     The list of each part begins at `origin`.
     """
 
-    origin: Place
-    top: str
-    low: str
+    origin: OccurrencePosition
+    upper_id: str
+    lower_id: str
 
 
 class UpcomingRuns:
@@ -52,12 +57,16 @@ class UpcomingRuns:
     """
 
     def __init__(
-        self, heads: JobStates, listing: JobList, most: int = MOST, part: int = PART
+        self,
+        job_states: JobStates,
+        job_list: JobList,
+        max_jobs: int = MAX_MERGED_JOBS,
+        part_size: int = JOBS_PER_PART,
     ) -> None:
-        self._heads = heads
-        self._listing = listing
-        self._most = most
-        self._part = part
+        self._job_states = job_states
+        self._job_list = job_list
+        self._max_jobs = max_jobs
+        self._part_size = part_size
 
     def upcoming(
         self,
@@ -69,122 +78,130 @@ class UpcomingRuns:
         now: datetime,
     ) -> Sliced[Page]:
         """Return the times in [start, end) after the cursor `after`."""
-        place: Place = (start, "")
+        position: OccurrencePosition = (start, "")
         if after is not None:
-            place = max(place, _place(after))
-        window = _Window(place, end, now)
+            position = max(position, _parse_position(after))
+        window = _Window(position, end, now)
         if after is not None and len(after) > 2:
-            part = _Part(_place(after[2:]), *after[4:])
-            return (yield from self._of_parts(tenant, window, part, limit))
-        found = self._heads.coming(tenant, place, end, limit + 1, self._most)
-        if found is None:
-            return (yield from self._of_parts(tenant, window, _Part(place, "", ""), limit))
-        times = yield from _merged(found.heads, window, found.until, limit + 1)
-        last: Place | None = found.until
+            part = _Part(_parse_position(after[2:]), *after[4:])
+            return (yield from self._page_of_parts(tenant, window, part, limit))
+        upcoming = self._job_states.upcoming(tenant, position, end, limit + 1, self._max_jobs)
+        if upcoming is None:
+            return (yield from self._page_of_parts(tenant, window, _Part(position, "", ""), limit))
+        times = yield from _merge_times(upcoming.states, window, upcoming.complete_until, limit + 1)
+        last: OccurrencePosition | None = upcoming.complete_until
         if len(times) > limit:
             times = times[:limit]
             last = times[-1][0]
-        return Page(self._shown(times), None if last is None else _text(last))
+        return Page(self._upcoming_views(times), None if last is None else _cursor(last))
 
-    def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Sliced[Page]:
-        for _ in range(PARTS):
-            here, following = self._listing.page(tenant, part.top or None, self._part)
-            heads = [head for head, _ in here if head.job_id >= part.low]
-            if not part.top and heads:  # excludes jobs created after the first page
-                part = part._replace(top=heads[0].job_id + _ENDLESS)
-            part = part._replace(low=part.low or following or "")
-            times = yield from _merged(heads, window, None, limit + 1)
+    def _page_of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Sliced[Page]:
+        for _ in range(MAX_PARTS_READ):
+            jobs, next_before = self._job_list.page(tenant, part.upper_id or None, self._part_size)
+            states = [state for state, _ in jobs if state.job_id >= part.lower_id]
+            if not part.upper_id and states:  # excludes jobs created after the first page
+                part = part._replace(upper_id=states[0].job_id + _AFTER_ALL_IDS)
+            part = part._replace(lower_id=part.lower_id or next_before or "")
+            times = yield from _merge_times(states, window, None, limit + 1)
             if len(times) > limit:
                 last = times[limit - 1][0]
-                return Page(self._shown(times[:limit]), _text(last, part))
-            if not part.low:
-                return Page(self._shown(times), None)
-            part = _Part(part.origin, part.low, "")
+                return Page(self._upcoming_views(times[:limit]), _cursor(last, part))
+            if not part.lower_id:
+                return Page(self._upcoming_views(times), None)
+            part = _Part(part.origin, part.lower_id, "")
             window = window._replace(after=part.origin)
             if times:
                 break
-        return Page(self._shown(times), _text(part.origin, part))
+        return Page(self._upcoming_views(times), _cursor(part.origin, part))
 
-    def _shown(self, times: Sequence[tuple[Place, JobState]]) -> list[Upcoming]:
-        bodies = self._listing.definitions([head for _, head in times])
+    def _upcoming_views(
+        self, times: Sequence[tuple[OccurrencePosition, JobState]]
+    ) -> list[UpcomingOccurrence]:
+        definitions = self._job_list.load_definitions([state for _, state in times])
         return [
-            Upcoming(at, at.astimezone(zone(_zone(head))), job_id, bodies[job_id].name)
-            for (at, job_id), head in times
-            if job_id in bodies
+            UpcomingOccurrence(
+                at, at.astimezone(zone(_timezone_name(state))), job_id, definitions[job_id].name
+            )
+            for (at, job_id), state in times
+            if job_id in definitions
         ]
 
 
-def _merged(
-    heads: Sequence[JobState], window: _Window, until: Place | None, most: int
-) -> Sliced[list[tuple[Place, JobState]]]:
-    """Return the first times of these jobs in order, up to `until`.
+def _merge_times(
+    states: Sequence[JobState], window: _Window, until: OccurrencePosition | None, limit: int
+) -> Sliced[list[tuple[OccurrencePosition, JobState]]]:
+    """Return the first times of these jobs in order, up to `complete_until`.
 
     Later times may be incomplete.
     """
-    coming: list[tuple[Place, int, Iterator[Place]]] = []
-    for number, head in enumerate(heads):
-        stream = _times(head, window) if _comes(head, window.end) else iter(())
-        coming += [(place, number, stream) for place in islice(stream, 1)]
+    heap: list[tuple[OccurrencePosition, int, Iterator[OccurrencePosition]]] = []
+    for index, state in enumerate(states):
+        positions = (
+            _upcoming_positions(state, window) if _has_upcoming(state, window.end) else iter(())
+        )
+        heap += [(position, index, positions) for position in islice(positions, 1)]
         yield
-    heapq.heapify(coming)
-    found: list[tuple[Place, JobState]] = []
-    while coming and len(found) < most:
-        place, number, stream = coming[0]
-        if until is not None and place > until:
+    heapq.heapify(heap)
+    times: list[tuple[OccurrencePosition, JobState]] = []
+    while heap and len(times) < limit:
+        position, index, positions = heap[0]
+        if until is not None and position > until:
             break
-        if place > window.after:
-            found.append((place, heads[number]))
-        following = next(stream, None)
-        if following is None:
-            heapq.heappop(coming)
+        if position > window.after:
+            times.append((position, states[index]))
+        next_position = next(positions, None)
+        if next_position is None:
+            heapq.heappop(heap)
         else:
-            heapq.heapreplace(coming, (following, number, stream))
+            heapq.heapreplace(heap, (next_position, index, positions))
         yield
-    return found
+    return times
 
 
-def _comes(head: JobState, end: datetime) -> bool:
-    at = first_coming(head)
+def _has_upcoming(state: JobState, end: datetime) -> bool:
+    at = next_occurrence_at(state)
     return at is not None and at < end
 
 
-def _times(head: JobState, window: _Window) -> Iterator[Place]:
+def _upcoming_positions(state: JobState, window: _Window) -> Iterator[OccurrencePosition]:
     start, end = window.after[0], window.end
-    ahead = sorted(
+    fired_ahead = sorted(
         run.scheduled_at
-        for run in head.runs
+        for run in state.runs
         if is_fired_ahead(run) and run.due_at > window.now and start <= run.scheduled_at < end
     )
-    for at in chain(ahead, _scheduled(head, start, end)):
-        yield at, head.job_id
+    for at in chain(fired_ahead, _scheduled_times(state, start, end)):
+        yield at, state.job_id
 
 
-def _scheduled(head: JobState, start: datetime, end: datetime) -> Iterator[datetime]:
-    schedule = head.schedule
-    first = head.next_at
-    if schedule is None or first is None or first >= end or head.state is not JobStatus.SCHEDULED:
+def _scheduled_times(state: JobState, start: datetime, end: datetime) -> Iterator[datetime]:
+    schedule = state.schedule
+    first = state.next_at
+    if schedule is None or first is None or first >= end or state.status is not JobStatus.SCHEDULED:
         return iter(())
     if counts_from_completion(schedule):
         return iter([first] if first >= start else [])  # later times depend on the end of that run
-    own = [first] if first >= start else []
-    every = chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
-    number = left(head)
-    if number is not None and first < start:
-        number -= 1 + count_times(schedule, first, start - _INSTANT)
-    return every if number is None else islice(every, max(0, number))
+    first_times = [first] if first >= start else []
+    all_times = chain(
+        first_times, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT)
+    )
+    max_times = remaining_runs(state)
+    if max_times is not None and first < start:
+        max_times -= 1 + count_times(schedule, first, start - _INSTANT)
+    return all_times if max_times is None else islice(all_times, max(0, max_times))
 
 
-def _zone(head: JobState) -> str:
-    schedule = head.schedule
+def _timezone_name(state: JobState) -> str:
+    schedule = state.schedule
     return "UTC" if schedule is None or isinstance(schedule, Once) else schedule.timezone
 
 
-def _place(text: Sequence[str]) -> Place:
-    return moment_in(text[0]), text[1]
+def _parse_position(text: Sequence[str]) -> OccurrencePosition:
+    return time_in_cursor(text[0]), text[1]
 
 
-def _text(place: Place, part: _Part | None = None) -> tuple[str, ...]:
-    own = (place[0].isoformat(), place[1])
+def _cursor(position: OccurrencePosition, part: _Part | None = None) -> tuple[str, ...]:
+    cursor = (position[0].isoformat(), position[1])
     if part is None:
-        return own
-    return (*own, part.origin[0].isoformat(), part.origin[1], part.top, part.low)
+        return cursor
+    return (*cursor, part.origin[0].isoformat(), part.origin[1], part.upper_id, part.lower_id)

@@ -10,11 +10,11 @@ from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
 
 
 class JobView(NamedTuple):
-    """A job with its definition in force. `latest` is its latest run if the read asked for it."""
+    """A job with its definition in force. `latest_run` is its latest run if the read asked for it."""
 
-    head: JobState
-    body: DefinitionRow
-    latest: "RunView | None" = None
+    state: JobState
+    definition: DefinitionRow
+    latest_run: "RunView | None" = None
 
 
 class RunView(NamedTuple):
@@ -31,10 +31,10 @@ class RunView(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a list. `after` is the cursor of the next page, None on the last page."""
+    """One page of a list. `next_cursor` is the cursor of the next page, None on the last page."""
 
     items: Sequence[Any]
-    after: tuple[str, ...] | None
+    next_cursor: tuple[str, ...] | None
 
 
 class Explanation(NamedTuple):
@@ -59,14 +59,14 @@ class Output(NamedTuple):
 class LogPiece(NamedTuple):
     """A part of a run's log up to its end.
 
-    `missing` counts stored bytes after this part that a damaged file lost.
+    `missing_bytes` counts stored bytes after this part that a damaged file lost.
     """
 
     data: bytes
-    missing: int = 0
+    missing_bytes: int = 0
 
 
-class Upcoming(NamedTuple):
+class UpcomingOccurrence(NamedTuple):
     at: datetime
     local: datetime
     job_id: str

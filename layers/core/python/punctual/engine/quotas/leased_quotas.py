@@ -5,45 +5,55 @@ from datetime import datetime
 from math import floor, inf
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.tenants.quota_ledger import SECOND, CallRow, CallRule, Window, WindowRule
+from punctual.domain.tenants.quota_ledger import (
+    MICROSECONDS_PER_SECOND,
+    CallRow,
+    CallRule,
+    UseWindow,
+    WindowRule,
+)
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.quota_rows import QuotaRows
-from punctual.engine.ports.quotas import Granted, LimitsOf
+from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
 from punctual.engine.quotas.leased_row import Contended, RecentDemand
 from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
 from punctual.engine.quotas.limits import too_many_calls
 
-CALLS, JOBS, ORDERS = "calls", "jobs", "orders"
+CALLS_LIMIT, JOBS_LIMIT, ORDERS_LIMIT = "calls", "jobs", "orders"
 COUNT_DELAY_SECONDS = 15  # after it a new job is surely in the counters
 MINUTE_SECONDS = 60
-OUTAGE_JOBS_PART = 20  # one part of so many of the quota, a minute and instance, without the rows
-OUTAGE_CALLS_PART = 50  # least part of the rate that an instance admits without the rows
-OUTAGE_PACE = 0.8  # of the calls an instance was granted in the last seconds
-GRANTED_SECONDS = 10.0
+OUTAGE_JOBS_DIVISOR = (
+    20  # one part of so many of the quota, a minute and instance, without the rows
+)
+OUTAGE_RATE_DIVISOR = 50  # least part of the rate that an instance admits without the rows
+OUTAGE_RATE_FACTOR = 0.8  # of the calls an instance was granted in the last seconds
+GRANTED_CALLS_SPAN_SECONDS = 10.0
 OUTAGE_SECONDS = 60  # failures so close together are one outage, with one pace
-SECONDS_BETWEEN_ASKS = 1
+CALL_LEASE_RETRY_SECONDS = 1
 LOAN_SECONDS = 1.5
 
 
-class _Calls:
+class _TenantCalls:
     """The calls of one tenant at this instance, and its pace while the row does not answer."""
 
     def __init__(self, rule: CallRule) -> None:
         self.rule = rule
-        self.granted = RecentDemand(GRANTED_SECONDS)
-        self._pace = 0.0
+        self.recent_grants = RecentDemand(GRANTED_CALLS_SPAN_SECONDS)
+        self._outage_rate = 0.0
         self._credit = 0.0  # calls that the pace has earned
         self._lent_at: int | None = None
 
-    def lent(self, now: int) -> int:
+    def calls_without_row(self, now: int) -> int:
         """Return how many calls may pass without the row until it is asked again."""
-        if self._lent_at is None or now > self._lent_at + OUTAGE_SECONDS * SECOND:
-            recent = min(self.rule.rate, OUTAGE_PACE * self.granted.per_second(now))
-            self._pace = max(recent, self.rule.rate / OUTAGE_CALLS_PART)
+        if self._lent_at is None or now > self._lent_at + OUTAGE_SECONDS * MICROSECONDS_PER_SECOND:
+            recent_rate = min(
+                self.rule.rate, OUTAGE_RATE_FACTOR * self.recent_grants.per_second(now)
+            )
+            self._outage_rate = max(recent_rate, self.rule.rate / OUTAGE_RATE_DIVISOR)
             self._credit = 1.0
         else:
-            earned = max(0, now - self._lent_at) / SECOND * self._pace
-            self._credit = min(self._credit + earned, max(1.0, LOAN_SECONDS * self._pace))
+            earned = max(0, now - self._lent_at) / MICROSECONDS_PER_SECOND * self._outage_rate
+            self._credit = min(self._credit + earned, max(1.0, LOAN_SECONDS * self._outage_rate))
         self._lent_at = now
         count = floor(self._credit)
         self._credit -= count
@@ -59,89 +69,91 @@ class LeasedQuotas:
 
     def __init__(
         self,
-        limits_of: LimitsOf,
+        load_limits: LimitsOf,
         rows: QuotaRows,
-        counted_jobs: Callable[[str], int],
+        count_jobs: Callable[[str], int],
         clock: Callable[[], datetime],
         log: Log,
     ) -> None:
-        self._limits_of = limits_of
-        self._counted_jobs = counted_jobs
+        self._load_limits = load_limits
+        self._count_jobs = count_jobs
         self._clock = clock
         self._log = log
-        self._calls_leased = LeasedWindow(rows, CALLS, CallRow(), clock, SECONDS_BETWEEN_ASKS)
-        self._jobs_leased = LeasedWindow(rows, JOBS, Window(), clock)
-        self._orders_leased = LeasedWindow(rows, ORDERS, Window(), clock)
-        self._calls: dict[str, _Calls] = {}
-        self._local: dict[tuple[str, str], tuple[int, int]] = {}
+        self._call_leases = LeasedWindow(
+            rows, CALLS_LIMIT, CallRow(), clock, CALL_LEASE_RETRY_SECONDS
+        )
+        self._job_leases = LeasedWindow(rows, JOBS_LIMIT, UseWindow(), clock)
+        self._run_leases = LeasedWindow(rows, ORDERS_LIMIT, UseWindow(), clock)
+        self._calls: dict[str, _TenantCalls] = {}
+        self._local_counts: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def call(self, tenant: str) -> None:
-        limits = self._limits_of(tenant)
+    def check_call(self, tenant: str) -> None:
+        limits = self._load_limits(tenant)
         if limits.calls_per_second is None:
             return
-        rule = CallRule(limits.calls_per_second, limits.at_once)
+        rule = CallRule(limits.calls_per_second, limits.burst_size)
         calls = self._calls.get(tenant)
         if calls is None:
-            calls = self._calls[tenant] = _Calls(rule)
+            calls = self._calls[tenant] = _TenantCalls(rule)
         if rule != calls.rule:
             calls.rule = rule
-            self._calls_leased.drop(tenant)
-        granted = self._granted_call(tenant, calls)
-        if not granted.number:
-            raise too_many_calls(limits, granted.again_after)
-        calls.granted.add(1, microseconds(self._clock()))
+            self._call_leases.drop(tenant)
+        grant = self._grant_call(tenant, calls)
+        if not grant.number:
+            raise too_many_calls(limits, grant.retry_after_seconds)
+        calls.recent_grants.add(1, microseconds(self._clock()))
 
-    def _granted_call(self, tenant: str, calls: _Calls) -> Granted:
+    def _grant_call(self, tenant: str, calls: _TenantCalls) -> QuotaGrant:
         try:
-            return self._calls_leased.take(tenant, 1, lambda: calls.rule)
+            return self._call_leases.take(tenant, 1, lambda: calls.rule)
         except Contended:
-            return Granted(0, SECONDS_BETWEEN_ASKS)
+            return QuotaGrant(0, CALL_LEASE_RETRY_SECONDS)
         except Unavailable as error:
-            self._log("limits_unavailable", tenant=tenant, limit=CALLS, error=error.message)
-        count = calls.lent(microseconds(self._clock()))
-        self._calls_leased.lend(tenant, count, LOAN_SECONDS)
-        return Granted(self._calls_leased.spend(tenant, 1), SECONDS_BETWEEN_ASKS)
+            self._log("limits_unavailable", tenant=tenant, limit=CALLS_LIMIT, error=error.message)
+        count = calls.calls_without_row(microseconds(self._clock()))
+        self._call_leases.lend(tenant, count, LOAN_SECONDS)
+        return QuotaGrant(self._call_leases.spend(tenant, 1), CALL_LEASE_RETRY_SECONDS)
 
-    def jobs(self, tenant: str, asked: int) -> int:
-        limit = self._limits_of(tenant).jobs
+    def available_jobs(self, tenant: str, asked: int) -> int:
+        limit = self._load_limits(tenant).jobs
         if limit is None:
             return asked
 
         def rule(limit: int = limit) -> WindowRule:
-            return WindowRule(max(0, limit - self._counted_jobs(tenant)), COUNT_DELAY_SECONDS)
+            return WindowRule(max(0, limit - self._count_jobs(tenant)), COUNT_DELAY_SECONDS)
 
         try:
-            return self._jobs_leased.take(tenant, asked, rule).number
+            return self._job_leases.take(tenant, asked, rule).number
         except Unavailable as error:
-            part = max(1, limit // OUTAGE_JOBS_PART)
-            return self._counted_locally(tenant, JOBS, asked, part, error)
+            outage_limit = max(1, limit // OUTAGE_JOBS_DIVISOR)
+            return self._count_locally(tenant, JOBS_LIMIT, asked, outage_limit, error)
 
-    def orders(self, tenant: str, asked: int, whole: bool = False) -> Granted:
-        limit = self._limits_of(tenant).runs_per_minute
+    def take_orders(self, tenant: str, asked: int, whole: bool = False) -> QuotaGrant:
+        limit = self._load_limits(tenant).runs_per_minute
         if limit is None or asked == 0:
-            return Granted(asked)
+            return QuotaGrant(asked)
         rule = WindowRule(limit, MINUTE_SECONDS)
         if whole and asked > limit:
-            return Granted(0, inf)
+            return QuotaGrant(0, inf)
         try:
-            return self._orders_leased.take(tenant, asked, lambda: rule, whole)
+            return self._run_leases.take(tenant, asked, lambda: rule, whole)
         except Unavailable as error:
-            count = self._counted_locally(tenant, ORDERS, asked, limit, error)
+            count = self._count_locally(tenant, ORDERS_LIMIT, asked, limit, error)
             if whole and count < asked:
-                return Granted(0, MINUTE_SECONDS)
-            return Granted(count, 0.0 if count == asked else MINUTE_SECONDS)
+                return QuotaGrant(0, MINUTE_SECONDS)
+            return QuotaGrant(count, 0.0 if count == asked else MINUTE_SECONDS)
 
-    def _counted_locally(
-        self, tenant: str, what: str, asked: int, limit: int, error: Unavailable
+    def _count_locally(
+        self, tenant: str, limit_name: str, requested: int, limit: int, error: Unavailable
     ) -> int:
         """Return how many may pass, by this instance's own count of the minute."""
         if isinstance(error, Contended):
             raise error
-        self._log("limits_unavailable", tenant=tenant, limit=what, error=error.message)
-        now = microseconds(self._clock()) // SECOND
-        since, used = self._local.get((tenant, what), (now, 0))
-        if not since <= now < since + MINUTE_SECONDS:
-            since, used = now, 0
-        count = max(0, min(asked, limit - used))
-        self._local[tenant, what] = since, used + count
+        self._log("limits_unavailable", tenant=tenant, limit=limit_name, error=error.message)
+        now = microseconds(self._clock()) // MICROSECONDS_PER_SECOND
+        start_second, used_count = self._local_counts.get((tenant, limit_name), (now, 0))
+        if not start_second <= now < start_second + MINUTE_SECONDS:
+            start_second, used_count = now, 0
+        count = max(0, min(requested, limit - used_count))
+        self._local_counts[tenant, limit_name] = start_second, used_count + count
         return count

@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 import msgspec
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.tenants.quota_ledger import SECOND
+from punctual.domain.tenants.quota_ledger import MICROSECONDS_PER_SECOND
 from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
 
-MAX_SWAPS = 8
+MAX_ROW_SWAPS = 8
 DEMAND_SECONDS = 2.0
 
 S = TypeVar("S")
@@ -24,11 +24,11 @@ class Contended(Unavailable):
 class LeasedRow(Generic[S]):
     """The rows of one kind of limit, one for each tenant."""
 
-    def __init__(self, rows: QuotaRows, what: str, empty: S) -> None:
+    def __init__(self, rows: QuotaRows, limit_name: str, empty_row: S) -> None:
         self._rows = rows
-        self._what = what
-        self._empty = empty
-        self._decoder = msgspec.json.Decoder(type(empty))
+        self._limit_name = limit_name
+        self._empty_row = empty_row
+        self._decoder = msgspec.json.Decoder(type(empty_row))
         self._encoder = msgspec.json.Encoder()
 
     def change(self, tenant: str, decide: Callable[[S], tuple[S, A]]) -> A:
@@ -36,25 +36,25 @@ class LeasedRow(Generic[S]):
 
         A read costs a fifth of a write that loses its swap, so the row is read first.
         """
-        row = self._rows.read(tenant, self._what) or QuotaRow("", 0)
-        for _ in range(MAX_SWAPS):
-            state = self._decoded(row.text)
-            new, answer = decide(state)
-            if new == state:
+        row = self._rows.read(tenant, self._limit_name) or QuotaRow("", 0)
+        for _ in range(MAX_ROW_SWAPS):
+            state = self._decode_row(row.text)
+            new_state, answer = decide(state)
+            if new_state == state:
                 return answer
-            text = self._encoder.encode(new).decode()
-            present = self._rows.swap(tenant, self._what, row.version, text)
-            if present is None:
+            text = self._encoder.encode(new_state).decode()
+            current_row = self._rows.swap(tenant, self._limit_name, row.version, text)
+            if current_row is None:
                 return answer
-            row = present
+            row = current_row
         raise Contended("Too many calls ask for the same at the same time: try again.")
 
-    def _decoded(self, text: str) -> S:
+    def _decode_row(self, text: str) -> S:
         """Return an empty row for an unreadable one: at most a minute's use is forgotten."""
         try:
-            return self._decoder.decode(text) if text else self._empty
+            return self._decoder.decode(text) if text else self._empty_row
         except msgspec.MsgspecError:
-            return self._empty
+            return self._empty_row
 
 
 class RecentDemand:
@@ -63,14 +63,16 @@ class RecentDemand:
     def __init__(self, seconds: float = DEMAND_SECONDS) -> None:
         self._seconds = seconds
         self._weight = 0.0
-        self._at = 0
+        self._updated_at = 0
 
     def add(self, count: int, now: int) -> None:
         self._weight = self._faded(now) + count
-        self._at = now
+        self._updated_at = now
 
     def per_second(self, now: int) -> float:
         return self._faded(now) / self._seconds
 
     def _faded(self, now: int) -> float:
-        return self._weight * exp(-max(0, now - self._at) / SECOND / self._seconds)
+        return self._weight * exp(
+            -max(0, now - self._updated_at) / MICROSECONDS_PER_SECOND / self._seconds
+        )

@@ -5,40 +5,45 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from punctual.domain.identifiers import EPOCH
-from punctual.domain.tenants.quota_ledger import SECOND, Lease, LeaseRequest, Rule
+from punctual.domain.tenants.quota_ledger import (
+    MICROSECONDS_PER_SECOND,
+    LeaseRequest,
+    QuotaLease,
+    QuotaRule,
+)
 from punctual.engine.ports.quota_rows import QuotaRows
-from punctual.engine.ports.quotas import Granted
+from punctual.engine.ports.quotas import QuotaGrant
 from punctual.engine.quotas.leased_row import LeasedRow, RecentDemand
 
 S = TypeVar("S")
 
 
 def microseconds(at: datetime) -> int:
-    return round((at - EPOCH).total_seconds() * SECOND)
+    return round((at - EPOCH).total_seconds() * MICROSECONDS_PER_SECOND)
 
 
-class _Leased:
+class _TenantLease:
     """What this instance has of one tenant's limit."""
 
     def __init__(self) -> None:
         self.demand = RecentDemand()
-        self.lease = Lease(0)
-        self.left = 0
+        self.lease = QuotaLease(0)
+        self.remaining = 0
         self.unused = 0  # of the lease, to be given back
-        self.owed = 0  # admitted without the row
-        self.lent = 0  # of `left`, when the row did not answer
+        self.debt = 0  # admitted without the row
+        self.loan = 0  # of `remaining`, when the row did not answer
         self.asked_at: int | None = None
 
-    def end(self) -> None:
+    def give_up(self) -> None:
         """Give up what is left."""
-        if not self.lent:
-            self.unused = min(self.left, self.lease.counted)
+        if not self.loan:
+            self.unused = min(self.remaining, self.lease.counted)
         self.settle_loan()
-        self.left = 0
+        self.remaining = 0
 
     def settle_loan(self) -> None:
-        self.owed += max(0, self.lent - self.left) if self.lent else 0
-        self.lent = 0
+        self.debt += max(0, self.loan - self.remaining) if self.loan else 0
+        self.loan = 0
 
 
 class LeasedWindow(Generic[S]):
@@ -51,77 +56,106 @@ class LeasedWindow(Generic[S]):
     def __init__(
         self,
         rows: QuotaRows,
-        what: str,
-        empty: S,
+        limit_name: str,
+        empty_row: S,
         clock: Callable[[], datetime],
-        seconds_between_asks: int = 0,
+        retry_seconds: int = 0,
     ) -> None:
-        """`seconds_between_asks`: the row is asked again after so long; until then uses fail."""
-        self._row = LeasedRow(rows, what, empty)
+        """`retry_seconds`: the row is asked again after so long; until then uses fail."""
+        self._row = LeasedRow(rows, limit_name, empty_row)
         self._clock = clock
-        self._pause = seconds_between_asks * SECOND
-        self._leased: dict[str, _Leased] = {}
+        self._retry_microseconds = retry_seconds * MICROSECONDS_PER_SECOND
+        self._leases: dict[str, _TenantLease] = {}
 
     def take(
-        self, tenant: str, asked: int, rule: Callable[[], Rule[S]], whole: bool = False
-    ) -> Granted:
-        """Use up to `asked`; all or none if `whole`. `rule` is called only to ask the row."""
-        mine = self._leased.setdefault(tenant, _Leased())
+        self,
+        tenant: str,
+        requested: int,
+        rule: Callable[[], QuotaRule[S]],
+        all_or_none: bool = False,
+    ) -> QuotaGrant:
+        """Use up to `requested`; all or none if `all_or_none`. `rule` is called only to ask the row."""
+        tenant_lease = self._leases.setdefault(tenant, _TenantLease())
         now = self._now()
-        mine.demand.add(asked, now)
-        if mine.left and now >= mine.lease.ends_at:
-            mine.end()
-        if mine.left >= asked:
-            mine.left -= asked
-            return Granted(asked)
-        if mine.asked_at is not None and mine.asked_at <= now < mine.asked_at + self._pause:
-            resumes_in = (mine.asked_at + self._pause - now) / SECOND
-            return Granted(0 if whole else self.spend(tenant, asked), resumes_in)
-        return self._ask(tenant, mine, asked, rule(), whole)
+        tenant_lease.demand.add(requested, now)
+        if tenant_lease.remaining and now >= tenant_lease.lease.ends_at:
+            tenant_lease.give_up()
+        if tenant_lease.remaining >= requested:
+            tenant_lease.remaining -= requested
+            return QuotaGrant(requested)
+        if (
+            tenant_lease.asked_at is not None
+            and tenant_lease.asked_at <= now < tenant_lease.asked_at + self._retry_microseconds
+        ):
+            retry_after_seconds = (
+                tenant_lease.asked_at + self._retry_microseconds - now
+            ) / MICROSECONDS_PER_SECOND
+            return QuotaGrant(
+                0 if all_or_none else self.spend(tenant, requested), retry_after_seconds
+            )
+        return self._request_lease(tenant, tenant_lease, requested, rule(), all_or_none)
 
-    def _ask(self, tenant: str, mine: _Leased, asked: int, rule: Rule[S], whole: bool) -> Granted:
-        mine.settle_loan()
-        need = asked - mine.left
-        per_second = mine.demand.per_second(self._now())
-        request = LeaseRequest(need, per_second, whole, mine.lease, mine.unused, mine.owed)
+    def _request_lease(
+        self,
+        tenant: str,
+        tenant_lease: _TenantLease,
+        requested: int,
+        rule: QuotaRule[S],
+        all_or_none: bool,
+    ) -> QuotaGrant:
+        tenant_lease.settle_loan()
+        needed = requested - tenant_lease.remaining
+        per_second = tenant_lease.demand.per_second(self._now())
+        request = LeaseRequest(
+            needed,
+            per_second,
+            all_or_none,
+            tenant_lease.lease,
+            tenant_lease.unused,
+            tenant_lease.debt,
+        )
         try:
             # The time is read after the row: the answer may have put the clock right.
             lease = self._row.change(tenant, lambda row: rule.lease(row, request, self._now()))
         finally:
-            mine.asked_at = self._now()
-        if lease.number or mine.owed:
-            mine.lease, mine.owed, mine.unused = lease, 0, 0
+            tenant_lease.asked_at = self._now()
+        if lease.number or tenant_lease.debt:
+            tenant_lease.lease, tenant_lease.debt, tenant_lease.unused = lease, 0, 0
         if not lease.number:
-            return Granted(0 if whole else self.spend(tenant, asked), lease.wait)
-        granted = lease.number + mine.left
-        mine.left = lease.spare
-        return Granted(granted, 0.0 if granted == asked else lease.wait)
+            return QuotaGrant(
+                0 if all_or_none else self.spend(tenant, requested), lease.retry_after_seconds
+            )
+        granted = lease.number + tenant_lease.remaining
+        tenant_lease.remaining = lease.spare
+        return QuotaGrant(granted, 0.0 if granted == requested else lease.retry_after_seconds)
 
     def lend(self, tenant: str, count: int, seconds: float) -> None:
         """Allow uses while the row does not answer; the next lease pays for those that are used."""
-        mine = self._leased.setdefault(tenant, _Leased())
-        mine.left = mine.lent = count
-        mine.lease = mine.lease._replace(ends_at=self._now() + round(seconds * SECOND))
+        tenant_lease = self._leases.setdefault(tenant, _TenantLease())
+        tenant_lease.remaining = tenant_lease.loan = count
+        tenant_lease.lease = tenant_lease.lease._replace(
+            ends_at=self._now() + round(seconds * MICROSECONDS_PER_SECOND)
+        )
 
     def put_back(self, tenant: str, count: int) -> None:
         """Return uses that were granted and not made."""
-        mine = self._leased.get(tenant)
-        if mine is not None and self._now() < mine.lease.ends_at:
-            mine.left += count
+        tenant_lease = self._leases.get(tenant)
+        if tenant_lease is not None and self._now() < tenant_lease.lease.ends_at:
+            tenant_lease.remaining += count
 
     def drop(self, tenant: str) -> None:
         """Give up what is left of a lease, because the limit was changed."""
-        mine = self._leased.get(tenant)
-        if mine is not None:
-            mine.end()
+        tenant_lease = self._leases.get(tenant)
+        if tenant_lease is not None:
+            tenant_lease.give_up()
 
-    def spend(self, tenant: str, asked: int) -> int:
-        """Use up to `asked` of what is left, without the row."""
-        mine = self._leased.get(tenant)
-        if mine is None or self._now() >= mine.lease.ends_at:
+    def spend(self, tenant: str, requested: int) -> int:
+        """Use up to `requested` of what is left, without the row."""
+        tenant_lease = self._leases.get(tenant)
+        if tenant_lease is None or self._now() >= tenant_lease.lease.ends_at:
             return 0
-        count = min(mine.left, asked)
-        mine.left -= count
+        count = min(tenant_lease.remaining, requested)
+        tenant_lease.remaining -= count
         return count
 
     def _now(self) -> int:

@@ -6,97 +6,99 @@ from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid, LimitExceeded, Unavailable
 from punctual.domain.schedules.schedule import Once, Schedule
-from punctual.domain.tenants.limits import UNLIMITED, Limits, WrongLimits, limits_from
+from punctual.domain.tenants.limits import UNLIMITED, InvalidLimits, TenantLimits, limits_from
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.log import Log
-from punctual.engine.ports.quotas import Granted, Overrides, Quotas
+from punctual.engine.ports.quotas import Overrides, QuotaGrant, Quotas
 
 LIMITS_CACHE_DURATION = timedelta(seconds=60)
 LIMITS_RETRY_DELAY = timedelta(seconds=5)  # after limits could not be read
 JOBS_RETRY_SECONDS = 60.0  # only ends of jobs and cancels make room
 
 
-def unlimited(_tenant: str) -> Limits:
+def unlimited(_tenant: str) -> TenantLimits:
     return UNLIMITED
 
 
-class _Known(NamedTuple):
-    limits: Limits
+class _CachedLimits(NamedTuple):
+    limits: TenantLimits
     until: datetime
 
 
-class KnownLimits:
+class LimitsCache:
     """A tenant's limits as they were read in the last minute.
 
-    `overrides` returns what is written for one tenant, or None. If that cannot be read, or is
+    `load_overrides` returns what is written for one tenant, or None. If that cannot be read, or is
     invalid, the last known limits hold, else the defaults.
     """
 
-    def __init__(self, defaults: Limits, overrides: Overrides, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, defaults: TenantLimits, load_overrides: Overrides, clock: Clock, log: Log
+    ) -> None:
         self._defaults = defaults
-        self._overrides = overrides
+        self._load_overrides = load_overrides
         self._clock = clock
         self._log = log
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _CachedLimits] = {}
 
-    def of(self, tenant: str) -> Limits:
-        known = self._known.get(tenant)
+    def limits_of(self, tenant: str) -> TenantLimits:
+        entry = self._entries.get(tenant)
         now = self._clock()
-        if known is None or now >= known.until:
-            known = self._known[tenant] = self._read(tenant, known, now)
-        return known.limits
+        if entry is None or now >= entry.until:
+            entry = self._entries[tenant] = self._read(tenant, entry, now)
+        return entry.limits
 
-    def _read(self, tenant: str, last: _Known | None, now: datetime) -> _Known:
+    def _read(self, tenant: str, previous: _CachedLimits | None, now: datetime) -> _CachedLimits:
         try:
-            limits = limits_from(self._overrides(tenant) or {}, self._defaults)
-        except (Unavailable, WrongLimits) as error:
+            limits = limits_from(self._load_overrides(tenant) or {}, self._defaults)
+        except (Unavailable, InvalidLimits) as error:
             self._log("limits_unread", tenant=tenant, error=str(error))
-            limits = self._defaults if last is None else last.limits
-            return _Known(limits, now + LIMITS_RETRY_DELAY)
-        return _Known(limits, now + LIMITS_CACHE_DURATION)
+            limits = self._defaults if previous is None else previous.limits
+            return _CachedLimits(limits, now + LIMITS_RETRY_DELAY)
+        return _CachedLimits(limits, now + LIMITS_CACHE_DURATION)
 
 
 class NoQuotas:
     """Allow everything."""
 
-    def call(self, _tenant: str, /) -> None:
+    def check_call(self, _tenant: str, /) -> None:
         """Allow the call."""
 
-    def jobs(self, _tenant: str, asked: int, /) -> int:
+    def available_jobs(self, _tenant: str, asked: int, /) -> int:
         return asked
 
-    def orders(self, _tenant: str, asked: int, _whole: bool = False, /) -> Granted:
-        return Granted(asked)
+    def take_orders(self, _tenant: str, asked: int, _whole: bool = False, /) -> QuotaGrant:
+        return QuotaGrant(asked)
 
 
-def too_many_calls(limits: Limits, seconds: float) -> LimitExceeded:
+def too_many_calls(limits: TenantLimits, seconds: float) -> LimitExceeded:
     text = (
-        f"This tenant may call {limits.calls_per_second} times a second, {limits.at_once} at once: "
-        f"try again in {_seconds(seconds)} s."
+        f"This tenant may call {limits.calls_per_second} times a second, {limits.burst_size} at once: "
+        f"try again in {_whole_seconds(seconds)} s."
     )
     return LimitExceeded(text, seconds)
 
 
-def is_order(schedule: Schedule | None, asked_at: datetime) -> bool:
+def starts_run_at_once(schedule: Schedule | None, requested_at: datetime) -> bool:
     """Return whether a job with this schedule orders a run at once, as run-now does."""
-    return isinstance(schedule, Once) and schedule.at <= asked_at
+    return isinstance(schedule, Once) and schedule.at <= requested_at
 
 
-def check_order(quotas: Quotas, tenant: str) -> None:
-    granted = quotas.orders(tenant, 1)
-    if not granted.number:
-        raise too_many_orders(granted.again_after)
+def check_run_quota(quotas: Quotas, tenant: str) -> None:
+    grant = quotas.take_orders(tenant, 1)
+    if not grant.number:
+        raise too_many_runs(grant.retry_after_seconds)
 
 
-def check_backfill(quotas: Quotas, tenant: str, runs: int) -> None:
+def check_backfill_quota(quotas: Quotas, tenant: str, run_count: int) -> None:
     """Allow all runs or none. More runs than the limit of a minute are invalid."""
-    granted = quotas.orders(tenant, runs, True)
-    if granted.number == runs:
+    grant = quotas.take_orders(tenant, run_count, True)
+    if grant.number == run_count:
         return
-    if granted.again_after == inf:
-        text = f"the range holds {runs} runs, more than may be ordered in a minute"
+    if grant.retry_after_seconds == inf:
+        text = f"the range holds {run_count} runs, more than may be ordered in a minute"
         raise Invalid.of(FieldError("to", text))
-    raise too_many_orders(granted.again_after)
+    raise too_many_runs(grant.retry_after_seconds)
 
 
 def too_many_jobs() -> LimitExceeded:
@@ -108,13 +110,13 @@ def too_many_jobs() -> LimitExceeded:
     return LimitExceeded(text, JOBS_RETRY_SECONDS)
 
 
-def too_many_orders(seconds: float) -> LimitExceeded:
+def too_many_runs(seconds: float) -> LimitExceeded:
     text = (
         "This tenant has ordered as many runs as it may in a minute (runs_per_minute): "
-        f"try again in {_seconds(seconds)} s. Runs of schedules are not affected."
+        f"try again in {_whole_seconds(seconds)} s. Runs of schedules are not affected."
     )
     return LimitExceeded(text, seconds)
 
 
-def _seconds(seconds: float) -> int:
+def _whole_seconds(seconds: float) -> int:
     return max(1, ceil(seconds))

@@ -24,10 +24,10 @@ class StoreClock:
     def __call__(self) -> datetime:
         return self._clock() + self._offset
 
-    def own(self) -> datetime:
+    def uncorrected(self) -> datetime:
         return self._clock()
 
-    def hear(self, second: datetime, called: datetime, answered: datetime) -> None:
+    def correct(self, second: datetime, called_at: datetime, answered_at: datetime) -> None:
         """Learn from an answer made in that second; the other times are of the own clock."""
-        if called <= answered:  # otherwise the clock was set back in between
-            self._offset = max(second - answered, min(second + SECOND - called, self._offset))
+        if called_at <= answered_at:  # otherwise the clock was set back in between
+            self._offset = max(second - answered_at, min(second + SECOND - called_at, self._offset))

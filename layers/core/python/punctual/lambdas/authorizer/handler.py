@@ -104,7 +104,7 @@ def identity_context(identity: Identity) -> dict[str, str]:
     context = {
         "tenant": identity.tenant,
         "caller": identity.name,
-        "role": identity.role.word,
+        "role": identity.role.label,
         "token_id": identity.token_id,
         "expires_at": "" if identity.expires_at is None else identity.expires_at.isoformat(),
     }

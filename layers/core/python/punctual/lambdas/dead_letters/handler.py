@@ -78,7 +78,7 @@ class DeadLetterHandler:
         if not run_letters:
             return set()
         try:
-            results = self._runtime.executor.poison([message for _, message in run_letters])
+            results = self._runtime.executor.dead_letter([message for _, message in run_letters])
         except Unavailable as error:
             self._log.error("dead_letters_kept", messages=len(run_letters), error=error.message)
             return {letter.id for letter, _ in run_letters}
@@ -89,13 +89,13 @@ class DeadLetterHandler:
         }
 
     def _is_settled(self, message: Message, result: Result) -> bool:
-        if result.later:
+        if result.is_newer_format:
             return self._send_again(message)
-        if not result.failed and (result.contended or not result.effects_done):
+        if not result.has_failed and (result.is_contended or not result.effects_done):
             return False
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         run = result.decision.run if result.decision else None
-        if result.failed:
+        if result.has_failed:
             # Another try would fail too. The job is parked, and the reconciler checks it daily.
             self._log.error("dead_letter_undecided", **ids)
         elif result.verdict is Verdict.OK and run is not None:

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from punctual.domain.errors import Unavailable
 from punctual.engine.execution.executor import Executor
 from punctual.engine.ports.clock import Clock
-from punctual.engine.quotas.run_permits import PLACE_RETRY_SECONDS, Permitted, RunPermits
+from punctual.engine.quotas.run_permits import PLACE_RETRY_SECONDS, PermitGrant, RunPermits
 from punctual.lambdas.executor.attempt import Delivery
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.telemetry import Metric, Telemetry
@@ -23,7 +23,7 @@ PRIORITY_DELAY_SECONDS = 2.0  # seconds that each step of priority adds
 PERMIT_RENEWAL_RETRY_SECONDS = 3.0  # seconds until a renewal is tried again
 MAX_PERMIT_WAIT_SECONDS = 2.0  # seconds that a run waits in this invocation for another run to end
 
-CallInBackground = Callable[[Callable[[], dict[str, Permitted]]], dict[str, Permitted]]
+CallInBackground = Callable[[Callable[[], dict[str, PermitGrant]]], dict[str, PermitGrant]]
 
 
 class Admission:
@@ -38,7 +38,7 @@ class Admission:
         queues: Mapping[str, str],
         clock: Clock,
         steady: Callable[[], float],
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
         """`queues` maps names to URLs."""
         self._permits = permits
@@ -46,7 +46,7 @@ class Admission:
         self._messages = messages
         self._clock = clock
         self._steady = steady
-        self._log = tell
+        self._log = log
         self._queues = {url: name for name, url in queues.items()}
         self._admitted: dict[str, str] = {}  # tenant by nonce
         self._wait_ends_steady = self._steady() + MAX_PERMIT_WAIT_SECONDS
@@ -59,7 +59,7 @@ class Admission:
         """Release all permits at the end of the invocation, also after an error."""
         if self._permits is not None:
             self.release(list(self._admitted), started=True)
-            self._permits.rest()
+            self._permits.return_idle_places()
 
     def admit(
         self,
@@ -83,7 +83,7 @@ class Admission:
         }
         permitted = call_in_background(
             lambda: {
-                tenant: permits.ask(tenant, count, queues[tenant])
+                tenant: permits.request(tenant, count, queues[tenant])
                 for tenant, count in requested.items()
             }
         )
@@ -97,8 +97,8 @@ class Admission:
                 remaining[tenant] -= 1
                 self._admitted[nonce] = tenant
                 admitted[nonce] = one
-            elif not self._may_wait_here(tenant, permitted[tenant].again_after):
-                self._delay(one, permitted[tenant].again_after)
+            elif not self._may_wait_here(tenant, permitted[tenant].retry_after_seconds):
+                self._delay(one, permitted[tenant].retry_after_seconds)
                 waiting.pop(nonce)
         return admitted
 
@@ -119,7 +119,7 @@ class Admission:
         )
         if delivery.receive_count >= MAX_LIMITED_RECEIVES:
             try:
-                self._executor.look_later([message], retry_at)
+                self._executor.put_resend_timers([message], retry_at)
                 self._messages.acknowledge([delivery])
                 return
             except Unavailable as error:
@@ -134,14 +134,14 @@ class Admission:
         for nonce in nonces:
             tenant = self._admitted.pop(nonce, None)
             if tenant is not None and self._permits is not None:
-                self._permits.end(tenant, started)
+                self._permits.end_permit(tenant, started)
 
     def needs_renewal(self) -> bool:
         """Return whether permits are due for renewal and no renewal is active."""
         if (
             self._permits is None
             or self._steady() < self._next_renewal_steady
-            or not self._permits.aging
+            or not self._permits.needs_renewal
         ):
             return False
         self._next_renewal_steady = self._steady() + PERMIT_RENEWAL_RETRY_SECONDS
@@ -149,7 +149,7 @@ class Admission:
 
     def renew(self) -> None:
         if self._permits is not None:
-            self._permits.tend()
+            self._permits.renew_places()
 
 
 def _urgency(item: tuple[str, Delivery]) -> tuple[int, datetime, str]:

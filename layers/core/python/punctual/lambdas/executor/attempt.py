@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.domain.durations import CLAIM_LEASE, HOLD
+from punctual.domain.durations import CLAIM_LEASE, RENEWAL_TIMEOUT
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.execution.executor import Assignment, Finished
+from punctual.engine.execution.executor import Assignment, FinishedAttempt
 from punctual.engine.ports.rows import Detail
 from punctual.engine.ports.run_queue import Message
 from punctual.lambdas.executor.outputs import AttemptResult
@@ -96,17 +96,17 @@ class RunningAttempt:
             raise self._crash
         if self.ended_steady is not None:
             return
-        if self.stop.wanted() and self._stopped_steady is None:
+        if self.stop.reason() and self._stopped_steady is None:
             self._stopped_steady = steady
         if self._task_outcome is None:
             if steady >= self._ends_steady + TASK_STOP_GRACE_SECONDS:
                 self._abandoned_outcome = Outcome.timed_out(self._timeout)
-                self.stop.stop("SHUTDOWN")
+                self.stop.cancel_runs("SHUTDOWN")
             elif (
                 self._stopped_steady is not None
                 and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS
             ):
-                self._abandoned_outcome = Outcome.stopped(self.stop.wanted())
+                self._abandoned_outcome = Outcome.stopped(self.stop.reason())
         if self._task_outcome is not None or self._abandoned_outcome is not None:
             self.ended_steady = steady
 
@@ -130,16 +130,16 @@ class RunningAttempt:
 
         Either the attempt could not begin, or the claim was lost and its effects are unknown.
         """
-        is_lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+        is_lost = self.stop.reason() == "LOST" and self.outcome.status == "CANCELLED"
         return is_lost or not self.outcome.begun
 
     @property
-    def finished(self) -> Finished:
+    def finished(self) -> FinishedAttempt:
         """Return the end of the attempt. Output and log must be stored."""
         run, outcome = self.assignment.run, self.outcome
         assert self.detail is not None
         status = RunStatus(outcome.status)
-        return Finished(
+        return FinishedAttempt(
             self.assignment.key, run.run_id, run.token, status, outcome.retryable, self.detail
         )
 
@@ -170,4 +170,4 @@ def take_delivery(deliveries: list[Delivery], message: Message) -> Delivery:
 
 def is_claim_old(run: Run, now: datetime) -> bool:
     """Return whether the claim may expire before its first renewal, after a slow payload read."""
-    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD
+    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - RENEWAL_TIMEOUT

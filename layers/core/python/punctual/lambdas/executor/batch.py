@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from punctual.domain.durations import LEASE
+from punctual.domain.durations import RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.engine.changes.change import Result
-from punctual.engine.changes.write_ids import marks
+from punctual.engine.changes.write_ids import new_write_ids
 from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.leases import LeaseKeeper
 from punctual.engine.ports.blobs import Blobs
@@ -55,9 +55,9 @@ class Batch:
         clock: Clock,
         steady: Callable[[], float],
         new_id: NewId,
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
-        """`tasks` returns the registry of a tenant. The invocation ends at `ends_steady`."""
+        """`registry_for` returns the registry of a tenant. The invocation ends at `ends_steady`."""
         self._executor = executor
         self._blobs = blobs
         self._lane = lane
@@ -70,10 +70,10 @@ class Batch:
         self._clock = clock
         self._steady = steady
         self._new_id = new_id
-        self._log = tell
+        self._log = log
         self._leases = LeaseKeeper(executor, steady)
         self._claim_returns = ClaimReturns(
-            executor=executor, messages=messages, clock=clock, tell=tell
+            executor=executor, messages=messages, clock=clock, log=log
         )
         self._began_steady = steady()
         self._waiting: dict[str, Delivery] = {}  # unclaimed deliveries by nonce of the claim
@@ -85,7 +85,7 @@ class Batch:
             self._began_steady
         )
         self._background_calls = BackgroundCalls(
-            task_runner, tell
+            task_runner, log
         )  # heartbeats and visibility calls
         self._visibility = VisibilityTimeouts(messages, self._background_calls, self._began_steady)
         self._idle_steady: float | None = None
@@ -93,7 +93,9 @@ class Batch:
     def run(self, deliveries: Sequence[Delivery]) -> list[str]:
         """Process the deliveries and return the ids of the messages to deliver again."""
         now = self._clock()
-        for nonce, delivery in zip(marks(self._new_id, len(deliveries)), deliveries, strict=True):
+        for nonce, delivery in zip(
+            new_write_ids(self._new_id, len(deliveries)), deliveries, strict=True
+        ):
             if delivery.message.due_at > now + pace.MAX_EARLY_RECEIVE:
                 self._messages.retry_at(delivery, delivery.message.due_at)
             else:
@@ -152,24 +154,28 @@ class Batch:
         except Unavailable as error:
             self._retry_claim(due, error.message)
             return
-        unreadable = {assignment.nonce: due[assignment.nonce] for assignment in claim_result.unread}
+        unreadable = {
+            assignment.nonce: due[assignment.nonce]
+            for assignment in claim_result.payload_unavailable
+        }
         if unreadable:
             self._unreadable_runs.update(
-                (assignment.nonce, assignment.run) for assignment in claim_result.unread
+                (assignment.nonce, assignment.run)
+                for assignment in claim_result.payload_unavailable
             )
             self._retry_claim(unreadable, "What they are to do cannot be read.")
         for nonce in due.keys() - unreadable:
             del self._waiting[nonce]
-        assignments = {one.run.nonce: one for one in claim_result.granted}
+        assignments = {one.run.nonce: one for one in claim_result.claimed}
         unclaimed = [
             one
             for nonce, one in due.items()
             if nonce not in assignments and nonce not in unreadable
         ]
-        for message, retry_at in claim_result.again:
+        for message, retry_at in claim_result.retry_later:
             self._messages.retry_at(take_delivery(unclaimed, message), retry_at)
         self._messages.back_off(
-            [take_delivery(unclaimed, message) for message in claim_result.later]
+            [take_delivery(unclaimed, message) for message in claim_result.newer_format]
         )
         self._admission.release(
             [n for n in due if n not in assignments and n not in unreadable], False
@@ -223,8 +229,8 @@ class Batch:
     def _renew_due_leases(self) -> None:
         if self._admission.needs_renewal():
             self._background_calls.start(self._admission.renew, "places_not_renewed")
-        self._leases.end_the_lost()
-        renewal_steady = self._leases.next_beat()
+        self._leases.stop_lost()
+        renewal_steady = self._leases.next_renewal_steady()
         if renewal_steady is None or self._steady() < max(
             renewal_steady, self._next_renewal_steady
         ):
@@ -243,7 +249,7 @@ class Batch:
 
         The first heartbeat puts this timer, so the message is no longer needed.
         """
-        covered_ids = {assignment.run.run_id for assignment in self._leases.beat(early)}
+        covered_ids = {assignment.run.run_id for assignment in self._leases.renew(early)}
         covered = [
             one.delivery for one in list(self._attempts) if one.assignment.run.run_id in covered_ids
         ]
@@ -304,12 +310,12 @@ class Batch:
         finished = [attempt.finished for attempt in ended_attempts]
         results = self._call_in_background(lambda: self._executor.finish(finished, True))
         for attempt, finish, result in zip(ended_attempts, finished, results, strict=True):
-            if result.contended:
+            if result.is_contended:
                 self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
                 continue
             # The failure is logged. When the lease expires, an executor that can read the job
             # continues.
-            if result.failed:
+            if result.has_failed:
                 self._drop(attempt)
                 self._messages.back_off([attempt.delivery])
                 continue
@@ -341,10 +347,10 @@ class Batch:
         """
         self._drop(attempt)
         if not result.effects_done:
-            self._messages.retry_at(attempt.delivery, self._clock() + LEASE)
+            self._messages.retry_at(attempt.delivery, self._clock() + RUN_LEASE)
 
     def _drop(self, attempt: RunningAttempt) -> None:
-        self._leases.let_go(attempt.assignment)
+        self._leases.remove(attempt.assignment)
         self._attempts.remove(attempt)
         self._admission.release([attempt.assignment.run.nonce], True)
 
@@ -372,7 +378,7 @@ class Batch:
         ]
         if self._attempts:
             step_times += [steady + pace.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
-            step_steady = self._leases.next_beat()
+            step_steady = self._leases.next_renewal_steady()
             if step_steady is not None:
                 step_times.append(max(self._next_renewal_steady, step_steady))
         ended_times = [one.ended_steady for one in self._attempts]

@@ -85,7 +85,7 @@ class ExecutorHandler:
         runtime = self._runtime
         return WebhookDeliveries(
             deliveries,
-            heads=runtime.ports.job_states,
+            job_states=runtime.ports.job_states,
             history=runtime.ports.history,
             messages=messages,
             registry_for=self._registry_for,
@@ -94,7 +94,7 @@ class ExecutorHandler:
             ends_steady=ends_steady,
             clock=runtime.clock,
             steady=runtime.steady,
-            tell=runtime.log,
+            log=runtime.log,
         )
 
     def _build_batch(
@@ -108,7 +108,7 @@ class ExecutorHandler:
             queues=runtime.settings.queues,
             clock=runtime.clock,
             steady=runtime.steady,
-            tell=runtime.log,
+            log=runtime.log,
         )
         return Batch(
             executor=runtime.executor,
@@ -123,7 +123,7 @@ class ExecutorHandler:
             clock=runtime.clock,
             steady=runtime.steady,
             new_id=runtime.new_id,
-            tell=runtime.log,
+            log=runtime.log,
         )
 
     def _parse_record(self, record: Mapping[str, Any]) -> Delivery | WebhookDelivery | None:

@@ -54,7 +54,7 @@ def _prepare(result: AttemptResult) -> tuple[Detail, list[Blob]]:
         detail = replace(detail, log_blob=name, log_size=len(log))
     if outcome.output:
         with_id = replace(detail, output=outcome.output)
-        if with_id.note:  # the id of an event or a message stands in the run itself
+        if with_id.short_output:  # the id of an event or a message stands in the run itself
             return with_id, objects
         name = output_key(key, run.run_id, run.attempt)
         objects.append(Blob(name, outcome.output, outcome.output_type))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from punctual.aws.secrets import AwsSecrets
 from punctual.lambdas.runtime import Runtime
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, Stop
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest
 from punctual.tasks.event import EventTask
 from punctual.tasks.registry import Registry
 
 if TYPE_CHECKING:
-    from punctual.tasks.reach import Reach
+    from punctual.tasks.reach import AllowedTargets
 
 
 class _LazyRunner:
@@ -24,7 +24,7 @@ class _LazyRunner:
     def _runner(self) -> Runner:
         return self._make()
 
-    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+    def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         return self._runner.run(attempt, stop, recorder)
 
 
@@ -37,19 +37,19 @@ def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str],
     clients = runtime.clients
 
     def build_http_task() -> Runner:
-        from punctual.tasks.http.addresses import private_network
+        from punctual.tasks.http.addresses import parse_private_network
         from punctual.tasks.http.task import HttpTask
 
         return HttpTask(
             monotonic=runtime.steady,
-            opened=[private_network(network) for network in runtime.settings.networks],
+            open_networks=[parse_private_network(network) for network in runtime.settings.networks],
             closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
         )
 
-    def allowed_reach() -> "Reach":
-        from punctual.tasks.reach import reach_of
+    def allowed_reach() -> "AllowedTargets":
+        from punctual.tasks.reach import decode_targets
 
-        return reach_of(runtime.settings.reach)
+        return decode_targets(runtime.settings.reach)
 
     def build_lambda_task() -> Runner:
         from punctual.aws.lambda_target import LambdaInvoker

@@ -5,7 +5,7 @@ from datetime import timedelta
 from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.changes.change import Result
-from punctual.engine.execution.executor import Finished
+from punctual.engine.execution.executor import FinishedAttempt
 from punctual.engine.ports.notifications import Notification
 from punctual.lambdas.telemetry import Metric, Telemetry
 
@@ -21,14 +21,14 @@ def log_started(log: Telemetry, run: Run) -> None:
         log.metric(Metric.LATENESS, lateness / _MILLISECOND)
 
 
-def log_written(log: Telemetry, finished: Finished, result: Result) -> None:
+def log_written(log: Telemetry, finished: FinishedAttempt, result: Result) -> None:
     if result.decision is not None and result.verdict is Verdict.OK:
         log_ended(log, finished, result.decision.run)
     else:
         log("run_taken_over", job_id=finished.key.job_id, run_id=finished.run_id)
 
 
-def log_ended(log: Telemetry, finished: Finished, run: Run | None) -> None:
+def log_ended(log: Telemetry, finished: FinishedAttempt, run: Run | None) -> None:
     """Log an ended run, and only count a retried one. Log lines cost by the byte."""
     if run is None:
         return

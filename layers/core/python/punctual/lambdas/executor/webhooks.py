@@ -7,11 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.execution.notifications import find
+from punctual.engine.execution.notifications import find_delivery
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.notifications import Notification, Secrets
+from punctual.engine.ports.notifications import Notification, WebhookSecrets
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.telemetry import log_abandoned_webhook
@@ -19,7 +19,7 @@ from punctual.lambdas.executor.threads import TaskRunner
 from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
-from punctual.tasks.webhook import TIMEOUT, NoLog, judged, webhook
+from punctual.tasks.webhook import WEBHOOK_TIMEOUT, NoLog, delivery_result, webhook_attempt
 
 
 class WebhookDelivery(NamedTuple):
@@ -43,22 +43,22 @@ class WebhookDeliveries:
         self,
         deliveries: Sequence[WebhookDelivery],
         *,
-        heads: JobStates,
+        job_states: JobStates,
         history: History,
         messages: MessageBatch,
         registry_for: Callable[[str], Registry],
-        secrets: Secrets,
+        secrets: WebhookSecrets,
         task_runner: TaskRunner,
         ends_steady: float,
         clock: Clock,
         steady: Callable[[], float],
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
-        self._heads = heads
+        self._job_states = job_states
         self._history = history
         self._clock = clock
         self._steady = steady
-        self._log = tell
+        self._log = log
         self._messages = messages
         self._registry_for = registry_for
         self._secrets = secrets
@@ -96,7 +96,7 @@ class WebhookDeliveries:
             self._messages.retry_at(delivery, self._clock())
             return
         self._active.append(delivery)
-        timeout = min(TIMEOUT, timedelta(seconds=seconds_left))
+        timeout = min(WEBHOOK_TIMEOUT, timedelta(seconds=seconds_left))
         self._task_runner.start(partial(self._deliver, delivery, timeout))
 
     def _deliver(self, delivery: WebhookDelivery, timeout: timedelta) -> None:
@@ -108,7 +108,7 @@ class WebhookDeliveries:
 
     def _call_target(self, notification: Notification, timeout: timedelta) -> Outcome | None:
         now = self._clock()
-        target = find(self._heads, self._history, notification, now)
+        target = find_delivery(self._job_states, self._history, notification, now)
         if target is None:
             return None
         # imported on first use, since most invocations deliver no webhooks
@@ -118,7 +118,7 @@ class WebhookDeliveries:
             notification_json(notification, target.run),
             self._secrets(notification.tenant),
         )
-        attempt = webhook(notification, target.url, data, secrets, now, timeout)
+        attempt = webhook_attempt(notification, target.url, data, secrets, now, timeout)
         return self._registry_for(notification.tenant).run(attempt, StopSignal(), NoLog())
 
     def _settle(self, delivery: WebhookDelivery, outcome: Outcome | Exception | None) -> None:
@@ -140,10 +140,10 @@ class WebhookDeliveries:
         if outcome is None:
             self._log("webhook_not_wanted", **ids)
             return
-        verdict = judged(outcome, notification, tries)
-        if verdict.again is not None:
-            self._messages.retry_at(delivery, self._clock() + verdict.again)
-        elif verdict.told:
+        verdict = delivery_result(outcome, notification, tries)
+        if verdict.retry_after is not None:
+            self._messages.retry_at(delivery, self._clock() + verdict.retry_after)
+        elif verdict.delivered:
             self._log("webhook_delivered", **ids, tries=tries)
         else:
             log_abandoned_webhook(self._log, notification, verdict.error, tries)

@@ -19,7 +19,7 @@ from punctual.lambdas.job_search.monitor import DeployedMonitor
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands
-from punctual.web.contract import API_CALLS, READER
+from punctual.web.contract import API_CALLS, READ_FUNCTION
 from punctual.web.gateway import build_resolver
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
@@ -40,10 +40,10 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
     )
     monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, DEPLOYED_TASK_TYPES)
     queries = JobQueries(
-        heads=runtime.ports.job_states,
+        job_states=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
-        audit=runtime.ports.audit,
+        audit_log=runtime.ports.audit_log,
         monitor=monitor,
         clock=runtime.clock,
         log=engine_log(runtime.log),
@@ -69,10 +69,10 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         ),
         runtime.log,
         read_caller,
-        [(call.method, call.rule) for call in API_CALLS if call.function != READER],
+        [(call.method, call.rule) for call in API_CALLS if call.function != READ_FUNCTION],
         log_access=runtime.log,
         time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
-        admit=stage_quotas.admit,
+        check_tenant=stage_quotas.admit,
     )
 
 

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
-from punctual.domain.durations import LEASE
+from punctual.domain.durations import RUN_LEASE
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.monitor import Health, Stats
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.lateness import quantiles
 from punctual.lambdas.status.counters import (
     ENDED_COUNTS,
@@ -40,7 +40,7 @@ class PlanningProgress(Protocol):
     def heartbeat(self) -> datetime | None: ...
 
 
-LoadHeartbeatStates = Callable[[str, int], Mapping[Key, StoredState]]
+LoadHeartbeatStates = Callable[[str, int], Mapping[JobKey, StoredState]]
 
 
 class DeployedMonitor:
@@ -104,15 +104,17 @@ class DeployedMonitor:
         return Health(status, p99, self._planning_progress.watermark(), heartbeat, self._task_types)
 
 
-def _executors(states: Mapping[Key, StoredState]) -> list[dict[str, Any]]:
+def _executors(states: Mapping[JobKey, StoredState]) -> list[dict[str, Any]]:
     """Return the executors that hold runs. Lambda has no list of its environments."""
     renewals_by_executor: dict[str, list[datetime]] = {}
     for stored in states.values():
-        for run in stored.head.runs:
-            if run.held and run.claimer:
+        for run in stored.state.runs:
+            if run.is_held and run.executor_id:
                 lease = stored.leases.get(run.run_id)
-                renewed_at = lease.until - LEASE if lease is not None and lease.beaten else None
-                renewals_by_executor.setdefault(run.claimer, []).append(
+                renewed_at = (
+                    lease.until - RUN_LEASE if lease is not None and lease.is_renewed else None
+                )
+                renewals_by_executor.setdefault(run.executor_id, []).append(
                     renewed_at or run.changed_at
                 )
     return [

@@ -20,7 +20,7 @@ from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.http.request import url_problem
-from punctual.tasks.reach import reach_of
+from punctual.tasks.reach import decode_targets
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import build_resolver
@@ -37,23 +37,23 @@ DEPLOYED_FEATURES = Features(
 def build_write_api(runtime: Runtime) -> Any:
     """Return the resolver for writes."""
     queries = JobQueries(
-        heads=runtime.ports.job_states,
+        job_states=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
-        audit=runtime.ports.audit,
+        audit_log=runtime.ports.audit_log,
         monitor=_NoMonitor(),
         clock=runtime.clock,
         log=engine_log(runtime.log),
     )
     stage_quotas = quotas.build_api_quotas(runtime)
     jobs = Jobs(
-        heads=runtime.ports.job_states,
+        job_states=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         receipts=runtime.ports.receipts,
-        wake=runtime.ports.wakeups,
-        steps=runtime.changes,
-        search=queries,
+        wakeups=runtime.ports.wakeups,
+        changes=runtime.changes,
+        queries=queries,
         clock=runtime.clock,
         new_id=runtime.new_id,
         quotas=stage_quotas.quotas,
@@ -61,13 +61,13 @@ def build_write_api(runtime: Runtime) -> Any:
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
     features = DEPLOYED_FEATURES._replace(
-        check_allowed_target=reach_of(runtime.settings.reach).problems
+        check_allowed_target=decode_targets(runtime.settings.reach).target_problems
     )
     services = Services(
         *(jobs, queries, runtime.clock, features, installation_info(), token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
-        webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit).read,
+        webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit_log).read,
     )
     groups = (JobWriteRoutes(services), RunWriteRoutes(services), TokenWriteRoutes(services))
     return build_resolver(
@@ -76,7 +76,7 @@ def build_write_api(runtime: Runtime) -> Any:
         read_caller,
         log_access=runtime.log,
         time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
-        admit=stage_quotas.admit,
+        check_tenant=stage_quotas.admit,
     )
 
 

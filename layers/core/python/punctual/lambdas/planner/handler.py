@@ -7,9 +7,9 @@ from typing import Protocol
 from punctual.aws.operator_settings import OperatorSettings, SsmOperatorSettings
 from punctual.domain.errors import Unavailable
 from punctual.engine.clock import Clocks
-from punctual.engine.dispatch.on_demand.planner import PeekingPlanner, Seen
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner, PeekResult
 from punctual.engine.dispatch.on_demand.wakeup_times import WakeUp
-from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.partitions import Partitions
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry
 
@@ -37,7 +37,7 @@ class PlannerHandler:
         self,
         *,
         planner: PeekingPlanner,
-        partitions: Buckets,
+        partitions: Partitions,
         wake_ups: WakeUpSender,
         read_settings: Callable[[], OperatorSettings],
         dispatch_switch: DispatchControl,
@@ -59,24 +59,24 @@ class PlannerHandler:
         try:
             self._tick(now, is_late)
         except BaseException:
-            self._planner.start_over()
+            self._planner.forget_findings()
             raise
 
     def _tick(self, now: datetime, is_late: Callable[[], bool]) -> None:
         settings = self._load_settings()
         shards = self._dispatch_switch.shards()
         if settings.shards > shards:
-            self._partitions.grow(settings.shards)
-            shards = self._partitions.shards()
+            self._partitions.raise_shard_count(settings.shards)
+            shards = self._partitions.shard_count()
             self._log("shards_grown", shards=shards)
         self._dispatch_switch.set(settings.dispatch)
         self._log.metric(Metric.TICKS)
         if not settings.dispatch:
-            watermark = self._planner.rest(now)
+            watermark = self._planner.skip_tick(now)
             self._log("dispatch_is_off", watermark=watermark.isoformat())
         else:
             result = self._planner.tick(now, shards, settings.pace, is_late)
-            self._wake_ups.send_wake_ups(result.calls)
+            self._wake_ups.send_wake_ups(result.wakeups)
             self._log_tick(result)
             watermark = result.watermark
         self._log.metric(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
@@ -98,18 +98,18 @@ class PlannerHandler:
         self._settings = settings
         return settings
 
-    def _log_tick(self, result: Seen) -> None:
+    def _log_tick(self, result: PeekResult) -> None:
         self._log(
             "tick",
             watermark=result.watermark.isoformat(),
-            behind=result.behind,
-            calls=len(result.calls),
-            places=sum(len(wake_up.places) for wake_up in result.calls),
+            behind=result.waiting_minutes,
+            calls=len(result.wakeups),
+            places=sum(len(wake_up.partitions) for wake_up in result.wakeups),
         )
-        if result.unread:
-            self._log.error("places_unread", places=result.unread)
-        if result.later:
-            self._log.error("timers_of_a_later_version", places=result.later)
+        if result.unread_count:
+            self._log.error("places_unread", places=result.unread_count)
+        if result.newer_format_count:
+            self._log.error("timers_of_a_later_version", places=result.newer_format_count)
 
 
 def build_handler(runtime: Runtime) -> PlannerHandler:

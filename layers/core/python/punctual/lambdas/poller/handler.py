@@ -10,16 +10,21 @@ from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
-from punctual.engine.dispatch.on_demand.planner import SHARE
-from punctual.engine.dispatch.on_demand.poller import READ, OnDemandPoller
-from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
-from punctual.engine.dispatch.on_demand.wakeup_times import MANY, WARM, WakeUp, wake_at
-from punctual.engine.dispatch.poller import AGAIN, LEASE
+from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
+from punctual.engine.dispatch.on_demand.planner import MAX_TIMERS_PER_WAKEUP
+from punctual.engine.dispatch.on_demand.poller import WINDOW_WORK_SECONDS, OnDemandPoller
+from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, Throughput
+from punctual.engine.dispatch.on_demand.wakeup_times import (
+    BURST_TIMERS,
+    WARM_START_DURATION,
+    WakeUp,
+    wake_up_time,
+)
+from punctual.engine.dispatch.poller import EARLY_TIMER_DELAY, POLLER_LEASE
 from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import Buckets, TimerPartition
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.partitions import Partitions, TimerPartition
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer, Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.lambdas.planner.handler import WakeUpSender
@@ -43,20 +48,20 @@ class PollerWakeUps:
         self._wake_ups = wake_ups
         self.poller: OnDemandPoller | None = None
 
-    def nudge(self, timers: Sequence[Timer]) -> None:
-        own_partitions = set(self.poller.places if self.poller else ())
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
+        own_partitions = set(self.poller.leased_partitions if self.poller else ())
         other_timers = [
             timer
             for timer in timers
             if TimerPartition(timer.bucket, timer.shard) not in own_partitions
         ]
         if self.poller is not None:
-            self.poller.nudge([timer for timer in timers if timer not in other_timers])
+            self.poller.add_timers([timer for timer in timers if timer not in other_timers])
         if other_timers:
-            self._wake_ups.nudge(other_timers)
+            self._wake_ups.notify_new_timers(other_timers)
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
-        self._wake_ups.kill(key, run_ids)
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
+        self._wake_ups.request_stop(key, run_ids)
 
 
 class PollerSession:
@@ -67,7 +72,7 @@ class PollerSession:
         *,
         poller: OnDemandPoller,
         timers: Timers,
-        partitions: Buckets,
+        partitions: Partitions,
         wake_ups: WakeUpSender,
         owner: str,
         clock: Clock,
@@ -94,19 +99,19 @@ class PollerSession:
             self._work(sorted(set(partitions)), ends_at)
         except Unavailable:
             # without this no poller could take them before the leases expire
-            self._poller.leave(self._clock())
+            self._poller.release_leases(self._clock())
             raise
 
     def _work(self, partitions: Sequence[TimerPartition], ends_at: datetime) -> None:
         self._take_partitions(partitions)
         noticed_at = self._clock()
-        while self._poller.places:
+        while self._poller.leased_partitions:
             now = self._clock()
             if now >= ends_at or not self._is_dispatch_on():
                 self._hand_over(now)
                 return
             if now - noticed_at >= NEW_TIMER_CHECK_INTERVAL:
-                self._poller.notice(now)
+                self._poller.reread_changed_partitions(now)
                 noticed_at = now
             if self._step(now):
                 self._sleep_or_leave(self._clock())
@@ -117,19 +122,26 @@ class PollerSession:
             self._poller.step(now)
         except Unavailable as error:
             self._log.error("look_failed", error=error.message)
-            self._pause(AGAIN.total_seconds())
+            self._pause(EARLY_TIMER_DELAY.total_seconds())
             return False
         return True
 
     def _sleep_or_leave(self, now: datetime) -> None:
         """Sleep until the next timer, or leave if it is far."""
-        next_at = self._poller.next_at(now)
+        next_at = self._poller.next_step_at(now)
         if next_at is None:
-            self._poller.leave(now)
-        elif next_at - now > MAX_POLLER_SLEEP and not self._poller.holds:
-            needed_at = self._poller.needed_at() or next_at
-            self._wake_ups.send_wake_ups([WakeUp(tuple(self._poller.soonest()), needed_at - WARM)])
-            self._poller.leave(now)
+            self._poller.release_leases(now)
+        elif next_at - now > MAX_POLLER_SLEEP and not self._poller.has_held_messages:
+            needed_at = self._poller.latest_start_at() or next_at
+            self._wake_ups.send_wake_ups(
+                [
+                    WakeUp(
+                        tuple(self._poller.next_timer_by_partition()),
+                        needed_at - WARM_START_DURATION,
+                    )
+                ]
+            )
+            self._poller.release_leases(now)
         elif next_at > now:
             self._pause(min(next_at - now, NEW_TIMER_CHECK_INTERVAL).total_seconds())
 
@@ -138,14 +150,14 @@ class PollerSession:
 
         A wake-up starts another poller in a second.
         """
-        self._poller.send_all()
+        self._poller.send_held_messages()
         if self._is_dispatch_on():
             self._wake_ups.send_wake_ups(
-                [WakeUp(tuple(self._poller.places), now + _HAND_OVER_DELAY)]
+                [WakeUp(tuple(self._poller.leased_partitions), now + _HAND_OVER_DELAY)]
             )
-        self._log("handed_over", places=len(self._poller.places))
+        self._log("handed_over", places=len(self._poller.leased_partitions))
         for _ in range(MAX_LEASE_TRIES):
-            if self._poller.leave(now):
+            if self._poller.release_leases(now):
                 return
 
     def _take_partitions(self, partitions: Sequence[TimerPartition]) -> None:
@@ -157,16 +169,19 @@ class PollerSession:
         wake_ups: list[WakeUp] = []
         for partition in partitions:
             latest_at = datetime.max.replace(tzinfo=partition.bucket.tzinfo)
-            timers = self._timers.due(*partition, latest_at, None, MANY).timers
+            timers = self._timers.due(*partition, latest_at, None, BURST_TIMERS).timers
             if not timers:
                 continue
-            now, wake_up_at = self._clock(), wake_at([timer.at for timer in timers], WARM)
+            now, wake_up_at = (
+                self._clock(),
+                wake_up_time([timer.at for timer in timers], WARM_START_DURATION),
+            )
             if wake_up_at - now > MAX_POLLER_SLEEP:
                 wake_ups.append(WakeUp((partition,), wake_up_at))
-            elif timer_count and timer_count + len(timers) > SHARE:
+            elif timer_count and timer_count + len(timers) > MAX_TIMERS_PER_WAKEUP:
                 wake_ups.append(WakeUp((partition,), now + _HAND_OVER_DELAY))
             elif self._take_lease(partition, now):
-                timer_count += SHARE if len(timers) >= MANY else len(timers)
+                timer_count += MAX_TIMERS_PER_WAKEUP if len(timers) >= BURST_TIMERS else len(timers)
         if wake_ups:
             self._wake_ups.send_wake_ups(wake_ups)
 
@@ -176,11 +191,11 @@ class PollerSession:
         Return whether it is taken.
         """
         for _ in range(MAX_LEASE_TRIES):
-            lease = self._partitions.acquire(*partition, self._owner, now, now + LEASE)
+            lease = self._partitions.acquire(*partition, self._owner, now, now + POLLER_LEASE)
             if lease is not None:
-                self._poller.open(lease)
+                self._poller.add_partition(lease)
                 return True
-            if self._partitions.nudge(*partition) is not None:
+            if self._partitions.signal_new_timers(*partition) is not None:
                 return False
         raise Unavailable("A place changed hands too often.")
 
@@ -202,12 +217,14 @@ class PollerHandler:
     @cached_property
     def _timers(self) -> DynamoTimers:
         """Return timers with a cache of rows read. Without it each delete would query first."""
-        max_pairs = int(self._throughput.fired * READ) * CACHED_TIMER_PAGES
+        max_pairs = (
+            int(self._throughput.fired_per_second * WINDOW_WORK_SECONDS) * CACHED_TIMER_PAGES
+        )
         return self._runtime.ports.timers.with_cache_size(max_pairs)
 
     @property
-    def _throughput(self) -> Pace:
-        return A_CORE.on(self._runtime.cpu_share)
+    def _throughput(self) -> Throughput:
+        return CORE_THROUGHPUT.scaled(self._runtime.cpu_share)
 
     def handle(self, event: Mapping[str, Any], remaining_seconds: float) -> dict[str, Any]:
         """Handle a batch of wake-ups within `remaining_seconds`. Return the ones to deliver again."""
@@ -234,29 +251,29 @@ class PollerHandler:
         """Run one session. Return whether it failed, so that all wake-ups are delivered again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
         early_messages, wake_ups = (
-            EarlyMessages(ports.run_queue, clock, self._throughput),
+            HeldMessages(ports.run_queue, clock, self._throughput),
             PollerWakeUps(self._wake_ups),
         )
         changes = ChangeApplier(
-            heads=ports.job_states,
+            job_states=ports.job_states,
             timers=self._timers,
-            buckets=ports.partitions,
+            partitions=ports.partitions,
             history=ports.history,
-            messages=early_messages,
-            notices=ports.notifications,
-            wake=wake_ups,
+            run_queue=early_messages,
+            notifications=ports.notifications,
+            wakeups=wake_ups,
             clock=clock,
-            monotonic=runtime.steady,
+            steady=runtime.steady,
             log=engine_log(runtime.log),
         )
         poller = OnDemandPoller(
             timers=self._timers,
-            buckets=ports.partitions,
-            held=ports.partitions,
-            looker=Evaluator(changes, runtime.new_id),
-            early=early_messages,
-            failing=self._retries,
-            pace=self._throughput,
+            partitions=ports.partitions,
+            partition_leases=ports.partitions,
+            evaluator=Evaluator(changes, runtime.new_id),
+            held_messages=early_messages,
+            retries=self._retries,
+            throughput=self._throughput,
         )
         wake_ups.poller = poller
         session = PollerSession(
@@ -280,13 +297,18 @@ class PollerHandler:
         return has_failed
 
 
-def _log_session(log: Telemetry, poller: OnDemandPoller, early_messages: EarlyMessages) -> None:
+def _log_session(log: Telemetry, poller: OnDemandPoller, early_messages: HeldMessages) -> None:
     metrics = {
-        Metric.DUE: poller.handled,
-        Metric.DISPATCHED: early_messages.sent,
-        Metric.MISSED: poller.missed,
+        Metric.DUE: poller.timer_count,
+        Metric.DISPATCHED: early_messages.sent_count,
+        Metric.MISSED: poller.missed_count,
     }
     for metric, value in metrics.items():
         if value:
             log.metric(metric, value)
-    log("visit", due=poller.handled, dispatched=early_messages.sent, missed=poller.missed)
+    log(
+        "visit",
+        due=poller.timer_count,
+        dispatched=early_messages.sent_count,
+        missed=poller.missed_count,
+    )

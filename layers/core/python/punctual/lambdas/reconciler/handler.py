@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
-from punctual.engine.dispatch.late_timers import Sweeper
+from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.ports.clock import Clock
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
@@ -29,15 +29,15 @@ class ReconcilerRun:
         self,
         *,
         reconciler: Reconciler,
-        sweeper: Sweeper,
+        sweeper: LateTimerSweeper,
         orphans: Orphans,
         progress_store: WalkProgress,
         counters: Counters,
         clock: Clock,
-        tell: Telemetry,
+        log: Telemetry,
     ) -> None:
         self._clock = clock
-        self._log = tell
+        self._log = log
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._orphans = orphans
@@ -85,11 +85,11 @@ class ReconcilerRun:
         recount = Recount(self._counters, progress.started_at, progress.packed_counts)
         if not progress.states_done:
             page = self._reconciler.step(progress.state_cursor)
-            recount.add(page.heads, [key.tenant for key, _ in page.unread], now)
-            if page.mended:
-                jobs = [f"{key.tenant}/{key.job_id}" for key in page.mended]
+            recount.add(page.states, [key.tenant for key, _ in page.unreadable_jobs], now)
+            if page.repaired_keys:
+                jobs = [f"{key.tenant}/{key.job_id}" for key in page.repaired_keys]
                 self._log.error("reconciler_mended", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
-            for key, error in page.unread:
+            for key, error in page.unreadable_jobs:
                 ids = {"tenant": key.tenant, "job_id": key.job_id}
                 self._log.error("head_unreadable", **ids, error=error)
             if page.cursor is None:
@@ -102,15 +102,15 @@ class ReconcilerRun:
                 states_done=page.cursor is None,
                 packed_counts=recount.packed,
             )
-            return len(page.mended) + len(page.unread), next_progress
+            return len(page.repaired_keys) + len(page.unreadable_jobs), next_progress
         if progress.payloads_done:
             return self._correct_counts(progress, recount, now)
         if progress.timers_done:
             return 0, self._remove_orphans(progress, bool(recount.tenants))
         sweep = self._sweeper.step(progress.timer_cursor)
-        if sweep.found:
-            self._log.error("timers_behind_watermark", timers=sweep.found)
-        return sweep.found, replace(
+        if sweep.timer_count:
+            self._log.error("timers_behind_watermark", timers=sweep.timer_count)
+        return sweep.timer_count, replace(
             progress, timer_cursor=sweep.cursor, timers_done=sweep.cursor is None
         )
 
@@ -149,14 +149,14 @@ class ReconcilerRun:
 def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
     """Continue the walk of the day for `remaining_seconds`, unless it is complete."""
     reconciler = Reconciler(
-        heads=runtime.ports.job_states,
+        job_states=runtime.ports.job_states,
         timers=runtime.ports.timers,
-        buckets=runtime.ports.partitions,
-        wake=runtime.ports.wakeups,
-        steps=runtime.changes,
-        looker=runtime.evaluator,
+        partitions=runtime.ports.partitions,
+        wakeups=runtime.ports.wakeups,
+        applier=runtime.changes,
+        evaluator=runtime.evaluator,
     )
-    sweeper = Sweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)
+    sweeper = LateTimerSweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)
     orphans = Orphans(
         runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
     )
@@ -171,6 +171,6 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
             progress_store=progress_store,
             counters=counters,
             clock=runtime.clock,
-            tell=runtime.log,
+            log=runtime.log,
         )
         walk_of_the_day.run(ends_at)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import ENDED, Run, RunStatus
-from punctual.engine.queries.run_views import in_line
+from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus
+from punctual.engine.queries.run_views import run_of_waiting
 
 
 class JobChange(NamedTuple):
@@ -26,7 +26,7 @@ class RunChange(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        return self.after is not None and self.after.status in ENDED
+        return self.after is not None and self.after.status in ENDED_RUN_STATUSES
 
 
 class Changes(NamedTuple):
@@ -36,22 +36,22 @@ class Changes(NamedTuple):
 
 def compare_states(old: JobState | None, new: JobState | None) -> Changes:
     """Return the changes between two job states. A blank state counts as no job."""
-    before = None if old is None or old.blank else old
-    after = None if new is None or new.blank else new
+    before = None if old is None or old.is_blank else old
+    after = None if new is None or new.is_blank else new
     return Changes(_job_change(before, after), _run_changes(before, after))
 
 
 def _job_change(old: JobState | None, new: JobState | None) -> JobChange | None:
     if old is None:
-        return None if new is None else JobChange(None, new.state, "CREATED")
+        return None if new is None else JobChange(None, new.status, "CREATED")
     if new is None:
-        return JobChange(old.state, None, "EXPIRED")
-    if old.state is new.state:
-        return None if old.edition == new.edition else JobChange(old.state, new.state, "CHANGED")
-    reason = new.state.value
-    if new.state is JobStatus.SCHEDULED:
-        reason = "RESUMED" if old.state is JobStatus.PAUSED else "REOPENED"
-    return JobChange(old.state, new.state, reason)
+        return JobChange(old.status, None, "EXPIRED")
+    if old.status is new.status:
+        return None if old.edition == new.edition else JobChange(old.status, new.status, "CHANGED")
+    reason = new.status.value
+    if new.status is JobStatus.SCHEDULED:
+        reason = "RESUMED" if old.status is JobStatus.PAUSED else "REOPENED"
+    return JobChange(old.status, new.status, reason)
 
 
 def _run_changes(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...]:
@@ -68,18 +68,18 @@ def _run_changes(old: JobState | None, new: JobState | None) -> tuple[RunChange,
     removed = [
         RunChange(run, None)
         for run_id, run in before.items()
-        if run_id not in after and run.status not in ENDED
+        if run_id not in after and run.status not in ENDED_RUN_STATUSES
     ]
     return (*changed, *removed)
 
 
 def _compared_values(run: Run) -> tuple[RunStatus, int, str, str, int]:
     """Return the values that differ between two states of one run."""
-    return run.status, run.token, run.past, run.reason, run.count
+    return run.status, run.token, run.past_attempts, run.reason, run.occurrence_count
 
 
 def _runs_by_id(state: JobState | None) -> Mapping[str, Run]:
     if state is None:
         return {}
-    waiting = (in_line(state, waiting_run) for waiting_run in state.line)
-    return {run.run_id: run for run in (*state.ended, *waiting, *state.runs)}
+    waiting = (run_of_waiting(state, waiting_run) for waiting_run in state.wait_queue)
+    return {run.run_id: run for run in (*state.unrecorded, *waiting, *state.runs)}

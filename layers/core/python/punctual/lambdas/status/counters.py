@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from punctual.domain.identifiers import bucket_of
-from punctual.domain.run import ENDED as OVER
+from punctual.domain.run import ENDED_RUN_STATUSES as OVER
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
@@ -97,12 +97,12 @@ def _started_counts(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
         return
     yield bucket_of(after.attempt_at), STARTED_COUNT, 1
     if after.lateness is not None and after.started_at == after.attempt_at:
-        lateness = after.lateness - after.in_line
+        lateness = after.lateness - after.wait_queue_time
         yield bucket_of(after.attempt_at), f"{LATENESS_COUNT_PREFIX}{lateness_step(lateness)}", 1
 
 
 def _occurrence_count(run: Run) -> int:
-    return run.count if run.status in OVER else 1
+    return run.occurrence_count if run.status in OVER else 1
 
 
 def lateness_step(lateness: timedelta) -> int:

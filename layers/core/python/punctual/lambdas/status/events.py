@@ -6,12 +6,12 @@ from typing import Any
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.lambdas.status.changes import Changes, JobChange, RunChange
-from punctual.tasks.limits import OWN_DETAIL_TYPES
+from punctual.tasks.limits import RESERVED_DETAIL_TYPES
 from punctual.web.http.timestamps import format_optional_time
 from punctual.web.views.event import event_envelope_json, run_changed_json
 
 EVENT_SOURCE = "punctual"
-JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
+JOB_CHANGED, RUN_CHANGED = RESERVED_DETAIL_TYPES
 ALL_RUN_EVENTS, ENDED_RUN_EVENTS = "all", "ended"  # which changes of runs become events
 
 Event = Mapping[str, Any]

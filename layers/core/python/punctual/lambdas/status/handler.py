@@ -17,20 +17,20 @@ from punctual.aws.dynamodb.control.counters import CountChange, Counters, change
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.changes.run_results import Results
+from punctual.engine.changes.run_results import RunResults
 from punctual.engine.commands.audit import subject_of
 from punctual.engine.commands.definitions_store import payload_name
-from punctual.engine.ports.audit_log import Noted
+from punctual.engine.ports.audit_log import NoteWithSubjects
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import Key, RunKey, RunRow
+from punctual.engine.ports.rows import JobKey, RunKey, RunRow
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import Changes, compare_states
@@ -141,11 +141,11 @@ class StatusHandler:
 
     def _append_audit(self, records: Sequence[Record]) -> None:
         """Write the audit entries first, because later steps may fail for their own reasons."""
-        notes_by_tenant: dict[str, dict[str, Noted]] = {}
+        notes_by_tenant: dict[str, dict[str, NoteWithSubjects]] = {}
         for record in records:
             if record.note is not None and record.new is not None:
                 notes = notes_by_tenant.setdefault(record.new.tenant, {})
-                noted = notes.setdefault(repr(record.note), Noted(record.note, []))
+                noted = notes.setdefault(repr(record.note), NoteWithSubjects(record.note, []))
                 noted.subjects.append(subject_of(record.note, record.new))
         for tenant, notes in notes_by_tenant.items():
             self._audit.append(tenant, list(notes.values()))
@@ -156,7 +156,7 @@ class StatusHandler:
             RunKey(record.state.tenant, record.state.job_id, change.run.run_id)
             for record, job_changes in changes
             for change in job_changes.runs
-            if change.before is None and change.run.own_payload
+            if change.before is None and change.run.has_own_payload
         ]
         if run_keys:
             self._job_data.mark_payloads(run_keys)
@@ -183,14 +183,16 @@ class StatusHandler:
 
         A run without a row gets one made from the results of its last attempt.
         """
-        claimed_keys = [key for key, run in ended_runs.items() if run.token and not run.note]
+        claimed_keys = [
+            key for key, run in ended_runs.items() if run.token and not run.inline_output
+        ]
         stored_rows = self._history.get(claimed_keys, now) if claimed_keys else {}
-        results = Results(self._history)
+        results = RunResults(self._history)
         for key, run in ended_runs.items():
             row = stored_rows.get(key)
             if row is None:
-                detail = results.left_by(key, run, now)
-                expires_at = (run.ended_at or run.changed_at) + RETENTION
+                detail = results.stored_result(key, run, now)
+                expires_at = (run.ended_at or run.changed_at) + HISTORY_RETENTION
                 row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
             yield row
 
@@ -214,7 +216,7 @@ class StatusHandler:
 
         A job that exists again keeps all its data.
         """
-        keys = [Key(record.state.tenant, record.state.job_id) for record in expired]
+        keys = [JobKey(record.state.tenant, record.state.job_id) for record in expired]
         existing = self._job_states.load(keys) if keys else {}
         for key in keys:
             if key in existing:
@@ -265,7 +267,7 @@ def build_handler(runtime: Runtime) -> StatusHandler:
         run_index=TenantRunIndex(runtime.dynamo, settings.control_table),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
-        audit=runtime.ports.audit,
+        audit=runtime.ports.audit_log,
         run_events=settings.run_events,
         clock=runtime.clock,
         log=runtime.log,

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.definitions_store import PAYLOADS
+from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX
 from punctual.engine.ports.blobs import Blob
 from punctual.node.files.durable import (
     OWNER_FILE,
@@ -146,7 +146,7 @@ class FileBlobs:
             return self._folder / name
         digest = blake2b(name.encode(), digest_size=20).hexdigest()
         if (
-            name.startswith(PAYLOADS)
+            name.startswith(PAYLOAD_PREFIX)
             and len(file_name := _encode_name(name)) <= _MAX_FILE_NAME_CHARACTERS
         ):
             return self._payloads / digest[:2] / file_name
@@ -194,12 +194,12 @@ def _remove_if_empty(*folders: Path) -> None:
 
 def _encode_name(name: str) -> str:
     """Return the file name of a payload, in lower case because some file systems ignore case."""
-    return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
+    return b32encode(name.removeprefix(PAYLOAD_PREFIX).encode()).decode().lower().rstrip("=")
 
 
 def _decode_name(file_name: str) -> str:
     padded_name = file_name.upper() + "=" * (-len(file_name) % 8)
-    return PAYLOADS + b32decode(padded_name).decode()
+    return PAYLOAD_PREFIX + b32decode(padded_name).decode()
 
 
 class LogFile:

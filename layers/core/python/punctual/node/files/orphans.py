@@ -8,8 +8,8 @@ A payload is stored before the row that names it, so that no row lacks its paylo
 from datetime import datetime, timedelta
 
 from punctual.domain.run import Run, WaitingRun
-from punctual.engine.commands.definitions_store import job_of
-from punctual.engine.ports.rows import Key
+from punctual.engine.commands.definitions_store import job_of_payload
+from punctual.engine.ports.rows import JobKey
 from punctual.node.files.blobs import FileBlobs, PayloadCursor
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.state_rows import STATE_CODEC
@@ -41,7 +41,7 @@ class Orphans:
         return len(orphan_names), next_cursor
 
     def _has_owner(self, name: str) -> bool:
-        key = job_of(name)
+        key = job_of_payload(name)
         if key is None:
             return True
         owner_id = name.rpartition("/")[2]
@@ -51,14 +51,14 @@ class Orphans:
             or self._is_in_job_state(key, owner_id)
         )
 
-    def _has_row(self, table: str, column: str, key: Key, owner_id: str) -> bool:
+    def _has_row(self, table: str, column: str, key: JobKey, owner_id: str) -> bool:
         rows = self._transaction.db.execute(
             f"SELECT 1 FROM {table} WHERE tenant = ? AND job_id = ? AND {column} = ?",
             (*key, owner_id),
         )
         return rows.fetchone() is not None
 
-    def _is_in_job_state(self, key: Key, run_id: str) -> bool:
+    def _is_in_job_state(self, key: JobKey, run_id: str) -> bool:
         """Return whether the job state has the run.
 
         An unreadable state counts as having it, so that no needed payload is removed.
@@ -72,5 +72,5 @@ class Orphans:
             state = STATE_CODEC.decode(row[0])
         except DECODING_ERRORS:
             return True
-        runs: list[Run | WaitingRun] = [*state.runs, *state.line, *state.ended]
+        runs: list[Run | WaitingRun] = [*state.runs, *state.wait_queue, *state.unrecorded]
         return any(run.run_id == run_id for run in runs)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from punctual.node.files.durable import make_folder, rename_durably, write_durably
-from punctual.tasks.script.process_group import Group, kill_left_behind
-from punctual.tasks.script.survivors import end_survivors
+from punctual.tasks.script.process_group import ProcessGroup, kill_leftover_group
+from punctual.tasks.script.survivors import kill_survivors
 
 UNREADABLE_SUFFIX = ".unreadable"
 _TEMPORARY_SUFFIX = ".new"
@@ -36,10 +36,10 @@ class GroupFiles:
         self._folder = folder
         make_folder(folder)
 
-    def on_started(self, run_id: str, group: Group) -> None:
+    def on_started(self, run_id: str, group: ProcessGroup) -> None:
         write_durably(self._folder / run_id, msgspec.json.encode(group))
 
-    def on_ended(self, run_id: str, group: Group) -> None:  # noqa: ARG002
+    def on_ended(self, run_id: str, group: ProcessGroup) -> None:  # noqa: ARG002
         (self._folder / run_id).unlink(missing_ok=True)
 
     def end_all(self) -> EndedGroups:
@@ -56,11 +56,11 @@ class GroupFiles:
             if path.suffix != _TEMPORARY_SUFFIX:
                 run_ids.append(path.name)
                 try:
-                    group = msgspec.json.decode(path.read_bytes(), type=Group)
+                    group = msgspec.json.decode(path.read_bytes(), type=ProcessGroup)
                 except (msgspec.MsgspecError, OSError, UnicodeDecodeError):
                     rename_durably(path, path.with_name(path.name + UNREADABLE_SUFFIX))
                     unreadable_run_ids.append(path.name)
                     continue
-                killed += kill_left_behind(group.pgid, group.start_time)
+                killed += kill_leftover_group(group.pgid, group.start_time)
             path.unlink()
-        return EndedGroups(killed + end_survivors(run_ids), unreadable_run_ids)
+        return EndedGroups(killed + kill_survivors(run_ids), unreadable_run_ids)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from punctual.domain.tenants.tokens import KEY_BYTES
+from punctual.domain.tenants.tokens import TOKEN_KEY_BYTES
 from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
 
@@ -37,15 +37,15 @@ class TokenKey:
                 raise StoreError(
                     f"The key of tokens {self.path} cannot be used: {error.strerror}."
                 ) from error
-        if len(self._key) != KEY_BYTES:
+        if len(self._key) != TOKEN_KEY_BYTES:
             length, self._key = len(self._key), b""
             raise StoreError(
-                f"The key of tokens {self.path} has {length} bytes, not {KEY_BYTES}: put the "
+                f"The key of tokens {self.path} has {length} bytes, not {TOKEN_KEY_BYTES}: put the "
                 "right file back, or remove it, and all tokens are made anew."
             )
         return self._key
 
     def _create(self) -> bytes:
-        key = os.urandom(KEY_BYTES)
+        key = os.urandom(TOKEN_KEY_BYTES)
         write_durably(self.path, key)
         return key

@@ -8,7 +8,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from punctual.domain.tenants.webhooks import KEY_BYTES, keys_of, keys_text, rotated, shown_secret
+from punctual.domain.tenants.webhooks import (
+    WEBHOOK_KEY_BYTES,
+    format_keys,
+    format_secret,
+    parse_keys,
+    rotate_keys,
+)
 from punctual.domain.tenants.webhooks import tenant_secret as secret_of
 from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
@@ -29,12 +35,12 @@ class WebhookKeys:
         return tuple(secret_of(key, tenant) for key in self._read())
 
     def display_secret(self, tenant: str) -> str:
-        return shown_secret(self.secrets(tenant)[0])
+        return format_secret(self.secrets(tenant)[0])
 
     def rotate(self) -> None:
         """Add a new key before the former one."""
         former_keys = self._read() if self.path.exists() else ()
-        self._write(rotated(former_keys, os.urandom(KEY_BYTES)))
+        self._write(rotate_keys(former_keys, os.urandom(WEBHOOK_KEY_BYTES)))
 
     def check(self) -> None:
         """Raise `StoreError` if the file exists and cannot be used. This stops a start."""
@@ -44,8 +50,8 @@ class WebhookKeys:
     def _read(self) -> tuple[bytes, ...]:
         try:
             if not self.path.exists():
-                self._write((os.urandom(KEY_BYTES),))
-            keys = keys_of(self.path.read_text("ascii", "replace"))
+                self._write((os.urandom(WEBHOOK_KEY_BYTES),))
+            keys = parse_keys(self.path.read_text("ascii", "replace"))
         except OSError as error:
             raise StoreError(
                 f"The key of webhooks {self.path} cannot be used: {error.strerror}."
@@ -58,7 +64,7 @@ class WebhookKeys:
         return keys
 
     def _write(self, keys: tuple[bytes, ...]) -> None:
-        write_durably(self.path, keys_text(keys).encode() + b"\n")
+        write_durably(self.path, format_keys(keys).encode() + b"\n")
 
 
 def main(env: Mapping[str, str]) -> int:

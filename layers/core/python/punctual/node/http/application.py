@@ -19,7 +19,7 @@ from punctual.identity import new_id as id_maker
 from punctual.node import clock as clocks
 from punctual.node.features import NODE_FEATURES
 from punctual.node.http.authentication import NodeAuthenticator
-from punctual.node.http.own_user import LOCAL, OwnUser
+from punctual.node.http.own_user import OwnUser
 from punctual.node.http.parsing import (
     API_ROOT,
     ClientDisconnected,
@@ -30,6 +30,7 @@ from punctual.node.http.parsing import (
 )
 from punctual.node.http.peers import Address
 from punctual.node.long_work import LongWork, Turn
+from punctual.tasks.script.sandbox import LOCAL_TENANT
 from punctual.web.app import build_routes
 from punctual.web.features import Features
 from punctual.web.http.guards import check_body_headers, check_loopback
@@ -78,7 +79,7 @@ def build_application(
     installation = InstallationInfo(
         _installed_version(), tuple(features.task_types), sandbox, login
     )
-    admit = None if quotas is None else quotas.call
+    admit = None if quotas is None else quotas.check_call
     services = Services(
         jobs,
         search,
@@ -87,7 +88,7 @@ def build_application(
         installation,
         tokens,
         limits_of=limits_of,
-        admit=admit,
+        check_tenant=admit,
         webhook_secret=webhook_secret,
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
     )
@@ -112,8 +113,8 @@ class Application:
         self._answer = build_routes(services, log).answer
         schedule_routes = ScheduleRoutes(services)
         self._unavailable_replies = {
-            HEALTH_PATH: schedule_routes.no_answer,
-            READY_PATH: schedule_routes.not_ready,
+            HEALTH_PATH: schedule_routes.store_down_reply,
+            READY_PATH: schedule_routes.not_ready_reply,
         }
         self._turn = turn
         self._long_work = LongWork(turn)
@@ -204,7 +205,7 @@ class Application:
 
 @lru_cache(maxsize=64)
 def _local_admin(peer: str) -> Caller:
-    return Caller(LOCAL, LOCAL, Role.ADMIN, "", peer)
+    return Caller(LOCAL_TENANT, LOCAL_TENANT, Role.ADMIN, "", peer)
 
 
 async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:

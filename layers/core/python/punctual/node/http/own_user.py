@@ -15,8 +15,8 @@ from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
 from punctual.node.http.authentication import PUBLIC_CALLER, PUBLIC_RAW_PATHS
 from punctual.node.http.peers import Address
-from punctual.tasks.script.sandbox import LOCAL as LOCAL
-from punctual.web.http.challenge import CHALLENGE
+from punctual.tasks.script.sandbox import LOCAL_TENANT
+from punctual.web.http.challenge import CHALLENGE_HEADER
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import Caller
 
@@ -44,13 +44,13 @@ class OwnUser:
         if path.rstrip(b"/") in PUBLIC_RAW_PATHS:
             return PUBLIC_CALLER._replace(address=address)
         if uid == self._uid or self._has_token(headers):
-            return Caller(LOCAL, LOCAL, Role.ADMIN, "", address)
+            return Caller(LOCAL_TENANT, LOCAL_TENANT, Role.ADMIN, "", address)
         raise RequestRejected(
             "UNAUTHENTICATED",
             "Without a token this node takes calls only from the user that runs it. Call as that "
             f"user, or send the token in the file {LOCAL_TOKEN_FILE} of its data folder: "
             "Authorization: Bearer <token>.",
-            CHALLENGE,
+            CHALLENGE_HEADER,
         )
 
     def _has_token(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:

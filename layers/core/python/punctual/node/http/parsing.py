@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from punctual.web.http.guards import CLOSE, body_too_large
+from punctual.web.http.guards import CLOSE_HEADER, body_too_large
 from punctual.web.http.problems import RequestRejected
 
 Message = dict[str, Any]
@@ -38,7 +38,7 @@ def parse_headers(raw_headers: RawHeaders) -> Mapping[bytes, bytes]:
 
 def head_too_large() -> RequestRejected:
     text = f"Send at most {MAX_REQUEST_HEADERS} headers, and a head of {MAX_HEAD_BYTES:,} bytes."
-    return RequestRejected("HEADERS_TOO_LARGE", text, CLOSE)
+    return RequestRejected("HEADERS_TOO_LARGE", text, CLOSE_HEADER)
 
 
 def _join_repeated(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
@@ -50,7 +50,7 @@ def _join_repeated(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     for name, value in pairs:
         if name in headers and name in _UNREPEATABLE_HEADERS:
             raise RequestRejected(
-                "BAD_REQUEST", f"The header {name.decode('latin-1')} came twice.", CLOSE
+                "BAD_REQUEST", f"The header {name.decode('latin-1')} came twice.", CLOSE_HEADER
             )
         headers[name] = headers[name] + b", " + value if name in headers else value
     return headers
@@ -63,7 +63,7 @@ def parse_path(raw_path: bytes, query: bytes) -> str:
     """
     if len(raw_path) + len(query) > MAX_TARGET_BYTES:
         raise RequestRejected(
-            "URI_TOO_LONG", f"The address is longer than {MAX_TARGET_BYTES:,} bytes.", CLOSE
+            "URI_TOO_LONG", f"The address is longer than {MAX_TARGET_BYTES:,} bytes.", CLOSE_HEADER
         )
     path = raw_path.partition(b"?")[0].decode("latin-1")
     if path.startswith(API_ROOT) and path[len(API_ROOT) : len(API_ROOT) + 1] in ("/", ""):

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
 from punctual.engine.ports.rows import Detail
 from punctual.node.sqlite.feed import SqliteFeed
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.contract import Attempt, BadTask, Outcome
-from punctual.tasks.event import Event, build_event, published
+from punctual.tasks.event import EventFields, build_event, published_outcome
 from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
 
@@ -26,12 +26,12 @@ class InlineRunner:
         self._feed = feed
         self._new_id = new_id
 
-    def run(self, assignments: Sequence[Assignment]) -> list[tuple[Finished, Run]]:
+    def run(self, assignments: Sequence[Assignment]) -> list[tuple[FinishedAttempt, Run]]:
         """Publish the events and finish the runs, in the transaction that claimed them."""
         outcomes = [self._run_event(assignment) for assignment in assignments]
         results = self._executor.finish([finished for finished, _ in outcomes])
-        ended_runs: list[tuple[Finished, Run]] = []
-        events: list[Event] = []
+        ended_runs: list[tuple[FinishedAttempt, Run]] = []
+        events: list[EventFields] = []
         for (finished, run_events), result in zip(outcomes, results, strict=True):
             if result.verdict is Verdict.OK and result.decision and result.decision.run:
                 ended_runs.append((finished, result.decision.run))
@@ -39,7 +39,7 @@ class InlineRunner:
         self._feed.publish(events)
         return ended_runs
 
-    def _run_event(self, assignment: Assignment) -> tuple[Finished, list[Event]]:
+    def _run_event(self, assignment: Assignment) -> tuple[FinishedAttempt, list[EventFields]]:
         """Return the end of the run and its event.
 
         A wrong placeholder fails the run without a retry.
@@ -50,7 +50,7 @@ class InlineRunner:
             detail = detail_of(assignment, Outcome.failed(str(error)))
             return _finished(assignment, RunStatus.FAILED, detail), []
         event_id = self._new_id()
-        outcome = published(event_id)
+        outcome = published_outcome(event_id)
         detail = detail_of(assignment, outcome)
         if not detail.discarded:
             detail = replace(detail, output=outcome.output)
@@ -61,6 +61,6 @@ def _expanded(attempt: Attempt) -> Attempt:
     return expand(attempt, no_secrets) if has_placeholders(attempt.task) else attempt
 
 
-def _finished(assignment: Assignment, status: RunStatus, detail: Detail) -> Finished:
+def _finished(assignment: Assignment, status: RunStatus, detail: Detail) -> FinishedAttempt:
     run = assignment.run
-    return Finished(assignment.key, run.run_id, run.token, status, False, detail)
+    return FinishedAttempt(assignment.key, run.run_id, run.token, status, False, detail)

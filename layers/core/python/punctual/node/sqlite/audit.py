@@ -10,9 +10,16 @@ import msgspec
 
 from punctual.domain.errors import Unreadable
 from punctual.domain.job_state import JobState
-from punctual.engine.commands.audit import DEFINED, moment_text, newest_first
-from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
-from punctual.engine.queries.cursor import number_in
+from punctual.engine.commands.audit import DEFINING_ACTIONS, format_time, newest_first
+from punctual.engine.ports.audit_log import (
+    AuditEntry,
+    AuditFilters,
+    AuditPage,
+    Note,
+    NoteWithSubjects,
+    Subject,
+)
+from punctual.engine.queries.cursor import number_in_cursor
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
@@ -22,7 +29,7 @@ MAX_AUDIT_ROWS_READ = 500  # rows read for one page
 _AUDIT_QUERY_ROWS = 32
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Noted]).decode
+_decode = msgspec.msgpack.Decoder(list[NoteWithSubjects]).decode
 
 
 SubjectTuple = tuple[str, int, str]  # a subject as a plain tuple, which costs a sixth of the time
@@ -39,13 +46,15 @@ class SqliteAudit:
         self._last_tenant = ""
         self._last_subjects: list[SubjectTuple] = []
 
-    def note(self, tenant: str, note: Note) -> None:
+    def add_note(self, tenant: str, note: Note) -> None:
         with self._transaction:
             self._add(tenant, note, Subject())
 
     def note_change(self, note: Note, state: JobState) -> None:
         """Note a change of this job state, in the transaction of its swap."""
-        ref = state.rules[state.definition].body if note.action in DEFINED else ""
+        ref = (
+            state.rules[state.definition].definition_ref if note.action in DEFINING_ACTIONS else ""
+        )
         subject = (state.job_id, state.version, ref)
         if (
             note is self._last_note
@@ -72,9 +81,9 @@ class SqliteAudit:
 
         `after` holds a row number, and the last entry of that row that was shown.
         """
-        filters = filters.kept(now)
+        filters = filters.within_retention(now)
         row_id, last_audit_id = (
-            (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
+            (2**63 - 1, "") if after is None else (number_in_cursor(after[0]), after[1])
         )
         with self._transaction:
             self.flush()
@@ -86,7 +95,7 @@ class SqliteAudit:
     def _page(
         self, tenant: str, filters: AuditFilters, limit: int, row_id: int, last_audit_id: str
     ) -> AuditPage | Unreadable:
-        page_entries: list[Entry] = []
+        page_entries: list[AuditEntry] = []
         rows = self._rows(tenant, filters, row_id)
         for rows_read, (id_of_row, earliest, latest, encoded) in enumerate(rows, start=1):
             try:
@@ -151,9 +160,9 @@ def _unreadable_range(earliest: int, latest: int) -> Unreadable:
     """
     start_at, end_at = from_micros(earliest), from_micros(latest + _MICROS_PER_MILLISECOND)
     return Unreadable(
-        f"The audit's lines from {moment_text(start_at)} to {moment_text(end_at)} cannot be read. Ask "
-        f"for those before with to={moment_text(start_at)}, and for those after with "
-        f"from={moment_text(end_at)}."
+        f"The audit's lines from {format_time(start_at)} to {format_time(end_at)} cannot be read. Ask "
+        f"for those before with to={format_time(start_at)}, and for those after with "
+        f"from={format_time(end_at)}."
     )
 
 

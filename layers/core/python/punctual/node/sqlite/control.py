@@ -5,7 +5,7 @@ from datetime import datetime
 
 from punctual.domain.errors import Unreadable
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.rows import Receipt
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.codec import Codec, from_micros, to_micros, to_minute
@@ -33,7 +33,7 @@ class SqlitePartitions:
         value = self._value("watermark")
         return None if value is None else from_micros(value)
 
-    def advance(self, old: datetime | None, new: datetime) -> bool:
+    def advance_watermark(self, old: datetime | None, new: datetime) -> bool:
         with self._transaction:
             if self.watermark() != old:
                 return False
@@ -73,17 +73,17 @@ class SqlitePartitions:
         if self._last_closed is not None:
             self._last_closed = max(self._last_closed, minute_number)
 
-    def shards(self) -> int:
+    def shard_count(self) -> int:
         return self._value("shards") or 1
 
-    def grow(self, shards: int) -> None:
+    def raise_shard_count(self, shards: int) -> None:
         with self._transaction:
-            if shards > self.shards():
+            if shards > self.shard_count():
                 self._set("shards", shards)
 
     def acquire(
-        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
-    ) -> BucketLease | None:
+        self, bucket: datetime, shard: int, owner: str, now: datetime, expires_at: datetime
+    ) -> PartitionLease | None:
         with self._transaction:
             row = self._transaction.db.execute(
                 f"SELECT owner, token, look, until, done FROM buckets {_WHERE_PARTITION}",
@@ -102,18 +102,18 @@ class SqlitePartitions:
             self._transaction.begin()
             self._transaction.db.execute(
                 "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?, ?, 0)",
-                (to_minute(bucket), shard, owner, token, signals, to_micros(until)),
+                (to_minute(bucket), shard, owner, token, signals, to_micros(expires_at)),
             )
-            return BucketLease(bucket, shard, owner, token, signals, until)
+            return PartitionLease(bucket, shard, owner, token, signals, expires_at)
 
-    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
-        renewed = self._update_leased(lease, "until = ?", to_micros(until))
-        return lease._replace(until=until) if renewed else None
+    def renew(self, lease: PartitionLease, expires_at: datetime) -> PartitionLease | None:
+        renewed = self._update_leased(lease, "until = ?", to_micros(expires_at))
+        return lease._replace(expires_at=expires_at) if renewed else None
 
-    def give_back(self, lease: BucketLease) -> bool:
+    def release(self, lease: PartitionLease) -> bool:
         return self._update_leased(lease, "until = NULL")
 
-    def done(self, lease: BucketLease) -> bool:
+    def mark_done(self, lease: PartitionLease) -> bool:
         with self._transaction:
             if self._update_leased(lease, "done = 1"):
                 self._extend_closed(to_minute(lease.bucket))
@@ -134,7 +134,7 @@ class SqlitePartitions:
             ).fetchone()
             return row is not None and bool(row[0])
 
-    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
+    def signal_new_timers(self, bucket: datetime, shard: int) -> PartitionLease | None:
         with self._transaction:
             self._transaction.begin()
             row = self._transaction.db.execute(
@@ -146,7 +146,7 @@ class SqlitePartitions:
             if row is None:
                 return None
             owner, token, signals, until = row
-            return BucketLease(bucket, shard, owner, token, signals, from_micros(until))
+            return PartitionLease(bucket, shard, owner, token, signals, from_micros(until))
 
     def flush(self) -> None:
         pass
@@ -157,7 +157,7 @@ class SqlitePartitions:
     def on_rollback(self) -> None:
         self._last_closed = None
 
-    def _update_leased(self, lease: BucketLease, assignment: str, *values: int) -> bool:
+    def _update_leased(self, lease: PartitionLease, assignment: str, *values: int) -> bool:
         """Change the row of a lease.
 
         This fails if another lease holds the partition or if a nudge came since the last read.
@@ -166,7 +166,7 @@ class SqlitePartitions:
             self._transaction.begin()
             result = self._transaction.db.execute(
                 f"UPDATE buckets SET {assignment} {_WHERE_LEASED} AND look = ?",
-                (*values, to_minute(lease.bucket), lease.shard, lease.token, lease.look),
+                (*values, to_minute(lease.bucket), lease.shard, lease.token, lease.signal_count),
             )
             return result.rowcount == 1
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.bulk_insert import insert_rows
 from punctual.node.sqlite.codec import Codec
@@ -11,7 +11,7 @@ from punctual.node.sqlite.transaction import Transaction
 
 DEFINITION_CODEC = Codec(DefinitionRow)
 MAX_CACHED_DEFINITIONS = 20_000
-# a plain tuple: it has the hash of a `Key`, and is faster to create
+# a plain tuple: it has the hash of a `JobKey`, and is faster to create
 DefinitionKey = tuple[tuple[str, str], str]
 MAX_CACHED_DEFINITION_BYTES = (
     1_024  # bytes: larger definitions are not cached, so that memory stays bounded
@@ -41,7 +41,7 @@ class SqliteDefinitions:
         with self._transaction:
             self._pending.update(rows)
 
-    def get(self, refs: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
+    def get(self, refs: Sequence[tuple[JobKey, str]]) -> Mapping[tuple[JobKey, str], DefinitionRow]:
         with self._transaction:
             definitions = {}
             for key, ref in refs:
@@ -53,7 +53,7 @@ class SqliteDefinitions:
                     definitions[key, ref] = definition
             return definitions
 
-    def _read(self, key: Key, ref: str) -> DefinitionRow | None:
+    def _read(self, key: JobKey, ref: str) -> DefinitionRow | None:
         row = self._transaction.db.execute(
             "SELECT body FROM bodies WHERE tenant = ? AND job_id = ? AND ref = ?", (*key, ref)
         ).fetchone()

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.changes.run_results import UNREADABLE
-from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
+from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.bulk_insert import insert_rows
 from punctual.node.sqlite.codec import PackedCodec, from_micros, to_micros
@@ -32,9 +32,9 @@ def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
     Its id holds its time, and its expiry its end.
     """
     due_at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
-    ended_at = expires_at - RETENTION
+    ended_at = expires_at - HISTORY_RETENTION
     run = Run(key.run_id, RunStatus(status), 0, due_at, due_at, due_at, ended_at, ended_at=ended_at)
-    return RunRow(key.tenant, key.job_id, run, expires_at, detail=UNREADABLE)
+    return RunRow(key.tenant, key.job_id, run, expires_at, detail=UNREADABLE_RUN_DETAIL)
 
 
 class SqliteHistory:
@@ -46,7 +46,7 @@ class SqliteHistory:
         ] = {}  # rows of this transaction that are not written yet
         self._pending_attempts: list[AttemptRow] = []
 
-    def put(self, rows: Sequence[RunRow]) -> None:
+    def put_runs(self, rows: Sequence[RunRow]) -> None:
         with self._transaction:
             for row in rows:
                 self.pending_runs[RunKey(row.tenant, row.job_id, row.run.run_id)] = row
@@ -55,18 +55,18 @@ class SqliteHistory:
         with self._transaction:
             self._pending_attempts.extend(rows)
 
-    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+    def put_results(self, rows: Sequence[AttemptRow]) -> None:
         self.put_attempts(rows)
 
-    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+    def find_result(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         details = [
-            UNREADABLE if row is None else row.detail
+            UNREADABLE_RUN_DETAIL if row is None else row.detail
             for token, lost, row in self._read_attempts(key, now)
             if token == run.token and not lost
         ]
         return details[-1] if details else None
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def recorded_keys(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         with self._transaction:
             return frozenset(key for key in keys if key in self.pending_runs or self._exists(key))
 
@@ -117,7 +117,7 @@ class SqliteHistory:
             return unreadable_run(RunKey(tenant, job_id, run_id), status, from_micros(expires))
 
     def page(
-        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+        self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         with self._transaction:
             self.flush()

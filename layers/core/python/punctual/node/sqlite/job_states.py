@@ -8,15 +8,22 @@ from datetime import datetime
 
 import msgspec
 
-from punctual.domain.draft import expires_at
+from punctual.domain.draft import job_expires_at
 from punctual.domain.errors import Unreadable
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState, Priority
 from punctual.domain.run import Lease
-from punctual.domain.write_ids import is_own
+from punctual.domain.write_ids import has_won
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, RunKey, Walk
+from punctual.engine.ports.rows import (
+    DefinitionRow,
+    JobKey,
+    JobStatePage,
+    RunKey,
+    UpcomingStates,
+    WalkPage,
+)
 from punctual.node.run_queue.slots import SLOT_NUMBERS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.bulk_insert import insert_rows
@@ -64,7 +71,7 @@ class SqliteJobStates:
         self._recorded_runs = recorded_runs
         self._cache = StateCache(transaction, max_cached)
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+    def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         states, unreadable = {}, []
         with self._transaction:
             for key in keys:
@@ -73,7 +80,7 @@ class SqliteJobStates:
                 except Unreadable:
                     unreadable.append(key)
                     continue
-                if cached is not None and not self._is_expired(cached[1].head):
+                if cached is not None and not self._is_expired(cached[1].state):
                     states[key] = cached[1]
         self._damage.raise_if_unreadable(unreadable)
         return states
@@ -82,17 +89,19 @@ class SqliteJobStates:
         with self._transaction:
             return [self._swap(swap) for swap in swaps]
 
-    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+    def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
         with self._transaction:
-            return [self._renew(renewal) for renewal in beats]
+            return [self._renew(renewal) for renewal in renewals]
 
-    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
-        self._definitions.put(bodies)
+    def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None:
+        self._definitions.put(definitions)
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._definitions.get(wanted)
+    def load_definitions(
+        self, refs: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        return self._definitions.get(refs)
 
-    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+    def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
         with self._transaction:
             self.flush()
             rows = self._transaction.db.execute(
@@ -101,14 +110,17 @@ class SqliteJobStates:
                 (tenant, *((before,) if before else ()), to_micros(self._clock()), limit + 1),
             ).fetchall()
             states, unreadable = decode_states(self._damage, rows[:limit])
-            refs = [(Key(tenant, state.job_id), state.current.body) for state in states]
-            definitions = self.bodies(refs)
+            refs = [
+                (JobKey(tenant, state.job_id), state.current_rules.definition_ref)
+                for state in states
+            ]
+            definitions = self.load_definitions(refs)
         self._damage.raise_if_unreadable(unreadable)
-        return HeadPage.of(states, refs, definitions, len(rows) > limit)
+        return JobStatePage.from_rows(states, refs, definitions, len(rows) > limit)
 
-    def coming(
-        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
-    ) -> Coming | None:
+    def upcoming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
+    ) -> UpcomingStates | None:
         """Return the job states that come next.
 
         Each read follows the index and ends with the rows it returns.
@@ -118,9 +130,9 @@ class SqliteJobStates:
             after_values, end_micros = (to_micros(after[0]), after[1]), to_micros(end)
             recurring_rows = self._transaction.db.execute(
                 f"{_SELECT_UPCOMING} AND again = 1 AND (coming, job_id) <= (?, ?) LIMIT ?",
-                (tenant, end_micros, *after_values, most + 1),
+                (tenant, end_micros, *after_values, max_states + 1),
             ).fetchall()
-            if len(recurring_rows) > most:
+            if len(recurring_rows) > max_states:
                 return None
             upcoming_rows = [
                 row
@@ -138,9 +150,11 @@ class SqliteJobStates:
             ]
             states, unreadable = decode_states(self._damage, state_rows)
         self._damage.raise_if_unreadable(unreadable)
-        return Coming(states, None if last_row is None else (from_micros(last_row[0]), last_row[1]))
+        return UpcomingStates(
+            states, None if last_row is None else (from_micros(last_row[0]), last_row[1])
+        )
 
-    def busy(self, tenant: str) -> Iterator[JobState]:
+    def active_states(self, tenant: str) -> Iterator[JobState]:
         """Yield the busy job states, each as it is when it is read.
 
         The order is that of row numbers, which never change. So a job that stays busy is yielded
@@ -162,14 +176,14 @@ class SqliteJobStates:
                 return
             last_row_id = rows[-1][3]
 
-    def walk(self, cursor: str | None, limit: int) -> Walk:
+    def walk(self, cursor: str | None, limit: int) -> WalkPage:
         """Return a page of all job states.
 
         The order is by tenant and job, so new jobs do not repeat others.
         """
         with self._transaction:
             self.flush()
-            after_key = msgspec.json.decode(cursor, type=Key) if cursor else Key("", "")
+            after_key = msgspec.json.decode(cursor, type=JobKey) if cursor else JobKey("", "")
             rows = self._transaction.db.execute(
                 f"{_SELECT_STATES} WHERE (tenant, job_id) > (?, ?) AND {_NOT_EXPIRED} "
                 "ORDER BY tenant, job_id LIMIT ?",
@@ -178,11 +192,11 @@ class SqliteJobStates:
             states, unreadable = decode_states(self._damage, rows)
             errors = [(key, "Unreadable") for key in unreadable]
             if len(rows) < limit:
-                return Walk(states, None, errors)
-            last_key = Key(*rows[-1][:2])
-            return Walk(states, msgspec.json.encode(last_key).decode(), errors)
+                return WalkPage(states, None, errors)
+            last_key = JobKey(*rows[-1][:2])
+            return WalkPage(states, msgspec.json.encode(last_key).decode(), errors)
 
-    def end_all_leases(self) -> list[Key]:
+    def end_all_leases(self) -> list[JobKey]:
         """End all leases and return their jobs.
 
         A start calls this: the lock on the folder proves that their holders are gone.
@@ -193,7 +207,7 @@ class SqliteJobStates:
                 self._transaction.db,
                 "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON heads.id = leases.head",
             )
-            keys = [Key(*row) for row in rows]
+            keys = [JobKey(*row) for row in rows]
             if keys:
                 self._transaction.begin()
                 self._transaction.db.execute("UPDATE leases SET until = ?", (to_micros(EPOCH),))
@@ -218,7 +232,7 @@ class SqliteJobStates:
                 default=None,
             )
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop the cached job state, because its rows were removed in this transaction."""
         self._cache.forget(key)
         self._definitions.clear_cache()
@@ -226,25 +240,25 @@ class SqliteJobStates:
     def _is_expired(self, state: JobState) -> bool:
         if state.ended_at is None:
             return False
-        expiry = expires_at(state)
+        expiry = job_expires_at(state)
         return expiry is not None and expiry <= self._clock()
 
     def _swap(self, swap: Swap) -> bool:
-        state, expected_version, lease_changes = swap.head, swap.expect, swap.leases
+        state, expected_version, lease_changes = swap.state, swap.expected_version, swap.leases
         key = (state.tenant, state.job_id)
         try:
             cached = self._cache.find(key)
         except Unreadable:
             return False  # The swap is lost. The next load raises the reason.
         version, leases = 0, NO_LEASES
-        if cached is not None and not self._is_expired(cached[1].head):
+        if cached is not None and not self._is_expired(cached[1].state):
             stored, leases = cached[1]
             version = stored.version
             if version != expected_version:
-                return is_own(state, stored.version, stored.writers)
+                return has_won(state, stored.version, stored.write_ids)
         if version != expected_version:
             return False
-        for run_id, lease in swap.required.items():
+        for run_id, lease in swap.required_leases.items():
             if leases.get(run_id) != lease:
                 return False
         if lease_changes:
@@ -259,13 +273,13 @@ class SqliteJobStates:
             cached = self._cache.find(renewal.key)
         except Unreadable:
             return None
-        if cached is None or self._is_expired(cached[1].head):
+        if cached is None or self._is_expired(cached[1].state):
             return None
         state, leases = cached[1]
         lease = leases.get(renewal.run_id)
         if lease is None or lease.token != renewal.token:
             return None
-        renewed_lease = Lease(token=renewal.token, until=renewal.until, beaten=True)
+        renewed_lease = Lease(token=renewal.token, until=renewal.expires_at, is_renewed=True)
         self._cache.change(
             renewal.key, cached, StoredState(state, {**leases, renewal.run_id: renewed_lease})
         )

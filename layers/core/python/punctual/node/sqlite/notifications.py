@@ -35,7 +35,7 @@ class SqliteNotifications:
         self._is_next_at_known = False
         self._next_at: datetime | None = None
 
-    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
+    def put(self, notifications: Sequence[Notification]) -> Sequence[bool]:
         now = self._clock()
         rows = [
             (
@@ -44,7 +44,7 @@ class SqliteNotifications:
                 to_micros(now),
                 _NOTIFICATION_CODEC.encode(notification),
             )
-            for notification in notices
+            for notification in notifications
         ]
         with self._transaction:
             self._transaction.begin()
@@ -54,7 +54,7 @@ class SqliteNotifications:
                 rows,
             )
             self._is_next_at_known = False
-        return [True] * len(notices)
+        return [True] * len(notifications)
 
     def next_at(self, excluded: Collection[int]) -> datetime | None:
         """Return when the next notification is due, without those of `but`.

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
 from punctual.engine.commands.definitions_store import payload_name
-from punctual.engine.ports.rows import AttemptRow, Key
+from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.codec import to_micros, to_minute
@@ -71,7 +71,7 @@ class Purge:
             "SELECT id, state, tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
             (to_micros(now), limit),
         ).fetchall()
-        keys = [Key(tenant, job_id) for _, _, tenant, job_id, _ in rows]
+        keys = [JobKey(tenant, job_id) for _, _, tenant, job_id, _ in rows]
         blob_names = []
         for key in keys:
             for (stored_row,) in db.execute(
@@ -87,7 +87,7 @@ class Purge:
         )
         subtract_counts(states, self._counts.changes)
         for _, state, *key, _ in rows:
-            if Key(*key) in unreadable:
+            if JobKey(*key) in unreadable:
                 self._counts.changes[key[0], JOB_KIND, state] -= 1
         self._blobs.delete([name for name in blob_names if name])
         db.executemany(
@@ -102,7 +102,7 @@ class Purge:
         db = self._transaction.db
         self._history.flush()
         tenant, after_time, after_row_id = self._runs_cursor
-        first_young_id = sortable_id(now - RETENTION + _RETENTION_SLACK, bytes(10))
+        first_young_id = sortable_id(now - HISTORY_RETENTION + _RETENTION_SLACK, bytes(10))
         rows = db.execute(
             "SELECT run_id, job_id, expires, status, row, id FROM runs WHERE tenant = ? "
             f"AND ({RUN_ID_TIME}, id) > (?, ?) AND {RUN_ID_TIME} < substr(?, 1, 13) "
@@ -130,8 +130,8 @@ class Purge:
             details = [attempt.detail for attempt in attempts]
             for detail in details if run_row is None else [run_row.detail, *details]:
                 blob_names += [detail.output_blob, detail.log_blob]
-            if run_row is not None and run_row.run.own_payload:
-                blob_names.append(payload_name(Key(tenant, job_id), run_id))
+            if run_row is not None and run_row.run.has_own_payload:
+                blob_names.append(payload_name(JobKey(tenant, job_id), run_id))
             self._counts.changes[tenant, RUN_KIND, status] -= 1
         self._blobs.delete([name for name in blob_names if name])
         keys = [(tenant, run_id, job_id) for run_id, job_id, *_ in rows]
@@ -193,7 +193,7 @@ class Purge:
     def _remove_audit(self, now: datetime, limit: int) -> bool:
         removed = self._transaction.db.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE latest <= ? LIMIT ?)",
-            (to_micros(now - RETENTION), limit),
+            (to_micros(now - HISTORY_RETENTION), limit),
         ).rowcount
         return removed >= limit
 

@@ -141,7 +141,7 @@ class StateCache:
             ).fetchall()
         try:
             leases = {
-                run_id: Lease(token=token, until=from_micros(until), beaten=bool(beaten))
+                run_id: Lease(token=token, until=from_micros(until), is_renewed=bool(beaten))
                 for run_id, token, until, beaten in lease_rows
             }
             return row_number, StoredState(

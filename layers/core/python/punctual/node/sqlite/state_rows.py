@@ -6,12 +6,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from punctual.domain.draft import expires_at
+from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, RunStatus
-from punctual.domain.schedules.upcoming import comes_again, first_coming
+from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
 from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
 from punctual.node.run_queue.slots import slot_number
 from punctual.node.sqlite.codec import PackedCodec, to_micros
@@ -95,7 +95,7 @@ class JobStateRows:
 
     def add(self, row_number: int, old: StoredState | None, new: StoredState) -> None:
         """Add the writes for a changed job state. `row_number` is the number of its row."""
-        state = new.head
+        state = new.state
         if old is None:
             self._count_state_and_runs(state, 1)
             columns = (
@@ -107,15 +107,17 @@ class JobStateRows:
                 (STATE_CODEC.encode(state), *columns, row_number, state.tenant, state.job_id)
             )
             self._queued_runs += queue_rows(state)
-        elif state is not old.head:
+        elif state is not old.state:
             self._change(row_number, old, new)
         old_leases = NO_LEASES if old is None else old.leases
         if old_leases is not new.leases:
             self._add_leases(row_number, old_leases, new.leases)
 
     def _change(self, row_number: int, old: StoredState, new: StoredState) -> None:
-        old_state, state = old.head, new.head
-        has_same_status = old_state.state is state.state and not old_state.blank and not state.blank
+        old_state, state = old.state, new.state
+        has_same_status = (
+            old_state.status is state.status and not old_state.is_blank and not state.is_blank
+        )
         if not has_same_status:
             self._status_changes[old_state.tenant, _status_of(old_state), _status_of(state)] += 1
         is_idle = _is_idle(old) and _is_idle(new)
@@ -129,14 +131,14 @@ class JobStateRows:
             else self._status_values(state)
         )
         busy_values = () if is_idle else self._busy_values(new)
-        upcoming_at = first_coming(state)
-        keeps_upcoming = upcoming_at == first_coming(old_state) and (
-            upcoming_at is None or comes_again(state) == comes_again(old_state)
+        upcoming_at = next_occurrence_at(state)
+        keeps_upcoming = upcoming_at == next_occurrence_at(old_state) and (
+            upcoming_at is None or may_repeat(state) == may_repeat(old_state)
         )
         upcoming_values = (
             ()
             if keeps_upcoming or upcoming_at is None
-            else (to_micros(upcoming_at), comes_again(state))
+            else (to_micros(upcoming_at), may_repeat(state))
         )
         changed_columns = (
             bool(status_values),
@@ -182,7 +184,7 @@ class JobStateRows:
     def _status_values(self, state: JobState) -> RowValues:
         ended_at = state.ended_at
         if ended_at is not self._ended_at:  # jobs of one batch share it
-            expiry = expires_at(state)
+            expiry = job_expires_at(state)
             self._expires_micros = None if expiry is None else to_micros(expiry)
             self._ended_at = ended_at
         return _status_of(state), self._expires_micros
@@ -191,8 +193,10 @@ class JobStateRows:
         """Return the number of leases, and whether the job has live, waiting or unrecorded runs."""
         if _is_idle(new):
             return _IDLE_VALUES
-        state = new.head
-        is_busy = bool(state.runs or state.line or (state.ended and self._is_unrecorded(state)))
+        state = new.state
+        is_busy = bool(
+            state.runs or state.wait_queue or (state.unrecorded and self._is_unrecorded(state))
+        )
         return len(new.leases), is_busy
 
     def _is_unrecorded(self, state: JobState) -> bool:
@@ -202,7 +206,8 @@ class JobStateRows:
         """
         tenant, job_id = state.tenant, state.job_id
         return any(
-            RunKey(tenant, job_id, run.run_id) not in self._recorded_runs for run in state.ended
+            RunKey(tenant, job_id, run.run_id) not in self._recorded_runs
+            for run in state.unrecorded
         )
 
     def _add_leases(
@@ -211,7 +216,7 @@ class JobStateRows:
         for run_id, lease in after.items():
             if before.get(run_id) != lease:
                 self._leases.append(
-                    (row_number, run_id, lease.token, to_micros(lease.until), lease.beaten)
+                    (row_number, run_id, lease.token, to_micros(lease.until), lease.is_renewed)
                 )
         for run_id in before:
             if run_id not in after:
@@ -219,34 +224,34 @@ class JobStateRows:
 
     def _count_state_and_runs(self, state: JobState, change: int) -> None:
         self._count_state(state, change)
-        if state.runs or state.line:
+        if state.runs or state.wait_queue:
             self._count_runs(state, change)
 
     def _count_state(self, state: JobState, change: int) -> None:
-        if not state.blank:
-            self._counts[state.tenant, JOB_KIND, state.state._value_] += change
+        if not state.is_blank:
+            self._counts[state.tenant, JOB_KIND, state.status._value_] += change
 
     def _count_runs(self, state: JobState, change: int) -> None:
         for run in state.runs:
             self._counts[state.tenant, RUN_KIND, run.status._value_] += change
-        if state.line:
+        if state.wait_queue:
             self._counts[state.tenant, RUN_KIND, RunStatus.WAITING.value] += change * len(
-                state.line
+                state.wait_queue
             )
 
 
 def decode_states(
     damage: Damage, rows: Iterable[tuple[str, str, bytes]]
-) -> tuple[list[JobState], list[Key]]:
+) -> tuple[list[JobState], list[JobKey]]:
     """Return the job states of rows (tenant, job, state), and the jobs with an unreadable state."""
     states: list[JobState] = []
-    unreadable: list[Key] = []
+    unreadable: list[JobKey] = []
     for tenant, job_id, encoded in rows:
         try:
             states.append(STATE_CODEC.decode(encoded))
         except DECODING_ERRORS as error:
             damage.note("heads", (tenant, job_id), error)
-            unreadable.append(Key(tenant, job_id))
+            unreadable.append(JobKey(tenant, job_id))
     return states, unreadable
 
 
@@ -258,18 +263,18 @@ def subtract_counts(states: Iterable[JobState], counts: Counter[tuple[str, str, 
 
 
 def _status_of(state: JobState) -> str:
-    return "" if state.blank else state.state._value_
+    return "" if state.is_blank else state.status._value_
 
 
 def _is_idle(stored: StoredState) -> bool:
     """Return whether the columns of `_BUSY_COLUMNS` are `_IDLE_VALUES`."""
-    state = stored.head
-    return not (state.runs or state.line or state.ended or stored.leases)
+    state = stored.state
+    return not (state.runs or state.wait_queue or state.unrecorded or stored.leases)
 
 
 def _upcoming_values(state: JobState) -> RowValues:
-    upcoming_at = first_coming(state)
-    return (None, False) if upcoming_at is None else (to_micros(upcoming_at), comes_again(state))
+    upcoming_at = next_occurrence_at(state)
+    return (None, False) if upcoming_at is None else (to_micros(upcoming_at), may_repeat(state))
 
 
 def queue_rows(state: JobState) -> list[RowValues]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import HealthWarning
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 from punctual.node.clock import wall
 from punctual.node.errors import StoreError
 from punctual.node.files.blobs import FileBlobs, PayloadCursor
@@ -59,7 +59,7 @@ class Store:
         lock: FolderLock,
         clock: Clock,
         database: OpenDatabase,
-        log: Log = untold,
+        log: Log = no_log,
     ) -> None:
         self.database = database
         self._log = log
@@ -99,7 +99,7 @@ class Store:
         )
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock = wall, log: Log = untold) -> "Store":
+    def open(cls, folder: Path, clock: Clock = wall, log: Log = no_log) -> "Store":
         """Return the store of a folder, which is created if missing.
 
         `StoreError` says why it cannot be used.
@@ -146,7 +146,7 @@ class Store:
         """
         return self._transaction
 
-    def end_all_leases(self) -> list[Key]:
+    def end_all_leases(self) -> list[JobKey]:
         """End all leases and return their jobs.
 
         At a start the lock on the folder proves that no process holds them.

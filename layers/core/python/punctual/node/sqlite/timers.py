@@ -78,10 +78,10 @@ class SqliteTimers:
                 raise Unreadable("A timer that cannot be read cannot be removed either.")
         self._transaction.damage.has_lost_timer = True
 
-    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+    def find_existing(self, timers: Sequence[Timer]) -> frozenset[Timer]:
         with self._transaction:
             self.flush()
-            return frozenset(timer for timer in wanted if self._has_timer_at(timer))
+            return frozenset(timer for timer in timers if self._has_timer_at(timer))
 
     def _has_timer_at(self, timer: Timer) -> bool:
         rows = self._transaction.db.execute(

@@ -7,8 +7,8 @@ from typing import Any
 
 from punctual.domain.errors import Unreadable
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import USED, Token
-from punctual.engine.ports.token_rows import Counted
+from punctual.domain.tenants.tokens import LAST_USED_RESOLUTION, Token
+from punctual.engine.ports.token_rows import TokenCounts
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
@@ -28,13 +28,13 @@ class SqliteTokens:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def put(self, token: Token, hashed: str) -> None:
+    def put(self, token: Token, token_hash: str) -> None:
         with self._transaction:
             self._transaction.begin()
             self._transaction.db.execute(
                 f"INSERT INTO tokens (hash, {_COLUMNS}, forgotten_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (hashed, *_to_row(token), _optional_micros(token.forgotten_at())),
+                (token_hash, *_to_row(token), _optional_micros(token.delete_at())),
             )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
@@ -76,21 +76,23 @@ class SqliteTokens:
             self._transaction.damage.note("tokens", (row[1], row[0]), error)
             return None
 
-    def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
+    def store_revocation_request(
+        self, _tenant: str, _token_id: str, wish: str, _old: str = "", /
+    ) -> str | None:
         """Return `wish`.
 
         The whole change is one transaction, so no concurrent change can come first.
         """
         return wish
 
-    def count(self, tenant: str, now: datetime) -> Counted:
+    def count(self, tenant: str, now: datetime) -> TokenCounts:
         with self._transaction:
             valid_count, total = self._transaction.db.execute(
                 "SELECT total(revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)), "
                 f"count(*) FROM tokens WHERE tenant = ? AND {_NOT_FORGOTTEN}",
                 (to_micros(now), tenant, to_micros(now)),
             ).fetchone()
-            return Counted(int(valid_count), total)
+            return TokenCounts(int(valid_count), total)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         token = self.get(tenant, token_id, now)
@@ -102,24 +104,24 @@ class SqliteTokens:
             self._transaction.db.execute(
                 "UPDATE tokens SET revoked_at = ?, forgotten_at = ? "
                 "WHERE tenant = ? AND token_id = ?",
-                (to_micros(now), _optional_micros(token.forgotten_at()), tenant, token_id),
+                (to_micros(now), _optional_micros(token.delete_at()), tenant, token_id),
             )
             return token
 
-    def find(self, hashed: str) -> Token | None:
+    def find(self, token_hash: str) -> Token | None:
         with self._transaction:
             row = self._transaction.db.execute(
-                f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (hashed,)
+                f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (token_hash,)
             ).fetchone()
         return self._readable_token(row)
 
-    def used(self, hashed: str, now: datetime) -> None:
+    def record_use(self, token_hash: str, now: datetime) -> None:
         with self._transaction:
             self._transaction.begin()
             self._transaction.db.execute(
                 "UPDATE tokens SET last_used_at = ? WHERE hash = ? "
                 "AND (last_used_at IS NULL OR last_used_at <= ?)",
-                (to_micros(now), hashed, to_micros(now - USED)),
+                (to_micros(now), token_hash, to_micros(now - LAST_USED_RESOLUTION)),
             )
 
 

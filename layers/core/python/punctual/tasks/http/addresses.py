@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from punctual.tasks.contract import BadTask
-from punctual.tasks.script.open_files import NotBegun, is_full
+from punctual.tasks.script.open_files import NotBegun, is_file_limit
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]
 
 
@@ -25,122 +25,128 @@ class Unresolved(Exception):
 def system_resolver(host: str, port: int) -> Sequence[str]:
     """Return all addresses of a name from the operating system's resolver."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        if is_full(error):  # no name server was asked, so the name may be valid
+        if is_file_limit(error):  # no name server was asked, so the name may be valid
             raise NotBegun from error
         raise Unresolved(f"{host} has no address") from None
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return list(dict.fromkeys(str(socket_address[0]) for *_, socket_address in answers))
 
 
-def checked(
-    host: str, port: int, resolver: Resolver, *, opened: Sequence[Network] = ()
-) -> tuple[Address, ...]:
+def resolve_checked(
+    host: str, port: int, resolver: Resolver, *, open_networks: Sequence[IpNetwork] = ()
+) -> tuple[IpAddress, ...]:
     """Return the addresses to connect to. Raise AddressNotAllowed if one of them is denied.
 
     A literal address never reaches the resolver, which may accept further spellings of it.
     """
-    name = canonical(host)
-    address = literal(name)
+    name = canonical_host(host)
+    address = parse_literal_address(name)
     if address is not None:
-        found: tuple[Address, ...] = (address,)
+        addresses: tuple[IpAddress, ...] = (address,)
     else:
-        found = tuple(_parsed(answer) for answer in resolver(name, port))
-    if not found:
+        addresses = tuple(_parse_address(answer) for answer in resolver(name, port))
+    if not addresses:
         raise Unresolved(f"{name} has no address")
-    for address in found:
-        reason = refusal(address, opened)
+    for address in addresses:
+        reason = refusal_reason(address, open_networks)
         if reason:
-            raise AddressNotAllowed(f"{name} may not be called: {_named(name, address)} {reason}")
-    return found
+            raise AddressNotAllowed(
+                f"{name} may not be called: {_address_text(name, address)} {reason}"
+            )
+    return addresses
 
 
-def canonical(host: str) -> str:
+def canonical_host(host: str) -> str:
     """Return the host in one spelling: NFKC, lower case, no trailing dot.
 
-    >>> canonical("１２７。0.0.1."), canonical("[::1]"), canonical("Example.COM")
+    >>> canonical_host("１２７。0.0.1."), canonical_host("[::1]"), canonical_host("Example.COM")
     ('127.0.0.1', '::1', 'example.com')
     """
     folded = unicodedata.normalize("NFKC", host).replace("。", ".").lower()
     return folded.strip("[]").rstrip(".")
 
 
-def literal(host: str) -> Address | None:
+def parse_literal_address(host: str) -> IpAddress | None:
     """Return the address that the host spells in any form a C library accepts, or None.
 
-    >>> literal("0x7f.1"), literal("017700000001"), literal("2130706433")
+    >>> parse_literal_address("0x7f.1"), parse_literal_address("017700000001"), parse_literal_address("2130706433")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
-    >>> literal("example.com")
+    >>> parse_literal_address("example.com")
     """
-    name = canonical(host)
+    name = canonical_host(host)
     if ":" in name:
         try:
             return ipaddress.IPv6Address(name)
         except ValueError:
             raise AddressNotAllowed(f"{name} is no IPv6 address") from None
     parts = name.split(".")
-    if not _NUMBER.fullmatch(parts[-1]):
+    if not _NUMERIC_LABEL.fullmatch(parts[-1]):
         return None
     # A host with a numeric last label is an address. Reject it if it does not parse as IPv4.
-    if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
+    if len(parts) > 4 or not all(_NUMERIC_LABEL.fullmatch(part) for part in parts):
         raise AddressNotAllowed(f"{name} is no IPv4 address")
-    *head, last = (_number(part) for part in parts)
-    if any(part > 255 for part in head) or last >= 256 ** (4 - len(head)):
+    *leading, last = (_parse_number(part) for part in parts)
+    if any(part > 255 for part in leading) or last >= 256 ** (4 - len(leading)):
         raise AddressNotAllowed(f"{name} is no IPv4 address")
     value = last
-    for place, part in enumerate(head):
-        value += part << 8 * (3 - place)
+    for index, part in enumerate(leading):
+        value += part << 8 * (3 - index)
     return ipaddress.IPv4Address(value)
 
 
-def refusal(address: Address, opened: Sequence[Network] = ()) -> str:
+def refusal_reason(address: IpAddress, open_networks: Sequence[IpNetwork] = ()) -> str:
     """Return why a task may not call the address, or an empty string.
 
-    `opened` allows private networks only. It can never allow a metadata service.
+    `open_networks` allows private networks only. It can never allow a metadata service.
     """
     if isinstance(address, ipaddress.IPv4Address):
-        return _refusal_v4(address, opened)
-    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    if address in _MAPPED:
-        return _refusal_v4(low, opened)
+        return _ipv4_refusal_reason(address, open_networks)
+    embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address in _IPV4_MAPPED:
+        return _ipv4_refusal_reason(embedded, open_networks)
     if address in _NAT64:
-        reason = _refusal_v4(low)
-        return f"leads to {low}, which {reason}" if reason else ""
+        reason = _ipv4_refusal_reason(embedded)
+        return f"leads to {embedded}, which {reason}" if reason else ""
     for network, reason in _REFUSED_V6:
         if address in network:
-            return "" if reason in _OWN and _within(address, opened) else reason
+            return (
+                "" if reason in _OPENABLE_REASONS and _is_in_any(address, open_networks) else reason
+            )
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return "is a tunnel to an IPv4 address"
     return "" if address in _GLOBAL_V6 else "is not public"
 
 
-def private_network(text: str) -> Network:
+def parse_private_network(text: str) -> IpNetwork:
     """Return the network if an operator may open it to tasks. Raise ValueError otherwise.
 
-    >>> private_network("10.1.0.0/16")
+    >>> parse_private_network("10.1.0.0/16")
     IPv4Network('10.1.0.0/16')
-    >>> private_network("169.254.0.0/16")
+    >>> parse_private_network("169.254.0.0/16")
     Traceback (most recent call last):
     ValueError: 169.254.0.0/16 is not within a private network
     """
     network = ipaddress.ip_network(text)
     refused = _REFUSED_V4 if network.version == 4 else _REFUSED_V6
-    if not any(_holds(other, network) for other, reason in refused if reason in _OWN):
+    if not any(
+        _is_subnet(private, network) for private, reason in refused if reason in _OPENABLE_REASONS
+    ):
         raise ValueError(f"{text} is not within a private network")
     return network
 
 
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
+_NUMERIC_LABEL = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
 # No unpadded spelling of a 32-bit number is longer.
-_MAX_DIGITS = 64
+_MAX_LABEL_CHARACTERS = 64
 
-LOOPBACK: tuple[Network, ...] = (
+LOOPBACK_NETWORKS: tuple[IpNetwork, ...] = (
     ipaddress.IPv4Network("127.0.0.0/8"),
     ipaddress.IPv6Network("::1/128"),
 )
-_OWN = ("is private", "is a carrier's private address", "is loopback")
+_OPENABLE_REASONS = ("is private", "is a carrier's private address", "is loopback")
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
@@ -190,24 +196,26 @@ _REFUSED_V6 = tuple(
 )
 
 
-def _refusal_v4(address: ipaddress.IPv4Address, opened: Sequence[Network] = ()) -> str:
+def _ipv4_refusal_reason(
+    address: ipaddress.IPv4Address, open_networks: Sequence[IpNetwork] = ()
+) -> str:
     reason = next((reason for network, reason in _REFUSED_V4 if address in network), "")
-    return "" if reason in _OWN and _within(address, opened) else reason
+    return "" if reason in _OPENABLE_REASONS and _is_in_any(address, open_networks) else reason
 
 
-def _within(address: Address, networks: Sequence[Network]) -> bool:
+def _is_in_any(address: IpAddress, networks: Sequence[IpNetwork]) -> bool:
     return any(address in network for network in networks)
 
 
-def _holds(outer: Network, inner: Network) -> bool:
+def _is_subnet(outer: IpNetwork, inner: IpNetwork) -> bool:
     if isinstance(outer, ipaddress.IPv4Network):
         return isinstance(inner, ipaddress.IPv4Network) and inner.subnet_of(outer)
     return isinstance(inner, ipaddress.IPv6Network) and inner.subnet_of(outer)
 
 
-def _number(part: str) -> int:
-    if len(part) > _MAX_DIGITS:
-        raise AddressNotAllowed(f"{part[:_MAX_DIGITS]}… is no address")
+def _parse_number(part: str) -> int:
+    if len(part) > _MAX_LABEL_CHARACTERS:
+        raise AddressNotAllowed(f"{part[:_MAX_LABEL_CHARACTERS]}… is no address")
     if part.startswith("0x"):
         return int(part[2:] or "0", 16)
     if part.startswith("0") and len(part) > 1:
@@ -218,12 +226,12 @@ def _number(part: str) -> int:
     return int(part)
 
 
-def _parsed(answer: str) -> Address:
+def _parse_address(answer: str) -> IpAddress:
     try:
         return ipaddress.ip_address(answer)
     except ValueError:
         raise Unresolved(f"the resolver answered {answer!r}") from None
 
 
-def _named(name: str, address: Address) -> str:
+def _address_text(name: str, address: IpAddress) -> str:
     return "it" if name == str(address) else str(address)

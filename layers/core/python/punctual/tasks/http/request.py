@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.limits import (
+    HTTP_METHODS,
     MAX_HEADER_BYTES,
-    MAX_HEADERS,
+    MAX_TASK_HEADERS,
     MAX_URL_CHARACTERS,
-    METHODS,
     RESERVED_HEADERS,
 )
 from punctual.tasks.redaction import Redactor
-from punctual.tasks.text import as_text, encoded, json_bytes
+from punctual.tasks.text import as_text, encode_text, json_bytes
 
 if TYPE_CHECKING:  # loaded at the first URL; most submitted jobs have none
     import httpx
 
-Header = tuple[bytes, bytes]
+RawHeader = tuple[bytes, bytes]
 
-JSON_TYPE = "application/json"
-TEXT_TYPE = "text/plain; charset=utf-8"
+JSON_MEDIA_TYPE = "application/json"
+TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 USER_AGENT = "Punctual"
-WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
+METHODS_WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Stricter than httpx, which percent-encodes invalid host characters.
 _HOST = re.compile(
     rb"[0-9A-Za-z_-][0-9A-Za-z._-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[0-9A-Za-z._~%-]+)?"
@@ -33,7 +33,7 @@ _HOST = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BODY_HEADERS = frozenset({b"content-type", b"content-encoding", b"content-language"})
 # Headers that go along to another origin. A job cannot put a credential into them.
-_HARMLESS = frozenset(
+_CROSS_ORIGIN_HEADERS = frozenset(
     {
         b"accept",
         b"accept-encoding",
@@ -43,7 +43,11 @@ _HARMLESS = frozenset(
         b"user-agent",
     }
 )
-_TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+_METHODS_REDIRECTED_TO_GET = {
+    301: ("POST",),
+    302: ("POST",),
+    303: ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
+}
 
 
 class BadRedirect(BadTask):
@@ -56,10 +60,10 @@ class Request:
 
     method: str
     url: "httpx.URL"
-    headers: tuple[Header, ...]
+    headers: tuple[RawHeader, ...]
     body: bytes | None
 
-    def wire_headers(self) -> list[Header]:
+    def wire_headers(self) -> list[RawHeader]:
         framing = [(b"Host", self.url.netloc)]
         if self.body is not None:
             framing.append((b"Content-Length", str(len(self.body)).encode()))
@@ -70,11 +74,11 @@ def build_request(attempt: Attempt) -> Request:
     """Return the first request of an attempt. Its placeholders must be expanded."""
     task = attempt.task
     method = task.get("method") or "POST"
-    if method not in METHODS:
+    if method not in HTTP_METHODS:
         raise BadTask(f"{as_text(method)} is no method that Punctual calls with")
-    body, body_type = _body(attempt, method)
-    headers = _headers(task.get("headers") or {})
-    given = {name.lower() for name, _ in headers}
+    body, body_type = _encode_body(attempt, method)
+    headers = _encode_headers(task.get("headers") or {})
+    job_header_names = {name.lower() for name, _ in headers}
     defaults = {
         "Accept": "*/*",
         "Accept-Encoding": "identity",
@@ -83,12 +87,12 @@ def build_request(attempt: Attempt) -> Request:
     }
     if body_type:
         defaults["Content-Type"] = body_type
-    added = tuple(
+    default_headers = tuple(
         (name.encode(), value.encode())
         for name, value in defaults.items()
-        if name.lower().encode() not in given
+        if name.lower().encode() not in job_header_names
     )
-    return Request(method, parse_url(task["url"]), headers + added, body)
+    return Request(method, parse_url(task["url"]), headers + default_headers, body)
 
 
 def url_problem(url: Any) -> str:
@@ -105,45 +109,49 @@ def parse_url(text: Any) -> "httpx.URL":
         raise BadTask("The URL is not a text")
     if len(text) > MAX_URL_CHARACTERS:
         raise BadTask(f"The URL is longer than {MAX_URL_CHARACTERS} characters")
-    encoded(text, "The URL")
+    encode_text(text, "The URL")
     import httpx
 
     try:
-        return _callable(httpx.URL(text))
+        return _check_url(httpx.URL(text))
     except (httpx.InvalidURL, ValueError):
         raise BadTask("The URL is not valid") from None
 
 
-def redirected(request: Request, status: int, location: str, secrets: frozenset[str]) -> Request:
+def redirect_request(
+    request: Request, status: int, location: str, secrets: frozenset[str]
+) -> Request:
     """Return the request to the redirect target. Secrets never go to another origin."""
     import httpx
 
     try:
-        url = _callable(request.url.join(location))
+        url = _check_url(request.url.join(location))
     except (httpx.InvalidURL, ValueError):
         raise BadRedirect("The server redirects to a URL that is not valid") from None
     except BadTask as error:
         raise BadRedirect(
             f"The server redirects to a URL that may not be called: {error}"
         ) from None
-    after = replace(request, url=url)
-    if request.method in _TO_GET.get(status, ()):
-        kept = tuple(h for h in request.headers if h[0].lower() not in _BODY_HEADERS)
-        after = replace(after, method="GET", body=None, headers=kept)
-    if _same_origin(request.url, url):
-        return after
+    redirect = replace(request, url=url)
+    if request.method in _METHODS_REDIRECTED_TO_GET.get(status, ()):
+        headers = tuple(
+            header for header in request.headers if header[0].lower() not in _BODY_HEADERS
+        )
+        redirect = replace(redirect, method="GET", body=None, headers=headers)
+    if _is_same_origin(request.url, url):
+        return redirect
     redactor = Redactor(secrets)
-    if after.body and redactor.data(after.body) != after.body:
+    if redirect.body and redactor.data(redirect.body) != redirect.body:
         raise BadRedirect("The server redirects a body with a secret to another origin")
-    kept = tuple(
+    headers = tuple(
         (name, value)
-        for name, value in after.headers
-        if name.lower() in _HARMLESS and redactor.data(value) == value
+        for name, value in redirect.headers
+        if name.lower() in _CROSS_ORIGIN_HEADERS and redactor.data(value) == value
     )
-    return replace(after, headers=kept)
+    return replace(redirect, headers=headers)
 
 
-def _callable(url: "httpx.URL") -> "httpx.URL":
+def _check_url(url: "httpx.URL") -> "httpx.URL":
     if url.scheme not in ("http", "https"):
         raise BadTask("The URL does not begin with http:// or https://")
     if not _HOST.fullmatch(url.raw_host):
@@ -156,40 +164,40 @@ def _callable(url: "httpx.URL") -> "httpx.URL":
     return url.copy_with(host=url.host.rstrip(".")) if url.host.endswith(".") else url
 
 
-def _same_origin(one: "httpx.URL", other: "httpx.URL") -> bool:
+def _is_same_origin(first: "httpx.URL", second: "httpx.URL") -> bool:
     """Return True if both URLs have the same origin. An upgrade from HTTP to HTTPS is allowed."""
-    if one.host != other.host:
+    if first.host != second.host:
         return False
-    if one.scheme == "http" and other.scheme == "https":
-        return one.port is None and other.port is None
-    return (one.scheme, one.port) == (other.scheme, other.port)
+    if first.scheme == "http" and second.scheme == "https":
+        return first.port is None and second.port is None
+    return (first.scheme, first.port) == (second.scheme, second.port)
 
 
-def _body(attempt: Attempt, method: str) -> tuple[bytes | None, str]:
+def _encode_body(attempt: Attempt, method: str) -> tuple[bytes | None, str]:
     body = attempt.task.get("body")
     if body is None:
-        if method in WITHOUT_PAYLOAD:
+        if method in METHODS_WITHOUT_PAYLOAD:
             return None, ""
-        return json_bytes(attempt.payload), JSON_TYPE
+        return json_bytes(attempt.payload), JSON_MEDIA_TYPE
     if isinstance(body, str):
-        return encoded(body, "The body"), TEXT_TYPE
-    return json_bytes(body), JSON_TYPE
+        return encode_text(body, "The body"), TEXT_CONTENT_TYPE
+    return json_bytes(body), JSON_MEDIA_TYPE
 
 
-def _headers(headers: dict[str, Any]) -> tuple[Header, ...]:
-    if len(headers) > MAX_HEADERS:
-        raise BadTask(f"There are more than {MAX_HEADERS} headers")
-    pairs = tuple(_header(name, as_text(value)) for name, value in headers.items())
+def _encode_headers(headers: dict[str, Any]) -> tuple[RawHeader, ...]:
+    if len(headers) > MAX_TASK_HEADERS:
+        raise BadTask(f"There are more than {MAX_TASK_HEADERS} headers")
+    pairs = tuple(_encode_header(name, as_text(value)) for name, value in headers.items())
     if sum(len(name) + len(value) for name, value in pairs) > MAX_HEADER_BYTES:
         raise BadTask(f"The headers are longer than {MAX_HEADER_BYTES} bytes")
     return pairs
 
 
-def _header(name: str, value: str) -> Header:
-    if not _NAME.fullmatch(name):
+def _encode_header(name: str, value: str) -> RawHeader:
+    if not _HEADER_NAME.fullmatch(name):
         raise BadTask(f"{name!r} is no name of a header")
     if name.lower() in RESERVED_HEADERS:
         raise BadTask(f"The header {name} is Punctual's to set")
     if _CONTROL.search(value):
         raise BadTask(f"The header {name} holds a line break or another control character")
-    return name.encode(), encoded(value.strip(" \t"), f"The header {name}")
+    return name.encode(), encode_text(value.strip(" \t"), f"The header {name}")

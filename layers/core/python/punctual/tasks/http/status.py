@@ -5,39 +5,39 @@ from typing import Any
 
 from punctual.tasks.contract import BadTask
 
-Expected = tuple[tuple[int, int], ...]
+ExpectedStatuses = tuple[tuple[int, int], ...]
 
-DEFAULT: Expected = ((200, 299),)
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_PASSING = frozenset({408, 425, 429})
-_RANGE = re.compile(r"([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
+DEFAULT_EXPECTED_STATUSES: ExpectedStatuses = ((200, 299),)
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
+_STATUS_RANGE = re.compile(r"([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 
 
-def parse_expected(value: Any) -> Expected:
+def parse_expected(value: Any) -> ExpectedStatuses:
     """Return the ranges for a status, a range, or a list of them.
 
     >>> parse_expected([200, "300-399"]), parse_expected(404), parse_expected(None)
     (((200, 200), (300, 399)), ((404, 404),), ((200, 299),))
     """
     if value is None:
-        return DEFAULT
+        return DEFAULT_EXPECTED_STATUSES
     items = value if isinstance(value, list | tuple) else [value]
     if not items:
         raise BadTask("expect_status names no status")
-    return tuple(_range(item) for item in items)
+    return tuple(_parse_range(item) for item in items)
 
 
-def is_expected(status: int, expected: Expected) -> bool:
+def is_expected(status: int, expected: ExpectedStatuses) -> bool:
     return any(low <= status <= high for low, high in expected)
 
 
-def may_pass(status: int) -> bool:
+def is_retryable_status(status: int) -> bool:
     """Return True if a retry of the same request may succeed."""
-    return not 400 <= status <= 499 or status in _PASSING
+    return not 400 <= status <= 499 or status in _RETRYABLE_STATUSES
 
 
-def _range(item: Any) -> tuple[int, int]:
-    match = None if isinstance(item, bool) else _RANGE.fullmatch(str(item))
+def _parse_range(item: Any) -> tuple[int, int]:
+    match = None if isinstance(item, bool) else _STATUS_RANGE.fullmatch(str(item))
     if match is None:
         raise BadTask(f'expect_status takes 100 to 599 or a range such as "200-299", not {item!r}')
     low = int(match[1])

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from punctual.tasks.limits import RunLimits
-from punctual.tasks.script.open_files import is_full
+from punctual.tasks.script.open_files import is_file_limit
 
-CONTROLLERS = frozenset({"memory", "pids"})
-NODE = "punctual-node"
-RUN_PREFIX = "punctual-run-"
+REQUIRED_CONTROLLERS = frozenset({"memory", "pids"})
+NODE_GROUP_NAME = "punctual-node"
+RUN_GROUP_PREFIX = "punctual-run-"
 # Allowance for the launcher and bubblewrap, on top of the run's limits.
 LAUNCHER_BYTES = 32 * 1024 * 1024
 LAUNCHER_PROCESSES = 3
@@ -34,11 +34,11 @@ class Cgroup:
     def enter(self, pid: int) -> None:
         self._write("cgroup.procs", pid)
 
-    def passed(self) -> str:
+    def exceeded_limit(self) -> str:
         """Return the limit that the kernel enforced against the run, or an empty string."""
-        if _count(self._folder / "memory.events", "oom_kill"):
+        if _count_events(self._folder / "memory.events", "oom_kill"):
             return "memory"
-        return "processes" if _count(self._folder / "pids.events", "max") else ""
+        return "processes" if _count_events(self._folder / "pids.events", "max") else ""
 
     def _write(self, name: str, value: int) -> None:
         try:
@@ -54,45 +54,45 @@ class Cgroups:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ending: dict[Path, bool] = {}  # True if the group was killed
+        self._ending_folders: dict[Path, bool] = {}  # True if the group was killed
 
     @contextmanager
     def for_run(self, run_id: str, limits: RunLimits) -> Iterator[Cgroup]:
-        folder = self._folder / f"{RUN_PREFIX}{run_id}"
+        folder = self._folder / f"{RUN_GROUP_PREFIX}{run_id}"
         try:
             yield Cgroup(folder, limits)
         finally:
-            self._end([folder])
+            self._kill_and_delete([folder])
 
-    def end_left_behind(self) -> int:
+    def kill_leftovers(self) -> int:
         """Kill the groups that a previous node left. Return their number."""
-        left = list(self._folder.glob(f"{RUN_PREFIX}*"))
-        self._end(left)
-        return len(left)
+        folders = list(self._folder.glob(f"{RUN_GROUP_PREFIX}*"))
+        self._kill_and_delete(folders)
+        return len(folders)
 
-    def _end(self, folders: Iterable[Path]) -> None:
+    def _kill_and_delete(self, folders: Iterable[Path]) -> None:
         """Kill the processes in these groups. Delete all ended groups that are empty by now."""
-        self._ending.update((folder, False) for folder in folders)
-        for folder, was_killed in list(self._ending.items()):
-            self._ending[folder] = was_killed or _kill(folder)
-            if _is_gone(folder):
-                self._ending.pop(folder, None)
+        self._ending_folders.update((folder, False) for folder in folders)
+        for folder, was_killed in list(self._ending_folders.items()):
+            self._ending_folders[folder] = was_killed or _kill_processes(folder)
+            if _delete_group(folder):
+                self._ending_folders.pop(folder, None)
 
 
-def _kill(folder: Path) -> bool:
+def _kill_processes(folder: Path) -> bool:
     """Kill the processes in a group. Return False if the caller must try again."""
     try:
         (folder / "cgroup.kill").write_text("1")
     except FileNotFoundError:
         return True  # the group is deleted, or Linux is older than 5.14
     except OSError as error:
-        if not is_full(error):
+        if not is_file_limit(error):
             raise
         return False
     return True
 
 
-def _is_gone(folder: Path) -> bool:
+def _delete_group(folder: Path) -> bool:
     """Delete the group. Return False while killed processes in it are still exiting."""
     try:
         folder.rmdir()
@@ -103,19 +103,19 @@ def _is_gone(folder: Path) -> bool:
     return True
 
 
-def find(process: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups | None:
+def find_cgroups(process: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups | None:
     """Return the `Cgroups` of this process, or None if it may not create groups.
 
     The kernel does not allow processes in a group that distributes limits. So the node moves into
     a child group.
     """
     folder = _own_folder(process)
-    if folder is None or not _may_use(folder, os.getpid() if pid is None else pid):
+    if folder is None or not _is_usable(folder, os.getpid() if pid is None else pid):
         return None
-    node = folder / NODE
+    node_folder = folder / NODE_GROUP_NAME
     try:
-        node.mkdir(exist_ok=True)
-        (node / "cgroup.procs").write_text(str(os.getpid() if pid is None else pid))
+        node_folder.mkdir(exist_ok=True)
+        (node_folder / "cgroup.procs").write_text(str(os.getpid() if pid is None else pid))
         (folder / "cgroup.subtree_control").write_text("+memory +pids")
     except OSError:
         return None
@@ -130,23 +130,23 @@ def _own_folder(process: Path) -> Path | None:
         return None
     path = next((line[3:] for line in groups if line.startswith("0::")), None)
     for mount in mounts:
-        before, _, after = mount.partition(" - ")
-        if path is not None and after.startswith("cgroup2 "):
-            return Path(before.split()[4]) / path.lstrip("/")
+        mount_fields, _, filesystem_fields = mount.partition(" - ")
+        if path is not None and filesystem_fields.startswith("cgroup2 "):
+            return Path(mount_fields.split()[4]) / path.lstrip("/")
     return None
 
 
-def _may_use(folder: Path, pid: int) -> bool:
+def _is_usable(folder: Path, pid: int) -> bool:
     try:
         controllers = set((folder / "cgroup.controllers").read_text().split())
         processes = (folder / "cgroup.procs").read_text().split()
     except OSError:
         return False
     writable = all(os.access(folder / name, os.W_OK) for name in ("", "cgroup.subtree_control"))
-    return writable and controllers >= CONTROLLERS and processes == [str(pid)]
+    return writable and controllers >= REQUIRED_CONTROLLERS and processes == [str(pid)]
 
 
-def _count(file: Path, event: str) -> int:
+def _count_events(file: Path, event: str) -> int:
     try:
         lines = file.read_text().splitlines()
     except FileNotFoundError:

@@ -7,66 +7,66 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from punctual.tasks.contract import Stop
+from punctual.tasks.contract import StopRequest
 from punctual.tasks.limits import RunLimits
-from punctual.tasks.script.open_files import FULL
-from punctual.tasks.script.process_group import Group
-from punctual.tasks.script.sandbox import Walls
+from punctual.tasks.script.open_files import FILE_LIMIT_ERRORS
+from punctual.tasks.script.process_group import ProcessGroup
+from punctual.tasks.script.sandbox import RunSandbox
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command to execute. `limits` holds pairs of a resource number and its limit.
+    """A command to execute. `kernel_limits` holds pairs of a resource number and its limit.
 
-    `most` limits the whole run, including its files in `folder`.
+    `run_limits` limits the whole run, including its files in `folder`.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
-    limits: tuple[tuple[int, int], ...]
+    kernel_limits: tuple[tuple[int, int], ...]
     stdin: bytes
     folder: Path
-    most: RunLimits
-    walls: Walls
+    run_limits: RunLimits
+    sandbox: RunSandbox
 
 
-class Sink(Protocol):
+class OutputSink(Protocol):
     def stdout(self, data: bytes) -> None: ...
 
     def stderr(self, data: bytes) -> None: ...
 
 
-class Groups(Protocol):
+class GroupRecorder(Protocol):
     """Records live process groups, so that the next node can kill them after a crash."""
 
-    def on_started(self, run_id: str, group: Group) -> None: ...
+    def on_started(self, run_id: str, group: ProcessGroup) -> None: ...
 
-    def on_ended(self, run_id: str, group: Group) -> None: ...
+    def on_ended(self, run_id: str, group: ProcessGroup) -> None: ...
 
 
 @dataclass(frozen=True)
-class Patience:
+class TimeLimits:
     """The timeout of a command, and the grace period between SIGTERM and SIGKILL."""
 
     seconds: float
     grace_seconds: float
-    stop: Stop
+    stop: StopRequest
     monotonic: Callable[[], float]
 
 
 @dataclass
-class Ended:
-    """The result of a command. If its launcher was killed, only `started` is set."""
+class CommandResult:
+    """The result of a command. If its launcher was killed, only `has_started` is set."""
 
-    started: bool = False
-    code: int | None = None
+    has_started: bool = False
+    exit_code: int | None = None
     signal: int | None = None
     start_error: int | None = None
     sandbox_error: int | None = None
-    limit: str = ""
+    exceeded_limit: str = ""
     timed_out: bool = False
-    stopped: str = ""
+    stop_reason: str = ""
 
 
 def signal_name(number: int) -> str:
@@ -80,6 +80,6 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def may_pass(start_error: int) -> bool:
+def is_retryable_start_error(start_error: int) -> bool:
     """Return True if a later start of the command may succeed."""
-    return start_error in (errno.EAGAIN, errno.ENOMEM, *FULL)
+    return start_error in (errno.EAGAIN, errno.ENOMEM, *FILE_LIMIT_ERRORS)

@@ -11,16 +11,16 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 2
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_CAPABILITIES = 64
-FIRST_TO_BE_KILLED = b"1000"
-STEP_BYTES = 8
+MAX_OOM_SCORE = b"1000"
+INSTRUCTION_BYTES = 8
 
 
-def hide(library: ctypes.CDLL) -> None:
+def hide_process(library: ctypes.CDLL) -> None:
     """Deny other processes of this user the memory, descriptors and environment of this one."""
     _prctl(library, PR_SET_DUMPABLE, 0)
 
 
-def offer_to_the_oom_killer(library: ctypes.CDLL) -> None:
+def prefer_oom_kill(library: ctypes.CDLL) -> None:
     """Make the kernel kill this process, not the node, if memory runs out."""
     # Root owns the files of a non-dumpable process. The script is dumpable anyway.
     _prctl(library, PR_SET_DUMPABLE, 1)
@@ -29,7 +29,7 @@ def offer_to_the_oom_killer(library: ctypes.CDLL) -> None:
     except OSError:
         # /proc is missing or read-only, as in some containers.
         return
-    os.write(file, FIRST_TO_BE_KILLED)
+    os.write(file, MAX_OOM_SCORE)
     os.close(file)
 
 
@@ -49,26 +49,28 @@ def _drop_capabilities(library: ctypes.CDLL) -> None:
         # Ignore errors. Other users hold no capability, and numbers above the last one fail.
         library.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), *_zeros(3))
     header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
-    _check(library.capset(header, bytes(24)))
+    _check_result(library.capset(header, bytes(24)))
 
 
 def _filter_calls(library: ctypes.CDLL, program: bytes) -> None:
-    steps = ctypes.create_string_buffer(program, len(program))
+    instructions = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: number of steps, padding, address of the steps.
-    where = ctypes.addressof(steps).to_bytes(8, sys.byteorder)
-    fprog = (len(program) // STEP_BYTES).to_bytes(2, sys.byteorder) + bytes(6) + where
-    _check(library.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), fprog, *_zeros(2)))
+    address = ctypes.addressof(instructions).to_bytes(8, sys.byteorder)
+    fprog = (len(program) // INSTRUCTION_BYTES).to_bytes(2, sys.byteorder) + bytes(6) + address
+    _check_result(
+        library.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), fprog, *_zeros(2))
+    )
 
 
 def _prctl(library: ctypes.CDLL, option: int, value: int) -> None:
-    _check(library.prctl(option, ctypes.c_ulong(value), *_zeros(3)))
+    _check_result(library.prctl(option, ctypes.c_ulong(value), *_zeros(3)))
 
 
 def _zeros(count: int) -> list[ctypes.c_ulong]:
     return [ctypes.c_ulong(0)] * count
 
 
-def _check(result: int) -> None:
+def _check_result(result: int) -> None:
     if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number))

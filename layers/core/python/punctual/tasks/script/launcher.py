@@ -23,29 +23,29 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from punctual.tasks.script.confinement import confine, hide, offer_to_the_oom_killer
+from punctual.tasks.script.confinement import confine, hide_process, prefer_oom_kill
 from punctual.tasks.script.landlock import c_library
 from punctual.tasks.script.usage import (
     TooDeepError,
     children,
-    deleted_bytes,
+    deleted_file_bytes,
     descendants,
+    file_sizes,
     memory_bytes,
-    sizes,
 )
 
 # Numbers, because an import of `signal` takes a third of the start time.
 SIGKILL, SIGPIPE, SIGTERM, SIGSTOP, SIGXFSZ = 9, 13, 15, 19, 25
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LENGTH_BYTES = 8
-READY = b"."
-GO = b"G"
-LOOK_SECONDS = 0.1
-DISK_SECONDS = 1.0
-FILES_AT_ONCE = 4000
-POLL_MS = 20
+READY_BYTE = b"."
+GO_BYTE = b"G"
+MEASURE_SECONDS = 0.1
+DISK_MEASURE_SECONDS = 1.0
+FILES_PER_MEASUREMENT = 4000
+POLL_MILLISECONDS = 20
 KILL_ROUNDS = 500
-KILL_ROUND_MS = 4
+KILL_ROUND_MILLISECONDS = 4
 FREEZE_AFTER_ROUNDS = 5
 
 _LINUX = sys.platform == "linux"
@@ -57,25 +57,25 @@ def main(monotonic: Callable[[], float]) -> None:
     os.set_inheritable(report, False)
     library = c_library()
     if _LINUX:
-        hide(library)
+        hide_process(library)
         library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _say(report, "ready")
+    _send_report(report, "ready")
     spec = _read_spec(control)
     try:
-        pid = _start(spec, library, control, report)
+        pid = _start_script(spec, library, control, report)
     except OSError as error:
-        _say(report, f"failed {error.errno}")
+        _send_report(report, f"failed {error.errno}")
         return
     if pid is None:
         return
     script = Script(pid)
-    limit = _wait(script, control, Watch(spec["most"], spec["folder"], monotonic))
+    limit = _wait_for_end(script, control, ResourceMonitor(spec["most"], spec["folder"], monotonic))
     if limit:
-        _say(report, f"limit {limit}")
-    script.end_all()
+        _send_report(report, f"limit {limit}")
+    script.kill_all()
     if script.status is not None:
         code = os.waitstatus_to_exitcode(script.status)
-        _say(report, f"exit {code}" if code >= 0 else f"signal {-code}")
+        _send_report(report, f"exit {code}" if code >= 0 else f"signal {-code}")
 
 
 class Script:
@@ -102,28 +102,28 @@ class Script:
             self._reap()
             return self.status is not None
         while True:
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if ended is None or ended.si_pid == self.pid:
-                return ended is not None
-            os.waitpid(ended.si_pid, 0)
+            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if exited is None or exited.si_pid == self.pid:
+                return exited is not None
+            os.waitpid(exited.si_pid, 0)
 
-    def end_all(self) -> None:
+    def kill_all(self) -> None:
         """Kill and reap until no descendant is left. Orphans become children of the launcher."""
         # Kill the group before reaping. Afterwards its number may belong to another process.
         self.signal(SIGKILL)
-        us = os.getpid()
-        for turn in range(KILL_ROUNDS):
+        own_pid = os.getpid()
+        for kill_round in range(KILL_ROUNDS):
             if not self._reap():
                 return
-            if turn >= FREEZE_AFTER_ROUNDS:
+            if kill_round >= FREEZE_AFTER_ROUNDS:
                 # Stop the descendants first. A fork loop may otherwise be faster than the kills.
-                for pid in descendants(us, sys.maxsize):
+                for pid in descendants(own_pid, sys.maxsize):
                     _kill(pid, SIGSTOP)
-            for pid in children(us):
+            for pid in children(own_pid):
                 _kill(pid, SIGKILL)
             if self.status is None:
                 self.signal(SIGKILL)
-            select.poll().poll(KILL_ROUND_MS)
+            select.poll().poll(KILL_ROUND_MILLISECONDS)
 
     def _reap(self) -> bool:
         """Reap all ended children. Return True if some are still alive."""
@@ -138,48 +138,50 @@ class Script:
                 return True
 
 
-class Watch:
+class ResourceMonitor:
     """Measures the resources of a run and reports the limit that it exceeds.
 
     Each call measures a part of the folder only, so that control messages do not wait.
     """
 
-    def __init__(self, most: dict[str, int], folder: str, monotonic: Callable[[], float]) -> None:
-        self._most = most
+    def __init__(
+        self, max_usage: dict[str, int], folder: str, monotonic: Callable[[], float]
+    ) -> None:
+        self._max_usage = max_usage
         self._folder = folder
         self._monotonic = monotonic
-        self._look_at = monotonic() + LOOK_SECONDS
-        self._measure_at = monotonic() + DISK_SECONDS
+        self._next_measure_at = monotonic() + MEASURE_SECONDS
+        self._next_disk_measure_at = monotonic() + DISK_MEASURE_SECONDS
         self._sizes: Iterator[int] | None = None
         self._total = 0
 
-    def passed(self) -> str:
-        now = self._monotonic()
-        if not _LINUX or now < self._look_at:
+    def exceeded_limit(self) -> str:
+        steady = self._monotonic()
+        if not _LINUX or steady < self._next_measure_at:
             return ""
-        self._look_at = now + LOOK_SECONDS
-        most = self._most
-        pids = descendants(os.getpid(), most["processes"])
-        if len(pids) > most["processes"]:
+        self._next_measure_at = steady + MEASURE_SECONDS
+        max_usage = self._max_usage
+        pids = descendants(os.getpid(), max_usage["processes"])
+        if len(pids) > max_usage["processes"]:
             return "processes"
-        if memory_bytes(pids, most["memory"]) > most["memory"]:
+        if memory_bytes(pids, max_usage["memory"]) > max_usage["memory"]:
             return "memory"
-        if self._sizes is None and now >= self._measure_at:
-            self._measure_at = now + DISK_SECONDS
-            self._sizes, self._total = sizes(self._folder), 0
-        return "" if self._sizes is None else self._measure(self._sizes, pids)
+        if self._sizes is None and steady >= self._next_disk_measure_at:
+            self._next_disk_measure_at = steady + DISK_MEASURE_SECONDS
+            self._sizes, self._total = file_sizes(self._folder), 0
+        return "" if self._sizes is None else self._measure_disk(self._sizes, pids)
 
-    def _measure(self, left: Iterator[int], pids: list[int]) -> str:
+    def _measure_disk(self, remaining_sizes: Iterator[int], pids: list[int]) -> str:
         try:
-            some = list(islice(left, FILES_AT_ONCE))
+            batch = list(islice(remaining_sizes, FILES_PER_MEASUREMENT))
         except TooDeepError:
             return "depth"
-        self._total += sum(some)
+        self._total += sum(batch)
         total = self._total
-        if len(some) < FILES_AT_ONCE:
+        if len(batch) < FILES_PER_MEASUREMENT:
             self._sizes = None
-            total += deleted_bytes(pids)
-        return "disk" if total > self._most["disk"] else ""
+            total += deleted_file_bytes(pids)
+        return "disk" if total > self._max_usage["disk"] else ""
 
 
 def _read_spec(control: int) -> dict[str, Any]:
@@ -191,116 +193,122 @@ def _read_spec(control: int) -> dict[str, Any]:
 def _read(descriptor: int, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        piece = os.read(descriptor, length - len(data))
-        if not piece:
+        chunk = os.read(descriptor, length - len(data))
+        if not chunk:
             sys.exit(1)
-        data += piece
+        data += chunk
     return data
 
 
-def _start(spec: dict[str, Any], library: ctypes.CDLL, control: int, report: int) -> int | None:
+def _start_script(
+    spec: dict[str, Any], library: ctypes.CDLL, control: int, report: int
+) -> int | None:
     """Return the script's process id, or None if it could not begin.
 
     The node learns the id before the script begins. Otherwise the script could kill the launcher
     first, and its group would stay unknown. All files for the run are opened before it begins.
     """
-    us = os.getpid()
-    answers, answer = os.pipe()
-    go, let_go = os.pipe()
+    own_pid = os.getpid()
+    answer_reader, answer_writer = os.pipe()
+    go_reader, go_writer = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(let_go)
-            _prepare(spec, library, us, answer, go)
-            _confine(spec, library, answer)
+            os.close(go_writer)
+            _prepare_process(spec, library, own_pid, answer_writer, go_reader)
+            _confine_process(spec, library, answer_writer)
             os.execve(spec["argv"][0], spec["argv"], spec["env"])
         except OSError as error:
-            os.write(answer, f"failed {error.errno}".encode())
+            os.write(answer_writer, f"failed {error.errno}".encode())
         finally:
             os._exit(127)
-    os.close(answer)
-    os.close(go)
+    os.close(answer_writer)
+    os.close(go_reader)
     may_begin = False
     try:
-        os.read(answers, len(READY))
-        _pin(spec, pid)
-        _say(report, f"started {pid}")
-        may_begin = os.read(control, len(GO)) == GO
+        os.read(answer_reader, len(READY_BYTE))
+        _pin_process_files(spec, pid)
+        _send_report(report, f"started {pid}")
+        may_begin = os.read(control, len(GO_BYTE)) == GO_BYTE
     finally:
         if not may_begin:
             _kill(pid, SIGKILL)
             os.waitpid(pid, 0)
     if not may_begin:
         return None
-    _let_go_of_streams(null)
-    os.write(let_go, GO)
-    failure = os.read(answers, 64)
+    _close_streams(null)
+    os.write(go_writer, GO_BYTE)
+    failure = os.read(answer_reader, 64)
     if not failure:
         return pid
     os.waitpid(pid, 0)
-    _say(report, failure.decode())
+    _send_report(report, failure.decode())
     return None
 
 
-def _pin(spec: dict[str, Any], pid: int) -> None:
+def _pin_process_files(spec: dict[str, Any], pid: int) -> None:
     """Keep the allowed /proc entries open. The kernel drops a rule when it evicts the inode."""
     if spec["rules"]:
         for name in spec["rules"]["process_files"]:
             try:
-                place = f"/proc/{pid if name == 'self' else name}"
-                os.open(place, os.O_PATH | os.O_CLOEXEC)
+                path = f"/proc/{pid if name == 'self' else name}"
+                os.open(path, os.O_PATH | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
 
 
-def _prepare(spec: dict[str, Any], library: ctypes.CDLL, parent: int, answer: int, go: int) -> None:
+def _prepare_process(
+    spec: dict[str, Any], library: ctypes.CDLL, parent: int, answer_writer: int, go_reader: int
+) -> None:
     os.setsid()
     if _LINUX:
         library.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-    os.write(answer, READY)
-    if os.read(go, len(GO)) != GO or os.getppid() != parent:
+    os.write(answer_writer, READY_BYTE)
+    if os.read(go_reader, len(GO_BYTE)) != GO_BYTE or os.getppid() != parent:
         os._exit(127)
     if _LINUX:
-        offer_to_the_oom_killer(library)
+        prefer_oom_kill(library)
     library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    for ignored_by_python in (SIGPIPE, SIGXFSZ):
-        library.signal(ignored_by_python, None)
-    for kind, wanted in spec["limits"]:
-        _, hard = resource.getrlimit(kind)
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(kind, (limit, limit))
+    for ignored_signal in (SIGPIPE, SIGXFSZ):
+        library.signal(ignored_signal, None)
+    for resource_kind, requested in spec["limits"]:
+        _, hard = resource.getrlimit(resource_kind)
+        limit = requested if hard == resource.RLIM_INFINITY else min(requested, hard)
+        resource.setrlimit(resource_kind, (limit, limit))
     os.umask(0o077)
     os.chdir(spec["cwd"])
 
 
-def _confine(spec: dict[str, Any], library: ctypes.CDLL, answer: int) -> None:
+def _confine_process(spec: dict[str, Any], library: ctypes.CDLL, answer_writer: int) -> None:
     if not spec["rules"]:
         return
     try:
         confine(library, spec["rules"])
     except OSError as error:
-        os.write(answer, f"unconfined {error.errno}".encode())
+        os.write(answer_writer, f"unconfined {error.errno}".encode())
         os._exit(127)
 
 
-def _let_go_of_streams(null: int) -> None:
+def _close_streams(null: int) -> None:
     # An open copy here would keep the pipe alive after the script closes it.
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
 
-def _wait(script: Script, control: int, watch: Watch) -> str:
+def _wait_for_end(script: Script, control: int, monitor: ResourceMonitor) -> str:
     """Wait for the end of the script or the request to kill it. Return the exceeded limit or ""."""
     poller = select.poll()
     poller.register(control, select.POLLIN)
-    patience = LOOK_SECONDS * 1000 if _watch(poller, script.pid) else POLL_MS
+    timeout_ms = (
+        MEASURE_SECONDS * 1000 if _register_process(poller, script.pid) else POLL_MILLISECONDS
+    )
     while not script.has_ended():
-        heard = poller.poll(patience)
-        limit = watch.passed()
+        events = poller.poll(timeout_ms)
+        limit = monitor.exceeded_limit()
         if limit:
             return limit
-        if not any(descriptor == control for descriptor, _ in heard):
+        if not any(descriptor == control for descriptor, _ in events):
             continue
         if os.read(control, 1) != b"T":
             return ""
@@ -308,7 +316,7 @@ def _wait(script: Script, control: int, watch: Watch) -> str:
     return ""
 
 
-def _watch(poller: "select.poll", pid: int) -> bool:
+def _register_process(poller: "select.poll", pid: int) -> bool:
     try:
         poller.register(os.pidfd_open(pid), select.POLLIN)
     except (AttributeError, OSError):
@@ -323,7 +331,7 @@ def _kill(pid: int, number: int) -> None:
         return
 
 
-def _say(report: int, line: str) -> None:
+def _send_report(report: int, line: str) -> None:
     try:
         os.write(report, line.encode() + b"\n")
     except BrokenPipeError:

@@ -13,7 +13,7 @@ import msgspec
 _STAT_FIELDS_BEFORE_START = 19
 
 
-class Group(msgspec.Struct, frozen=True):
+class ProcessGroup(msgspec.Struct, frozen=True):
     """A process group. `start_time` is the leader's, in the system's unit, or 0 if unknown."""
 
     pid: int
@@ -21,8 +21,8 @@ class Group(msgspec.Struct, frozen=True):
     start_time: int
 
 
-def group_of(pid: int) -> Group:
-    return Group(pid, pid, start_time_of(pid))
+def group_of(pid: int) -> ProcessGroup:
+    return ProcessGroup(pid, pid, start_time_of(pid))
 
 
 def start_time_of(pid: int) -> int:
@@ -30,22 +30,22 @@ def start_time_of(pid: int) -> int:
 
     The unit is ticks since boot on Linux, and seconds elsewhere.
     """
-    return _start_by_proc(pid) if sys.platform == "linux" else start_by_ps(pid)
+    return _start_time_by_proc(pid) if sys.platform == "linux" else start_time_by_ps(pid)
 
 
-def start_by_ps(pid: int) -> int:
-    listed = subprocess.run(
+def start_time_by_ps(pid: int) -> int:
+    result = subprocess.run(
         ["/bin/ps", "-o", "lstart=", "-p", str(pid)],
         env={"LC_ALL": "C", "TZ": "UTC"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
     )
-    text = " ".join(listed.stdout.decode().split())
+    text = " ".join(result.stdout.decode().split())
     return calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S %Y")) if text else 0
 
 
-def kill_left_behind(pgid: int, start_time: int) -> bool:
+def kill_leftover_group(pgid: int, start_time: int) -> bool:
     """Kill the group if its leader is still the recorded process. Return True if it was killed."""
     if pgid <= 1 or start_time <= 0 or start_time_of(pgid) != start_time:
         return False
@@ -60,7 +60,7 @@ def kill_group(pgid: int) -> bool:
     return True
 
 
-def _start_by_proc(pid: int) -> int:
+def _start_time_by_proc(pid: int) -> int:
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

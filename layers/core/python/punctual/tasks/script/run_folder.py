@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from punctual.tasks.script.open_files import NotBegun, until_free
+from punctual.tasks.script.open_files import NotBegun, retry_until_free
 
-_PREFIX = "run-"
-_OWNER_ONLY = 0o700
-_OWNERS_FILE = 0o600
+_RUN_FOLDER_PREFIX = "run-"
+_OWNER_ONLY_MODE = 0o700
+_OWNER_FILE_MODE = 0o600
 _log = logging.getLogger(__name__)
 
 
@@ -18,12 +18,12 @@ class RunFolder:
     """A folder for its owner only, with subfolders for code, work, HOME and TMPDIR."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root.absolute()))
-        self.work = self._make("work")
-        self.home = self._make("home")
-        self.temporary = self._make("tmp")
-        self._code = self._make("code")
+        root.mkdir(mode=_OWNER_ONLY_MODE, parents=True, exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(prefix=_RUN_FOLDER_PREFIX, dir=root.absolute()))
+        self.work = self._make_folder("work")
+        self.home = self._make_folder("home")
+        self.temporary = self._make_folder("tmp")
+        self._code = self._make_folder("code")
         self._files: list[Path] = []
 
     def __enter__(self) -> "RunFolder":
@@ -55,61 +55,61 @@ class RunFolder:
     def write(self, name: str, code: bytes) -> Path:
         file = self._code / name
         self._files.append(file)
-        file.touch(_OWNERS_FILE)
+        file.touch(_OWNER_FILE_MODE)
         file.write_bytes(code)
         return file
 
-    def _make(self, name: str) -> Path:
+    def _make_folder(self, name: str) -> Path:
         folder = self.path / name
-        folder.mkdir(mode=_OWNER_ONLY)
+        folder.mkdir(mode=_OWNER_ONLY_MODE)
         return folder
 
 
-def remove_left_behind(root: Path) -> int:
+def remove_leftovers(root: Path) -> int:
     """Remove the folders of runs that a crash ended. Return their number."""
-    left = sorted(root.glob(f"{_PREFIX}*"))
-    for folder in left:
+    folders = sorted(root.glob(f"{_RUN_FOLDER_PREFIX}*"))
+    for folder in folders:
         _remove(folder)
-    return len(left)
+    return len(folders)
 
 
 def _remove(folder: Path) -> None:
     try:
-        until_free(lambda: _empty(folder))
+        retry_until_free(lambda: _delete_content(folder))
         folder.rmdir()
     except OSError as error:
         # Only log the error. The run has ended, and its outcome must not depend on the cleanup.
         _log.warning("run_folder_left_behind", extra={"folder": str(folder), "error": str(error)})
 
 
-def _empty(folder: Path) -> None:
+def _delete_content(folder: Path) -> None:
     """Delete the content of a folder, at any depth and with any permissions.
 
     Inner folders move up before their parent is deleted. So no path exceeds the length limit, and
     the walk holds no descriptors.
     """
-    folder.chmod(_OWNER_ONLY)
-    moved = 0
-    todo = _folders_left(str(folder))
+    folder.chmod(_OWNER_ONLY_MODE)
+    moved_count = 0
+    todo = _delete_files(str(folder))
     while todo:
         path = todo.pop()
-        os.chmod(path, _OWNER_ONLY)
-        for inner in _folders_left(path):
-            up = f"{folder}/.{moved}"
-            while os.path.lexists(up):
-                moved += 1
-                up = f"{folder}/.{moved}"
-            os.chmod(inner, _OWNER_ONLY)  # a rename writes the `..` entry of the folder
-            os.rename(inner, up)
-            todo.append(up)
+        os.chmod(path, _OWNER_ONLY_MODE)
+        for inner in _delete_files(path):
+            target = f"{folder}/.{moved_count}"
+            while os.path.lexists(target):
+                moved_count += 1
+                target = f"{folder}/.{moved_count}"
+            os.chmod(inner, _OWNER_ONLY_MODE)  # a rename writes the `..` entry of the folder
+            os.rename(inner, target)
+            todo.append(target)
         os.rmdir(path)
 
 
-def _folders_left(folder: str) -> list[str]:
+def _delete_files(folder: str) -> list[str]:
     """Delete the files in a folder. Return the folders in it."""
     with os.scandir(folder) as entries:
-        found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for path, is_folder in found:
+        listed = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_folder in listed:
         if not is_folder:
             os.unlink(path)
-    return [path for path, is_folder in found if is_folder]
+    return [path for path, is_folder in listed if is_folder]

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from punctual.tasks.script import bubblewrap, landlock, seccomp, system_paths
 from punctual.tasks.script.run_folder import RunFolder
 
-LOCAL = "local"
-SETTING = "PUNCTUAL_SCRIPT_PATHS"
-WANTED = ("auto", "landlock", "bubblewrap", "none")
-Name = Literal["landlock", "bubblewrap", "none"]
+LOCAL_TENANT = "local"
+SCRIPT_PATHS_VARIABLE = "PUNCTUAL_SCRIPT_PATHS"
+SANDBOX_CHOICES = ("auto", "landlock", "bubblewrap", "none")
+SandboxName = Literal["landlock", "bubblewrap", "none"]
 
 # Error texts of a script without access to a file. bubblewrap hides unopened files.
-DENIALS: Mapping[Name, re.Pattern[bytes]] = MappingProxyType(
+DENIAL_PATTERNS: Mapping[SandboxName, re.Pattern[bytes]] = MappingProxyType(
     {
         "landlock": re.compile(rb"permission denied", re.IGNORECASE),
         "bubblewrap": re.compile(
@@ -27,7 +27,7 @@ DENIALS: Mapping[Name, re.Pattern[bytes]] = MappingProxyType(
         "none": re.compile(rb"(?!)"),
     }
 )
-NOT_FOR_OTHERS = (
+OTHER_TENANTS_REFUSED = (
     "script tasks are for tenant local only on this node: its sandbox does not keep a script from "
     "the processes of others (that takes Linux 6.12 or bubblewrap)"
 )
@@ -46,7 +46,7 @@ class OpenPath:
 
 
 @dataclass(frozen=True)
-class Walls:
+class RunSandbox:
     """The sandbox of one run: words before the launcher's command line, and rules inside it."""
 
     wrapper: tuple[str, ...] = ()
@@ -57,76 +57,80 @@ class Walls:
 class Sandbox:
     """The sandbox that separates scripts from the node and from each other.
 
-    `closed` is the node's data folder. `shared` is true if the node requires tokens, so that other
+    `closed_folder` is the node's data folder. `is_shared` is true if the node requires tokens, so that other
     tenants have scripts too.
     """
 
-    name: Name
-    closed: Path = Path()
+    name: SandboxName
+    closed_folder: Path = Path()
     abi: int = 0
-    bwrap: str = ""
-    shared: bool = False
-    opened: tuple[OpenPath, ...] = ()
+    bwrap_path: str = ""
+    is_shared: bool = False
+    open_paths: tuple[OpenPath, ...] = ()
 
     @property
-    def keeps_processes_apart(self) -> bool:
+    def isolates_processes(self) -> bool:
         """Return True if a script can neither signal nor address a process outside."""
         return self.name == "bubblewrap" or (
-            self.name == "landlock" and self.abi >= landlock.SCOPED_FROM
+            self.name == "landlock" and self.abi >= landlock.MIN_SCOPED_ABI
         )
 
-    def refusal(self, tenant: str) -> str:
+    def refusal_reason(self, tenant: str) -> str:
         """Return why this tenant may not run scripts here, or an empty string."""
-        allowed = tenant == LOCAL or not self.shared or self.keeps_processes_apart
-        return "" if allowed else NOT_FOR_OTHERS
+        allowed = tenant == LOCAL_TENANT or not self.is_shared or self.isolates_processes
+        return "" if allowed else OTHER_TENANTS_REFUSED
 
-    def walls(self, tenant: str, folder: RunFolder, programs: tuple[Path, ...]) -> Walls:
+    def for_run(self, tenant: str, folder: RunFolder, programs: tuple[Path, ...]) -> RunSandbox:
         if self.name == "none":
-            return Walls()
+            return RunSandbox()
         # A `python3` in PATH is often a link to the node's interpreter.
         programs = (*programs, Path(interpreter()))
-        opened = self.opened if tenant == LOCAL else ()
+        open_paths = self.open_paths if tenant == LOCAL_TENANT else ()
         if self.name == "bubblewrap":
-            return self._namespaces(opened, folder, programs)
-        return Walls(rules=self._rules(opened, folder, programs))
+            return self._bubblewrap_sandbox(open_paths, folder, programs)
+        return RunSandbox(rules=self._landlock_rules(open_paths, folder, programs))
 
-    def _namespaces(
-        self, opened: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
-    ) -> Walls:
-        wrapper = bubblewrap.command(
-            self.bwrap,
-            system_paths.readable((*programs, Path(__file__).parents[2]), self.closed),
-            [(str(one.path), one.writable) for one in opened if one.path != Path("/proc")],
+    def _bubblewrap_sandbox(
+        self, open_paths: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
+    ) -> RunSandbox:
+        wrapper = bubblewrap.build_wrapper(
+            self.bwrap_path,
+            system_paths.readable_paths((*programs, Path(__file__).parents[2]), self.closed_folder),
+            [
+                (str(open_path.path), open_path.writable)
+                for open_path in open_paths
+                if open_path.path != Path("/proc")
+            ],
             folder.path,
             folder.temporary,
         )
         rules = {"abi": 0, "files": [], "filter": self._filter(), "process_files": []}
-        return Walls(wrapper, rules)
+        return RunSandbox(wrapper, rules)
 
-    def _rules(
-        self, opened: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
+    def _landlock_rules(
+        self, open_paths: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
     ) -> dict[str, Any]:
         # Hide other processes. Their command lines show the arguments of other tenants.
-        processes = ["self", *system_paths.MACHINE] if self.shared else []
-        proc = [f"/proc/{name}" for name in processes] or ["/proc"]
-        read = [*system_paths.readable(programs, self.closed), *proc]
-        change = [str(folder.path)]
-        for one in opened:
-            (change if one.writable else read).append(str(one.path))
+        process_files = ["self", *system_paths.MACHINE_PROC_FILES] if self.is_shared else []
+        process_paths = [f"/proc/{name}" for name in process_files] or ["/proc"]
+        readable = [*system_paths.readable_paths(programs, self.closed_folder), *process_paths]
+        writable = [str(folder.path)]
+        for open_path in open_paths:
+            (writable if open_path.writable else readable).append(str(open_path.path))
         files = [
-            *((path, landlock.READ) for path in read),
-            *((path, landlock.CHANGE) for path in change),
-            *((path, landlock.DEVICE) for path in system_paths.DEVICES),
+            *((path, landlock.READ_RIGHTS) for path in readable),
+            *((path, landlock.CHANGE_RIGHTS) for path in writable),
+            *((path, landlock.DEVICE_RIGHTS) for path in system_paths.DEVICE_PATHS),
         ]
         return {
             "abi": self.abi,
             "files": files,
             "filter": self._filter(),
-            "process_files": processes,
+            "process_files": process_files,
         }
 
     def _filter(self) -> bytes:
-        return seccomp.program(unix_sockets=not self.shared)
+        return seccomp.build_filter(unix_sockets=not self.is_shared)
 
 
 def interpreter() -> str:
@@ -136,21 +140,21 @@ def interpreter() -> str:
 
 
 @dataclass(frozen=True)
-class System:
+class SandboxProbes:
     """The functions that probe this machine for Landlock and bubblewrap."""
 
-    landlock: Callable[[], int] = landlock.version
-    bubblewrap: Callable[[str], tuple[str, str]] = bubblewrap.find
+    landlock: Callable[[], int] = landlock.abi_version
+    bubblewrap: Callable[[str], tuple[str, str]] = bubblewrap.find_program
 
 
-def choose(
-    wanted: str,
-    closed: Path,
+def choose_sandbox(
+    choice: str,
+    closed_folder: Path,
     *,
-    shared: bool,
-    opened: tuple[OpenPath, ...] = (),
+    is_shared: bool,
+    open_paths: tuple[OpenPath, ...] = (),
     path: str = os.defpath,
-    system: System = System(),
+    probes: SandboxProbes = SandboxProbes(),
 ) -> Sandbox:
     """Return the sandbox to use. `auto` takes the best one, and a named one must be available.
 
@@ -158,19 +162,19 @@ def choose(
     of the node's files. For a single user, Landlock is enough and starts faster.
     """
 
-    def sandbox(name: Name, abi: int = 0, bwrap: str = "") -> Sandbox:
-        return Sandbox(name, closed, abi, bwrap, shared, opened)
+    def sandbox(name: SandboxName, abi: int = 0, bwrap_path: str = "") -> Sandbox:
+        return Sandbox(name, closed_folder, abi, bwrap_path, is_shared, open_paths)
 
-    if wanted == "none":
+    if choice == "none":
         return sandbox("none")
-    abi = system.landlock() if wanted != "bubblewrap" else 0
-    if wanted == "landlock" and not abi:
+    abi = probes.landlock() if choice != "bubblewrap" else 0
+    if choice == "landlock" and not abi:
         raise NoSandboxError("this kernel has no Landlock (Linux 5.13 and later may have it)")
-    if abi and (wanted == "landlock" or (abi >= landlock.SCOPED_FROM and not shared)):
+    if abi and (choice == "landlock" or (abi >= landlock.MIN_SCOPED_ABI and not is_shared)):
         return sandbox("landlock", abi)
-    program, problem = system.bubblewrap(path)
+    program, problem = probes.bubblewrap(path)
     if program:
-        return sandbox("bubblewrap", bwrap=program)
-    if wanted == "bubblewrap":
+        return sandbox("bubblewrap", bwrap_path=program)
+    if choice == "bubblewrap":
         raise NoSandboxError(problem)
     return sandbox("landlock", abi) if abi else sandbox("none")

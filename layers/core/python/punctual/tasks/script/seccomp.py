@@ -15,78 +15,95 @@ from typing import NamedTuple
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 # struct seccomp_data: number, architecture, instruction pointer, six arguments of 8 bytes.
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-_X32 = 0x40000000
+_CALL_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET = (
+    0,
+    4,
+    16,
+    24,
+)
+_FIRST_X32_NUMBER = 0x40000000
 _AF_UNIX = 1
 _WHOLE_USER = 2  # PRIO_USER is 2 and IOPRIO_WHO_USER is 3, so the filter tests for at least 2
 
 
-class Calls(NamedTuple):
+class SystemCalls(NamedTuple):
     """System call numbers of an architecture.
 
-    The calls in `of_process` take a process as first argument. The calls in `of_some` take a kind
+    The calls in `with_process_first` take a process as first argument. The calls in `with_kind_first` take a kind
     first and a process second.
     """
 
     architecture: int
-    of_process: tuple[int, ...]
-    of_some: tuple[int, ...]
+    with_process_first: tuple[int, ...]
+    with_kind_first: tuple[int, ...]
     socket: int
     io_uring_setup: int
 
 
-CALLS: Mapping[str, Calls] = MappingProxyType(
+SYSTEM_CALLS: Mapping[str, SystemCalls] = MappingProxyType(
     {
         # prlimit64, sched_setparam, sched_setscheduler, sched_setattr; setpriority, ioprio_set
-        "x86_64": Calls(0xC000003E, (302, 142, 144, 314), (141, 251), 41, 425),
-        "aarch64": Calls(0xC00000B7, (261, 118, 119, 274), (140, 30), 198, 425),
+        "x86_64": SystemCalls(0xC000003E, (302, 142, 144, 314), (141, 251), 41, 425),
+        "aarch64": SystemCalls(0xC00000B7, (261, 118, 119, 274), (140, 30), 198, 425),
     }
 )
 
-Step = tuple[int, int, int, int]
+Instruction = tuple[int, int, int, int]
 
 
-def program(unix_sockets: bool, machine: str = platform.machine()) -> bytes:
+def build_filter(unix_sockets: bool, machine: str = platform.machine()) -> bytes:
     """Return the filter, or no bytes if the machine's system call numbers are unknown."""
-    calls = CALLS.get(machine)
+    calls = SYSTEM_CALLS.get(machine)
     if calls is None:
         return b""
-    steps: list[Step] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
+    instructions: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
         # System call numbers differ by architecture.
-        *_unless(_EQUAL, calls.architecture, errno.ENOSYS),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _X32),
+        *_fail_unless(_EQUAL, calls.architecture, errno.ENOSYS),
+        (_LOAD, 0, 0, _CALL_NUMBER_OFFSET),
+        (_AT_LEAST, 0, 1, _FIRST_X32_NUMBER),
         _fail(errno.ENOSYS),
     ]
-    for number in calls.of_process:
-        steps += _of(number, _if_not(_FIRST, 0, errno.EPERM))
-    for number in calls.of_some:
-        whole = [(_LOAD, 0, 0, _FIRST), (_AT_LEAST, 0, 1, _WHOLE_USER), _fail(errno.EPERM)]
-        steps += _of(number, [*whole, *_if_not(_SECOND, 0, errno.EPERM)])
+    for number in calls.with_process_first:
+        instructions += _for_call(
+            number, _fail_unless_argument(_FIRST_ARGUMENT_OFFSET, 0, errno.EPERM)
+        )
+    for number in calls.with_kind_first:
+        kind_check = [
+            (_LOAD, 0, 0, _FIRST_ARGUMENT_OFFSET),
+            (_AT_LEAST, 0, 1, _WHOLE_USER),
+            _fail(errno.EPERM),
+        ]
+        instructions += _for_call(
+            number, [*kind_check, *_fail_unless_argument(_SECOND_ARGUMENT_OFFSET, 0, errno.EPERM)]
+        )
     if not unix_sockets:
-        closed = [(_LOAD, 0, 0, _FIRST), (_EQUAL, 0, 1, _AF_UNIX), _fail(errno.EACCES)]
-        steps += _of(calls.socket, closed)
+        unix_socket_check = [
+            (_LOAD, 0, 0, _FIRST_ARGUMENT_OFFSET),
+            (_EQUAL, 0, 1, _AF_UNIX),
+            _fail(errno.EACCES),
+        ]
+        instructions += _for_call(calls.socket, unix_socket_check)
         # io_uring opens sockets without the call above.
-        steps += _of(calls.io_uring_setup, [_fail(errno.EPERM)])
-    steps.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(struct.pack("HBBI", *step) for step in steps)
+        instructions += _for_call(calls.io_uring_setup, [_fail(errno.EPERM)])
+    instructions.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
 
 
-def _fail(number: int) -> Step:
-    return (_RETURN, 0, 0, _ERROR | number)
+def _fail(error_number: int) -> Instruction:
+    return (_RETURN, 0, 0, _ERROR | error_number)
 
 
-def _unless(test: int, value: int, number: int) -> list[Step]:
-    return [(test, 1, 0, value), _fail(number)]
+def _fail_unless(test: int, value: int, error_number: int) -> list[Instruction]:
+    return [(test, 1, 0, value), _fail(error_number)]
 
 
-def _if_not(argument: int, value: int, number: int) -> list[Step]:
+def _fail_unless_argument(argument: int, value: int, error_number: int) -> list[Instruction]:
     """Return steps that fail unless the lower 32 bits of an argument have this value."""
-    return [(_LOAD, 0, 0, argument), *_unless(_EQUAL, value, number)]
+    return [(_LOAD, 0, 0, argument), *_fail_unless(_EQUAL, value, error_number)]
 
 
-def _of(number: int, steps: list[Step]) -> list[Step]:
+def _for_call(number: int, instructions: list[Instruction]) -> list[Instruction]:
     """Return steps that apply to one system call and then allow it."""
-    body = [*steps, (_RETURN, 0, 0, _ALLOW)]
+    body = [*instructions, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(body), number), *body]

@@ -10,33 +10,33 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
-from punctual.tasks.script.open_files import is_full
+from punctual.tasks.script.open_files import is_file_limit
 from punctual.tasks.script.usage import children
 
 PR_SET_CHILD_SUBREAPER = 36
-RUN_ID = "PUNCTUAL_RUN_ID"
-ROUNDS = 20
-WAIT_SECONDS = 1.0
+RUN_ID_VARIABLE = "PUNCTUAL_RUN_ID"
+MAX_KILL_ROUNDS = 20
+MAX_EXIT_WAIT_SECONDS = 1.0
 
 
-def end_survivors(run_ids: Collection[str]) -> int:
+def kill_survivors(run_ids: Collection[str]) -> int:
     """Kill this user's processes with one of these run ids in their environment.
 
     Each round finds the processes that started during the round before. `Children` covers
     processes with a cleared environment.
     """
-    marks = {f"{RUN_ID}={run_id}".encode() for run_id in run_ids}
-    ended: set[int] = set()
-    for _ in range(ROUNDS if marks else 0):
-        found = [pid for pid in _ours() if not marks.isdisjoint(_environment(pid))]
-        if not found:
+    variables = {f"{RUN_ID_VARIABLE}={run_id}".encode() for run_id in run_ids}
+    killed: set[int] = set()
+    for _ in range(MAX_KILL_ROUNDS if variables else 0):
+        pids = [pid for pid in _own_processes() if not variables.isdisjoint(_environment(pid))]
+        if not pids:
             break
-        for pid in found:
+        for pid in pids:
             _kill(pid)
-        for pid in found:
-            _wait_for(pid)
-        ended.update(found)
-    return len(ended)
+        for pid in pids:
+            _wait_for_exit(pid)
+        killed.update(pids)
+    return len(killed)
 
 
 class Children:
@@ -59,14 +59,14 @@ class Children:
             self._launchers.add(launcher.pid)
         return launcher
 
-    def ended(self, launcher: int) -> None:
+    def forget(self, launcher: int) -> None:
         with self._lock:
             self._launchers.discard(launcher)
 
-    def end_orphans(self) -> int:
+    def kill_orphans(self) -> int:
         """Kill and reap the orphans and their descendants. Return the number of orphans."""
-        ended = 0
-        for _ in range(ROUNDS if self._adopts else 0):
+        count = 0
+        for _ in range(MAX_KILL_ROUNDS if self._adopts else 0):
             with self._lock:
                 orphans = set(children(os.getpid())) - self._launchers
                 for pid in orphans:
@@ -76,31 +76,31 @@ class Children:
             for pid in orphans:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, 0)
-            ended += len(orphans)
-        return ended
+            count += len(orphans)
+        return count
 
 
-def _ours() -> Iterator[int]:
+def _own_processes() -> Iterator[int]:
     """Yield the other processes of this user, or none without /proc."""
     names = os.listdir("/proc") if sys.platform == "linux" else []
-    mine, us = os.geteuid(), os.getpid()
+    own_user, own_pid = os.geteuid(), os.getpid()
     for name in names:
-        if name.isdigit() and int(name) != us and _user(name) == mine:
+        if name.isdigit() and int(name) != own_pid and _effective_user(name) == own_user:
             yield int(name)
 
 
-def _user(number: str) -> int:
+def _effective_user(pid: str) -> int:
     """Return the effective user of a process.
 
     The owner of its /proc files does not tell, because it may be root.
     """
     try:
-        with open(f"/proc/{number}/status", "rb") as status:
+        with open(f"/proc/{pid}/status", "rb") as status:
             for line in status:
                 if line.startswith(b"Uid:"):
                     return int(line.split()[2])
     except OSError as error:
-        if is_full(error):
+        if is_file_limit(error):
             raise
         # The process ended meanwhile.
         return -1
@@ -112,23 +112,23 @@ def _environment(pid: int) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as environment:
             return environment.read().split(b"\0")
     except OSError as error:
-        if is_full(error):
+        if is_file_limit(error):
             raise
         # The process ended, or it is not dumpable.
         return []
 
 
-def _wait_for(pid: int) -> None:
-    """Wait until a killed process has ended, at most `WAIT_SECONDS`."""
+def _wait_for_exit(pid: int) -> None:
+    """Wait until a killed process has ended, at most `MAX_EXIT_WAIT_SECONDS`."""
     try:
-        process = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(pid)
     except OSError:
         # The process has ended, or no descriptor is available.
         return
     try:
-        select.select([process], [], [], WAIT_SECONDS)
+        select.select([descriptor], [], [], MAX_EXIT_WAIT_SECONDS)
     finally:
-        os.close(process)
+        os.close(descriptor)
 
 
 def _kill(pid: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-FOLDERS = (
+SYSTEM_FOLDERS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"),
     *("/nix/store", "/run/current-system"),
     # Parts of /etc that some systems keep elsewhere: name servers, certificates.
@@ -14,54 +14,54 @@ FOLDERS = (
     # The number of processors, the size of memory, and their limits.
     *("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm"),
 )
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICE_PATHS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Files in /proc that do not describe processes.
-MACHINE = (
+MACHINE_PROC_FILES = (
     *("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version", "vmstat"),
 )
-SHARED_MEMORY = "/dev/shm"
+SHARED_MEMORY_FOLDER = "/dev/shm"
 
 
 @lru_cache(maxsize=64)
-def readable(programs: tuple[Path, ...], closed: Path) -> tuple[str, ...]:
-    """Return the paths of system folders and programs that a script may read, without `closed`."""
-    wanted = [*map(Path, FOLDERS), Path(os.path.realpath("/etc/resolv.conf"))]
+def readable_paths(programs: tuple[Path, ...], closed_folder: Path) -> tuple[str, ...]:
+    """Return the paths of system folders and programs that a script may read, without `closed_folder`."""
+    folders = [*map(Path, SYSTEM_FOLDERS), Path(os.path.realpath("/etc/resolv.conf"))]
     for program in programs:
-        wanted += _parts_of(program)
-    found = {str(path): None for folder in wanted for path in around(folder, closed)}
-    return tuple(found)
+        folders += _program_paths(program)
+    paths = {str(path): None for folder in folders for path in parts_without(folder, closed_folder)}
+    return tuple(paths)
 
 
-def around(folder: Path, closed: Path) -> Iterator[Path]:
-    """Yield the folder. If it contains `closed`, yield its parts without `closed` instead."""
-    if holds(closed, folder):
+def parts_without(folder: Path, closed_folder: Path) -> Iterator[Path]:
+    """Yield the folder. If it contains `closed_folder`, yield its parts without `closed_folder` instead."""
+    if contains(closed_folder, folder):
         return
-    if not holds(folder, closed):
+    if not contains(folder, closed_folder):
         yield folder
         return
     for entry in sorted(folder.iterdir()):
         if not entry.is_symlink():
-            yield from around(entry, closed)
+            yield from parts_without(entry, closed_folder)
 
 
-def holds(folder: Path, other: Path) -> bool:
-    """Return True if `other` is the folder or inside it, also through links and bind mounts."""
-    place = Path(os.path.realpath(other))
-    return any(_is_same(folder, above) for above in (place, *place.parents))
+def contains(folder: Path, other: Path) -> bool:
+    """Return True if `second` is the folder or inside it, also through links and bind mounts."""
+    real_path = Path(os.path.realpath(other))
+    return any(_is_same(folder, parent) for parent in (real_path, *real_path.parents))
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(first: Path, second: Path) -> bool:
     try:
-        return one.samefile(other)
+        return first.samefile(second)
     except OSError:
         return False
 
 
-def _parts_of(program: Path) -> Iterator[Path]:
+def _program_paths(program: Path) -> Iterator[Path]:
     """Yield the program's file. For a program in `bin`, yield that folder and its libraries too."""
     yield program
-    real = Path(os.path.realpath(program))
-    yield real
-    if real.parent.name == "bin":
+    real_path = Path(os.path.realpath(program))
+    yield real_path
+    if real_path.parent.name == "bin":
         for name in ("bin", "lib", "lib64"):
-            yield real.parent.parent / name
+            yield real_path.parent.parent / name

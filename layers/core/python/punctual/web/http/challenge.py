@@ -3,12 +3,12 @@
 from punctual.domain.errors import Unavailable
 from punctual.web.http.problems import RequestRejected
 
-CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
+CHALLENGE_HEADER = ("www-authenticate", 'Bearer realm="punctual"')
 
 
 def unauthenticated() -> RequestRejected:
     text = "Send a valid token: Authorization: Bearer <token>."
-    return RequestRejected("UNAUTHENTICATED", text, CHALLENGE)
+    return RequestRejected("UNAUTHENTICATED", text, CHALLENGE_HEADER)
 
 
 def tokens_unavailable() -> Unavailable:

@@ -7,9 +7,9 @@ from punctual.domain.errors import FieldError, Invalid
 from punctual.web.http.request import Request
 
 MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-_TAGS = re.compile(r'\s*(?:(W/)?"([^"]*)"\s*(?:,\s*|$))+')
-_TAG = re.compile(r'(W/)?"([^"]*)"')
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+_ETAG_LIST = re.compile(r'\s*(?:(W/)?"([^"]*)"\s*(?:,\s*|$))+')
+_ETAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 class VersionMatch(NamedTuple):
@@ -22,7 +22,7 @@ def idempotency_key(request: Request) -> str | None:
     key = request.header(b"idempotency-key")
     if key is None:
         return None
-    if not _KEY.fullmatch(key):
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
         text = f"must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters"
         raise Invalid.of(FieldError("Idempotency-Key", text))
     return key
@@ -33,10 +33,10 @@ def if_match(request: Request) -> VersionMatch | None:
     value = request.header(b"if-match")
     if value is None or value.strip() == "*":
         return None
-    if not _TAGS.fullmatch(value):
+    if not _ETAG_LIST.fullmatch(value):
         text = 'must be * or versions in quotes, such as "3"'
         raise Invalid.of(FieldError("If-Match", text))
-    strong = [text for weak, text in _TAG.findall(value) if not weak]
+    strong = [text for weak, text in _ETAG.findall(value) if not weak]
     # Only text that `etag` writes can match: ASCII digits without leading zeros.
     versions = [int(text) for text in strong if re.fullmatch(r"[1-9][0-9]{0,17}", text)]
     return VersionMatch(frozenset(versions))

@@ -10,7 +10,7 @@ from punctual.web.http.request import JSON_MEDIA_TYPE, Header
 Headers = Mapping[bytes, bytes]
 
 BATCH_PATH = "/jobs/batch"
-CLOSE: Header = ("connection", "close")
+CLOSE_HEADER: Header = ("connection", "close")
 _JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _ALLOWED_FETCH_SITES = (b"same-origin", b"none")
@@ -39,7 +39,7 @@ def check_body_headers(path: str, headers: Headers) -> int:
     announced = headers.get(b"content-length")
     if announced is not None:
         if not announced.isdigit() or len(announced) > 18:
-            raise RequestRejected("BAD_REQUEST", "Content-Length must be a number.", CLOSE)
+            raise RequestRejected("BAD_REQUEST", "Content-Length must be a number.", CLOSE_HEADER)
         length = int(announced)
         if length > max_bytes:
             raise body_too_large(max_bytes)
@@ -61,7 +61,9 @@ def check_content_type(headers: Headers) -> None:
 
 
 def body_too_large(max_bytes: int) -> RequestRejected:
-    return RequestRejected("TOO_LARGE", f"The body is longer than {max_bytes:,} bytes.", CLOSE)
+    return RequestRejected(
+        "TOO_LARGE", f"The body is longer than {max_bytes:,} bytes.", CLOSE_HEADER
+    )
 
 
 def check_accept(headers: Headers, media_type: str) -> None:

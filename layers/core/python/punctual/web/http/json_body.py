@@ -17,14 +17,14 @@ MAX_BATCH_BODY_BYTES = 5 * 1024 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_DEPTH = 64
 MAX_REPORTED_PATHS = 100
-MAX_DIGITS = 4_300
-CONTAINERS = (dict, list)
+MAX_NUMBER_DIGITS = 4_300
+CONTAINER_TYPES = (dict, list)
 _MAX_PATH_CHARACTERS = 256
 CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_canonical = msgspec.json.Encoder(order="deterministic").encode
+_encode_canonical = msgspec.json.Encoder(order="deterministic").encode
 _SURROGATE_MESSAGE = "a string holds half of a surrogate pair, such as \\ud83d without the other"
 _NUL_MESSAGE = "must not hold the character U+0000"
 _DEPTH_MESSAGE = f"must not be nested deeper than {MAX_DEPTH} levels"
@@ -79,14 +79,14 @@ def value_errors(fields: Mapping[str, Any], body: JsonBody) -> list[FieldError]:
     errors = []
     shallow = fields
     if body.may_be_too_deep:
-        deep = [
+        deep_names = [
             name
             for name, value in fields.items()
-            if isinstance(value, CONTAINERS) and _is_deeper(value, MAX_DEPTH)
+            if isinstance(value, CONTAINER_TYPES) and _is_deeper(value, MAX_DEPTH)
         ]
-        if deep:
-            errors = [FieldError(_printable(name), _DEPTH_MESSAGE) for name in deep]
-            shallow = {name: value for name, value in fields.items() if name not in deep}
+        if deep_names:
+            errors = [FieldError(_printable(name), _DEPTH_MESSAGE) for name in deep_names]
+            shallow = {name: value for name, value in fields.items() if name not in deep_names}
     if body.may_contain_nul:
         paths = islice(_nul_paths("", shallow), MAX_REPORTED_PATHS)
         errors += [FieldError(path, _NUL_MESSAGE) for path in paths]
@@ -101,7 +101,7 @@ def is_payload_too_long(payload: Any, body: JsonBody) -> bool:
 def fingerprint(operation: str, value: Any) -> str:
     """Return a digest that is equal for equal JSON values, whatever their spelling."""
     digest = blake2b(operation.encode(), digest_size=16)
-    digest.update(b"\0" + _canonical(value))
+    digest.update(b"\0" + _encode_canonical(value))
     return digest.hexdigest()
 
 
@@ -110,7 +110,7 @@ def _number_problem(body: bytes) -> Invalid:
 
     A second parser finds the paths.
     """
-    text = f"must be a number from -1.8e308 to 1.8e308 of at most {MAX_DIGITS:,} digits"
+    text = f"must be a number from -1.8e308 to 1.8e308 of at most {MAX_NUMBER_DIGITS:,} digits"
     try:
         value = json.loads(body, parse_int=_int_or_infinity)
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _number_problem(body: bytes) -> Invalid:
 
 def _int_or_infinity(digits: str) -> float:
     """Return infinity for more digits than Python converts."""
-    return int(digits) if len(digits) <= MAX_DIGITS else float("inf")
+    return int(digits) if len(digits) <= MAX_NUMBER_DIGITS else float("inf")
 
 
 def _has_lone_surrogate(body: bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from punctual.engine.queries.cursor import made_up
+from punctual.engine.queries.cursor import invalid_cursor
 from punctual.web.http.query import Query, filter_parameters
 from punctual.web.http.request import Request
 
@@ -15,7 +15,7 @@ DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
 _DIGEST_BYTES = 12
 _MAX_PART_CHARACTERS = 200
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_cursor = msgspec.json.Decoder(tuple[str, ...]).decode
 
 Filters = Mapping[str, Sequence[str]]
 
@@ -53,7 +53,7 @@ def page_token(
     if cursor is None:
         return None
     data = msgspec.json.encode(cursor)
-    return _text(_digest(tenant, list_name, filters, data) + data)
+    return _encode_token(_digest(tenant, list_name, filters, data) + data)
 
 
 def page_cursor(
@@ -67,18 +67,18 @@ def page_cursor(
         return None
     try:
         raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
-        cursor = _decode(raw[_DIGEST_BYTES:])
+        cursor = _decode_cursor(raw[_DIGEST_BYTES:])
     except (ValueError, msgspec.MsgspecError) as error:
-        raise made_up() from error
+        raise invalid_cursor() from error
     digest = _digest(tenant, list_name, filters, raw[_DIGEST_BYTES:])
     # The decoder skips characters that are not base64, so the text is compared too.
-    if raw[:_DIGEST_BYTES] != digest or _text(raw) != token:
-        raise made_up()
+    if raw[:_DIGEST_BYTES] != digest or _encode_token(raw) != token:
+        raise invalid_cursor()
     # The digest is not a secret. It keeps lists apart, but a client can compute it.
     if len(cursor) not in lengths or not cursor[0]:
-        raise made_up()
+        raise invalid_cursor()
     if max(map(len, cursor)) > _MAX_PART_CHARACTERS:
-        raise made_up()
+        raise invalid_cursor()
     return cursor
 
 
@@ -89,5 +89,5 @@ def _digest(tenant: str, list_name: str, filters: Filters, cursor: bytes) -> byt
     return digest.digest()
 
 
-def _text(raw: bytes) -> str:
+def _encode_token(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -9,7 +9,7 @@ from punctual.domain.errors import Invalid, LimitExceeded, PunctualError, Unavai
 from punctual.web.http.request import Header, Reply, json_reply
 
 PROBLEM_JSON = "application/problem+json"
-RETRY_AFTER_SECONDS = "1"
+DEFAULT_RETRY_AFTER = "1"
 
 HTTP_STATUSES = {
     "BAD_REQUEST": 400,
@@ -67,7 +67,10 @@ def problem_body(error: PunctualError, request_id: str) -> dict[str, Any]:
         "request_id": request_id,
     }
     if isinstance(error, Invalid):
-        body["errors"] = [{"field": e.field, "message": e.message} for e in error.errors]
+        body["errors"] = [
+            {"field": field_error.field, "message": field_error.message}
+            for field_error in error.errors
+        ]
     return body
 
 
@@ -89,9 +92,9 @@ def _headers(error: PunctualError) -> Sequence[Header]:
     if isinstance(error, RequestRejected):
         return error.headers
     if isinstance(error, LimitExceeded):
-        return (("retry-after", str(max(1, ceil(error.again_after)))),)
+        return (("retry-after", str(max(1, ceil(error.retry_after_seconds)))),)
     if isinstance(error, Unavailable):
-        return (("retry-after", RETRY_AFTER_SECONDS),)
+        return (("retry-after", DEFAULT_RETRY_AFTER),)
     return ()
 
 

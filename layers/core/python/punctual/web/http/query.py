@@ -19,13 +19,13 @@ _LOST_PLUS = re.compile(r" (\d\d:\d\d)\Z", re.ASCII)
 class Query:
     """Read parameters and collect errors. `finish` raises all errors at once."""
 
-    def __init__(self, text: str, known: Collection[str], repeated: Collection[str] = ()) -> None:
+    def __init__(self, text: str, allowed: Collection[str], repeated: Collection[str] = ()) -> None:
         self._errors: dict[str, str] = {}
         self._values: dict[str, list[str]] = {}
         for name, value in _pairs(text):
             self._values.setdefault(name, []).append(value)
         for name, values in self._values.items():
-            if name not in known:
+            if name not in allowed:
                 self.add_error(name[:64], "is not a parameter of this call")
             elif len(values) > 1 and name not in repeated:
                 self.add_error(name, "must not be given twice")
@@ -48,7 +48,7 @@ class Query:
             self.add_error(name, "must not be empty")
         return self.text(name)
 
-    def all(self, name: str) -> list[str]:
+    def values(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
@@ -64,7 +64,7 @@ class Query:
         return next(iter(self.choices(name, allowed)), "")
 
     def choices(self, name: str, allowed: Collection[str]) -> frozenset[str]:
-        chosen = frozenset(self.all(name))
+        chosen = frozenset(self.values(name))
         if not chosen <= frozenset(allowed):
             self.add_error(name, f"must be one of {', '.join(allowed)}")
         return chosen
@@ -92,7 +92,7 @@ class Query:
         return start, end
 
     def tags(self) -> tuple[tuple[str, str], ...]:
-        pairs = [value.partition(":") for value in self.all("tag")]
+        pairs = [value.partition(":") for value in self.values("tag")]
         if not all(key and colon for key, colon, _ in pairs):
             self.add_error("tag", "must be key:value")
         return tuple(sorted((key, value) for key, _, value in pairs))

@@ -8,10 +8,15 @@ from msgspec import UNSET
 from pydantic import Field, ValidationError
 
 from punctual.domain.errors import FieldError, Invalid
-from punctual.domain.job_state import Misfire
+from punctual.domain.job_state import MisfirePolicy
 from punctual.web.http import timestamps
 from punctual.web.http.json_body import JsonBody, is_payload_too_long, value_errors
-from punctual.web.models.field_errors import Path, invalid_fields, paths_and_errors, without_paths
+from punctual.web.models.field_errors import (
+    FieldPath,
+    invalid_fields,
+    paths_and_errors,
+    without_paths,
+)
 from punctual.web.models.schedule import ScheduleFields, StrictModel, check_schedule
 
 MAX_BATCH_JOBS = 500
@@ -67,7 +72,7 @@ class BodyReader:
     def __init__(self) -> None:
         self.errors: dict[str, str] = {}
 
-    def add(self, field: str, message: str) -> None:
+    def add_error(self, field: str, message: str) -> None:
         self.errors.setdefault(field, message)
 
     def finish(self) -> None:
@@ -78,15 +83,15 @@ class BodyReader:
         """Return the fields with the right type, and note an error for each other field."""
         if len(body.value) > MAX_FIELDS:
             raise invalid_fields({"body": f"must have at most {MAX_FIELDS} fields"})
-        paths: list[Path] = []
+        paths: list[FieldPath] = []
         for field_error in value_errors(body.value, body):
-            self.add(*field_error)
+            self.add_error(*field_error)
             paths.append((field_error.field,))
         try:
             model.__pydantic_validator__.validate_python(body.value)
         except ValidationError as error:
             for path, field_error in paths_and_errors(error):
-                self.add(*field_error)
+                self.add_error(*field_error)
                 paths.append(path)
         return without_paths(body.value, paths)
 
@@ -96,7 +101,7 @@ class BodyReader:
         try:
             return timestamps.parse_time(fields[name])
         except ValueError as error:
-            self.add(name, str(error))
+            self.add_error(name, str(error))
             return None
 
 
@@ -104,9 +109,9 @@ def parse_no_fields(body: JsonBody) -> None:
     _parse_fields(NoFields, body)
 
 
-def parse_resume(body: JsonBody) -> Misfire | None:
+def parse_resume(body: JsonBody) -> MisfirePolicy | None:
     missed = _parse_fields(ResumeFields, body).get("missed")
-    return None if missed is None else Misfire(missed)
+    return None if missed is None else MisfirePolicy(missed)
 
 
 def parse_run_now(body: JsonBody) -> Any:
@@ -134,7 +139,7 @@ def parse_backfill(body: JsonBody) -> BackfillRequest:
     fields = reader.validated(BackfillFields, body)
     start, end = reader.time(fields, "from"), reader.time(fields, "to")
     if start is not None and end is not None and end <= start:
-        reader.add("to", "must be after from")
+        reader.add_error("to", "must be after from")
     reader.finish()
     assert start is not None
     assert end is not None
@@ -150,7 +155,7 @@ def parse_preview(body: JsonBody, now: datetime) -> PreviewRequest:
         for name, value in fields.items()
         if name not in ("from", "count") and value is not None
     }
-    check_schedule(schedule, frozenset(reader.errors), start, False, reader.add)
+    check_schedule(schedule, frozenset(reader.errors), start, False, reader.add_error)
     reader.finish()
     return PreviewRequest(schedule, start, fields.get("count") or DEFAULT_PREVIEW_TIMES)
 

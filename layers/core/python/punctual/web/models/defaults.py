@@ -58,16 +58,16 @@ _DEFAULTS_BY_TYPE = {
     kind: _defaults_of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 }
 _EMPTY_EQUALS_ABSENT = ("headers", "args", "env", "resources")  # fields of a task
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode_canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a default for each absent field."""
-    kind, task = document["schedule_type"], document.get("task") or DEFAULTS["task"]
+    schedule_type, task = document["schedule_type"], document.get("task") or DEFAULTS["task"]
     return {
         "name": document["name"],
-        **_DEFAULTS_BY_TYPE[kind],
-        **(_clock_change_defaults(document) if kind == "CRON" else {}),
+        **_DEFAULTS_BY_TYPE[schedule_type],
+        **(_clock_change_defaults(document) if schedule_type == "CRON" else {}),
         **({"max_retries": 0} if document.get("delivery") == "AT_MOST_ONCE" else {}),
         **document,
         "task": {"type": task["type"], **TASK_DEFAULTS.get(task["type"], {}), **task},
@@ -81,14 +81,14 @@ def are_equivalent(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     The JSON text is compared too, because `True == 1` in Python.
     """
     left, right = _comparable(first), _comparable(second)
-    return left == right and _encode(left) == _encode(right)
+    return left == right and _encode_canonical(left) == _encode_canonical(right)
 
 
 def _comparable(document: Mapping[str, Any]) -> dict[str, Any]:
-    whole = with_defaults(document)
-    task, retry = whole["task"], whole["retry"]
+    complete = with_defaults(document)
+    task, retry = complete["task"], complete["retry"]
     return {
-        **whole,
+        **complete,
         "task": {
             name: value for name, value in task.items() if value or name not in _EMPTY_EQUALS_ABSENT
         },

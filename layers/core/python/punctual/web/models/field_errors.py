@@ -9,7 +9,7 @@ from punctual.domain.errors import FieldError, Invalid
 if TYPE_CHECKING:
     from pydantic_core import ValidationError
 
-Path = tuple[int | str, ...]
+FieldPath = tuple[int | str, ...]
 
 MAX_REPORTED_ERRORS = 1_000
 MAX_ERRORS_IN_DETAIL = 10
@@ -42,9 +42,9 @@ _BOUND_MESSAGES = {
 _TAGGED_UNION_FIELD = "task"
 
 
-def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
+def paths_and_errors(error: "ValidationError") -> list[tuple[FieldPath, FieldError]]:
     """Return the first error of each path."""
-    errors: dict[Path, FieldError] = {}
+    errors: dict[FieldPath, FieldError] = {}
     for details in error.errors(include_url=False, include_input=False):
         kind = details["type"]
         path = _path(details["loc"], kind)
@@ -55,9 +55,12 @@ def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
 def invalid_fields(messages: Mapping[str, str]) -> Invalid:
     """Return one error with all fields. Its text names only the first fields."""
     errors = tuple(FieldError(*item) for item in islice(messages.items(), MAX_REPORTED_ERRORS))
-    text = "; ".join(f"{e.field}: {e.message}" for e in errors[:MAX_ERRORS_IN_DETAIL])
-    more = len(messages) - MAX_ERRORS_IN_DETAIL
-    return Invalid(f"{text}; and {more:,} more" if more > 0 else text, errors)
+    text = "; ".join(
+        f"{field_error.field}: {field_error.message}"
+        for field_error in errors[:MAX_ERRORS_IN_DETAIL]
+    )
+    unnamed = len(messages) - MAX_ERRORS_IN_DETAIL
+    return Invalid(f"{text}; and {unnamed:,} more" if unnamed > 0 else text, errors)
 
 
 def dotted_path(path: Iterable[int | str]) -> str:
@@ -68,7 +71,7 @@ def dotted_path(path: Iterable[int | str]) -> str:
     return ".".join(str(part).replace("\0", "\\u0000")[:_MAX_PATH_PART_CHARACTERS] for part in path)
 
 
-def without_paths(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
+def without_paths(value: dict[str, Any], paths: Sequence[FieldPath]) -> dict[str, Any]:
     """Return a copy of the document without the parts at `paths`."""
     copy = dict(value)
     copied_ids = {id(copy)}
@@ -77,7 +80,7 @@ def without_paths(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any
     return copy
 
 
-def _remove(container: Any, path: Path, copied_ids: set[int]) -> None:
+def _remove(container: Any, path: FieldPath, copied_ids: set[int]) -> None:
     """Remove the part at `path`. Each container on the way is copied once, not for each path."""
     for part in path[:-1]:
         if not _contains(container, part):
@@ -106,7 +109,7 @@ def _copy(value: Any) -> Any:
     return list(value) if isinstance(value, list) else value
 
 
-def _path(loc: Path, kind: str) -> Path:
+def _path(loc: FieldPath, kind: str) -> FieldPath:
     if loc and loc[0] == _TAGGED_UNION_FIELD and len(loc) > 1:
         loc = (loc[0], *loc[2:])
     if loc and loc[-1] == "[key]":

@@ -9,14 +9,19 @@ from pydantic import ValidationError
 from punctual.web.features import Features
 from punctual.web.http import timestamps
 from punctual.web.http.json_body import (
-    CONTAINERS,
+    CONTAINER_TYPES,
     CONTROL_CHARACTER,
     JsonBody,
     is_payload_too_long,
     value_errors,
 )
 from punctual.web.models.defaults import are_equivalent, with_defaults
-from punctual.web.models.field_errors import Path, invalid_fields, paths_and_errors, without_paths
+from punctual.web.models.field_errors import (
+    FieldPath,
+    invalid_fields,
+    paths_and_errors,
+    without_paths,
+)
 from punctual.web.models.job import READ_ONLY_FIELDS, JobFields
 from punctual.web.models.notify import check_notify
 from punctual.web.models.schedule import (
@@ -37,7 +42,7 @@ SMALL_BODY_BYTES = 4_096  # a body of this size cannot hold too many entries
 MAX_TAG_KEY_CHARACTERS = 128
 MAX_TAG_VALUE_CHARACTERS = 256
 
-_CONTAINERS = frozenset(CONTAINERS)
+_CONTAINER_TYPES = frozenset(CONTAINER_TYPES)
 _UNBOUNDED_FIELDS = ("payload", "task.body")
 _validate = JobFields.__pydantic_validator__.validate_python
 
@@ -59,17 +64,17 @@ def changed_job(
     if not sent:
         return old
     base = dict(old)
-    kind = _schedule_type_after(old, sent)
-    if kind is not None and kind != old.get("schedule_type"):
-        base = {name: value for name, value in old.items() if _belongs_to_type(name, kind)}
-        base["schedule_type"] = kind
+    schedule_type = _schedule_type_after(old, sent)
+    if schedule_type is not None and schedule_type != old.get("schedule_type"):
+        base = {name: value for name, value in old.items() if _belongs_to_type(name, schedule_type)}
+        base["schedule_type"] = schedule_type
     # The old schedule may be in the past by now. Only a new schedule is checked against the clock.
     current = with_defaults(old)
     is_rescheduled = any(
         not _is_schedule_unchanged(name, value, current.get(name)) for name, value in sent.items()
     )
-    whole = {**base, **sent}
-    new = _validated_document(whole, body, now if is_rescheduled else None, features, is_new=False)
+    merged = {**base, **sent}
+    new = _validated_document(merged, body, now if is_rescheduled else None, features, is_new=False)
     return old if are_equivalent(new, old) else new
 
 
@@ -109,16 +114,16 @@ def _validated_document(
     is_new: bool,
 ) -> dict[str, Any]:
     errors: dict[str, str] = {}
-    add = errors.setdefault
-    flat = _is_flat(value)
-    if body.size > SMALL_BODY_BYTES and not flat:
+    add_error = errors.setdefault
+    is_flat = _is_flat(value)
+    if body.size > SMALL_BODY_BYTES and not is_flat:
         _check_sizes(value)
-    if body.may_contain_nul or not flat:
+    if body.may_contain_nul or not is_flat:
         for error in value_errors(value, body):
-            add(*error)
-    valid, wrong = _valid_part(value, errors)
-    times = check_schedule(valid, wrong, now, is_new, add)
-    _check_meaning(valid, wrong, body, features, add)
+            add_error(*error)
+    valid_fields, wrong_names = _valid_part(value, errors)
+    times = check_schedule(valid_fields, wrong_names, now, is_new, add_error)
+    _check_meaning(valid_fields, wrong_names, body, features, add_error)
     if errors:
         raise invalid_fields(errors)
     return _normalized(value, times)
@@ -126,19 +131,19 @@ def _validated_document(
 
 def _is_flat(value: dict[str, Any]) -> bool:
     """Return True if no field holds a list or an object, as in most jobs of a batch."""
-    return len(value) <= MAX_FIELDS and _CONTAINERS.isdisjoint(map(type, value.values()))
+    return len(value) <= MAX_FIELDS and _CONTAINER_TYPES.isdisjoint(map(type, value.values()))
 
 
 def _check_sizes(value: dict[str, Any]) -> None:
     """Raise if an object or a list has too many entries to check one by one."""
     task = value.get("task")
     errors = {}
-    for path, inside in (("", value), ("task.", task if isinstance(task, dict) else {})):
-        if len(inside) > MAX_FIELDS:
+    for path, fields in (("", value), ("task.", task if isinstance(task, dict) else {})):
+        if len(fields) > MAX_FIELDS:
             errors[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
             continue
-        for name, inner in inside.items():
-            if isinstance(inner, CONTAINERS) and f"{path}{name}" not in _UNBOUNDED_FIELDS:
+        for name, inner in fields.items():
+            if isinstance(inner, CONTAINER_TYPES) and f"{path}{name}" not in _UNBOUNDED_FIELDS:
                 max_entries = MAX_LIST_ENTRIES if isinstance(inner, list) else MAX_FIELDS
                 if len(inner) > max_entries:
                     errors[f"{path}{name}"] = f"must have at most {max_entries:,} entries"
@@ -150,7 +155,7 @@ def _valid_part(
     value: dict[str, Any], errors: dict[str, str]
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the fields with the right type and the names of the others, and fill `errors`."""
-    paths: list[Path] = [(name,) for name in errors]
+    paths: list[FieldPath] = [(name,) for name in errors]
     try:
         _validate(value)
     except ValidationError as error:
@@ -167,37 +172,37 @@ def _valid_part(
 
 def _check_meaning(
     fields: Mapping[str, Any],
-    wrong: frozenset[str],
+    wrong_names: frozenset[str],
     body: JsonBody,
     features: Features,
-    add: AddError,
+    add_error: AddError,
 ) -> None:
     """Check what the fields with the right type mean."""
     name = fields.get("name")
     if name is not None and CONTROL_CHARACTER.search(name):
-        add("name", "must not hold control characters")
-    _check_limits(fields, add)
+        add_error("name", "must not hold control characters")
+    _check_limits(fields, add_error)
     task = fields.get("task")
     if task is not None:
-        check_task(task, wrong, features, add)
+        check_task(task, wrong_names, features, add_error)
     timeout = fields.get("timeout_seconds")
     if timeout is not None:
-        kind = task.get("type") if task is not None else "event"
-        check_timeout(timeout, None if "task" in wrong else kind, add)
+        task_type = task.get("type") if task is not None else "event"
+        check_timeout(timeout, None if "task" in wrong_names else task_type, add_error)
     if "payload" in fields and is_payload_too_long(fields["payload"], body):
-        add("payload", f"must not be longer than {body.max_payload_bytes} bytes as JSON")
+        add_error("payload", f"must not be longer than {body.max_payload_bytes} bytes as JSON")
     if fields.get("tags"):
-        _check_tags(fields["tags"], add)
+        _check_tags(fields["tags"], add_error)
     if fields.get("notify"):
-        check_notify(fields["notify"], features, add)
+        check_notify(fields["notify"], features, add_error)
 
 
-def _check_limits(fields: Mapping[str, Any], add: AddError) -> None:
+def _check_limits(fields: Mapping[str, Any], add_error: AddError) -> None:
     concurrency = fields.get("max_concurrency")
     if concurrency is not None and concurrency > 1 and fields.get("interval_from") == "COMPLETED":
-        add("max_concurrency", "must be 1 when interval_from is COMPLETED")
+        add_error("max_concurrency", "must be 1 when interval_from is COMPLETED")
     if fields.get("max_retries") and fields.get("delivery") == "AT_MOST_ONCE":
-        add("max_retries", "must be 0 when delivery is AT_MOST_ONCE")
+        add_error("max_retries", "must be 0 when delivery is AT_MOST_ONCE")
     retry = fields.get("retry")
     if retry:
         backoff = _value_or_default(retry, "backoff_seconds", DEFAULT_BACKOFF_SECONDS)
@@ -208,16 +213,16 @@ def _check_limits(fields: Mapping[str, Any], add: AddError) -> None:
             text = f"must be at least backoff_seconds, which is {backoff:g}"
             if not is_sent:
                 text = f"must be at most max_backoff_seconds, which is {max_backoff:g} by default"
-            add(f"retry.{name}", text)
+            add_error(f"retry.{name}", text)
 
 
-def _check_tags(tags: Mapping[str, str], add: AddError) -> None:
+def _check_tags(tags: Mapping[str, str], add_error: AddError) -> None:
     for key, value in tags.items():
         if not 1 <= len(key) <= MAX_TAG_KEY_CHARACTERS or ":" in key:
             text = f"must have a key of 1 to {MAX_TAG_KEY_CHARACTERS} characters without ':'"
-            add(f"tags.{key[:MAX_TAG_KEY_CHARACTERS]}", text)
+            add_error(f"tags.{key[:MAX_TAG_KEY_CHARACTERS]}", text)
         elif len(value) > MAX_TAG_VALUE_CHARACTERS:
-            add(f"tags.{key}", f"must have at most {MAX_TAG_VALUE_CHARACTERS} characters")
+            add_error(f"tags.{key}", f"must have at most {MAX_TAG_VALUE_CHARACTERS} characters")
 
 
 def _normalized(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:

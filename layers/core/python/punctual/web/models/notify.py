@@ -19,17 +19,17 @@ class Notify(StrictModel):
 
 
 def check_notify(
-    entries: Sequence[Mapping[str, Any] | None], features: Features, add: AddError
+    entries: Sequence[Mapping[str, Any] | None], features: Features, add_error: AddError
 ) -> None:
     """Check the entries. An entry of a wrong type is None."""
     for index, entry in enumerate(entries):
-        on, url = (entry or {}).get("on"), (entry or {}).get("url")
-        if on and len(set(on)) < len(on):
-            add(f"notify.{index}.on", "must not name a status twice")
+        statuses, url = (entry or {}).get("on"), (entry or {}).get("url")
+        if statuses and len(set(statuses)) < len(statuses):
+            add_error(f"notify.{index}.on", "must not name a status twice")
         if url is None:
             continue
         message = features.check_url(url)
         if "{{" in url:
             message = "must not hold placeholders: a webhook carries no payload"
         if message:
-            add(f"notify.{index}.url", message)
+            add_error(f"notify.{index}.url", message)

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from punctual.domain.durations import FUTURE_SLACK
+from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
 from punctual.domain.schedules import schedule
-from punctual.domain.schedules.schedule import MAX_INTERVAL, Cron, Every, next_after
+from punctual.domain.schedules.schedule import MAX_INTERVAL_SECONDS, Cron, Every, next_after
 from punctual.domain.schedules.timezones import EPOCH
 from punctual.web.http import timestamps
 from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 
 MAX_EXCLUDED_DATES = 366
-MAX_RUNS = 2_147_483_647
+MAX_SCHEDULE_RUNS = 2_147_483_647
 TIME_FIELDS = ("schedule_time", "start_time", "end_time")
 
 REQUIRED_FIELDS = {
@@ -39,11 +39,11 @@ class ScheduleFields(StrictModel):
     timezone: str | None = None
     dst_gap: Literal["NEXT", "SKIP", "SHIFT"] | None = None
     dst_fold: Literal["FIRST", "SECOND", "BOTH"] | None = None
-    interval_seconds: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
+    interval_seconds: Annotated[int, Field(ge=1, le=MAX_INTERVAL_SECONDS)] | None = None
     interval_from: Literal["SCHEDULED", "COMPLETED"] | None = None
     start_time: str | None = None
     end_time: str | None = None
-    max_runs: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
+    max_runs: Annotated[int, Field(ge=1, le=MAX_SCHEDULE_RUNS)] | None = None
     exclude: Annotated[list[str], Field(max_length=MAX_EXCLUDED_DATES)] | None = None
 
 
@@ -52,62 +52,64 @@ AddError = Callable[[str, str], object]
 
 def check_schedule(
     fields: Mapping[str, Any],
-    wrong: frozenset[str],
+    wrong_names: frozenset[str],
     now: datetime | None,
     needs_next_time: bool,
-    add: AddError,
+    add_error: AddError,
 ) -> Mapping[str, datetime | None]:
     """Check what the schedule fields mean, and return the parsed times by field.
 
-    - `wrong` names the fields that have a wrong type. They are not in `fields`.
+    - `wrong_names` names the fields that have a wrong type. They are not in `fields`.
     - `now` is None if an unchanged schedule passed the checks of its times before.
     - `needs_next_time` is True for a new job. A change may end a schedule.
     """
-    kind = fields.get("schedule_type")
-    if kind is not None:
-        _check_fields_of_type(fields, kind, wrong, add)
+    schedule_type = fields.get("schedule_type")
+    if schedule_type is not None:
+        _check_fields_of_type(fields, schedule_type, wrong_names, add_error)
     times = {}
     for name in TIME_FIELDS:
         if fields.get(name) is not None:
-            times[name] = _parse_time_field(fields, name, add)
-    exclude = _parse_excluded_dates(fields, add) if fields.get("exclude") else ()
+            times[name] = _parse_time_field(fields, name, add_error)
+    exclude = _parse_excluded_dates(fields, add_error) if fields.get("exclude") else ()
     at = times.get("schedule_time")
-    if at is not None and now is not None and at < now - FUTURE_SLACK:
-        seconds = FUTURE_SLACK.total_seconds()
-        add("schedule_time", f"is more than {seconds:g} seconds in the past")
-    recurs = kind in RECURRING_TYPES
+    if at is not None and now is not None and at < now - SCHEDULE_TIME_TOLERANCE:
+        seconds = SCHEDULE_TIME_TOLERANCE.total_seconds()
+        add_error("schedule_time", f"is more than {seconds:g} seconds in the past")
+    recurs = schedule_type in RECURRING_TYPES
     if recurs or fields.get("cron_expression") is not None or fields.get("timezone") is not None:
         compiled = _compile_schedule(fields, times, exclude, now)
-        errors = schedule.check(compiled)
+        errors = schedule.find_schedule_errors(compiled)
         for error in errors:
-            add(*error)
-        required = fields.get(REQUIRED_FIELDS.get(kind or "", ""))
+            add_error(*error)
+        required = fields.get(REQUIRED_FIELDS.get(schedule_type or "", ""))
         if needs_next_time and not errors and required is not None and now is not None:
-            _check_has_next_time(compiled, now, add)
+            _check_has_next_time(compiled, now, add_error)
     return times
 
 
 def _check_fields_of_type(
-    fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: AddError
+    fields: Mapping[str, Any], schedule_type: str, wrong_names: frozenset[str], add_error: AddError
 ) -> None:
-    required = REQUIRED_FIELDS.get(kind)
-    if required is not None and fields.get(required) is None and required not in wrong:
-        add(required, f"is required when schedule_type is {kind}")
+    required = REQUIRED_FIELDS.get(schedule_type)
+    if required is not None and fields.get(required) is None and required not in wrong_names:
+        add_error(required, f"is required when schedule_type is {schedule_type}")
     for name, value in fields.items():
         kinds = TYPES_OF_FIELD.get(name)
-        if kinds is not None and kind not in kinds and value is not None and value != []:
-            add(name, f"belongs to schedule_type {' or '.join(kinds)}, not to {kind}")
+        if kinds is not None and schedule_type not in kinds and value is not None and value != []:
+            add_error(
+                name, f"belongs to schedule_type {' or '.join(kinds)}, not to {schedule_type}"
+            )
 
 
-def _parse_time_field(fields: Mapping[str, Any], name: str, add: AddError) -> datetime | None:
+def _parse_time_field(fields: Mapping[str, Any], name: str, add_error: AddError) -> datetime | None:
     try:
         return timestamps.parse_time(fields[name])
     except ValueError as error:
-        add(name, str(error))
+        add_error(name, str(error))
         return None
 
 
-def _parse_excluded_dates(fields: Mapping[str, Any], add: AddError) -> tuple[date, ...]:
+def _parse_excluded_dates(fields: Mapping[str, Any], add_error: AddError) -> tuple[date, ...]:
     days = []
     for index, text in enumerate(fields["exclude"]):
         if text is None:
@@ -118,7 +120,7 @@ def _parse_excluded_dates(fields: Mapping[str, Any], add: AddError) -> tuple[dat
             day = None
         # Python accepts more forms of a date than RFC 3339.
         if day is None or day.isoformat() != text:
-            add(f"exclude.{index}", "must be a date such as 2026-12-24")
+            add_error(f"exclude.{index}", "must be a date such as 2026-12-24")
         else:
             days.append(day)
     return tuple(sorted(set(days)))
@@ -145,15 +147,15 @@ def _compile_schedule(
     return Cron(expression, dst_gap=gap, dst_fold=fold, anchor_at=now, **common)
 
 
-def _check_has_next_time(compiled: Cron | Every, now: datetime, add: AddError) -> None:
+def _check_has_next_time(compiled: Cron | Every, now: datetime, add_error: AddError) -> None:
     is_bounded = compiled.end_at is not None or compiled.exclude
     if isinstance(compiled, Every) and not is_bounded:
         return
     if next_after(compiled, now - timedelta(microseconds=1)) is not None:
         return
     if compiled.end_at is not None:
-        add("end_time", "can never fire: no future time is before end_time")
+        add_error("end_time", "can never fire: no future time is before end_time")
     elif compiled.exclude:
-        add("exclude", "can never fire: every future time is excluded")
+        add_error("exclude", "can never fire: every future time is excluded")
     else:
-        add("cron_expression", "can never fire: it has no future time")
+        add_error("cron_expression", "can never fire: it has no future time")

@@ -13,7 +13,7 @@ from punctual.web.models.schedule import AddError, StrictModel
 
 MAX_URL_CHARACTERS = 8 * 1024
 MAX_TASK_HEADERS = 50
-MAX_HEADER_BYTES = 8 * 1024
+MAX_TASK_HEADER_BYTES = 8 * 1024
 MAX_CODE_BYTES = 64 * 1024
 MAX_REDIRECTS = 5
 MAX_LONG_TIMEOUT_SECONDS = 86_400
@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SECRET_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _FIELDS_WITHOUT_PLACEHOLDERS = ("type", "runtime", "code", "artifact_id")
 
-Text = Annotated[str, Field(min_length=1, max_length=2_048)]
+TargetName = Annotated[str, Field(min_length=1, max_length=2_048)]
 
 
 class Resources(StrictModel):
@@ -51,19 +51,19 @@ class HttpTask(StrictModel):
 
 class LambdaTask(StrictModel):
     type: Literal["lambda"]
-    function: Text
+    function: TargetName
 
 
 class SqsTask(StrictModel):
     type: Literal["sqs"]
-    queue_url: Text
+    queue_url: TargetName
 
 
 class ScriptTask(StrictModel):
     type: Literal["script"]
     runtime: Literal["python", "node", "bash", "binary"]
     code: str | None = None
-    artifact_id: Text | None = None
+    artifact_id: TargetName | None = None
     args: list[str] | None = None
     env: dict[str, str] | None = None
     resources: Resources | None = None
@@ -71,7 +71,7 @@ class ScriptTask(StrictModel):
 
 class ContainerTask(StrictModel):
     type: Literal["container"]
-    image: Text
+    image: TargetName
     command: list[str] | None = None
     env: dict[str, str] | None = None
     resources: Resources | None = None
@@ -84,38 +84,42 @@ Task = Annotated[
 
 
 def check_task(
-    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: AddError
+    task: Mapping[str, Any], wrong_names: frozenset[str], features: Features, add_error: AddError
 ) -> None:
-    """Check what a task means. `wrong` names the fields that have a wrong type."""
-    kind = task.get("type")
-    if kind is None:
+    """Check what a task means. `wrong_names` names the fields that have a wrong type."""
+    task_type = task.get("type")
+    if task_type is None:
         return
-    if kind not in features.task_types:
-        add("task.type", f"{kind} tasks are {NOT_INSTALLED}")
+    if task_type not in features.task_types:
+        add_error("task.type", f"{task_type} tasks are {NOT_INSTALLED}")
         return
-    if kind in features.refused:
-        add("task.type", features.refused[kind])
+    if task_type in features.refused_types:
+        add_error("task.type", features.refused_types[task_type])
     for name, value in task.items():
         if name not in _FIELDS_WITHOUT_PLACEHOLDERS and not features.secrets:
             for path in islice(_secret_paths(f"task.{name}", value), MAX_REPORTED_PATHS):
-                add(path, f"secrets are {NOT_INSTALLED}")
-    if kind == "http":
-        _check_headers(task.get("headers") or {}, add)
-    elif kind == "script":
-        _check_script(task, wrong, features, add)
-    _check_env(task.get("env") or {}, add)
+                add_error(path, f"secrets are {NOT_INSTALLED}")
+    if task_type == "http":
+        _check_headers(task.get("headers") or {}, add_error)
+    elif task_type == "script":
+        _check_script(task, wrong_names, features, add_error)
+    _check_env(task.get("env") or {}, add_error)
     for field, message in islice(features.check_task(task), MAX_REPORTED_PATHS):
-        if f"task.{field}" not in wrong:
-            add(f"task.{field}", message)
+        if f"task.{field}" not in wrong_names:
+            add_error(f"task.{field}", message)
 
 
-def check_timeout(seconds: int, kind: str | None, add: AddError) -> None:
+def check_timeout(seconds: int, task_type: str | None, add_error: AddError) -> None:
     """Check the timeout for a task type. None is an unknown type and allows the larger bound."""
-    if kind is not None and kind not in LONG_TASK_TYPES and seconds > MAX_SHORT_TIMEOUT_SECONDS:
+    if (
+        task_type is not None
+        and task_type not in LONG_TASK_TYPES
+        and seconds > MAX_SHORT_TIMEOUT_SECONDS
+    ):
         longer = " and ".join(LONG_TASK_TYPES)
-        add(
+        add_error(
             "timeout_seconds",
-            f"must be at most {MAX_SHORT_TIMEOUT_SECONDS} for {kind} tasks "
+            f"must be at most {MAX_SHORT_TIMEOUT_SECONDS} for {task_type} tasks "
             f"({MAX_LONG_TIMEOUT_SECONDS:,} for {longer})",
         )
 
@@ -132,47 +136,54 @@ def _secret_paths(path: str, value: Any) -> Iterator[str]:
             yield from _secret_paths(f"{path}.{index}", inner)
 
 
-def _check_headers(headers: Mapping[str, str], add: AddError) -> None:
+def _check_headers(headers: Mapping[str, str], add_error: AddError) -> None:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            add(f"task.headers.{name}", "is not a valid header name")
+            add_error(f"task.headers.{name}", "is not a valid header name")
         elif _CONTROL.search(value):
-            add(f"task.headers.{name}", "must not hold line breaks or other control characters")
+            add_error(
+                f"task.headers.{name}", "must not hold line breaks or other control characters"
+            )
     size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
-    if size > MAX_HEADER_BYTES:
-        add("task.headers", f"must have at most {MAX_HEADER_BYTES:,} bytes in all names and values")
+    if size > MAX_TASK_HEADER_BYTES:
+        add_error(
+            "task.headers",
+            f"must have at most {MAX_TASK_HEADER_BYTES:,} bytes in all names and values",
+        )
 
 
 def _check_script(
-    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: AddError
+    task: Mapping[str, Any], wrong_names: frozenset[str], features: Features, add_error: AddError
 ) -> None:
     code, artifact = task.get("code"), task.get("artifact_id")
-    binary = task.get("runtime") == "binary"
+    is_binary = task.get("runtime") == "binary"
     if not features.artifacts:
-        if binary:
-            add("task.runtime", f"binary needs an artifact, and artifacts are {NOT_INSTALLED}")
+        if is_binary:
+            add_error(
+                "task.runtime", f"binary needs an artifact, and artifacts are {NOT_INSTALLED}"
+            )
         if artifact is not None:
-            add("task.artifact_id", f"artifacts are {NOT_INSTALLED}")
-    if binary:
+            add_error("task.artifact_id", f"artifacts are {NOT_INSTALLED}")
+    if is_binary:
         if code is not None:
-            add("task.code", "must not be sent for binary: send artifact_id")
-        elif artifact is None and features.artifacts and "task.artifact_id" not in wrong:
-            add("task.artifact_id", "is required when runtime is binary")
+            add_error("task.code", "must not be sent for binary: send artifact_id")
+        elif artifact is None and features.artifacts and "task.artifact_id" not in wrong_names:
+            add_error("task.artifact_id", "is required when runtime is binary")
     elif code is None and artifact is None:
-        if not wrong & {"task.code", "task.artifact_id"}:
-            add("task.code", "is required, unless artifact_id is sent")
+        if not wrong_names & {"task.code", "task.artifact_id"}:
+            add_error("task.code", "is required, unless artifact_id is sent")
     elif code is not None and artifact is not None:
-        add("task.artifact_id", "must not be sent together with code: send one of them")
+        add_error("task.artifact_id", "must not be sent together with code: send one of them")
     if code is not None and len(code.encode()) > MAX_CODE_BYTES:
-        add("task.code", f"must not be longer than {MAX_CODE_BYTES} bytes")
+        add_error("task.code", f"must not be longer than {MAX_CODE_BYTES} bytes")
 
 
-def _check_env(env: Mapping[str, str], add: AddError) -> None:
+def _check_env(env: Mapping[str, str], add_error: AddError) -> None:
     for name in env:
         if not name or "=" in name:
-            add(f"task.env.{name}", "is not a valid variable name")
+            add_error(f"task.env.{name}", "is not a valid variable name")
         elif name.startswith(RESERVED_ENV_PREFIX):
-            add(
+            add_error(
                 f"task.env.{name}",
                 f"must not begin with {RESERVED_ENV_PREFIX}: Punctual sets these variables",
             )

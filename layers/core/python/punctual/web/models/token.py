@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import is_tenant
+from punctual.domain.tenants.tokens import is_valid_tenant
 from punctual.web.http.json_body import CONTROL_CHARACTER, JsonBody
 from punctual.web.models.bodies import BodyReader
 from punctual.web.models.schedule import StrictModel
@@ -36,12 +36,12 @@ def parse_new_token(body: JsonBody, now: datetime) -> NewToken:
     fields = reader.validated(TokenFields, body)
     name = fields.get("name") or ""
     if CONTROL_CHARACTER.search(name):
-        reader.add("name", "must not hold control characters")
+        reader.add_error("name", "must not hold control characters")
     expires_at = reader.time(fields, "expires_at")
     if expires_at is not None and expires_at <= now:
-        reader.add("expires_at", "must lie in the future")
+        reader.add_error("expires_at", "must lie in the future")
     tenant = fields.get("tenant")
-    if tenant is not None and not is_tenant(tenant):
-        reader.add("tenant", _TENANT_MESSAGE)
+    if tenant is not None and not is_valid_tenant(tenant):
+        reader.add_error("tenant", _TENANT_MESSAGE)
     reader.finish()
     return NewToken(name, Role[fields["role"].upper()], expires_at, tenant)

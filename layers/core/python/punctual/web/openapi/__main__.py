@@ -9,7 +9,7 @@ from punctual.web.openapi.reference import build_reference
 SERVED_FILE = Path(__file__).with_name("openapi.json")
 
 
-def texts() -> dict[Path, str]:
+def build_files() -> dict[Path, str]:
     """Return the text of each file. Relative paths begin at the root of the project."""
     document = build_document()
     return {
@@ -20,6 +20,6 @@ def texts() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    for path, text in texts().items():
+    for path, text in build_files().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from punctual.domain.job_state import JobStatus, Kind
+from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.web.models.task import Task
 
@@ -107,7 +107,7 @@ class ShownNotify(ResponseModel):
 class Job(ResponseModel):
     job_id: Id
     name: str
-    schedule_type: Kind
+    schedule_type: ScheduleKind
     schedule_time: Time | None
     cron_expression: str | None
     timezone: str | None

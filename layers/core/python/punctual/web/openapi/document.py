@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from punctual.settings import VERSION
+from punctual.settings import PRODUCT_VERSION
 from punctual.web.contract import API_CALLS, ApiCall
 from punctual.web.http.problems import PROBLEM_JSON
 from punctual.web.models.token import TokenFields
@@ -21,7 +21,7 @@ from punctual.web.openapi.error_responses import (
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
 from punctual.web.openapi.schemas import ref, schema_components
-from punctual.web.routing import ANY_TYPE
+from punctual.web.routing import ANY_MEDIA_TYPE
 
 API_DESCRIPTION = (
     "Punctual runs jobs on time. A call sends `Authorization: Bearer <token>`; a local node of "
@@ -69,7 +69,7 @@ def build_document() -> Schema:
     schemas["OpenApi"] = {"type": "object", "required": ["openapi", "info", "paths"]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Punctual", "version": VERSION, "description": API_DESCRIPTION},
+        "info": {"title": "Punctual", "version": PRODUCT_VERSION, "description": API_DESCRIPTION},
         "jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
         "servers": [{"url": "/v1", "description": "The stage, or the local node."}],
         "security": [{"bearer": []}],
@@ -123,17 +123,17 @@ def _operation(call: ApiCall, operation: Operation, examples: Mapping[str, Any])
 
 
 def _role_text(call: ApiCall) -> str:
-    return "Needs no token." if call.is_public else f"Needs the role {call.role.word}."
+    return "Needs no token." if call.is_public else f"Needs the role {call.role.label}."
 
 
 def _parameter(parameter: Parameter) -> Schema:
     schema = parameter.schema
     return {
         "name": parameter.name,
-        "in": parameter.place,
+        "in": parameter.location,
         "required": parameter.required,
         "description": parameter.text,
-        "schema": {"type": "array", "items": schema} if parameter.many else schema,
+        "schema": {"type": "array", "items": schema} if parameter.is_repeatable else schema,
     }
 
 
@@ -177,10 +177,10 @@ def _content(response: Response, examples: Schema) -> Schema:
     }
     if examples:
         content["examples"] = examples
-    if response.content != ANY_TYPE:
+    if response.content != ANY_MEDIA_TYPE:
         return {response.content: content}
     binary = {"type": "string", "format": "binary"}
     return {
         "application/octet-stream": {**content, "schema": binary},
-        ANY_TYPE: {"schema": binary},
+        ANY_MEDIA_TYPE: {"schema": binary},
     }

@@ -101,7 +101,7 @@ def error_responses(operation: Operation, is_public: bool, inline: Collection[in
     statuses = {*_COMMON_STATUSES, *operation.notes} - operation.responses.keys()
     if not is_public:
         statuses.add(401)
-    if any(parameter.place == "path" for parameter in operation.parameters):
+    if any(parameter.location == "path" for parameter in operation.parameters):
         statuses.add(404)
     if not any(response.content == "*/*" for response in operation.responses.values()):
         statuses.add(406)

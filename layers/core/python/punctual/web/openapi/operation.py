@@ -12,9 +12,9 @@ class Parameter(NamedTuple):
     name: str
     schema: Schema
     text: str
-    place: str = "query"
+    location: str = "query"
     required: bool = False
-    many: bool = False  # the parameter may repeat
+    is_repeatable: bool = False  # the parameter may repeat
 
 
 class Link(NamedTuple):

@@ -2,9 +2,9 @@
 
 from typing import get_args
 
-from punctual.domain.job_state import JobStatus, Kind
+from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.filters import By
+from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
@@ -73,13 +73,15 @@ _CHANGE_RULES = (
 )
 
 _RUN_FILTER_PARAMETERS = (
-    Parameter("status", enum_schema(*RunStatus), "Runs with one of these statuses.", many=True),
+    Parameter(
+        "status", enum_schema(*RunStatus), "Runs with one of these statuses.", is_repeatable=True
+    ),
     Parameter("trigger", enum_schema(*Trigger), "Runs with this trigger."),
     FROM_PARAMETER,
     TO_PARAMETER,
     Parameter(
         "by",
-        {**enum_schema(*By), "default": By.SCHEDULED.value},
+        {**enum_schema(*TimeField), "default": TimeField.SCHEDULED.value},
         "The time of a run that `from` and `to` mean. A run without that time is left out.",
     ),
     *PAGE_PARAMETERS,
@@ -116,9 +118,12 @@ _OPERATIONS = (
         "A job must match all filters. `status` and `tag` may repeat.",
         (
             Parameter(
-                "status", enum_schema(*JobStatus), "Jobs with one of these statuses.", many=True
+                "status",
+                enum_schema(*JobStatus),
+                "Jobs with one of these statuses.",
+                is_repeatable=True,
             ),
-            Parameter("schedule_type", enum_schema(*Kind), "Jobs with this schedule type."),
+            Parameter("schedule_type", enum_schema(*ScheduleKind), "Jobs with this schedule type."),
             Parameter("name_prefix", {"type": "string"}, "Jobs with a name that begins so."),
             Parameter(
                 "created_by", {"type": "string", "minLength": 1}, "Jobs that this caller created."
@@ -127,7 +132,7 @@ _OPERATIONS = (
                 "tag",
                 {"type": "string", "pattern": "^[^:]+:[\\s\\S]*$"},
                 "Jobs with this tag, as `key:value`. A job must have all tags.",
-                many=True,
+                is_repeatable=True,
             ),
             *PAGE_PARAMETERS,
         ),

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from punctual.domain.schedules.cron.expression import MAX_LENGTH
+from punctual.domain.schedules.cron.expression import MAX_CRON_CHARACTERS
 from punctual.web.models import job_rules
 from punctual.web.models import task as task_fields
 from punctual.web.models.bodies import (
@@ -86,7 +86,7 @@ def schema_components(
         _add_formats(schemas[_SCHEMA_NAMES.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
     for fields in (job_fields, preview):
-        fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_LENGTH
+        fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_CRON_CHARACTERS
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
@@ -142,8 +142,8 @@ def _nullable(schema: Schema) -> Schema:
     first = choices[0]
     if not isinstance(first.get("type"), str) or "enum" in first or "const" in first:
         return schema
-    rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**first, "type": [first["type"], "null"], **rest}
+    other_keywords = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**first, "type": [first["type"], "null"], **other_keywords}
 
 
 def _add_formats(schema: Schema) -> None:
@@ -155,10 +155,10 @@ def _add_formats(schema: Schema) -> None:
 def _formatted(schema: Schema, text_format: str) -> Schema:
     """Add a format to the string type only. A tool must not apply it to null."""
     text = {"type": "string", "format": text_format}
-    rest = {name: value for name, value in schema.items() if name != "type"}
+    other_keywords = {name: value for name, value in schema.items() if name != "type"}
     if schema["type"] == "string":
-        return {**text, **rest}
-    return {"anyOf": [text, {"type": "null"}], **rest}
+        return {**text, **other_keywords}
+    return {"anyOf": [text, {"type": "null"}], **other_keywords}
 
 
 def _tighten(fields: Schema) -> None:
@@ -222,27 +222,27 @@ def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
     Fields of other types may be null. They are not properties, because generated clients would
     offer them, and openapi-fetch treats a field that is always null as read-only.
     """
-    own: Schema = {}
-    foreign: Schema = {}
+    properties: Schema = {}
+    foreign_properties: Schema = {}
     for name, schema in fields["properties"].items():
         if name == "schedule_type":
-            own[name] = {"const": kind, "type": "string"}
+            properties[name] = {"const": kind, "type": "string"}
         elif kind in TYPES_OF_FIELD.get(name, (kind,)):
-            own[name] = schema
+            properties[name] = schema
         elif name == "exclude":
-            foreign[name] = {**schema, "maxItems": 0}
+            foreign_properties[name] = {**schema, "maxItems": 0}
         else:
-            foreign[name] = {"type": "null"}
+            foreign_properties[name] = {"type": "null"}
     required = list(fields["required"])
     required_name = REQUIRED_FIELDS.get(kind)
     if required_name is not None:
         required.append(required_name)
-        own[required_name] = _not_null(own[required_name])
+        properties[required_name] = _not_null(properties[required_name])
     schema = {name: value for name, value in fields.items() if name != "additionalProperties"}
     schema |= {
-        "properties": own,
+        "properties": properties,
         "required": required,
-        "dependentSchemas": {"schedule_type": {"properties": foreign}},
+        "dependentSchemas": {"schedule_type": {"properties": foreign_properties}},
         "unevaluatedProperties": False,
     }
     if with_rules:
@@ -252,8 +252,8 @@ def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
 
 def _not_null(schema: Schema) -> Schema:
     if "anyOf" in schema:
-        rest = {name: value for name, value in schema.items() if name != "anyOf"}
-        return {**schema["anyOf"][0], **rest}
+        other_keywords = {name: value for name, value in schema.items() if name != "anyOf"}
+        return {**schema["anyOf"][0], **other_keywords}
     kinds = [kind for kind in schema["type"] if kind != "null"]
     return {**schema, "type": kinds[0]}
 

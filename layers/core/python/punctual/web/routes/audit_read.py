@@ -24,10 +24,10 @@ class AuditReadRoutes:
         self._services = services
 
     def declare(self, table: RouteTable) -> None:
-        table.get("/audit")(self.find)
+        table.get("/audit")(self.list_entries)
 
     @takes_query
-    def find(self, request: Request) -> Reply:
+    def list_entries(self, request: Request) -> Reply:
         query = Query(request.query, (*_AUDIT_FILTERS, *PAGING_PARAMETERS))
         start, end = query.range("from", "to")
         filters = AuditFilters(
@@ -39,15 +39,17 @@ class AuditReadRoutes:
         )
         paging = Paging.of(request, query, "audit")
         query.finish()
-        audit, now = self._services.search.audit, self._services.clock()
+        audit, now = self._services.queries.audit, self._services.clock()
         cursor = paging.cursor(2)
         page = audit.page(paging.tenant, filters, paging.limit, cursor, now)
-        entries = [audit_entry_json(line) for line in page.items]
+        entries = [audit_entry_json(entry) for entry in page.items]
         if self._is_too_long(entries):
             # A cursor is the end of a page read from the store, so a shorter page is read.
             page = audit.page(paging.tenant, filters, max(1, paging.limit // 8), cursor, now)
-            entries = [audit_entry_json(line) for line in page.items]
-        return json_reply(200, {"entries": entries, "next_token": paging.next_token(page.after)})
+            entries = [audit_entry_json(entry) for entry in page.items]
+        return json_reply(
+            200, {"entries": entries, "next_token": paging.next_token(page.next_cursor)}
+        )
 
     def _is_too_long(self, entries: Sequence[Any]) -> bool:
         max_bytes = self._services.max_response_bytes
@@ -57,7 +59,7 @@ class AuditReadRoutes:
 
 
 def _job_id(query: Query) -> str:
-    if not query.all("job_id"):
+    if not query.values("job_id"):
         return ""
     try:
         return parse_id(query.text("job_id"))

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Raw
 
-from punctual.domain.job_state import JobStatus, Kind
+from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.engine.queries.jobs import JobFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
@@ -16,7 +16,7 @@ from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.job import job_json, status_json
 
 JOB_STATUSES = tuple(status.value for status in JobStatus)
-SCHEDULE_TYPES = tuple(kind.value for kind in Kind)
+SCHEDULE_TYPES = tuple(kind.value for kind in ScheduleKind)
 _JOB_FILTERS = ("status", "schedule_type", "name_prefix", "created_by", "tag")
 _encode = msgspec.json.Encoder().encode
 
@@ -26,12 +26,12 @@ class JobReadRoutes:
         self._services = services
 
     def declare(self, table: RouteTable) -> None:
-        table.get("/jobs")(self.find)
+        table.get("/jobs")(self.list_jobs)
         table.get("/jobs/<job_id>")(self.read)
         table.get("/jobs/<job_id>/status")(self.status)
 
     @takes_query
-    def find(self, request: Request) -> Sliced[Reply]:
+    def list_jobs(self, request: Request) -> Sliced[Reply]:
         query = Query(request.query, (*_JOB_FILTERS, *PAGING_PARAMETERS), ("status", "tag"))
         filters = JobFilters(
             status=query.choices("status", JOB_STATUSES),
@@ -42,11 +42,11 @@ class JobReadRoutes:
         )
         paging = Paging.of(request, query, "jobs")
         query.finish()
-        page = yield from self._services.search.jobs(
+        page = yield from self._services.queries.jobs(
             paging.tenant, filters, paging.limit, paging.cursor(1)
         )
         page, jobs = yield from self._fit(page, request)
-        return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.after)})
+        return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.next_cursor)})
 
     def _fit(self, page: Page, request: Request) -> Sliced[tuple[Page, list[Raw]]]:
         """Return the jobs that fit into one answer. The next page begins with the others."""
@@ -58,17 +58,17 @@ class JobReadRoutes:
             if max_bytes is not None:
                 size += quoted_size(job) + 1
                 if size > max_bytes and index:
-                    last_job_id = page.items[index - 1].head.job_id
+                    last_job_id = page.items[index - 1].state.job_id
                     return Page(page.items[:index], (last_job_id,)), jobs
             jobs.append(Raw(job))
             yield
         return page, jobs
 
     def read(self, request: Request, job_id: str) -> Reply:
-        view = self._services.search.job(request.caller.tenant, parse_id(job_id))
-        tag = ("etag", etag(view.head.edition))
-        return json_reply(200, job_json(view, request.root, self._services.clock()), tag)
+        view = self._services.queries.job(request.caller.tenant, parse_id(job_id))
+        etag_header = ("etag", etag(view.state.edition))
+        return json_reply(200, job_json(view, request.root, self._services.clock()), etag_header)
 
     def status(self, request: Request, job_id: str) -> Reply:
-        view = self._services.search.job(request.caller.tenant, parse_id(job_id))
+        view = self._services.queries.job(request.caller.tenant, parse_id(job_id))
         return json_reply(200, status_json(view, request.root, self._services.clock()))

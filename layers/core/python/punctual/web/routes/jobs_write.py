@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from punctual.domain.errors import FieldError, Invalid, PunctualError, TooMuchWork
-from punctual.engine.commands.definitions_store import is_large
+from punctual.engine.commands.definitions_store import has_large_payload
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import JobView
@@ -41,22 +41,22 @@ class JobWriteRoutes:
         key = idempotency_key(request)
         body = parse_object(request.body, self._services.max_payload_bytes(request))
         try:
-            submission = self._submission(request, body, key)
+            submission = self._parse_submission(request, body, key)
         except Invalid:
-            repeated = self._repeated(request, body, key)
+            repeated = self._find_repeated(request, body, key)
             if repeated is None:
                 raise
-            return self._accepted(repeated, request)
+            return self._accepted_reply(repeated, request)
         (result,) = self._submit(request, [submission])
         if isinstance(result, PunctualError):
             raise result
-        return self._accepted(result, request)
+        return self._accepted_reply(result, request)
 
-    def _accepted(self, view: JobView, request: Request) -> Reply:
-        if has_ended_run(view.head):  # a repeated request with the same key
-            view = view._replace(latest=self._services.search.latest(view.head))
-        location = job_url(request.root, view.head.job_id)
-        headers = ("location", location), ("etag", etag(view.head.edition))
+    def _accepted_reply(self, view: JobView, request: Request) -> Reply:
+        if has_ended_run(view.state):  # a repeated request with the same key
+            view = view._replace(latest_run=self._services.queries.latest_run(view.state))
+        location = job_url(request.root, view.state.job_id)
+        headers = ("location", location), ("etag", etag(view.state.edition))
         return json_reply(202, self._job_json(view, request), *headers)
 
     def submit_many(self, request: Request) -> Sliced[Reply]:
@@ -69,18 +69,18 @@ class JobWriteRoutes:
             yield
             if not isinstance(item, dict):
                 error = Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
-                final_results[index] = _result(error, request)
+                final_results[index] = _batch_result(error, request)
                 continue
             job_body = body._replace(value=item)
             job_key = None if key is None else f"{key}/{index}"
             try:
-                submissions.append(self._submission(request, job_body, job_key))
+                submissions.append(self._parse_submission(request, job_body, job_key))
             except Invalid as error:
-                repeated = self._repeated(request, job_body, job_key)
-                final_results[index] = _result(repeated or error, request)
+                repeated = self._find_repeated(request, job_body, job_key)
+                final_results[index] = _batch_result(repeated or error, request)
         submitted = iter((yield from self._submit_parts(request, submissions)))
         results = [
-            final_results.get(index) or _result(next(submitted), request)
+            final_results.get(index) or _batch_result(next(submitted), request)
             for index in range(len(items))
         ]
         return json_reply(207, {"results": results})
@@ -93,7 +93,7 @@ class JobWriteRoutes:
         If the time runs out, the remaining jobs get the error. Stored parts stay stored.
         """
         results: list[JobView | PunctualError] = []
-        for part in _parts(submissions, self._services.max_jobs_per_write):
+        for part in _split_batch(submissions, self._services.max_jobs_per_write):
             try:
                 yield
             except TooMuchWork as error:
@@ -105,49 +105,49 @@ class JobWriteRoutes:
         job_id = parse_id(job_id)
         body = parse_object(request.body, self._services.max_payload_bytes(request))
         now = self._services.clock()
-        features = self._services.features.of(request.caller.tenant)
-        revise = partial(_revised, body=body, now=now, features=features)
-        edition = self._services.edition(request, job_id)
-        tenant, by = request.caller.tenant, actor(request)
-        view = self._services.jobs.change(tenant, job_id, revise, edition, by)
-        return self._job(view, request)
+        features = self._services.features.for_tenant(request.caller.tenant)
+        revise = partial(_revise_job, body=body, now=now, features=features)
+        edition = self._services.required_edition(request, job_id)
+        tenant, request_actor = request.caller.tenant, actor(request)
+        view = self._services.jobs.change(tenant, job_id, revise, edition, request_actor)
+        return self._job_reply(view, request)
 
     def cancel(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
-        edition = self._services.edition(request, job_id)
+        edition = self._services.required_edition(request, job_id)
         view = self._services.jobs.cancel(request.caller.tenant, job_id, edition, actor(request))
-        return self._job(view, request)
+        return self._job_reply(view, request)
 
     def pause(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
         bodies.parse_no_fields(parse_optional(request.body))
-        edition = self._services.edition(request, job_id)
+        edition = self._services.required_edition(request, job_id)
         view = self._services.jobs.pause(request.caller.tenant, job_id, edition, actor(request))
-        return self._job(view, request)
+        return self._job_reply(view, request)
 
     def resume(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
         missed = bodies.parse_resume(parse_optional(request.body))
-        edition = self._services.edition(request, job_id)
-        tenant, by = request.caller.tenant, actor(request)
-        view = self._services.jobs.resume(tenant, job_id, missed, edition, by)
-        return self._job(view, request)
+        edition = self._services.required_edition(request, job_id)
+        tenant, request_actor = request.caller.tenant, actor(request)
+        view = self._services.jobs.resume(tenant, job_id, missed, edition, request_actor)
+        return self._job_reply(view, request)
 
-    def _repeated(self, request: Request, body: JsonBody, key: str | None) -> JobView | None:
+    def _find_repeated(self, request: Request, body: JsonBody, key: str | None) -> JobView | None:
         """Return the job that an earlier request with this key made, or None.
 
         A request can be valid once and invalid later, when its time has passed.
         """
         if key is None:
             return None
-        mark = fingerprint(SUBMIT_OPERATION, body.value)
-        return self._services.jobs.repeated(request.caller.tenant, key, mark)
+        request_fingerprint = fingerprint(SUBMIT_OPERATION, body.value)
+        return self._services.jobs.find_repeated(request.caller.tenant, key, request_fingerprint)
 
-    def _submission(self, request: Request, body: JsonBody, key: str | None) -> Submission:
-        features = self._services.features.of(request.caller.tenant)
+    def _parse_submission(self, request: Request, body: JsonBody, key: str | None) -> Submission:
+        features = self._services.features.for_tenant(request.caller.tenant)
         document = new_job(body, self._services.clock(), features)
-        mark = "" if key is None else fingerprint(SUBMIT_OPERATION, body.value)
-        return Submission(document, key, mark)
+        request_fingerprint = "" if key is None else fingerprint(SUBMIT_OPERATION, body.value)
+        return Submission(document, key, request_fingerprint)
 
     def _submit(
         self, request: Request, submissions: Sequence[Submission]
@@ -155,19 +155,19 @@ class JobWriteRoutes:
         caller = request.caller
         return self._services.jobs.submit(caller.tenant, caller.name, submissions, actor(request))
 
-    def _job(self, view: JobView, request: Request) -> Reply:
-        tag = ("etag", etag(view.head.edition))
-        return json_reply(200, self._job_json(view, request), tag)
+    def _job_reply(self, view: JobView, request: Request) -> Reply:
+        etag_header = ("etag", etag(view.state.edition))
+        return json_reply(200, self._job_json(view, request), etag_header)
 
     def _job_json(self, view: JobView, request: Request) -> dict[str, Any]:
         return job_json(view, request.root, self._services.clock())
 
 
-def _revised(old: dict[str, Any], *, body: JsonBody, now: Any, features: Any) -> dict[str, Any]:
+def _revise_job(old: dict[str, Any], *, body: JsonBody, now: Any, features: Any) -> dict[str, Any]:
     return changed_job(old, body, now, features)
 
 
-def _parts(
+def _split_batch(
     submissions: Sequence[Submission], max_jobs: int | None
 ) -> Iterator[Sequence[Submission]]:
     """Yield parts of at most `max_jobs` jobs. A large payload counts as several jobs."""
@@ -178,7 +178,7 @@ def _parts(
     weight = 0
     for submission in submissions:
         part.append(submission)
-        weight += LARGE_PAYLOAD_WEIGHT if is_large(submission.document) else 1
+        weight += LARGE_PAYLOAD_WEIGHT if has_large_payload(submission.document) else 1
         if weight >= max_jobs:
             yield part
             part, weight = [], 0
@@ -186,9 +186,9 @@ def _parts(
         yield part
 
 
-def _result(result: JobView | PunctualError, request: Request) -> dict[str, Any]:
+def _batch_result(result: JobView | PunctualError, request: Request) -> dict[str, Any]:
     if isinstance(result, PunctualError):
         body = problem_body(result, request.request_id)
         return {"status": body["status"], "problem": body}
-    job_id = result.head.job_id
+    job_id = result.state.job_id
     return {"status": 202, "job_id": job_id, "location": job_url(request.root, job_id)}

@@ -3,13 +3,13 @@
 import re
 
 from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.jobs import By, RunFilters
+from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.slices import Sliced
 from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Header, Reply, Request, json_reply
-from punctual.web.routing import ANY_TYPE, RouteTable, produces, takes_query
+from punctual.web.routing import ANY_MEDIA_TYPE, RouteTable, produces, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.run import listed_run_json, run_json
 
@@ -17,7 +17,7 @@ RUN_STATUSES = tuple(status.value for status in RunStatus)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 TEXT_MEDIA_TYPE = "text/plain"
 MAX_LOG_OFFSET = 2**40
-TIME_CHOICES = tuple(by.value for by in By)
+TIME_CHOICES = tuple(by.value for by in TimeField)
 _RUN_FILTERS = ("status", "trigger", "from", "to", "by")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _BINARY_MEDIA_TYPE = "application/octet-stream"
@@ -34,29 +34,29 @@ class RunReadRoutes:
         self._max_log_bytes = max_bytes and max_bytes // 2  # base64 makes them longer
 
     def declare(self, table: RouteTable) -> None:
-        table.get("/jobs/<job_id>/runs")(self.of_job)
-        table.get("/runs")(self.of_all)
+        table.get("/jobs/<job_id>/runs")(self.list_of_job)
+        table.get("/runs")(self.list_of_tenant)
         table.get("/jobs/<job_id>/runs/<run_id>")(self.read)
         table.get("/jobs/<job_id>/runs/<run_id>/output")(self.output)
         table.get("/jobs/<job_id>/runs/<run_id>/logs")(self.logs)
 
     @takes_query
-    def of_job(self, request: Request, job_id: str) -> Sliced[Reply]:
+    def list_of_job(self, request: Request, job_id: str) -> Sliced[Reply]:
         return self._list(request, parse_id(job_id))
 
     @takes_query
-    def of_all(self, request: Request) -> Sliced[Reply]:
+    def list_of_tenant(self, request: Request) -> Sliced[Reply]:
         return self._list(request, None)
 
     def read(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
-        view = self._services.search.run(request.caller.tenant, *ids)
+        view = self._services.queries.run(request.caller.tenant, *ids)
         return json_reply(200, run_json(view, request.root))
 
-    @produces(ANY_TYPE)
+    @produces(ANY_MEDIA_TYPE)
     def output(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
-        output = self._services.search.output(request.caller.tenant, *ids)
+        output = self._services.queries.output(request.caller.tenant, *ids)
         truncated = ("x-output-truncated", "true" if output.truncated else "false")
         if output.link is not None:
             return Reply(302, b"", (("location", output.link), truncated), "")
@@ -77,20 +77,22 @@ class RunReadRoutes:
         query = Query(request.query, ("after",))
         after = query.number("after", 0, 0, MAX_LOG_OFFSET)
         query.finish()
-        piece = self._services.search.logs(request.caller.tenant, *ids, after)
+        piece = self._services.queries.logs(request.caller.tenant, *ids, after)
         data = piece.data[: self._max_log_bytes]
         end = after + len(data)
-        if piece.missing and len(data) == len(piece.data):
-            data += f"\n[The log is damaged: {piece.missing} bytes cannot be read.]\n".encode()
-            end += piece.missing  # the next offset is the end of the log
+        if piece.missing_bytes and len(data) == len(piece.data):
+            data += (
+                f"\n[The log is damaged: {piece.missing_bytes} bytes cannot be read.]\n".encode()
+            )
+            end += piece.missing_bytes  # the next offset is the end of the log
         headers = (("x-next-offset", str(end)), *_UNTRUSTED_CONTENT_HEADERS)
         return Reply(200, data, headers, f"{TEXT_MEDIA_TYPE}; charset=utf-8")
 
     def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:
         query = Query(request.query, (*_RUN_FILTERS, *PAGING_PARAMETERS), ("status",))
         start, end = query.range("from", "to")
-        by = query.choice("by", TIME_CHOICES)
-        is_other_time = by not in ("", By.SCHEDULED.value)
+        time_name = query.choice("by", TIME_CHOICES)
+        is_other_time = time_name not in ("", TimeField.SCHEDULED.value)
         if job_id is None and is_other_time and not self._services.lists_by_any_time:
             query.add_error(
                 "by", f"must be scheduled over all jobs: the others are {NOT_INSTALLED}"
@@ -100,12 +102,12 @@ class RunReadRoutes:
             trigger=query.choice("trigger", TRIGGERS),
             start=start,
             end=end,
-            by=By(by) if by in TIME_CHOICES else By.SCHEDULED,
+            time_field=TimeField(time_name) if time_name in TIME_CHOICES else TimeField.SCHEDULED,
         )
         paging = Paging.of(request, query, f"runs {job_id or ''}")
         query.finish()
-        page = yield from self._services.search.runs(
+        page = yield from self._services.queries.runs(
             paging.tenant, job_id, filters, paging.limit, paging.cursor(1 if job_id else 2)
         )
         runs = [listed_run_json(view, request.root) for view in page.items]
-        return json_reply(200, {"runs": runs, "next_token": paging.next_token(page.after)})
+        return json_reply(200, {"runs": runs, "next_token": paging.next_token(page.next_cursor)})

@@ -28,9 +28,11 @@ class RunWriteRoutes:
         body = parse_optional(request.body, self._services.max_payload_bytes(request))
         payload = bodies.parse_run_now(body)
         operation = f"POST /jobs/{job_id}/runNow"
-        mark = "" if key is None else fingerprint(operation, body.value)
-        tenant, by = request.caller.tenant, actor(request)
-        view = self._services.jobs.run_now(tenant, job_id, payload, key, mark, by)
+        request_fingerprint = "" if key is None else fingerprint(operation, body.value)
+        tenant, request_actor = request.caller.tenant, actor(request)
+        view = self._services.jobs.run_now(
+            tenant, job_id, payload, key, request_fingerprint, request_actor
+        )
         return _accepted_run(view, request)
 
     def backfill(self, request: Request, job_id: str) -> Sliced[Reply]:
@@ -61,9 +63,11 @@ class RunWriteRoutes:
         body = parse_optional(request.body)
         bodies.parse_no_fields(body)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
-        mark = "" if key is None else fingerprint(operation, body.value)
-        tenant, by = request.caller.tenant, actor(request)
-        view = yield from self._services.jobs.retry(tenant, *ids, key, mark, by)
+        request_fingerprint = "" if key is None else fingerprint(operation, body.value)
+        tenant, request_actor = request.caller.tenant, actor(request)
+        view = yield from self._services.jobs.retry(
+            tenant, *ids, key, request_fingerprint, request_actor
+        )
         return _accepted_run(view, request)
 
 

@@ -23,7 +23,7 @@ from punctual.web.views.system import (
 
 MAX_UPCOMING_RANGE = timedelta(days=31)
 DEFAULT_UPCOMING_RANGE = timedelta(days=7)
-_STORE_DOWN = Health("down", None, None, None, ())
+_UNAVAILABLE_HEALTH = Health("down", None, None, None, ())
 
 
 class ScheduleRoutes:
@@ -43,13 +43,18 @@ class ScheduleRoutes:
         # The models import pydantic, which no other reading route needs.
         from punctual.web.models import bodies
 
-        asked = bodies.parse_preview(parse_object(request.body), self._services.clock())
-        schedule = compile_definition(asked.fields, "", "", asked.start).schedule
-        if asked.fields["schedule_type"] == "IMMEDIATE":
-            times = ((asked.start, asked.start),)
+        preview_request = bodies.parse_preview(parse_object(request.body), self._services.clock())
+        schedule = compile_definition(
+            preview_request.fields, "", "", preview_request.start
+        ).schedule
+        if preview_request.fields["schedule_type"] == "IMMEDIATE":
+            times = ((preview_request.start, preview_request.start),)
             return json_reply(200, preview_json(Preview(times, describe(schedule), ())))
-        count = min(asked.max_times, asked.fields.get("max_runs", asked.max_times))
-        return json_reply(200, preview_json(preview(schedule, asked.start, count)))
+        count = min(
+            preview_request.max_times,
+            preview_request.fields.get("max_runs", preview_request.max_times),
+        )
+        return json_reply(200, preview_json(preview(schedule, preview_request.start, count)))
 
     @takes_query
     def upcoming(self, request: Request) -> Sliced[Reply]:
@@ -63,11 +68,11 @@ class ScheduleRoutes:
         if end - start > MAX_UPCOMING_RANGE:
             text = f"must be at most {MAX_UPCOMING_RANGE.days} days after from"
             raise Invalid.of(FieldError("to", text))
-        page = yield from self._services.search.upcoming(
+        page = yield from self._services.queries.upcoming(
             paging.tenant, start, end, paging.limit, paging.cursor(2, 6)
         )
         times = [upcoming_json(occurrence) for occurrence in page.items]
-        return json_reply(200, {"times": times, "next_token": paging.next_token(page.after)})
+        return json_reply(200, {"times": times, "next_token": paging.next_token(page.next_cursor)})
 
     @takes_query
     def explain(self, request: Request, job_id: str) -> Sliced[Reply]:
@@ -76,19 +81,19 @@ class ScheduleRoutes:
         at = query.time_or_local("at")
         query.finish()
         tenant = request.caller.tenant
-        explanation = yield from self._services.search.explain(tenant, job_id, at)
+        explanation = yield from self._services.queries.explain(tenant, job_id, at)
         return json_reply(200, explanation_json(job_id, explanation))
 
     def stats(self, request: Request) -> Reply:
-        return json_reply(200, stats_json(self._services.search.stats(request.caller.tenant)))
+        return json_reply(200, stats_json(self._services.queries.stats(request.caller.tenant)))
 
     def health(self, _request: Request) -> Reply:
         try:
-            health = self._services.search.health()
+            health = self._services.queries.health()
         except Unavailable:
-            return self.no_answer()
+            return self.store_down_reply()
         status = 200 if health.status == "ok" else 503
-        return json_reply(status, health_json(health, self._services.about))
+        return json_reply(status, health_json(health, self._services.installation))
 
     def live(self, _request: Request) -> Reply:
         """Answer without the store. The answer itself shows that the process is alive."""
@@ -97,14 +102,14 @@ class ScheduleRoutes:
     def ready(self, _request: Request) -> Reply:
         """Return 200 if the installation takes requests and fires jobs, late or not."""
         try:
-            is_down = self._services.search.health().status == "down"
+            is_down = self._services.queries.health().status == "down"
         except Unavailable:
-            return self.not_ready()
-        return self.not_ready() if is_down else json_reply(200, {"status": "ok"})
+            return self.not_ready_reply()
+        return self.not_ready_reply() if is_down else json_reply(200, {"status": "ok"})
 
-    def not_ready(self) -> Reply:
+    def not_ready_reply(self) -> Reply:
         return json_reply(503, {"status": "down"})
 
-    def no_answer(self) -> Reply:
+    def store_down_reply(self) -> Reply:
         """Return the health reply for a store that does not answer."""
-        return json_reply(503, health_json(_STORE_DOWN, self._services.about))
+        return json_reply(503, health_json(_UNAVAILABLE_HEALTH, self._services.installation))

@@ -1,6 +1,6 @@
 """GET /whoami and /tokens: show the caller and the tokens of a tenant."""
 
-from punctual.domain.tenants.limits import shown as limits_json
+from punctual.domain.tenants.limits import limit_values as limits_json
 from punctual.domain.tenants.tokens import Token
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
@@ -25,7 +25,7 @@ class TokenReadRoutes:
         value = {
             "tenant": caller.tenant,
             "name": caller.name,
-            "role": caller.role.word,
+            "role": caller.role.label,
             "token_id": caller.token_id or None,
             "expires_at": format_optional_time(caller.expires_at),
             "limits": limits_json(self._limits_of(caller.tenant)),
@@ -39,10 +39,12 @@ class TokenReadRoutes:
         query.finish()
         page = self._tokens.page(paging.tenant, paging.limit, paging.cursor(1))
         tokens = [token_json(token) for token in page.items]
-        return json_reply(200, {"tokens": tokens, "next_token": paging.next_token(page.after)})
+        return json_reply(
+            200, {"tokens": tokens, "next_token": paging.next_token(page.next_cursor)}
+        )
 
     def read(self, request: Request, token_id: str) -> Reply:
-        token = self._tokens.one(request.caller.tenant, parse_id(token_id, "token"))
+        token = self._tokens.load(request.caller.tenant, parse_id(token_id, "token"))
         return json_reply(200, token_json(token))
 
 
@@ -51,7 +53,7 @@ def token_json(token: Token) -> dict[str, str | None]:
         "token_id": token.token_id,
         "tenant": token.tenant,
         "name": token.name,
-        "role": token.role.word,
+        "role": token.role.label,
         "created_at": format_time(token.created_at),
         "created_by": token.created_by,
         "expires_at": format_optional_time(token.expires_at),

@@ -28,9 +28,9 @@ class TokenWriteRoutes:
         fields = parse_new_token(parse_object(request.body), self._clock())
         caller = request.caller
         tenant = fields.tenant or caller.tenant
-        home = self._tokens.home
-        if tenant != caller.tenant and caller.tenant != home:
-            text = f"Only admins of the tenant {home} may create tokens of other tenants."
+        home_tenant = self._tokens.home_tenant
+        if tenant != caller.tenant and caller.tenant != home_tenant:
+            text = f"Only admins of the tenant {home_tenant} may create tokens of other tenants."
             raise RequestRejected("FORBIDDEN", text)
         token, secret = self._tokens.create(
             tenant,

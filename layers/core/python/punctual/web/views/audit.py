@@ -6,7 +6,7 @@ import msgspec
 
 from punctual.engine.commands.audit import JOB_CREATE, JOB_UPDATE
 from punctual.engine.ports.rows import DefinitionRow
-from punctual.engine.queries.audit import AuditLine
+from punctual.engine.queries.audit import AuditEntryView
 from punctual.web.http.timestamps import format_time
 from punctual.web.views.job import definition_json
 
@@ -16,9 +16,9 @@ _encode = msgspec.json.Encoder().encode
 Fields = dict[str, Any]
 
 
-def audit_entry_json(line: AuditLine) -> Fields:
-    entry, note, subject = line.entry, line.entry.note, line.entry.subject
-    before, after = _sides(line)
+def audit_entry_json(view: AuditEntryView) -> Fields:
+    entry, note, subject = view.entry, view.entry.note, view.entry.subject
+    before, after = _before_and_after(view)
     return {
         "audit_id": entry.audit_id,
         "at": format_time(note.at),
@@ -36,12 +36,12 @@ def audit_entry_json(line: AuditLine) -> Fields:
     }
 
 
-def _sides(line: AuditLine) -> tuple[Fields | None, Fields | None]:
-    note = line.entry.note
+def _before_and_after(view: AuditEntryView) -> tuple[Fields | None, Fields | None]:
+    note = view.entry.note
     if note.action == JOB_CREATE:
-        return None, None if line.after is None else _shorten_values(_sent_fields(line.after))
-    if note.action == JOB_UPDATE and line.before is not None and line.after is not None:
-        before, after = _changed_fields(line.before, line.after)
+        return None, None if view.after is None else _shorten_values(_sent_fields(view.after))
+    if note.action == JOB_UPDATE and view.before is not None and view.after is not None:
+        before, after = _changed_fields(view.before, view.after)
         return {**before, **(note.before or {})}, {**after, **(note.after or {})}
     return note.before, note.after
 
@@ -69,7 +69,7 @@ def _changed_fields(before: DefinitionRow, after: DefinitionRow) -> tuple[Fields
 
 def _payload_fingerprint(definition: DefinitionRow) -> str:
     """Identify a payload that is stored apart from its definition."""
-    return definition.payload_print or definition.payload_blob
+    return definition.payload_fingerprint or definition.payload_blob
 
 
 def _payload(definition: DefinitionRow) -> Any:

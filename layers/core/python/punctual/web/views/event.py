@@ -40,7 +40,7 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
         "start_time": format_optional_time(run.started_at),
         "end_time": format_optional_time(run.ended_at),
         "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
-        "count": run.count,
+        "count": run.occurrence_count,
     }
 
 
@@ -52,5 +52,5 @@ def notification_json(notification: Notification, run: Run) -> dict[str, Any]:
         **event_envelope_json(
             notification.tenant, notification.job_id, event_id, notification.version, at
         ),
-        **run_changed_json(run, notification.before or None, run.status.value),
+        **run_changed_json(run, notification.previous_status or None, run.status.value),
     }

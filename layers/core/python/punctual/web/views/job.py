@@ -6,7 +6,7 @@ from typing import Any
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.ports.rows import DefinitionRow
-from punctual.engine.queries.run_views import in_head
+from punctual.engine.queries.run_views import runs_in_state
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.http.timestamps import format_optional_time, format_time
 from punctual.web.models.defaults import with_defaults
@@ -20,18 +20,18 @@ def job_url(root: str, job_id: str) -> str:
 
 
 def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    head = view.head
-    latest = view.latest or _latest_live_run(head, now)
+    state = view.state
+    latest = view.latest_run or _latest_live_run(state, now)
     return {
-        "job_id": head.job_id,
-        **definition_json(view.body),
-        "status": head.state.value,
-        "next_run_time": format_optional_time(next_run_at(head, now)),
+        "job_id": state.job_id,
+        **definition_json(view.definition),
+        "status": state.status.value,
+        "next_run_time": format_optional_time(next_run_at(state, now)),
         "latest_run": None if latest is None else listed_run_json(latest, root),
-        "created_at": format_time(head.created_at),
-        "created_by": view.body.created_by,
-        "updated_at": format_time(head.updated_at),
-        "version": head.edition,
+        "created_at": format_time(state.created_at),
+        "created_by": view.definition.created_by,
+        "updated_at": format_time(state.updated_at),
+        "version": state.edition,
     }
 
 
@@ -41,40 +41,44 @@ def definition_json(definition: DefinitionRow) -> dict[str, Any]:
 
 
 def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    latest = view.latest or _latest_live_run(view.head, now)
+    latest = view.latest_run or _latest_live_run(view.state, now)
     return {
-        "job_id": view.head.job_id,
-        "status": view.head.state.value,
+        "job_id": view.state.job_id,
+        "status": view.state.status.value,
         "latest_run": None if latest is None else listed_run_json(latest, root),
-        "next_run_time": format_optional_time(next_run_at(view.head, now)),
+        "next_run_time": format_optional_time(next_run_at(view.state, now)),
     }
 
 
-def next_run_at(head: JobState, now: datetime) -> datetime | None:
+def next_run_at(state: JobState, now: datetime) -> datetime | None:
     """Return the next occurrence. A run that was fired ahead of its time counts as next."""
-    if head.state in _STATUSES_WITHOUT_NEXT_RUN:
+    if state.status in _STATUSES_WITHOUT_NEXT_RUN:
         return None
-    ahead = [
+    fired_ahead = [
         run.scheduled_at
-        for run in head.runs
+        for run in state.runs
         if run.status is RunStatus.QUEUED
         and run.trigger is Trigger.SCHEDULE
         and run.scheduled_at > now
-        and not run.past
+        and not run.past_attempts
     ]
-    return min(ahead) if ahead else head.next_at
+    return min(fired_ahead) if fired_ahead else state.next_at
 
 
-def has_ended_run(head: JobState) -> bool:
+def has_ended_run(state: JobState) -> bool:
     """Return True if the latest run has ended, so that only the history shows it."""
-    live_run_ids = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
-    return bool(head.latest) and head.latest not in live_run_ids
+    live_run_ids = {run.run_id for run in state.runs} | {
+        waiting.run_id for waiting in state.wait_queue
+    }
+    return bool(state.latest_run_id) and state.latest_run_id not in live_run_ids
 
 
-def _latest_live_run(head: JobState, now: datetime) -> RunView | None:
+def _latest_live_run(state: JobState, now: datetime) -> RunView | None:
     """Return the latest run from the job state alone, or None if it has ended."""
-    views = in_head(head, now)
-    return next((view for view in views if view.run.run_id == head.latest and _is_live(view)), None)
+    views = runs_in_state(state, now)
+    return next(
+        (view for view in views if view.run.run_id == state.latest_run_id and _is_live(view)), None
+    )
 
 
 def _is_live(view: RunView) -> bool:

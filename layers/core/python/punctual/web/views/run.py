@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from punctual.domain.run import HELD, Reason, Run, RunStatus
+from punctual.domain.run import HELD_RUN_STATUSES, Reason, Run, RunStatus
 from punctual.engine.ports.rows import AttemptRow
-from punctual.engine.queries.explain import REASONS
+from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import RunView
 from punctual.web.http.timestamps import format_optional_time, format_time
 
@@ -49,7 +49,7 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "next_attempt_time": format_optional_time(_next_attempt(run)),
         "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
         "attempt_number": run.attempt,
-        "executor_id": run.claimer or None,
+        "executor_id": run.executor_id or None,
         "error_message": _error(view),
         "exit_code": detail.exit_code,
         "log_url": f"{url}/logs" if has_log else None,
@@ -57,7 +57,7 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "output_truncated": detail.output_truncated,
         "log_truncated": detail.log_truncated,
         "output_discarded": detail.discarded,
-        "count": run.count,
+        "count": run.occurrence_count,
         "tzdata": view.tzdata,
     }
     if run.last_at is not None:
@@ -72,13 +72,13 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
 
 def _next_attempt(run: Run) -> Any:
     is_waiting = run.status in (RunStatus.WAITING, RunStatus.QUEUED)
-    return run.next_at if is_waiting and run.past else None
+    return run.next_at if is_waiting and run.past_attempts else None
 
 
 def _reason(run: Run) -> dict[str, str] | None:
     if run.reason is Reason.NONE:
         return None
-    return {"code": run.reason.value, "text": REASONS.get(run.reason, "")}
+    return {"code": run.reason.value, "text": REASON_TEXTS.get(run.reason, "")}
 
 
 def _error(view: RunView) -> str | None:
@@ -108,7 +108,7 @@ def _ended_attempt_json(row: AttemptRow) -> dict[str, Any]:
 def _current_attempt_json(view: RunView) -> dict[str, Any] | None:
     """Return the attempt that runs now, or the attempt that ended the run."""
     run = view.run
-    if run.attempt_at is None or not (run.status in HELD or run.ended_at is not None):
+    if run.attempt_at is None or not (run.status in HELD_RUN_STATUSES or run.ended_at is not None):
         return None
     # A run that ends between attempts keeps the start and token of its last attempt.
     if any(row.number == run.attempt or row.token == run.token for row in view.attempts):
@@ -118,6 +118,6 @@ def _current_attempt_json(view: RunView) -> dict[str, Any] | None:
         "start_time": format_time(run.attempt_at),
         "end_time": format_optional_time(run.ended_at),
         "status": run.status.value,
-        "executor_id": run.claimer or None,
+        "executor_id": run.executor_id or None,
         "error_message": view.detail.error or None,
     }

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from punctual.domain.schedules.schedule import Preview
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.monitor import Health, Stats
-from punctual.engine.queries.views import Explanation, Upcoming
+from punctual.engine.queries.views import Explanation, UpcomingOccurrence
 from punctual.web.http.timestamps import format_optional_time, format_time
 
 START_GUARANTEE = "at-least-once start, one holder at a time, every effect fenced"
@@ -40,7 +40,7 @@ def preview_json(preview: Preview) -> dict[str, Any]:
     }
 
 
-def upcoming_json(occurrence: Upcoming) -> dict[str, Any]:
+def upcoming_json(occurrence: UpcomingOccurrence) -> dict[str, Any]:
     return {
         "job_id": occurrence.job_id,
         "name": occurrence.name,
@@ -73,19 +73,19 @@ def stats_json(stats: Stats) -> dict[str, Any]:
     }
 
 
-def health_json(health: Health, about: InstallationInfo) -> dict[str, Any]:
+def health_json(health: Health, installation: InstallationInfo) -> dict[str, Any]:
     return {
         "status": health.status,
         "lateness_ms_p99": health.lateness_ms_p99,
         "watermark": format_optional_time(health.watermark),
         "planner_heartbeat": format_optional_time(health.planner_heartbeat),
-        "version": about.version,
+        "version": installation.version,
         "tzdata": TZDATA_VERSION,
-        "task_types": sorted(health.task_types or about.task_types),
+        "task_types": sorted(health.task_types or installation.task_types),
         "guarantee": START_GUARANTEE,
         "margin_seconds": START_MARGIN_SECONDS,
-        "sandbox": about.sandbox,
-        "auth": None if about.login is None else about.login._asdict(),
+        "sandbox": installation.sandbox,
+        "auth": None if installation.login is None else installation.login._asdict(),
         "warnings": [{"code": warning.code, "text": warning.text} for warning in health.warnings],
     }
 

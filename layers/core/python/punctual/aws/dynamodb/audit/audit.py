@@ -16,9 +16,16 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.audit import keys as audit_keys
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
-from punctual.domain.durations import RETENTION
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.engine.commands.audit import newest_first
-from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
+from punctual.engine.ports.audit_log import (
+    AuditEntry,
+    AuditFilters,
+    AuditPage,
+    Note,
+    NoteWithSubjects,
+    Subject,
+)
 
 MAX_AUDIT_ROW_SUBJECTS = 1_000  # subjects in a row
 MAX_AUDIT_PAGE_ROWS = (
@@ -27,9 +34,9 @@ MAX_AUDIT_PAGE_ROWS = (
 AUDIT_QUERY_PAGE_SIZE = 16
 _AUDIT_ROW_ABSENT = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[Noted]).decode
+_decode = msgspec.json.Decoder(list[NoteWithSubjects]).decode
 
-_GroupNotes = tuple[str, list[Noted]]
+_GroupNotes = tuple[str, list[NoteWithSubjects]]
 
 
 class DynamoAudit:
@@ -42,10 +49,10 @@ class DynamoAudit:
         self._dynamo = dynamo
         self._table = table
 
-    def note(self, tenant: str, note: Note) -> None:
-        self.append(tenant, [Noted(note, [Subject()])])
+    def add_note(self, tenant: str, note: Note) -> None:
+        self.append(tenant, [NoteWithSubjects(note, [Subject()])])
 
-    def append(self, tenant: str, notes: Sequence[Noted]) -> None:
+    def append(self, tenant: str, notes: Sequence[NoteWithSubjects]) -> None:
         """Write at least one row for each group of four seconds."""
         ordered = sorted(notes, key=_group_of)
         items = [
@@ -72,8 +79,8 @@ class DynamoAudit:
         is complete.
         """
         cursor_group, last_id = ("", "") if after is None else (after[0], after[1])
-        bounded_filters = filters.kept(now)
-        page_entries: list[Entry] = []
+        bounded_filters = filters.within_retention(now)
+        page_entries: list[AuditEntry] = []
         rows_read = 0
         for group, rows in self._groups(
             tenant, bounded_filters, cursor_group, includes_group=bool(last_id)
@@ -92,7 +99,7 @@ class DynamoAudit:
 
     def _groups(
         self, tenant: str, filters: AuditFilters, cursor_group: str, includes_group: bool
-    ) -> Iterator[tuple[str, list[list[Noted]]]]:
+    ) -> Iterator[tuple[str, list[list[NoteWithSubjects]]]]:
         assert filters.start is not None
         low = audit_keys.group_of(filters.start)
         high = (
@@ -124,20 +131,22 @@ class DynamoAudit:
 
 def audit_row(tenant: str, note: Note) -> Item:
     """Return the row of a note without a job, for a write in the same transaction."""
-    noted = Noted(note, [Subject()])
+    noted = NoteWithSubjects(note, [Subject()])
     return _to_row(tenant, _group_of(noted), [noted])
 
 
-def _group_of(noted: Noted) -> str:
+def _group_of(noted: NoteWithSubjects) -> str:
     return audit_keys.group_of(noted.note.at)
 
 
-def _split_into_rows(notes: Iterator[Noted]) -> Iterator[list[Noted]]:
-    row_notes: list[Noted] = []
+def _split_into_rows(notes: Iterator[NoteWithSubjects]) -> Iterator[list[NoteWithSubjects]]:
+    row_notes: list[NoteWithSubjects] = []
     size = 0
     for entry in notes:
         for start in range(0, len(entry.subjects), MAX_AUDIT_ROW_SUBJECTS):
-            part = Noted(entry.note, entry.subjects[start : start + MAX_AUDIT_ROW_SUBJECTS])
+            part = NoteWithSubjects(
+                entry.note, entry.subjects[start : start + MAX_AUDIT_ROW_SUBJECTS]
+            )
             if row_notes and size + len(part.subjects) > MAX_AUDIT_ROW_SUBJECTS:
                 yield row_notes
                 row_notes, size = [], 0
@@ -147,7 +156,7 @@ def _split_into_rows(notes: Iterator[Noted]) -> Iterator[list[Noted]]:
         yield row_notes
 
 
-def _to_row(tenant: str, group: str, notes: Sequence[Noted]) -> Item:
+def _to_row(tenant: str, group: str, notes: Sequence[NoteWithSubjects]) -> Item:
     """Return the row of these notes. Its key is a hash of its content, so a repeat adds no row."""
     data = _encode(notes)
     digest = blake2b(data, digest_size=8)
@@ -156,7 +165,7 @@ def _to_row(tenant: str, group: str, notes: Sequence[Noted]) -> Item:
         **audit_keys.audit_row_key(tenant, part_number, group, digest.hexdigest()).item(),
         keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
         keys.DATA_ATTR: to_attribute(zlib.compress(data)),
-        keys.TTL: to_attribute(keys.to_ttl(max(note.at for note, _ in notes) + RETENTION)),
+        keys.TTL: to_attribute(keys.to_ttl(max(note.at for note, _ in notes) + HISTORY_RETENTION)),
     }
 
 

@@ -11,7 +11,7 @@ from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.domain.errors import LaterVersion
-from punctual.domain.tenants.limits import WrongLimits
+from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quota_rows import QuotaRow
 
@@ -34,9 +34,9 @@ class DynamoLimits:
         try:
             values = json.loads(check_layout(row)[limit_keys.LIMITS_ATTR]["S"])
         except (KeyError, ValueError) as error:
-            raise WrongLimits("the row is not one that infra.operations.limits wrote") from error
+            raise InvalidLimits("the row is not one that infra.operations.limits wrote") from error
         if not isinstance(values, dict):
-            raise WrongLimits("the row is not one that infra.operations.limits wrote")
+            raise InvalidLimits("the row is not one that infra.operations.limits wrote")
         return values
 
 

@@ -9,9 +9,9 @@ from punctual.aws.dynamodb.attributes import Item, from_attribute, to_attribute,
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.aws.retries import ConditionFailed
-from punctual.engine.dispatch.planner import BUCKET
+from punctual.engine.dispatch.planner import BUCKET_LENGTH
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import BucketLease, TimerPartition
+from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import Receipt
 
 PARTITION_LEASE_RETENTION = timedelta(
@@ -42,7 +42,7 @@ class DynamoPartitions:
         row = self._read(keys.watermark_key())
         return None if row is None else parse_time_key(row[keys.TIME_ATTR]["S"])
 
-    def advance(self, old: datetime | None, new: datetime) -> bool:
+    def advance_watermark(self, old: datetime | None, new: datetime) -> bool:
         new_value = to_attribute(time_key(new))
         heartbeat = to_attribute(time_key(self._clock()))
         row = {
@@ -63,12 +63,20 @@ class DynamoPartitions:
 
     def reopen(self, current: datetime, since: datetime) -> bool:
         watermark = self.watermark()
-        if watermark is None or watermark <= current or not self.advance(watermark, since):
+        if (
+            watermark is None
+            or watermark <= current
+            or not self.advance_watermark(watermark, since)
+        ):
             return False
-        for index in range((watermark - since) // BUCKET):
-            for shard in range(self.shards()):
+        for index in range((watermark - since) // BUCKET_LENGTH):
+            for shard in range(self.shard_count()):
                 self._update(
-                    since + index * BUCKET, shard, "attribute_exists(#done)", _REOPEN_UPDATE, {}
+                    since + index * BUCKET_LENGTH,
+                    shard,
+                    "attribute_exists(#done)",
+                    _REOPEN_UPDATE,
+                    {},
                 )
         return True
 
@@ -84,7 +92,7 @@ class DynamoPartitions:
             else parse_time_key(row[keys.PLANNER_HEARTBEAT_ATTR]["S"])
         )
 
-    def shards(self) -> int:
+    def shard_count(self) -> int:
         row = self._read(keys.shards_key())
         return (
             1
@@ -92,7 +100,7 @@ class DynamoPartitions:
             else int(row[keys.SHARD_COUNT_ATTR]["N"])
         )
 
-    def grow(self, shards: int) -> None:
+    def raise_shard_count(self, shards: int) -> None:
         self._dynamo.update_if(
             self._table,
             keys.shards_key(),
@@ -105,8 +113,8 @@ class DynamoPartitions:
         )
 
     def acquire(
-        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
-    ) -> BucketLease | None:
+        self, bucket: datetime, shard: int, owner: str, now: datetime, expires_at: datetime
+    ) -> PartitionLease | None:
         """Take the lease of a partition, or return None.
 
         The token grows even if the owner already has the lease.
@@ -120,9 +128,9 @@ class DynamoPartitions:
             "#token = if_not_exists(#token, :none) + :one, "
             "#look = if_not_exists(#look, :none), #expires = :kept",
             {
-                ":kept": keys.to_ttl(max(until, bucket) + PARTITION_LEASE_RETENTION),
+                ":kept": keys.to_ttl(max(expires_at, bucket) + PARTITION_LEASE_RETENTION),
                 ":owner": owner,
-                ":until": time_key(until),
+                ":until": time_key(expires_at),
                 ":now": time_key(now),
                 ":none": 0,
                 ":one": 1,
@@ -133,19 +141,21 @@ class DynamoPartitions:
             None if isinstance(outcome, ConditionFailed) else _parse_lease(bucket, shard, outcome)
         )
 
-    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
-        outcome = self._update_own(lease, "SET #until = :until", {":until": time_key(until)})
-        return None if isinstance(outcome, ConditionFailed) else lease._replace(until=until)
+    def renew(self, lease: PartitionLease, expires_at: datetime) -> PartitionLease | None:
+        outcome = self._update_own(lease, "SET #until = :until", {":until": time_key(expires_at)})
+        return (
+            None if isinstance(outcome, ConditionFailed) else lease._replace(expires_at=expires_at)
+        )
 
-    def give_back(self, lease: BucketLease) -> bool:
+    def release(self, lease: PartitionLease) -> bool:
         outcome = self._update_own(lease, "REMOVE #owner, #until", {})
         if not isinstance(outcome, ConditionFailed):
             return True
         is_released = keys.OWNER_ATTR not in outcome.item and keys.DONE_ATTR not in outcome.item
         return outcome.ambiguous and is_released and _matches_lease(outcome.item, lease)
 
-    def done(self, lease: BucketLease) -> bool:
-        ttl = keys.to_ttl(max(lease.until, lease.bucket) + PARTITION_LEASE_RETENTION)
+    def mark_done(self, lease: PartitionLease) -> bool:
+        ttl = keys.to_ttl(max(lease.expires_at, lease.bucket) + PARTITION_LEASE_RETENTION)
         outcome = self._update_own(
             lease, "SET #done = :done, #expires = :kept", {":done": True, ":kept": ttl}
         )
@@ -167,7 +177,7 @@ class DynamoPartitions:
             watermark_row[keys.TIME_ATTR]["S"]
         )
 
-    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
+    def signal_new_timers(self, bucket: datetime, shard: int) -> PartitionLease | None:
         outcome = self._update(
             bucket,
             shard,
@@ -179,10 +189,12 @@ class DynamoPartitions:
             None if isinstance(outcome, ConditionFailed) else _parse_lease(bucket, shard, outcome)
         )
 
-    def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
+    def valid_leases(
+        self, partitions: Sequence[TimerPartition]
+    ) -> Mapping[TimerPartition, PartitionLease]:
         """Return the live leases on these partitions."""
         partitions_by_key = {
-            keys.partition_lease_key(*partition): partition for partition in places
+            keys.partition_lease_key(*partition): partition for partition in partitions
         }
         rows = self._dynamo.read(self._table, list(partitions_by_key)) if partitions_by_key else {}
         leases = {
@@ -191,12 +203,12 @@ class DynamoPartitions:
             if keys.OWNER_ATTR in row and keys.DONE_ATTR not in row
         }
         now = self._clock()
-        return {partition: lease for partition, lease in leases.items() if lease.until > now}
+        return {partition: lease for partition, lease in leases.items() if lease.expires_at > now}
 
     def _update_own(
-        self, lease: BucketLease, update: str, values: Mapping[str, Any]
+        self, lease: PartitionLease, update: str, values: Mapping[str, Any]
     ) -> Item | ConditionFailed:
-        own_values = {":owner": lease.owner, ":token": lease.token, ":look": lease.look}
+        own_values = {":owner": lease.owner, ":token": lease.token, ":look": lease.signal_count}
         return self._update(
             lease.bucket, lease.shard, _OWN_LEASE_CONDITION, update, {**own_values, **values}
         )
@@ -267,21 +279,21 @@ def _layout_attribute() -> Item:
     return {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
 
 
-def _parse_lease(bucket: datetime, shard: int, row: Mapping[str, Any]) -> BucketLease:
-    return BucketLease(
+def _parse_lease(bucket: datetime, shard: int, row: Mapping[str, Any]) -> PartitionLease:
+    return PartitionLease(
         bucket,
         shard,
         owner=row[keys.OWNER_ATTR]["S"],
         token=int(row[keys.TOKEN_ATTR]["N"]),
-        look=int(row[keys.NOTIFY_COUNT_ATTR]["N"]),
-        until=parse_time_key(row[keys.UNTIL_ATTR]["S"]),
+        signal_count=int(row[keys.NOTIFY_COUNT_ATTR]["N"]),
+        expires_at=parse_time_key(row[keys.UNTIL_ATTR]["S"]),
     )
 
 
-def _matches_lease(row: Mapping[str, Any], lease: BucketLease) -> bool:
+def _matches_lease(row: Mapping[str, Any], lease: PartitionLease) -> bool:
     return (from_attribute(row[keys.TOKEN_ATTR]), from_attribute(row[keys.NOTIFY_COUNT_ATTR])) == (
         lease.token,
-        lease.look,
+        lease.signal_count,
     )
 
 
@@ -290,7 +302,7 @@ def _receipt_row(receipt: Receipt) -> Item:
         **to_item(
             {
                 keys.FINGERPRINT_ATTR: receipt.fingerprint,
-                keys.RESULT_ID_ATTR: receipt.made_id,
+                keys.RESULT_ID_ATTR: receipt.created_id,
                 keys.TIME_ATTR: time_key(receipt.created_at),
                 keys.UNTIL_ATTR: time_key(receipt.expires_at),
             }
@@ -302,7 +314,7 @@ def _receipt_row(receipt: Receipt) -> Item:
 def _parse_receipt(row: Mapping[str, Any]) -> Receipt:
     return Receipt(
         fingerprint=row[keys.FINGERPRINT_ATTR]["S"],
-        made_id=row[keys.RESULT_ID_ATTR]["S"],
+        created_id=row[keys.RESULT_ID_ATTR]["S"],
         created_at=parse_time_key(row[keys.TIME_ATTR]["S"]),
         expires_at=parse_time_key(row[keys.UNTIL_ATTR]["S"]),
     )

@@ -24,10 +24,10 @@ from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.aws.retries import Client, ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import KEPT, USED, Token
+from punctual.domain.tenants.tokens import INVALID_TOKEN_RETENTION, LAST_USED_RESOLUTION, Token
 
 if TYPE_CHECKING:
-    from punctual.engine.ports.token_rows import Counted
+    from punctual.engine.ports.token_rows import TokenCounts
 
 _TOKEN_LIST_PAGE_SIZE = 50  # rows in a query page of a list
 _TOKEN_COUNT_PAGE_SIZE = 1_000
@@ -46,8 +46,8 @@ class DynamoTokens:
             str, datetime
         ] = {}  # when the tokens of a full tenant were last checked
 
-    def put(self, token: Token, hashed: str) -> None:
-        list_attrs = {token_keys.HASH_ATTR: to_attribute(hashed), **_ttl_attrs(token)}
+    def put(self, token: Token, token_hash: str) -> None:
+        list_attrs = {token_keys.HASH_ATTR: to_attribute(token_hash), **_ttl_attrs(token)}
         self._create_row(
             {
                 **token_keys.list_row_key(token.tenant, token.token_id).item(),
@@ -56,7 +56,7 @@ class DynamoTokens:
             }
         )
         self._create_row(
-            {**token_keys.token_key(hashed).item(), **_layout_attribute(), **_to_row(token)}
+            {**token_keys.token_key(token_hash).item(), **_layout_attribute(), **_to_row(token)}
         )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
@@ -74,7 +74,9 @@ class DynamoTokens:
                 break
         return tokens[:limit]
 
-    def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
+    def store_revocation_request(
+        self, tenant: str, token_id: str, wish: str, old: str = ""
+    ) -> str | None:
         """Store a revoke request and return the request in force.
 
         The row keeps the first request, so concurrent calls continue with the same one.
@@ -98,28 +100,28 @@ class DynamoTokens:
         first_request = outcome.item.get(token_keys.REVOKE_REQUEST_ATTR)
         return None if first_request is None else str(first_request["S"])
 
-    def count(self, tenant: str, now: datetime) -> "Counted":
+    def count(self, tenant: str, now: datetime) -> "TokenCounts":
         """Return how many tokens are good, and how many are kept.
 
         The rows of the list suffice if the tenant has room. Their TTL is a month after the end of
         the token. If the tenant has no room, the rows by hash are read too.
         """
-        from punctual.engine.commands.tokens import has_room
-        from punctual.engine.ports.token_rows import Counted
+        from punctual.engine.commands.tokens import is_below_token_limit
+        from punctual.engine.ports.token_rows import TokenCounts
 
         key_range = KeyRange(token_keys.token_list_partition(tenant))
         rows = list(self._dynamo.query(self._table, key_range, _TOKEN_COUNT_PAGE_SIZE))
-        valid_rows = [row for row in rows if not _expires_by(row, now + KEPT)]
+        valid_rows = [row for row in rows if not _expires_by(row, now + INVALID_TOKEN_RETENTION)]
         listed_count = sum(not _expires_by(row, now) for row in rows)
         checked_at = self._checked_at.get(tenant)
-        if has_room(Counted(len(valid_rows), listed_count)) or (
+        if is_below_token_limit(TokenCounts(len(valid_rows), listed_count)) or (
             checked_at and now - checked_at < _TOKEN_CHECK_INTERVAL
         ):
-            return Counted(len(valid_rows), listed_count)
+            return TokenCounts(len(valid_rows), listed_count)
         orphaned, revoked = self._check_list(tenant, valid_rows, now)
         if not orphaned and not revoked:
             self._checked_at[tenant] = now  # the next calls are answered from the list alone
-        return Counted(len(valid_rows) - orphaned - revoked, listed_count - orphaned)
+        return TokenCounts(len(valid_rows) - orphaned - revoked, listed_count - orphaned)
 
     def _check_list(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
         """Return how many rows lead to no token, and how many to a revoked token.
@@ -240,28 +242,33 @@ class AuthorizerTokens:
         self._table = table
         self._retry_policy = retry_policy
 
-    def find(self, hashed: str) -> Token | None:
+    def find(self, token_hash: str) -> Token | None:
         response = call_aws(
             "reading a token",
             lambda: self._client().get_item(
-                TableName=self._table, Key=token_keys.token_key(hashed).item(), ConsistentRead=True
+                TableName=self._table,
+                Key=token_keys.token_key(token_hash).item(),
+                ConsistentRead=True,
             ),
         )
         return _parse_token(check_layout(response["Item"])) if "Item" in response else None
 
-    def used(self, hashed: str, now: datetime) -> None:
+    def record_use(self, token_hash: str, now: datetime) -> None:
         """Set the time of last use. Of several concurrent environments only one writes."""
         condition = Condition(
             "attribute_exists(#pk) AND (attribute_not_exists(#used) OR #used <= :before)",
             "SET #used = :now",
             {"#pk": keys.PK, "#used": token_keys.USED_AT_ATTR},
-            {":now": to_attribute(time_key(now)), ":before": to_attribute(time_key(now - USED))},
+            {
+                ":now": to_attribute(time_key(now)),
+                ":before": to_attribute(time_key(now - LAST_USED_RESOLUTION)),
+            },
         )
         conditional_write(
             "noting that a token was used",
             lambda: self._client().update_item(
                 TableName=self._table,
-                Key=token_keys.token_key(hashed).item(),
+                Key=token_keys.token_key(token_hash).item(),
                 **condition.arguments(),
             ),
             self._retry_policy,
@@ -293,7 +300,7 @@ def _to_row(token: Token) -> Item:
             token_keys.TENANT_ATTR: token.tenant,
             token_keys.TOKEN_ID_ATTR: token.token_id,
             token_keys.NAME_ATTR: token.name,
-            token_keys.ROLE_ATTR: token.role.word,
+            token_keys.ROLE_ATTR: token.role.label,
             token_keys.CREATED_BY_ATTR: token.created_by,
             **{name: time_key(time) for name, time in times.items() if time is not None},
         }
@@ -301,12 +308,12 @@ def _to_row(token: Token) -> Item:
 
 
 def _ttl_attrs(token: Token) -> Item:
-    forgotten_at = token.forgotten_at()
+    forgotten_at = token.delete_at()
     return {} if forgotten_at is None else {keys.TTL: to_attribute(keys.to_ttl(forgotten_at))}
 
 
 def _parse_token(row: Mapping[str, Any]) -> Token:
-    role = Role.of(row[token_keys.ROLE_ATTR]["S"])
+    role = Role.from_label(row[token_keys.ROLE_ATTR]["S"])
     if role is None:
         raise Unavailable("A token has a role that this version does not know.")
     return Token(
@@ -327,5 +334,5 @@ def _parse_time(row: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def _is_forgotten(token: Token, now: datetime) -> bool:
-    forgotten_at = token.forgotten_at()
+    forgotten_at = token.delete_at()
     return forgotten_at is not None and forgotten_at <= now

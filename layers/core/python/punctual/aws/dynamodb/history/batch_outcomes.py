@@ -17,7 +17,7 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
 from punctual.aws.dynamodb.sort_keys import join_parts
 from punctual.domain.run import Run
-from punctual.engine.changes.run_results import UNREADABLE
+from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
 
 MAX_OUTCOMES_ROW_BYTES = 262_144  # size of the details in one row, before compression
@@ -58,7 +58,7 @@ class BatchOutcomes:
         )
 
     def find(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """Return the outcome of the last attempt; `UNREADABLE` if only damaged rows exist."""
+        """Return the outcome of the last attempt; `UNREADABLE_RUN_DETAIL` if only damaged rows exist."""
         attempt_id = (key.job_id, key.run_id, run.token)
         damaged = None
         for row in self._dynamo.query(
@@ -68,7 +68,7 @@ class BatchOutcomes:
                 continue
             outcomes = _parse_outcomes(check_layout(row, keys.BATCH_OUTCOMES_LAYOUT))
             if outcomes is None:
-                damaged = UNREADABLE
+                damaged = UNREADABLE_RUN_DETAIL
                 continue
             for outcome in outcomes:
                 if (outcome.job_id, outcome.run_id, outcome.token) == attempt_id:

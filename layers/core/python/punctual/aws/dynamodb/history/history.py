@@ -13,7 +13,7 @@ from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.sort_keys import LAST_CHAR
 from punctual.domain.run import Run
-from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 
 ATTEMPT_PAGE_SIZE = 200
 
@@ -23,7 +23,7 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """The history table. `put` leaves the list over all jobs to the status function."""
+    """The history table. `put_runs` leaves the list over all jobs to the status function."""
 
     def __init__(self, dynamo: DynamoClient, table: str, tenant_index: TenantRunIndex) -> None:
         self._dynamo = dynamo
@@ -31,7 +31,7 @@ class DynamoHistory:
         self._tenant_index = tenant_index
         self._outcomes = BatchOutcomes(dynamo, table)
 
-    def put(self, rows: Sequence[RunRow]) -> None:
+    def put_runs(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
             self._table,
             [
@@ -55,13 +55,13 @@ class DynamoHistory:
             ],
         )
 
-    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+    def put_results(self, rows: Sequence[AttemptRow]) -> None:
         self._outcomes.put(rows)
 
-    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+    def find_result(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         return self._outcomes.find(key, run, now)
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def recorded_keys(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Return the keys that have a row. An expired row counts because it was written."""
         keys_by_row_key = {at.history_key(*key): key for key in keys}
         existing = self._dynamo.read(self._table, list(keys_by_row_key))
@@ -83,7 +83,7 @@ class DynamoHistory:
         return [row for row in rows if row.expires_at is None or row.expires_at > now]
 
     def page(
-        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+        self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         low, high = at.history_bounds(before, after)
         if low > high:  # DynamoDB rejects a range with low > high

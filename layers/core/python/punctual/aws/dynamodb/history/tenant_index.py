@@ -93,7 +93,7 @@ def _newest_first(packed: Iterator[_GroupRuns]) -> list[RunRow]:
 
 
 def _revision(row: RunRow) -> tuple[int, datetime]:
-    return row.run.count, row.run.changed_at
+    return row.run.occurrence_count, row.run.changed_at
 
 
 def _to_row(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:

@@ -7,7 +7,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
 from punctual.aws.dynamodb.control import counter_keys
-from punctual.engine.ports.rows import Key, RunKey
+from punctual.engine.ports.rows import JobKey, RunKey
 
 JOB_DATA_PAGE_SIZE = 100
 
@@ -35,7 +35,7 @@ class JobData:
             [{**counter_keys.payload_marker_key(*run).item(), **layout} for run in runs],
         )
 
-    def find(self, key: Key) -> JobDataRows:
+    def find(self, key: JobKey) -> JobDataRows:
         rows = list(
             self._dynamo.query(
                 self._table, KeyRange(*counter_keys.definitions_bounds(*key)), JOB_DATA_PAGE_SIZE

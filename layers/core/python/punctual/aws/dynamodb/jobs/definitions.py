@@ -17,7 +17,7 @@ from punctual.aws.dynamodb.keys import (
     definition_key,
 )
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.rows import DefinitionRow, JobKey
 
 MAX_READABLE_DEFINITION_BYTES = (
     16_384  # bytes up to which a definition stays readable text in the console
@@ -41,8 +41,8 @@ class DynamoDefinitions:
         )
 
     def get(
-        self, definition_ids: Sequence[tuple[Key, str]]
-    ) -> Mapping[tuple[Key, str], DefinitionRow]:
+        self, definition_ids: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
         ids_by_row_key = {definition_key(*key, ref): (key, ref) for key, ref in definition_ids}
         rows = self._dynamo.read(self._table, list(ids_by_row_key))
         more_keys = [
@@ -78,7 +78,7 @@ def _to_rows(definition: DefinitionRow) -> Iterator[Item]:
 
 
 def _parse_definition(
-    definition_id: tuple[Key, str], row: Item, rows: Mapping[RowKey, Item]
+    definition_id: tuple[JobKey, str], row: Item, rows: Mapping[RowKey, Item]
 ) -> DefinitionRow:
     ((kind, data),) = check_layout(row)[DATA_ATTR].items()
     if kind == "S":

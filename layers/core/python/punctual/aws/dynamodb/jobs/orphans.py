@@ -10,12 +10,12 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.jobs.cleanup import JobData, JobDataRows
 from punctual.aws.s3 import S3Blobs
-from punctual.domain.durations import RECEIPT
-from punctual.engine.commands.definitions_store import PAYLOADS, job_of
+from punctual.domain.durations import RECEIPT_RETENTION
+from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, job_of_payload
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.rows import Key
+from punctual.engine.ports.rows import JobKey
 
-MIN_ORPHANED_PAYLOAD_AGE = 2 * RECEIPT
+MIN_ORPHANED_PAYLOAD_AGE = 2 * RECEIPT_RETENTION
 """Minimum age of an orphan.
 
 While its receipt is kept, a repeated request creates the job under the same id.
@@ -24,7 +24,7 @@ While its receipt is kept, a repeated request creates the job under the same id.
 
 class RemovedOrphans(NamedTuple):
     payloads: int
-    jobs: Sequence[Key]
+    jobs: Sequence[JobKey]
     cursor: str | None  # the key to continue after; None at the end
 
 
@@ -42,10 +42,10 @@ class Orphans:
         Rows are deleted first: while a payload exists, the next walk finds its job again.
         """
         stored_before = self._clock() - MIN_ORPHANED_PAYLOAD_AGE
-        page = self._blobs.list_page(PAYLOADS, after)
-        names_by_job: dict[Key, list[str]] = {}
+        page = self._blobs.list_page(PAYLOAD_PREFIX, after)
+        names_by_job: dict[JobKey, list[str]] = {}
         for blob in page.blobs:
-            key = job_of(blob.name)
+            key = job_of_payload(blob.name)
             if key is not None and blob.stored_at < stored_before:
                 names_by_job.setdefault(key, []).append(blob.name)
         jobs = self._without_state(list(names_by_job))
@@ -58,7 +58,7 @@ class Orphans:
             self._blobs.delete(payload_names)
         return RemovedOrphans(len(payload_names), jobs, page.cursor)
 
-    def _without_state(self, jobs: Sequence[Key]) -> list[Key]:
+    def _without_state(self, jobs: Sequence[JobKey]) -> list[JobKey]:
         """Return the jobs that have no state row at all.
 
         An unreadable, blank or expired row still protects its job's data.

@@ -32,7 +32,7 @@ from punctual.aws.dynamodb.keys import (
 )
 from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.domain import write_ids as writers_of
-from punctual.domain.draft import expires_at
+from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
 from punctual.engine.ports.audit_log import Note
@@ -94,11 +94,11 @@ def create_condition(now: datetime) -> Condition:
 
 def swap_condition(swap: Swap, now: datetime) -> Condition:
     """Return the update that replaces the whole job state if its version is the expected one."""
-    new_attrs: dict[str, Any] = dict(_attributes(swap.head))
+    new_attrs: dict[str, Any] = dict(_attributes(swap.state))
     if swap.note is not None:
         new_attrs[AUDIT_NOTE_ATTR] = _note_attribute(swap.note)
     removed_attrs = (_STATE_ATTRS | {TTL, AUDIT_NOTE_ATTR}) - new_attrs.keys()
-    if not any(run.held for run in swap.head.runs):
+    if not any(run.is_held for run in swap.state.runs):
         removed_attrs |= {HEARTBEAT_INDEX}
     for run_id, lease in swap.leases.items():
         if lease is None:
@@ -110,7 +110,7 @@ def swap_condition(swap: Swap, now: datetime) -> Condition:
     removed_names = {f"#r{i}": name for i, name in enumerate(sorted(removed_attrs))}
     assignments = ", ".join(f"#s{i} = :s{i}" for i in range(len(new_attrs)))
     conditions = ["#version = :expect", _ROW_NOT_EXPIRED]
-    for i, (run_id, lease) in enumerate(swap.required.items()):
+    for i, (run_id, lease) in enumerate(swap.required_leases.items()):
         names[f"#q{i}"] = LEASE_ATTR_PREFIX + run_id
         values[f":q{i}"] = _lease_attribute(lease)
         conditions.append(f"#q{i} = :q{i}")
@@ -120,7 +120,7 @@ def swap_condition(swap: Swap, now: datetime) -> Condition:
         if removed_names
         else f"SET {assignments}",
         {**names, **removed_names, "#version": VERSION_ATTR, "#expires": TTL},
-        {**values, ":expect": to_attribute(swap.expect), ":now": _seconds_attribute(now)},
+        {**values, ":expect": to_attribute(swap.expected_version), ":now": _seconds_attribute(now)},
     )
 
 
@@ -131,7 +131,7 @@ def note_of(row: Mapping[str, Any]) -> Note | None:
 
 def renew_condition(lease_renewal: LeaseRenewal) -> Condition:
     """Return the update that renews a lease and sets `beating`, if the token still holds it."""
-    lease = Lease(lease_renewal.token, lease_renewal.until, beaten=True)
+    lease = Lease(lease_renewal.token, lease_renewal.expires_at, is_renewed=True)
     return Condition(
         "#lease.#token = :token",
         "SET #lease = :lease, #beating = :beating",
@@ -153,18 +153,18 @@ def is_own(state: JobState, row: Mapping[str, Any]) -> bool:
     if not row:
         return False
     write_ids = from_attribute(row[WRITE_IDS_ATTR]) if WRITE_IDS_ATTR in row else []
-    return writers_of.is_own(state, int(row[VERSION_ATTR]["N"]), write_ids)
+    return writers_of.has_won(state, int(row[VERSION_ATTR]["N"]), write_ids)
 
 
 def _attributes(state: JobState) -> Item:
     values = msgspec.to_builtins(state, builtin_types=(), str_keys=True)
     for name in _KEY_FIELDS:
         del values[name]
-    if len(state.line) > MAX_READABLE_WAITING_RUNS:
-        values[WAIT_QUEUE_ATTR] = zlib.compress(msgspec.json.encode(state.line))
+    if len(state.wait_queue) > MAX_READABLE_WAITING_RUNS:
+        values[WAIT_QUEUE_ATTR] = zlib.compress(msgspec.json.encode(state.wait_queue))
     row = {LAYOUT_ATTR: to_attribute(ROW_LAYOUT), **to_item(values)}
-    ttl_at = expires_at(state)
-    if state.blank and state.ended_at is not None:
+    ttl_at = job_expires_at(state)
+    if state.is_blank and state.ended_at is not None:
         ttl_at = state.ended_at + BLANK_STATE_RETENTION
     if ttl_at is not None:
         row[TTL] = to_attribute(to_ttl(ttl_at))
@@ -177,7 +177,7 @@ def _note_attribute(note: Note) -> dict[str, Any]:
 
 def _lease_attribute(lease: Lease) -> dict[str, Any]:
     values = {TOKEN_ATTR: lease.token, UNTIL_ATTR: time_key(lease.until)}
-    return to_attribute({**values, RENEWED_ATTR: True} if lease.beaten else values)
+    return to_attribute({**values, RENEWED_ATTR: True} if lease.is_renewed else values)
 
 
 def _parse_lease(attribute: Mapping[str, Any]) -> Lease:

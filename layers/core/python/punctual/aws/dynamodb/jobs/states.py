@@ -27,12 +27,12 @@ from punctual.aws.dynamodb.keys import (
 from punctual.aws.dynamodb.sort_keys import escape
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import SLOTS
+from punctual.domain.identifiers import JOB_SLOTS
 from punctual.domain.job_state import JobState
-from punctual.domain.schedules.upcoming import in_order
+from punctual.domain.schedules.upcoming import sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
+from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
 
 ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
 MAX_BUSY_PAGES_PER_SLOT = 20  # at most this many pages of a slot are read to find busy jobs
@@ -52,33 +52,37 @@ class DynamoJobStates:
         self._definitions = DynamoDefinitions(dynamo, table)
         self._crowded_until: dict[str, datetime] = {}
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+    def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         items = self._dynamo.read(self._table, [state_key(*key) for key in keys])
         now = self._clock()
         stored_states = (
             rows.from_row(row) for row in items.values() if not rows.is_expired(row, now)
         )
-        return {Key(stored.head.tenant, stored.head.job_id): stored for stored in stored_states}
+        return {
+            JobKey(stored.state.tenant, stored.state.job_id): stored for stored in stored_states
+        }
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
         return self._dynamo.pool.map(self._swap, swaps)
 
-    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
-        return self._dynamo.pool.map(self._renew, beats)
+    def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+        return self._dynamo.pool.map(self._renew, renewals)
 
-    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
-        self._definitions.put(bodies)
+    def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None:
+        self._definitions.put(definitions)
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._definitions.get(wanted)
+    def load_definitions(
+        self, refs: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        return self._definitions.get(refs)
 
-    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+    def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
         """Return a page of jobs, newest first, merged from the sixteen slots.
 
         The first query of each slot reads twice its share of the page.
         """
         high = None if before is None else escape(before)
-        slot_limit = limit // SLOTS * 2 + 4
+        slot_limit = limit // JOB_SLOTS * 2 + 4
         slot_states = [
             self._slot_states(
                 KeyRange(
@@ -86,27 +90,30 @@ class DynamoJobStates:
                 ),
                 slot_limit,
             )
-            for n in range(SLOTS)
+            for n in range(JOB_SLOTS)
         ]
         merged = heapq.merge(
             *self._dynamo.pool.map(_prefetch, slot_states),
             key=lambda state: state.job_id,
             reverse=True,
         )
-        states = list(islice((state for state in merged if not state.blank), limit + 1))
+        states = list(islice((state for state in merged if not state.is_blank), limit + 1))
         page_states = states[:limit]
-        definition_ids = [(Key(tenant, state.job_id), state.current.body) for state in page_states]
-        definitions = self.bodies(definition_ids)
-        return HeadPage.of(page_states, definition_ids, definitions, len(states) > limit)
+        definition_ids = [
+            (JobKey(tenant, state.job_id), state.current_rules.definition_ref)
+            for state in page_states
+        ]
+        definitions = self.load_definitions(definition_ids)
+        return JobStatePage.from_rows(page_states, definition_ids, definitions, len(states) > limit)
 
-    def coming(
-        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
-    ) -> Coming | None:
+    def upcoming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
+    ) -> UpcomingStates | None:
         """Return the jobs that are due next, or None if the tenant has too many jobs.
 
         All states are read and sorted because no index has this order.
         """
-        slot_limit = 2 * -(-most // SLOTS)
+        slot_limit = 2 * -(-max_states // JOB_SLOTS)
         states_by_slot = self._dynamo.pool.map(
             lambda n: list(
                 islice(
@@ -114,15 +121,17 @@ class DynamoJobStates:
                     slot_limit + 1,
                 )
             ),
-            range(SLOTS),
+            range(JOB_SLOTS),
         )
         if any(len(states) > slot_limit for states in states_by_slot):
             return None
-        return Coming(*in_order(chain.from_iterable(states_by_slot), after, end, limit))
+        return UpcomingStates(
+            *sort_by_occurrence(chain.from_iterable(states_by_slot), after, end, limit)
+        )
 
-    def busy(self, tenant: str) -> Sequence[JobState]:
+    def active_states(self, tenant: str) -> Sequence[JobState]:
         """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""
-        slots = [slot_partition(tenant, n) for n in range(SLOTS)]
+        slots = [slot_partition(tenant, n) for n in range(JOB_SLOTS)]
         busy_by_slot = self._dynamo.pool.map(self._busy_in_slot, slots)
         crowded_slots = [
             slot_key
@@ -135,7 +144,7 @@ class DynamoJobStates:
             else {}
         )
         busy_states = [state for states in busy_by_slot if states is not None for state in states]
-        return [*busy_states, *(stored.head for stored in heartbeat_states.values())]
+        return [*busy_states, *(stored.state for stored in heartbeat_states.values())]
 
     def _busy_in_slot(self, slot_key: str) -> Sequence[JobState] | None:
         """Return the busy jobs of a slot, or None if it has too many jobs to read."""
@@ -157,15 +166,15 @@ class DynamoJobStates:
                 return None
         return list(self._unexpired_states(items))
 
-    def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[Key, StoredState]:
+    def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[JobKey, StoredState]:
         """Return the states of jobs with a heartbeat, at most `slot_limit` of each slot."""
         return self._load_heartbeat_states(
-            [slot_partition(tenant, n) for n in range(SLOTS)], slot_limit
+            [slot_partition(tenant, n) for n in range(JOB_SLOTS)], slot_limit
         )
 
     def _load_heartbeat_states(
         self, slots: Sequence[str], slot_limit: int
-    ) -> Mapping[Key, StoredState]:
+    ) -> Mapping[JobKey, StoredState]:
         keys_by_slot = self._dynamo.pool.map(
             lambda slot_key: self._dynamo.query_index(
                 self._table, HEARTBEAT_INDEX, slot_key, slot_limit
@@ -173,10 +182,10 @@ class DynamoJobStates:
             slots,
         )
         return self.load(
-            [Key(*parse_state_key(row_key)) for row_key in chain.from_iterable(keys_by_slot)]
+            [JobKey(*parse_state_key(row_key)) for row_key in chain.from_iterable(keys_by_slot)]
         )
 
-    def walk(self, cursor: str | None, limit: int) -> Walk:
+    def walk(self, cursor: str | None, limit: int) -> WalkPage:
         """Return a page of all job states. The cursor is the last key; keys contain no spaces."""
         after = None if cursor is None else RowKey(*cursor.split(" "))
         filter_arguments = {
@@ -186,14 +195,14 @@ class DynamoJobStates:
         items, last_key = self._dynamo.scan(self._table, after, limit, filter_arguments)
         now = self._clock()
         states: list[JobState] = []
-        unreadable: list[tuple[Key, str]] = []
+        unreadable: list[tuple[JobKey, str]] = []
         for row in items:
             try:
                 if not rows.is_expired(row, now):
-                    states.append(rows.from_row(row).head)
+                    states.append(rows.from_row(row).state)
             except Exception as error:
                 unreadable.append((_unreadable_key(row), type(error).__name__))
-        return Walk(
+        return WalkPage(
             states, None if last_key is None else f"{last_key.pk} {last_key.sk}", unreadable
         )
 
@@ -204,7 +213,7 @@ class DynamoJobStates:
         now = self._clock()
         for row in items:
             if not rows.is_expired(row, now):
-                yield rows.from_row(row).head
+                yield rows.from_row(row).state
 
     def _swap(self, swap: Swap) -> bool:
         """Write if the version is the expected one. Return whether this swap won.
@@ -219,12 +228,12 @@ class DynamoJobStates:
             if has_won is None:
                 raise
             return has_won
-        return failure is None or rows.is_own(swap.head, failure.item)
+        return failure is None or rows.is_own(swap.state, failure.item)
 
     def _write_swap(self, swap: Swap) -> ConditionFailed | None:
         now = self._clock()
-        if swap.expect == 0:
-            row = rows.to_row(swap.head, swap.leases, swap.note)
+        if swap.expected_version == 0:
+            row = rows.to_row(swap.state, swap.leases, swap.note)
             return self._dynamo.put_if(self._table, row, rows.create_condition(now))
         outcome = self._dynamo.update_if(
             self._table, state_key(*swap.key), rows.swap_condition(swap, now)
@@ -235,12 +244,12 @@ class DynamoJobStates:
         """Return whether a swap without an answer won, or None if it may still take effect."""
         row_key = state_key(*swap.key)
         row: Item = self._dynamo.read(self._table, [row_key]).get(row_key, {})
-        if rows.is_own(swap.head, row):
+        if rows.is_own(swap.state, row):
             return True
         version = (
             int(row[VERSION_ATTR]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
         )
-        return None if version == swap.expect else False
+        return None if version == swap.expected_version else False
 
     def _renew(self, lease_renewal: LeaseRenewal) -> JobState | None:
         outcome = self._dynamo.update_if(
@@ -250,19 +259,19 @@ class DynamoJobStates:
             returns_row=True,
         )
         try:
-            return None if isinstance(outcome, ConditionFailed) else rows.from_row(outcome).head
+            return None if isinstance(outcome, ConditionFailed) else rows.from_row(outcome).state
         except Exception:
             # The claim counts as lost. Its return reads the state again and reports the error.
             return None
 
 
-def _unreadable_key(row: Item) -> Key:
+def _unreadable_key(row: Item) -> JobKey:
     """Return the job of an unreadable row, or its raw key."""
     row_key = key_of(row)
     try:
-        return Key(*parse_state_key(row_key))
+        return JobKey(*parse_state_key(row_key))
     except ValueError:
-        return Key(row_key.pk, row_key.sk)
+        return JobKey(row_key.pk, row_key.sk)
 
 
 def _prefetch(states: Iterator[JobState]) -> Iterator[JobState]:

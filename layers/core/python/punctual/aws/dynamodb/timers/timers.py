@@ -128,7 +128,7 @@ class DynamoTimers:
         self._cache.add(timer_rows)
         return TimerPage(list(due_timers), cursor if has_more else None, later_layouts)
 
-    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+    def find_existing(self, timers: Sequence[Timer]) -> frozenset[Timer]:
         """Return the timers for which a timer of the same job, time, bucket and shard exists.
 
         1. Read the few rows before the place of each job.
@@ -136,7 +136,7 @@ class DynamoTimers:
         3. If that range has more rows, read a longer range for each job, then all rows.
         """
         existing: set[Timer] = set()
-        for group in _group_by_time(self._find_near(wanted, NEAR_READ_ROWS, existing)):
+        for group in _group_by_time(self._find_near(timers, NEAR_READ_ROWS, existing)):
             rows, has_more = self._rows_before(
                 group[-1], min(TIMER_ROW_PAGE_SIZE, FAR_READ_ROWS * len(group))
             )

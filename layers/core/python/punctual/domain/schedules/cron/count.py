@@ -8,16 +8,16 @@ from bisect import bisect_right
 from datetime import date
 
 from punctual.domain.schedules.cron.expression import (
-    DAY,
     EPOCH_ORDINAL,
-    LAST_YEAR,
-    NEVER,
+    LAST_SCHEDULED_YEAR,
+    NEVER_LOCAL_SECOND,
+    SECONDS_PER_DAY,
     Calendar,
     month_length,
 )
 from punctual.domain.schedules.timezones import Transitions
 
-_END = NEVER - 5 * DAY
+_SEARCH_END = NEVER_LOCAL_SECOND - 5 * SECONDS_PER_DAY
 
 
 def count_instants(
@@ -27,19 +27,19 @@ def count_instants(
 
     The rules are those of `next_instant`.
     """
-    end = min(end, _END)
-    changes = zone.at
+    end = min(end, _SEARCH_END)
+    changes = zone.changes
     index = bisect_right(changes, first)
     total = 0
     while first < end:
         until = min(end, changes[index]) if index < len(changes) else end
-        total += _of_stretch(calendar, zone, gap, fold, index, first, until)
+        total += _count_stretch(calendar, zone, gap, fold, index, first, until)
         first = until
         index += 1
     return total
 
 
-def _of_stretch(
+def _count_stretch(
     calendar: Calendar,
     zone: Transitions,
     gap: str,
@@ -52,22 +52,22 @@ def _of_stretch(
     changes, offsets = zone
     offset = offsets[index]
     low, high = first + offset, end + offset
-    moved = 0
+    moved_count = 0
     if calendar.is_fixed and index:
-        change, before = changes[index - 1], offsets[index - 1]
-        if offset > before:
-            moved = _moved(calendar, gap, change, before, offset, first, end)
+        change, old_offset = changes[index - 1], offsets[index - 1]
+        if offset > old_offset:
+            moved_count = _count_moved(calendar, gap, change, old_offset, offset, first, end)
         elif fold == "FIRST":
-            low = max(low, change + before)
+            low = max(low, change + old_offset)
     if calendar.is_fixed and fold == "SECOND" and index < len(changes):
-        following = offsets[index + 1]
-        if following < offset:
-            high = min(high, changes[index] + following)
-    return moved + count_local(calendar, low, high)
+        next_offset = offsets[index + 1]
+        if next_offset < offset:
+            high = min(high, changes[index] + next_offset)
+    return moved_count + count_local(calendar, low, high)
 
 
-def _moved(
-    calendar: Calendar, gap: str, change: int, before: int, offset: int, first: int, end: int
+def _count_moved(
+    calendar: Calendar, gap: str, change: int, old_offset: int, offset: int, first: int, end: int
 ) -> int:
     """Return how many times move out of the gap at `change` and fire in [first, end).
 
@@ -75,27 +75,27 @@ def _moved(
     """
     gap_end = change + offset
     if gap == "NEXT":
-        falls = first <= change < end and calendar.next_local(change + before) < gap_end
-        return int(falls and calendar.next_local(gap_end) != gap_end)
+        is_in_range = first <= change < end and calendar.next_local(change + old_offset) < gap_end
+        return int(is_in_range and calendar.next_local(gap_end) != gap_end)
     if gap != "SHIFT":
         return 0
-    found = 0
-    local = calendar.next_local(max(first + before, change + before))
-    while local < min(gap_end, end + before):
-        real = local - before + offset
-        found += calendar.next_local(real) != real
+    count = 0
+    local = calendar.next_local(max(first + old_offset, change + old_offset))
+    while local < min(gap_end, end + old_offset):
+        shifted_local = local - old_offset + offset
+        count += calendar.next_local(shifted_local) != shifted_local
         local = calendar.next_local(local + 1)
-    return found
+    return count
 
 
 def count_local(calendar: Calendar, low: int, high: int) -> int:
     """Return the number of matching local times in [low, high)."""
     if low >= high:
         return 0
-    first_day, first_second = divmod(low, DAY)
-    last_day, last_second = divmod(high, DAY)
-    a_day = _times_before(calendar, DAY)
-    count = a_day * _count_days(calendar, first_day, last_day)
+    first_day, first_second = divmod(low, SECONDS_PER_DAY)
+    last_day, last_second = divmod(high, SECONDS_PER_DAY)
+    times_per_day = _times_before(calendar, SECONDS_PER_DAY)
+    count = times_per_day * _count_days(calendar, first_day, last_day)
     if _count_days(calendar, first_day, first_day + 1):
         count -= _times_before(calendar, first_second)
     if last_second and _count_days(calendar, last_day, last_day + 1):
@@ -105,18 +105,18 @@ def count_local(calendar: Calendar, low: int, high: int) -> int:
 
 def _times_before(calendar: Calendar, second_of_day: int) -> int:
     """Return the number of matching times of a day before `second_of_day`."""
-    hour, rest = divmod(second_of_day, 3_600)
-    minute, second = divmod(rest, 60)
+    hour, second_of_hour = divmod(second_of_day, 3_600)
+    minute, second = divmod(second_of_hour, 60)
     minutes, seconds = calendar.minutes.bit_count(), calendar.seconds.bit_count()
-    count = _below(calendar.hours, hour) * minutes * seconds
+    count = _count_bits_below(calendar.hours, hour) * minutes * seconds
     if calendar.hours >> hour & 1:
-        count += _below(calendar.minutes, minute) * seconds
+        count += _count_bits_below(calendar.minutes, minute) * seconds
         if calendar.minutes >> minute & 1:
-            count += _below(calendar.seconds, second)
+            count += _count_bits_below(calendar.seconds, second)
     return count
 
 
-def _below(bits: int, number: int) -> int:
+def _count_bits_below(bits: int, number: int) -> int:
     return (bits & (1 << number) - 1).bit_count()
 
 
@@ -125,13 +125,13 @@ def _count_days(calendar: Calendar, first: int, end: int) -> int:
     count = 0
     while first < end:
         day = date.fromordinal(first + EPOCH_ORDINAL)
-        if day.year > LAST_YEAR:
+        if day.year > LAST_SCHEDULED_YEAR:
             break
         length = month_length(day.year, day.month)
         last = min(length, day.day + end - first - 1)
         if calendar.months >> day.month & 1 and calendar.has_year(day.year):
             weekday = (first + EPOCH_ORDINAL - day.day + 1) % 7
-            days = calendar.shapes[weekday * 4 + length - 28]
+            days = calendar.days_by_shape[weekday * 4 + length - 28]
             count += (days >> day.day & (1 << last - day.day + 1) - 1).bit_count()
         first += last - day.day + 1
     return count

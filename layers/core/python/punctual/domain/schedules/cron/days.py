@@ -7,14 +7,14 @@ in all months of one shape, so the days are computed once for each shape.
 import re
 from typing import NamedTuple
 
-from punctual.domain.schedules.cron.fields import DAY, Field, number, numbers
+from punctual.domain.schedules.cron.fields import DAY_OF_MONTH_FIELD, Field, number, numbers
 
-SHAPES = tuple((first, length) for first in range(7) for length in range(28, 32))
+MONTH_SHAPES = tuple((first, length) for first in range(7) for length in range(28, 32))
 _ALL_WEEKDAYS = 0b1111111
 # The 1st, 8th, 15th, 22nd and 29th.
-_EACH_WEEK = 1 << 1 | 1 << 8 | 1 << 15 | 1 << 22 | 1 << 29
-_LAST = re.compile(r"L(?:-(\d+))?\Z")
-_NEAREST = re.compile(r"(\d+)W\Z")
+_WEEKLY_DAYS = 1 << 1 | 1 << 8 | 1 << 15 | 1 << 22 | 1 << 29
+_LAST_DAY_PATTERN = re.compile(r"L(?:-(\d+))?\Z")
+_NEAREST_WEEKDAY_PATTERN = re.compile(r"(\d+)W\Z")
 
 
 class MonthDays(NamedTuple):
@@ -22,7 +22,7 @@ class MonthDays(NamedTuple):
 
     is_set: bool
     days: int
-    from_last: tuple[int, ...]
+    before_last: tuple[int, ...]
     nearest: tuple[int, ...]
     last_workday: bool
 
@@ -32,94 +32,96 @@ class WeekDays(NamedTuple):
 
     is_set: bool
     days: int
-    last: int
-    nth: tuple[tuple[int, int], ...]
+    last_weekdays: int
+    nth_weekdays: tuple[tuple[int, int], ...]
 
 
 def month_days(text: str) -> MonthDays:
     if text == "?":
         text = "*"
-    from_last, nearest, plain = [], [], []
+    before_last, nearest, plain_items = [], [], []
     last_workday = False
     for item in text.upper().split(","):
         if item == "LW":
             last_workday = True
-        elif match := _LAST.match(item):
-            from_last.append(_days_before_last(match[1] or "0"))
-        elif match := _NEAREST.match(item):
-            nearest.append(number(match[1], DAY))
+        elif match := _LAST_DAY_PATTERN.match(item):
+            before_last.append(_days_before_last(match[1] or "0"))
+        elif match := _NEAREST_WEEKDAY_PATTERN.match(item):
+            nearest.append(number(match[1], DAY_OF_MONTH_FIELD))
         else:
-            plain.append(_known_month_day(item))
-    days = numbers(",".join(plain), DAY) if plain else 0
-    return MonthDays(text[:1] != "*", days, tuple(from_last), tuple(nearest), last_workday)
+            plain_items.append(_check_month_day(item))
+    days = numbers(",".join(plain_items), DAY_OF_MONTH_FIELD) if plain_items else 0
+    return MonthDays(text[:1] != "*", days, tuple(before_last), tuple(nearest), last_workday)
 
 
 def week_days(text: str, field: Field) -> WeekDays:
     if text == "?":
         text = "*"
-    plain, nth, last = [], [], 0
+    plain_items, nth_weekdays, last_weekdays = [], [], 0
     for item in text.upper().split(","):
-        day, hash_, count = item.partition("#")
-        if hash_:
-            nth.append((_weekday(day, field), _count(count, item)))
+        day, separator, ordinal = item.partition("#")
+        if separator:
+            nth_weekdays.append((_weekday(day, field), _count(ordinal, item)))
         elif item == "L" and field.low == 1:
-            plain.append("7")
+            plain_items.append("7")
         elif item[:1] == "L":
             raise ValueError(
                 f"{item} in the day-of-week field is not understood: "
                 f"write 5L (or FRIL) for the last Friday of the month, 6 for every Saturday"
             )
         elif item[-1:] == "L":
-            last |= 1 << _weekday(item[:-1], field)
+            last_weekdays |= 1 << _weekday(item[:-1], field)
         else:
-            plain.append(item)
-    bits = numbers(",".join(plain), field) if plain else 0
-    return WeekDays(text[:1] != "*", _from_sunday(bits, field), last, tuple(nth))
+            plain_items.append(item)
+    bits = numbers(",".join(plain_items), field) if plain_items else 0
+    return WeekDays(text[:1] != "*", _from_sunday(bits, field), last_weekdays, tuple(nth_weekdays))
 
 
-def shapes(month: MonthDays, week: WeekDays) -> tuple[int, ...]:
+def days_by_shape(month: MonthDays, week: WeekDays) -> tuple[int, ...]:
     """Return the days of each shape of month, in the order of SHAPES. Bit 1 is the first day."""
-    return tuple(_days(month, week, first, length) for first, length in SHAPES)
+    return tuple(
+        _days(month, week, first_weekday, length) for first_weekday, length in MONTH_SHAPES
+    )
 
 
-def _days(month: MonthDays, week: WeekDays, first: int, length: int) -> int:
-    by_date = _by_date(month, first, length)
-    by_weekday = _by_weekday(week, first, length)
-    either = month.is_set and week.is_set
-    return by_date | by_weekday if either else by_date & by_weekday
+def _days(month: MonthDays, week: WeekDays, first_weekday: int, length: int) -> int:
+    by_date = _by_date(month, first_weekday, length)
+    by_weekday = _by_weekday(week, first_weekday, length)
+    is_either_enough = month.is_set and week.is_set
+    return by_date | by_weekday if is_either_enough else by_date & by_weekday
 
 
-def _by_date(month: MonthDays, first: int, length: int) -> int:
+def _by_date(month: MonthDays, first_weekday: int, length: int) -> int:
     days = month.days & (2 << length) - 1
-    for before in month.from_last:
-        if before < length:
-            days |= 1 << length - before
+    for days_before in month.before_last:
+        if days_before < length:
+            days |= 1 << length - days_before
     for day in month.nearest:
         if day <= length:
-            days |= 1 << _nearest_workday(day, first, length)
+            days |= 1 << _nearest_workday(day, first_weekday, length)
     if month.last_workday:
-        days |= 1 << _nearest_workday(length, first, length)
+        days |= 1 << _nearest_workday(length, first_weekday, length)
     return days
 
 
-def _by_weekday(week: WeekDays, first: int, length: int) -> int:
+def _by_weekday(week: WeekDays, first_weekday: int, length: int) -> int:
     all_days = (2 << length) - 2
     if week.days == _ALL_WEEKDAYS:
         return all_days
     days = 0
     for weekday in range(7):
-        same = _EACH_WEEK << (weekday - first) % 7 & all_days
+        same_weekday_days = _WEEKLY_DAYS << (weekday - first_weekday) % 7 & all_days
         if week.days >> weekday & 1:
-            days |= same
-        if week.last >> weekday & 1:
-            days |= 1 << same.bit_length() - 1
-    for weekday, count in week.nth:
-        days |= 1 << (weekday - first) % 7 + 7 * count - 6 & all_days
+            days |= same_weekday_days
+        if week.last_weekdays >> weekday & 1:
+            days |= 1 << same_weekday_days.bit_length() - 1
+    for weekday, ordinal in week.nth_weekdays:
+        days |= 1 << (weekday - first_weekday) % 7 + 7 * ordinal - 6 & all_days
     return days
 
 
-def _nearest_workday(day: int, first: int, length: int) -> int:
-    weekday = (first + day - 1) % 7
+def _nearest_workday(day: int, first_weekday: int, length: int) -> int:
+    weekday = (first_weekday + day - 1) % 7
     if weekday == 6:
         return day - 1 if day > 1 else day + 2
     if weekday == 0:
@@ -127,7 +129,7 @@ def _nearest_workday(day: int, first: int, length: int) -> int:
     return day
 
 
-def _known_month_day(item: str) -> str:
+def _check_month_day(item: str) -> str:
     if "W" in item or item[:1] == "L":
         raise ValueError(
             f"{item} in the day-of-month field is not understood: write L for the last day, "

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MONTH_CODES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAY_CODES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
 class Field(NamedTuple):
@@ -16,21 +16,21 @@ class Field(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-SECOND = Field("second", 0, 59, 60)
-MINUTE = Field("minute", 0, 59, 60)
-HOUR = Field("hour", 0, 23, 24)
-DAY = Field("day-of-month", 1, 31, 31)
-MONTH = Field("month", 1, 12, 12, MONTHS)
-WEEKDAY = Field("day-of-week", 0, 7, 7, WEEKDAYS)
-EVENTBRIDGE_WEEKDAY = Field("day-of-week", 1, 7, 7, WEEKDAYS)
-YEAR = Field("year", 1970, 2199, 230)
+SECOND_FIELD = Field("second", 0, 59, 60)
+MINUTE_FIELD = Field("minute", 0, 59, 60)
+HOUR_FIELD = Field("hour", 0, 23, 24)
+DAY_OF_MONTH_FIELD = Field("day-of-month", 1, 31, 31)
+MONTH_FIELD = Field("month", 1, 12, 12, MONTH_CODES)
+WEEKDAY_FIELD = Field("day-of-week", 0, 7, 7, WEEKDAY_CODES)
+EVENTBRIDGE_WEEKDAY_FIELD = Field("day-of-week", 1, 7, 7, WEEKDAY_CODES)
+YEAR_FIELD = Field("year", 1970, 2199, 230)
 
 
 def numbers(text: str, field: Field) -> int:
     """Return the bits of a list of numbers, names, ranges and steps. Bit n stands for n."""
     bits = 0
     for item in text.split(","):
-        bits |= _item(item, field)
+        bits |= _parse_item(item, field)
     return bits
 
 
@@ -46,12 +46,12 @@ def number(text: str, field: Field) -> int:
         return value
     if text.upper() in field.names:
         return field.low + field.names.index(text.upper())
-    raise ValueError(_not_a_value(text, field))
+    raise ValueError(_value_error(text, field))
 
 
-def _item(item: str, field: Field) -> int:
+def _parse_item(item: str, field: Field) -> int:
     body, slash, step_text = item.partition("/")
-    step = _step(step_text, field) if slash else 1
+    step = _parse_step(step_text, field) if slash else 1
     if body == "*":
         low, high = field.low, field.high
     else:
@@ -59,20 +59,20 @@ def _item(item: str, field: Field) -> int:
         low = number(first, field)
         high = number(last, field) if dash else field.high if slash else low
         if high < low:
-            high += _wrapped(body, field)
+            high += _wrap_length(body, field)
     bits = 0
     for value in range(low, high + 1, step):
         bits |= 1 << (value - field.low) % field.cycle + field.low
     return bits
 
 
-def _wrapped(body: str, field: Field) -> int:
-    if field is YEAR:
+def _wrap_length(body: str, field: Field) -> int:
+    if field is YEAR_FIELD:
         raise ValueError(f"the years {body} run backwards")
     return field.cycle
 
 
-def _step(text: str, field: Field) -> int:
+def _parse_step(text: str, field: Field) -> int:
     """Return the step. A step that is longer than the field leaves only the first value."""
     if not text.isdecimal():
         raise ValueError(f"the step {text!r} in the {field.name} field is not a whole number")
@@ -84,18 +84,18 @@ def _step(text: str, field: Field) -> int:
     return step
 
 
-def _not_a_value(text: str, field: Field) -> str:
-    where = f"in the {field.name} field"
+def _value_error(text: str, field: Field) -> str:
+    location = f"in the {field.name} field"
     if "~" in text or text[:1].upper() in ("H", "R"):
         return (
-            f"{text!r} {where} asks for a random or hashed time, which is not supported: "
+            f"{text!r} {location} asks for a random or hashed time, which is not supported: "
             f"write the number you want, and use jitter_seconds to spread jobs"
         )
     if not text:
-        return f"an empty item {where}: write a number, a range such as 1-5, or *"
+        return f"an empty item {location}: write a number, a range such as 1-5, or *"
     if text == "?":
-        return f"? is only for the day fields, not {where}: write *"
+        return f"? is only for the day fields, not {location}: write *"
     if text[:1] == "-":
-        return f"{text!r} {where} is negative: it takes {field.low} to {field.high}"
+        return f"{text!r} {location} is negative: it takes {field.low} to {field.high}"
     names = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
-    return f"{text!r} {where} is not understood: it takes {field.low} to {field.high}{names}"
+    return f"{text!r} {location} is not understood: it takes {field.low} to {field.high}{names}"

@@ -14,121 +14,129 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.changes.change import Result
-from punctual.engine.dispatch.on_demand.throughput import Pace
-from punctual.engine.dispatch.on_demand.wakeup_times import SEND
+from punctual.engine.dispatch.on_demand.throughput import Throughput
+from punctual.engine.dispatch.on_demand.wakeup_times import SEND_LEAD
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.rows import Key
-from punctual.engine.ports.run_queue import Message, Messages
+from punctual.engine.ports.rows import JobKey
+from punctual.engine.ports.run_queue import Message, RunQueue
 from punctual.engine.ports.timers import Timer
 
-LONGEST = timedelta(seconds=2)  # an executor waits at most this long for the due time
+MAX_EARLY_SEND = timedelta(seconds=2)  # an executor waits at most this long for the due time
 
-Looked = tuple[Sequence[Timer], Result]
+Evaluation = tuple[Sequence[Timer], Result]
 
 
 class Released(NamedTuple):
     """The evaluations for which all messages were sent or refused."""
 
-    looked: Sequence[Looked]
-    gone: Sequence[Timer]  # to delete, because their messages are sent
+    evaluations: Sequence[Evaluation]
+    consumed_timers: Sequence[Timer]  # to delete, because their messages are sent
 
 
-class _Owner:
+class _HeldEvaluation:
     """An evaluation with held messages."""
 
-    __slots__ = ("left", "looked", "sent")
+    __slots__ = ("evaluation", "is_sent", "unsent_count")
 
-    def __init__(self, looked: Looked, left: int) -> None:
-        self.looked = looked
-        self.left = left
-        self.sent = True
+    def __init__(self, evaluation: Evaluation, unsent_count: int) -> None:
+        self.evaluation = evaluation
+        self.unsent_count = unsent_count
+        self.is_sent = True
 
 
-class EarlyMessages:
+class HeldMessages:
     """The queue of a poller that fires ahead. It answers for held messages that they are unsent."""
 
-    def __init__(self, queue: Messages, clock: Clock, pace: Pace) -> None:
-        self._queue = queue
-        self._pace = pace
+    def __init__(self, run_queue: RunQueue, clock: Clock, throughput: Throughput) -> None:
+        self._run_queue = run_queue
+        self._throughput = throughput
         self._clock = clock
-        self._made: dict[Key, list[Message]] = {}  # of the evaluation in progress
-        self._refused: set[Key] = set()
-        self._heap: list[tuple[datetime, int, Message, _Owner]] = []
-        self._order = count()
-        self.sent = 0
+        self._new_messages: dict[JobKey, list[Message]] = {}  # of the evaluation in progress
+        self._refused_keys: set[JobKey] = set()
+        self._heap: list[tuple[datetime, int, Message, _HeldEvaluation]] = []
+        self._sequence = count()
+        self.sent_count = 0
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        until = self._clock() + SEND
-        near = [message for message in messages if message.due_at <= until]
+        until = self._clock() + SEND_LEAD
+        due_messages = [message for message in messages if message.due_at <= until]
         try:
-            answers = dict(zip(near, self._send(near), strict=True))
+            accepted = dict(zip(due_messages, self._send(due_messages), strict=True))
         except Unavailable:
-            self._refused.update(_key(message) for message in messages)
+            self._refused_keys.update(_key(message) for message in messages)
             raise
         for message in messages:
-            if message not in answers:
-                self._made.setdefault(_key(message), []).append(message)
-            elif not answers[message]:
-                self._refused.add(_key(message))
-        return [answers.get(message, False) for message in messages]
+            if message not in accepted:
+                self._new_messages.setdefault(_key(message), []).append(message)
+            elif not accepted[message]:
+                self._refused_keys.add(_key(message))
+        return [accepted.get(message, False) for message in messages]
 
     def _send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        answers = self._queue.send(messages) if messages else ()
-        self.sent += sum(answers)
-        return answers
+        accepted = self._run_queue.send(messages) if messages else ()
+        self.sent_count += sum(accepted)
+        return accepted
 
-    def adopt(self, looked: Iterable[Looked]) -> list[Looked]:
+    def hold(self, evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         """Keep the evaluations with held messages. Return the others."""
-        rest = []
-        for brought, result in looked:
-            made = self._made.get(brought[0].key, [])
-            if not made or result.contended or brought[0].key in self._refused:
-                rest.append((brought, result))
+        complete = []
+        for trigger_timers, result in evaluations:
+            held_messages = self._new_messages.get(trigger_timers[0].key, [])
+            if (
+                not held_messages
+                or result.is_contended
+                or trigger_timers[0].key in self._refused_keys
+            ):
+                complete.append((trigger_timers, result))
                 continue
-            owner = _Owner((brought, result), len(made))
-            for message in made:
-                heapq.heappush(self._heap, (message.due_at, next(self._order), message, owner))
-        self._made, self._refused = {}, set()
-        return rest
+            evaluation = _HeldEvaluation((trigger_timers, result), len(held_messages))
+            for message in held_messages:
+                heapq.heappush(
+                    self._heap, (message.due_at, next(self._sequence), message, evaluation)
+                )
+        self._new_messages, self._refused_keys = {}, set()
+        return complete
 
-    def release(self, until: datetime, most: int) -> Released:
-        """Send at most `most` held messages that are due by `until`, the soonest first."""
-        taken: list[tuple[Message, _Owner]] = []
-        while self._heap and self._heap[0][0] <= until and len(taken) < most:
-            _, _, message, owner = heapq.heappop(self._heap)
-            taken.append((message, owner))
-        if not taken:
+    def release(self, until: datetime, limit: int) -> Released:
+        """Send at most `limit` held messages that are due by `until`, the soonest first."""
+        released: list[tuple[Message, _HeldEvaluation]] = []
+        while self._heap and self._heap[0][0] <= until and len(released) < limit:
+            _, _, message, evaluation = heapq.heappop(self._heap)
+            released.append((message, evaluation))
+        if not released:
             return Released((), ())
         try:
-            answers = self._send([message for message, _ in taken])
+            outcomes = self._send([message for message, _ in released])
         except Unavailable:
-            answers = [False] * len(taken)
-        looked: list[Looked] = []
-        gone: list[Timer] = []
-        for (_, owner), answer in zip(taken, answers, strict=True):
-            owner.left -= 1
-            owner.sent &= answer
-            if not owner.left:
-                brought, result = owner.looked
-                done = owner.sent and result.recorded
-                looked.append((brought, replace(result, effects_done=done)))
-                if done:
-                    gone.extend(timer for timer in brought if timer not in result.kept)
-        return Released(looked, gone)
+            outcomes = [False] * len(released)
+        evaluations: list[Evaluation] = []
+        consumed_timers: list[Timer] = []
+        for (_, evaluation), is_accepted in zip(released, outcomes, strict=True):
+            evaluation.unsent_count -= 1
+            evaluation.is_sent &= is_accepted
+            if not evaluation.unsent_count:
+                trigger_timers, result = evaluation.evaluation
+                is_done = evaluation.is_sent and result.history_recorded
+                evaluations.append((trigger_timers, replace(result, effects_done=is_done)))
+                if is_done:
+                    consumed_timers.extend(
+                        timer for timer in trigger_timers if timer not in result.remaining_timers
+                    )
+        return Released(evaluations, consumed_timers)
 
-    def next_at(self) -> datetime | None:
+    def next_send_at(self) -> datetime | None:
         """Return when to begin to send, as late as the number of messages allows."""
-        return self._heap[0][0] - self.lead if self._heap else None
+        return self._heap[0][0] - self.send_lead if self._heap else None
 
     @property
-    def sending(self) -> timedelta:
+    def send_duration(self) -> timedelta:
         """Return the time that it takes to send all held messages."""
-        return timedelta(seconds=len(self._heap) / self._pace.sent)
+        return timedelta(seconds=len(self._heap) / self._throughput.sent_per_second)
 
     @property
-    def lead(self) -> timedelta:
-        return min(LONGEST, max(SEND, self.sending))
+    def send_lead(self) -> timedelta:
+        return min(MAX_EARLY_SEND, max(SEND_LEAD, self.send_duration))
 
 
-def _key(message: Message) -> Key:
-    return Key(message.tenant, message.job_id)
+def _key(message: Message) -> JobKey:
+    return JobKey(message.tenant, message.job_id)

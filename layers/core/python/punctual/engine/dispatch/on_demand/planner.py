@@ -15,236 +15,297 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import bucket_of
-from punctual.engine.dispatch.on_demand.wakeup_times import MANY, START, WakeUp, wake_at
-from punctual.engine.dispatch.planner import AHEAD, BUCKET, REOPENED
-from punctual.engine.dispatch.poller import GRACE
-from punctual.engine.ports.partitions import Buckets, HeldPartition, TimerPartition
+from punctual.engine.dispatch.on_demand.wakeup_times import (
+    BURST_TIMERS,
+    COLD_START_DURATION,
+    WakeUp,
+    wake_up_time,
+)
+from punctual.engine.dispatch.planner import BUCKET_LENGTH, PLANNING_HORIZON, REOPENED_SPAN
+from punctual.engine.dispatch.poller import BUCKET_CLOSE_DELAY
+from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timers
 
-KEPT = timedelta(minutes=5)  # longest time between writes of the watermark while nothing is due
-LATE = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
-SHARE = 1_000  # timers for one poller
-LOOKS = 2_000  # reads of past partitions in one tick
-UNREAD = 5  # unreadable partitions that end a tick; the next tick reads the rest
+WATERMARK_WRITE_INTERVAL = timedelta(
+    minutes=5
+)  # longest time between writes of the watermark while nothing is due
+LOST_WAKEUP_DELAY = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
+MAX_TIMERS_PER_WAKEUP = 1_000  # timers for one poller
+MAX_PAST_PARTITION_READS = 2_000  # reads of past partitions in one tick
+MAX_UNREAD_PARTITIONS = 5  # unreadable partitions that end a tick; the next tick reads the rest
 
 
-class Seen(NamedTuple):
+class PeekResult(NamedTuple):
     """The result of a tick.
 
-    `unread` counts partitions that the store did not answer for. `later` counts partitions with
+    `unread_count` counts partitions that the store did not answer for. `later` counts partitions with
     timers that only a later version of Punctual can read.
     """
 
-    calls: Sequence[WakeUp]
+    wakeups: Sequence[WakeUp]
     watermark: datetime
-    behind: int
-    unread: int
-    later: int = 0
+    waiting_minutes: int
+    unread_count: int
+    newer_format_count: int = 0
 
 
-class _Found(NamedTuple):
-    place: TimerPartition
-    at: datetime
-    moments: Sequence[datetime]
+class _Finding(NamedTuple):
+    partition: TimerPartition
+    poll_at: datetime
+    timer_times: Sequence[datetime]
 
     @property
-    def many(self) -> int:
-        return len(self.moments)
+    def timer_count(self) -> int:
+        return len(self.timer_times)
 
 
 class PeekingPlanner:
-    def __init__(self, timers: Timers, buckets: Buckets, held: HeldPartition) -> None:
+    def __init__(
+        self, timers: Timers, partitions: Partitions, partition_leases: PartitionLeases
+    ) -> None:
         self._timers = timers
-        self._buckets = buckets
-        self._held = held
-        self.start_over()
+        self._partitions = partitions
+        self._partition_leases = partition_leases
+        self.forget_findings()
 
-    def start_over(self) -> None:
+    def forget_findings(self) -> None:
         """Forget all findings, because a wake-up may not have been sent."""
-        self._mark: datetime | None = None
-        self._written: datetime | None = None  # the watermark, as it was last read or written
-        self._kept_at: datetime | None = None
-        self._calm: set[TimerPartition] = set()  # read ahead, and empty
-        self._called: dict[TimerPartition, datetime] = {}
-        self._closed: set[TimerPartition] = set()  # found empty after their end
-        self._later: set[TimerPartition] = set()  # empty except for timers of a later version
-        self._unread = 0
-        self._worked = False
+        self._watermark: datetime | None = None
+        self._stored_watermark: datetime | None = (
+            None  # the watermark, as it was last read or written
+        )
+        self._watermark_written_at: datetime | None = None
+        self._empty_ahead: set[TimerPartition] = set()  # read ahead, and empty
+        self._wakeup_times: dict[TimerPartition, datetime] = {}
+        self._empty_after_end: set[TimerPartition] = set()  # found empty after their end
+        self._newer_format: set[TimerPartition] = (
+            set()
+        )  # empty except for timers of a later version
+        self._unread_count = 0
+        self._has_worked = False
 
     def tick(
-        self, now: datetime, shards: int, pace: int, is_late: Callable[[], bool] = lambda: False
-    ) -> Seen:
-        """Read the near partitions, and past ones until `pace` minutes with timers are found.
+        self,
+        now: datetime,
+        shards: int,
+        max_busy_minutes: int,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> PeekResult:
+        """Read the near partitions, and past ones until `max_busy_minutes` minutes with timers are found.
 
         When `is_late` returns True, the next tick reads the rest. The wake-ups of this tick must
         be sent first.
         """
-        self._unread = 0
+        self._unread_count = 0
         self._is_late = is_late
-        stored = self._open_from(now)
-        mark = max(stored, self._mark or stored)
-        found = list(self._near(now, mark, shards)) + list(self._behind(now, mark, shards, pace))
-        mark = self._advance(mark, shards)
-        self._keep(now, stored, mark)
-        waiting = max(0, (bucket_of(now) - mark) // BUCKET - 1)
-        return Seen(_shared(found), mark, waiting, self._unread, len(self._later))
+        stored = self._open_watermark(now)
+        watermark = max(stored, self._watermark or stored)
+        findings = list(self._find_near(now, watermark, shards)) + list(
+            self._find_past(now, watermark, shards, max_busy_minutes)
+        )
+        watermark = self._advance_watermark(watermark, shards)
+        self._write_watermark(now, stored, watermark)
+        waiting_minutes = max(0, (bucket_of(now) - watermark) // BUCKET_LENGTH - 1)
+        return PeekResult(
+            _group_wakeups(findings),
+            watermark,
+            waiting_minutes,
+            self._unread_count,
+            len(self._newer_format),
+        )
 
-    def rest(self, now: datetime) -> datetime:
+    def skip_tick(self, now: datetime) -> datetime:
         """Hand out no partition. Return the watermark. The next tick reads everything anew."""
-        stored = self._open_from(now)
-        kept_at = self._kept_at
-        self.start_over()
-        self._kept_at = kept_at
-        self._keep(now, stored, stored)
+        stored = self._open_watermark(now)
+        watermark_written_at = self._watermark_written_at
+        self.forget_findings()
+        self._watermark_written_at = watermark_written_at
+        self._write_watermark(now, stored, stored)
         return stored
 
-    def _open_from(self, now: datetime) -> datetime:
+    def _open_watermark(self, now: datetime) -> datetime:
         """Return the watermark, set back to before now if a clock ran ahead of this one."""
-        stored, current = self._stored(now), bucket_of(now)
-        if max(stored, self._mark or stored) <= current:
+        stored, current_bucket = self._load_watermark(now), bucket_of(now)
+        if max(stored, self._watermark or stored) <= current_bucket:
             return stored
-        self.start_over()
-        self._buckets.reopen(current, current - REOPENED)
-        return self._stored(now)
+        self.forget_findings()
+        self._partitions.reopen(current_bucket, current_bucket - REOPENED_SPAN)
+        return self._load_watermark(now)
 
-    def _stored(self, now: datetime) -> datetime:
+    def _load_watermark(self, now: datetime) -> datetime:
         """Return the watermark, read once. If another planner moves it, the next write fails."""
-        if self._written is None:
-            self._written = self._buckets.watermark()
-        if self._written is not None:
-            return self._written
-        start = bucket_of(now) - BUCKET
-        if self._buckets.advance(None, start):
-            self._kept_at = now
-            self._written = start
+        if self._stored_watermark is None:
+            self._stored_watermark = self._partitions.watermark()
+        if self._stored_watermark is not None:
+            return self._stored_watermark
+        start = bucket_of(now) - BUCKET_LENGTH
+        if self._partitions.advance_watermark(None, start):
+            self._watermark_written_at = now
+            self._stored_watermark = start
             return start
-        return self._stored(now)
+        return self._load_watermark(now)
 
-    def _near(self, now: datetime, mark: datetime, shards: int) -> Iterator[_Found]:
+    def _find_near(self, now: datetime, watermark: datetime, shards: int) -> Iterator[_Finding]:
         """Yield findings in minutes that can still receive timers, up to two minutes ahead."""
-        current = bucket_of(now)
-        bucket = max(mark, current if _is_over(current - BUCKET, now) else current - BUCKET)
-        while bucket <= current + AHEAD:
+        current_bucket = bucket_of(now)
+        bucket = max(
+            watermark,
+            current_bucket
+            if _is_closed(current_bucket - BUCKET_LENGTH, now)
+            else current_bucket - BUCKET_LENGTH,
+        )
+        while bucket <= current_bucket + PLANNING_HORIZON:
             for shard in range(shards):
-                if self._unread >= UNREAD or self._is_late():
+                if self._unread_count >= MAX_UNREAD_PARTITIONS or self._is_late():
                     return
-                yield from self._tried(self._ahead(TimerPartition(bucket, shard), now))
-            bucket += BUCKET
+                yield from self._findings_or_none(
+                    self._find_ahead(TimerPartition(bucket, shard), now)
+                )
+            bucket += BUCKET_LENGTH
 
-    def _tried(self, work: Iterator[_Found]) -> Sequence[_Found]:
+    def _findings_or_none(self, findings: Iterator[_Finding]) -> Sequence[_Finding]:
         """Return the findings, or none if the store does not answer for this partition."""
         try:
-            return list(work)
+            return list(findings)
         except Unavailable:
-            self._unread += 1
+            self._unread_count += 1
             return ()
 
-    def _ahead(self, place: TimerPartition, now: datetime) -> Iterator[_Found]:
-        if place in self._calm:
+    def _find_ahead(self, partition: TimerPartition, now: datetime) -> Iterator[_Finding]:
+        if partition in self._empty_ahead:
             return
-        called = self._called.get(place)
-        if called is not None:
-            if called < now - LATE:
-                yield from self._overdue(place, now)
+        wakeup_at = self._wakeup_times.get(partition)
+        if wakeup_at is not None:
+            if wakeup_at < now - LOST_WAKEUP_DELAY:
+                yield from self._find_overdue(partition, now)
             return
-        found = self._look(place, None, MANY)
-        if found is not None:
-            self._called[place] = max(now, wake_at(found.moments, START))
-            yield found._replace(at=self._called[place])
+        finding = self._peek(partition, None, BURST_TIMERS)
+        if finding is not None:
+            self._wakeup_times[partition] = max(
+                now, wake_up_time(finding.timer_times, COLD_START_DURATION)
+            )
+            yield finding._replace(poll_at=self._wakeup_times[partition])
         else:
-            self._calm.add(place)
+            self._empty_ahead.add(partition)
 
-    def _overdue(self, place: TimerPartition, now: datetime) -> Iterator[_Found]:
+    def _find_overdue(self, partition: TimerPartition, now: datetime) -> Iterator[_Finding]:
         """Wake a poller again after a lost wake-up or a crash, once the old lease is over."""
-        found = self._look(place, now - LATE, MANY)
-        if found is not None:
-            yield self._again(found, now)
+        finding = self._peek(partition, now - LOST_WAKEUP_DELAY, BURST_TIMERS)
+        if finding is not None:
+            yield self._wake_again(finding, now)
 
-    def _again(self, found: _Found, now: datetime) -> _Found:
-        lease = self._held.held([found.place]).get(found.place)
-        at = now if lease is None else max(now, lease.until)
-        self._called[found.place] = at
-        return found._replace(at=at)
+    def _wake_again(self, finding: _Finding, now: datetime) -> _Finding:
+        lease = self._partition_leases.valid_leases([finding.partition]).get(finding.partition)
+        poll_at = now if lease is None else max(now, lease.expires_at)
+        self._wakeup_times[finding.partition] = poll_at
+        return finding._replace(poll_at=poll_at)
 
-    def _behind(self, now: datetime, mark: datetime, shards: int, pace: int) -> Iterator[_Found]:
-        """Yield findings in past minutes, oldest first, until `pace` minutes are not done."""
-        looks = standing = 0
-        bucket = mark
-        while _is_over(bucket, now) and standing < pace and looks < LOOKS:
-            before = len(self._closed)
-            places = [TimerPartition(bucket, shard) for shard in range(shards)]
-            places = [place for place in places if place not in self._closed]
-            for place in places:
-                if self._unread >= UNREAD or self._is_late():
+    def _find_past(
+        self, now: datetime, watermark: datetime, shards: int, max_busy_minutes: int
+    ) -> Iterator[_Finding]:
+        """Yield findings in past minutes, oldest first, until `max_busy_minutes` minutes are not done."""
+        read_count = busy_minutes = 0
+        bucket = watermark
+        while (
+            _is_closed(bucket, now)
+            and busy_minutes < max_busy_minutes
+            and read_count < MAX_PAST_PARTITION_READS
+        ):
+            done_before = len(self._empty_after_end)
+            partitions = [TimerPartition(bucket, shard) for shard in range(shards)]
+            partitions = [
+                partition for partition in partitions if partition not in self._empty_after_end
+            ]
+            for partition in partitions:
+                if self._unread_count >= MAX_UNREAD_PARTITIONS or self._is_late():
                     return
-                looks += 1
-                yield from self._tried(self._closing(place, now))
-            standing += len(self._closed) - before < len(places)
-            bucket += BUCKET
+                read_count += 1
+                yield from self._findings_or_none(self._find_after_end(partition, now))
+            busy_minutes += len(self._empty_after_end) - done_before < len(partitions)
+            bucket += BUCKET_LENGTH
 
-    def _closing(self, place: TimerPartition, now: datetime) -> Iterator[_Found]:
-        called = self._called.get(place)
-        self._later.discard(place)
-        found = self._look(place, None, MANY)
-        if found is None:
-            self._closed.add(place)
-            self._worked |= called is not None
-        elif called is None or called < now - LATE:
-            yield self._again(found, now)
+    def _find_after_end(self, partition: TimerPartition, now: datetime) -> Iterator[_Finding]:
+        wakeup_at = self._wakeup_times.get(partition)
+        self._newer_format.discard(partition)
+        finding = self._peek(partition, None, BURST_TIMERS)
+        if finding is None:
+            self._empty_after_end.add(partition)
+            self._has_worked |= wakeup_at is not None
+        elif wakeup_at is None or wakeup_at < now - LOST_WAKEUP_DELAY:
+            yield self._wake_again(finding, now)
 
-    def _look(self, place: TimerPartition, until: datetime | None, limit: int) -> _Found | None:
-        forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
-        timers, _, later = self._timers.due(*place, until or forever, None, limit)
-        if later:
-            self._later.add(place)
-        return _Found(place, timers[0].at, [one.at for one in timers]) if timers else None
+    def _peek(
+        self, partition: TimerPartition, until: datetime | None, limit: int
+    ) -> _Finding | None:
+        forever = datetime.max.replace(tzinfo=partition.bucket.tzinfo)
+        timers, _, newer_format_rows = self._timers.due(*partition, until or forever, None, limit)
+        if newer_format_rows:
+            self._newer_format.add(partition)
+        return _Finding(partition, timers[0].at, [timer.at for timer in timers]) if timers else None
 
-    def _advance(self, mark: datetime, shards: int) -> datetime:
+    def _advance_watermark(self, watermark: datetime, shards: int) -> datetime:
         """Move the watermark over minutes that are done, and no further. Return it."""
-        done = self._closed - self._later
-        while all(TimerPartition(mark, shard) in done for shard in range(shards)):
-            mark += BUCKET
-        self._mark = mark
-        self._closed = {place for place in self._closed if place.bucket >= mark}
-        self._later = {place for place in self._later if place.bucket >= mark}
-        self._calm = {place for place in self._calm if place.bucket >= mark}
-        self._called = {place: at for place, at in self._called.items() if place.bucket >= mark}
-        return mark
+        done = self._empty_after_end - self._newer_format
+        while all(TimerPartition(watermark, shard) in done for shard in range(shards)):
+            watermark += BUCKET_LENGTH
+        self._watermark = watermark
+        self._empty_after_end = {
+            partition for partition in self._empty_after_end if partition.bucket >= watermark
+        }
+        self._newer_format = {
+            partition for partition in self._newer_format if partition.bucket >= watermark
+        }
+        self._empty_ahead = {
+            partition for partition in self._empty_ahead if partition.bucket >= watermark
+        }
+        self._wakeup_times = {
+            partition: wakeup_at
+            for partition, wakeup_at in self._wakeup_times.items()
+            if partition.bucket >= watermark
+        }
+        return watermark
 
-    def _keep(self, now: datetime, stored: datetime, mark: datetime) -> None:
+    def _write_watermark(self, now: datetime, stored: datetime, watermark: datetime) -> None:
         """Write the watermark after a minute with work, else every five minutes."""
-        old = self._kept_at is None or now - self._kept_at >= KEPT
-        if old or (self._worked and mark > stored):
-            written = self._buckets.advance(stored, mark)
-            self._written = mark if written else None
-            self._kept_at, self._worked = now, False
-            self._closed -= self._later  # a later version may have handled them
+        is_outdated = (
+            self._watermark_written_at is None
+            or now - self._watermark_written_at >= WATERMARK_WRITE_INTERVAL
+        )
+        if is_outdated or (self._has_worked and watermark > stored):
+            is_written = self._partitions.advance_watermark(stored, watermark)
+            self._stored_watermark = watermark if is_written else None
+            self._watermark_written_at, self._has_worked = now, False
+            self._empty_after_end -= self._newer_format  # a later version may have handled them
 
 
-def _is_over(bucket: datetime, now: datetime) -> bool:
-    return bucket + BUCKET + GRACE <= now
+def _is_closed(bucket: datetime, now: datetime) -> bool:
+    return bucket + BUCKET_LENGTH + BUCKET_CLOSE_DELAY <= now
 
 
-def _shared(found: Sequence[_Found]) -> list[WakeUp]:
-    """Return wake-ups by minute. A poller takes all shards, up to `SHARE` timers."""
-    calls = []
-    for _, some in groupby(sorted(found), key=lambda one: one.place.bucket):
-        share: list[_Found] = []
+def _group_wakeups(findings: Sequence[_Finding]) -> list[WakeUp]:
+    """Return wake-ups by minute. A poller takes all shards, up to `MAX_TIMERS_PER_WAKEUP` timers."""
+    wakeups = []
+    for _, bucket_findings in groupby(
+        sorted(findings), key=lambda finding: finding.partition.bucket
+    ):
+        share: list[_Finding] = []
         weight = 0
-        for one in some:
-            if share and weight + _weight(one) > SHARE:
-                calls.append(_call(share))
+        for finding in bucket_findings:
+            if share and weight + _timer_weight(finding) > MAX_TIMERS_PER_WAKEUP:
+                wakeups.append(_wakeup(share))
                 share, weight = [], 0
-            share.append(one)
-            weight += _weight(one)
-        calls.append(_call(share))
-    return calls
+            share.append(finding)
+            weight += _timer_weight(finding)
+        wakeups.append(_wakeup(share))
+    return wakeups
 
 
-def _weight(found: _Found) -> int:
+def _timer_weight(finding: _Finding) -> int:
     """Return the number of timers, or a full share if there are too many to count."""
-    return SHARE if found.many >= MANY else found.many
+    return MAX_TIMERS_PER_WAKEUP if finding.timer_count >= BURST_TIMERS else finding.timer_count
 
 
-def _call(share: Sequence[_Found]) -> WakeUp:
-    return WakeUp(tuple(one.place for one in share), min(one.at for one in share))
+def _wakeup(share: Sequence[_Finding]) -> WakeUp:
+    return WakeUp(
+        tuple(finding.partition for finding in share), min(finding.poll_at for finding in share)
+    )

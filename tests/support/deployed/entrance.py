@@ -1,7 +1,9 @@
-"""The authorizer of the deployed API with its own store, and the token calls of an admin."""
+"""The authorizer function of a deployment, and the token calls of an admin."""
 
 import importlib.util
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,27 +12,28 @@ import pytest
 
 from punctual.auth.authenticator import admin_hash
 from punctual.aws.dynamodb.control.tokens import DynamoTokens
-from punctual.aws.ports import Clients, build_dynamo_client
+from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.tenants.roles import Role
-from punctual.domain.tenants.tokens import secret
+from punctual.domain.tenants.tokens import make_secret
 from punctual.engine.commands.tokens import Tokens
 from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import Authorizer
-from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto
 from tests.support.builders import an_id
+from tests.support.deployed.direct import Direct
+from tests.support.deployed.world import a_world
 
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"
 KEY = bytes(range(32))
-TOKEN = secret(KEY, b"r" * 32)
+TOKEN = make_secret(KEY, b"r" * 32)
 PLAIN = sha256(TOKEN.encode()).hexdigest()
 ADMIN = {"tenant": "default", "caller": "admin", "role": "admin"}
 IN = {"isAuthorized": True, "context": ADMIN}
 OUT: dict[str, Any] = {"isAuthorized": True, "context": {}}
 UNSURE = {"isAuthorized": True, "context": {"unsure": "yes"}}
-KNOBS = "/punctual/test/"
+KNOBS = "/punctual/dev/"
 
 
 def an_event(**headers: str) -> dict[str, Any]:
@@ -49,11 +52,12 @@ def an_event(**headers: str) -> dict[str, Any]:
 
 
 class Entrance:
-    """The authorizer with a store, and the token calls of an admin."""
+    """The authorizer of a deployment, and the token calls of an admin."""
 
-    def __init__(self, store: Moto, clock: ManualClock) -> None:
-        self.store = store
-        self.clock = clock
+    def __init__(self, direct: Direct) -> None:
+        store = self.store = direct.aws
+        self.world = direct.world
+        clock = self.clock = direct.clock
         self.problems: list[str] = []
         self.numbers = iter(range(1, 1_000))
         rows = DynamoTokens(build_dynamo_client(store.clients), store.settings.control_table)
@@ -64,7 +68,7 @@ class Entrance:
             lambda: an_id(next(self.numbers)),
             self._random,
             "default",
-            store.ports.audit,
+            store.ports.audit_log,
         )
         self.put("token-key", b64encode(KEY).decode(), "SecureString")
         self.put("token-hash", admin_hash(KEY, TOKEN))
@@ -101,11 +105,22 @@ class Entrance:
 
     def __call__(self, token: str | None = TOKEN, scheme: str = "Bearer ") -> Any:
         headers = {} if token is None else {"authorization": f"{scheme}{token}"}
-        return self.authorizer.authorize(an_event(**headers))
+        return self.authorize(an_event(**headers))
+
+    def authorize(self, event: dict[str, Any]) -> Any:
+        """Invoke the authorizer, with the rights of its function."""
+        with self.world.meter.as_role(self.world.name("authorizer")):
+            return self.authorizer.authorize(event)
 
     def make(self, tenant: str = "acme", role: Role = Role.EDITOR, **more: Any) -> tuple[str, str]:
         token, text = self.tokens.create(tenant, "ci", role, more.get("until"), "me")
         return token.token_id, text
+
+
+@contextmanager
+def an_entrance() -> Iterator[Entrance]:
+    with a_world() as world:
+        yield Entrance(Direct(world))
 
 
 def away(**_: Any) -> Any:
@@ -114,9 +129,10 @@ def away(**_: Any) -> Any:
     raise EndpointConnectionError(endpoint_url="https://x.invalid")
 
 
-def loaded(monkeypatch: pytest.MonkeyPatch, clients: Clients) -> Any:
+def loaded(monkeypatch: pytest.MonkeyPatch, store: Moto) -> Any:
+    clients = store.clients
     monkeypatch.setenv("PUNCTUAL_KNOBS", KNOBS)
-    monkeypatch.setenv("PUNCTUAL_CONTROL_TABLE", "control")
+    monkeypatch.setenv("PUNCTUAL_CONTROL_TABLE", store.settings.control_table)
     monkeypatch.setattr("punctual.aws.clients.Clients", lambda: clients)
     path = ROOT / "functions/authorizer/handler.py"
     spec = importlib.util.spec_from_file_location("authorizer_handler", path)

@@ -1,11 +1,10 @@
-"""The deployed API on moto. It turns events of an HTTP API into answers of its functions."""
+"""The API functions of a deployment, called with the events of an HTTP API."""
 
 import base64
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -18,50 +17,14 @@ from punctual.lambdas.api_runtime import respond
 from punctual.lambdas.job_search.handler import build_read_api
 from punctual.lambdas.job_service.handler import build_write_api
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import Metric
-from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READER, WRITER
+from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READ_FUNCTION, WRITE_FUNCTION
 from tests.support import openapi_answers
-from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON
+from tests.support.deployed.direct import Direct
+from tests.support.deployed.told import Told
+from tests.support.deployed.world import a_world
 
 ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}
-
-
-class Hand:
-    """A manual clock."""
-
-    def __init__(self, now: datetime = NOON) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def move(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
-class Told:
-    """Keeps the log lines and metrics of a function."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.measured: Counter[Metric] = Counter()
-
-    def __call__(self, event: str, /, **fields: Any) -> None:
-        self.lines.append({"event": event, **fields})
-
-    def error(self, event: str, /, **fields: Any) -> None:
-        self.lines.append({"event": event, "problem": True, **fields})
-
-    def metric(self, metric: Metric, value: float = 1) -> None:
-        self.measured[metric] += int(value)
-
-    @contextmanager
-    def invocation(self) -> Iterator[None]:
-        yield
-
-    def named(self, event: str) -> list[dict[str, Any]]:
-        return [line for line in self.lines if line["event"] == event]
 
 
 class Answer(NamedTuple):
@@ -138,45 +101,47 @@ def an_event(
     return event
 
 
-class Deployed:
-    """Both API functions over one store."""
+class Api:
+    """Both API functions over one deployment, in environments of their own."""
 
     def __init__(
         self,
-        store: Moto,
-        clock: Callable[[], datetime],
+        direct: Direct,
         steady: Callable[[], float] = lambda: 0.0,
         pause: Callable[[float], None] | None = None,
-        crew: int = 1,
         first_id: int = 1,
         trust: IssuerConfig | None = None,
     ) -> None:
-        self.store = store
-        pause = pause or store.slept.append
-        self.told = {READER: Told(), WRITER: Told()}
+        self.direct = direct
+        self.clock = direct.clock
+        self.store = direct.aws
+        store, pause = self.store, pause or self.store.slept.append
+        self.told = {READ_FUNCTION: Told(), WRITE_FUNCTION: Told()}
         numbers = count(first_id)
 
         def new_id() -> str:
-            return sortable_id(clock(), (next(numbers) * (1 << 44 | 1)).to_bytes(10, "big"))
+            number = next(numbers) * (1 << 44 | 1)
+            return sortable_id(self.clock(), number.to_bytes(10, "big"))
 
         def runtime(function: str) -> Runtime:
             return Runtime(
                 store.settings,
                 self.told[function],
                 store.clients,
-                clock,
+                self.clock,
                 steady,
                 new_id,
-                crew=ThreadPool(crew),
-                patience=RetryPolicy(pause, seed="test", tries=4),
+                pool=ThreadPool(1),
+                retry_policy=RetryPolicy(pause, seed="test", tries=4),
             )
 
-        self.runtimes = {function: runtime(function) for function in (READER, WRITER)}
-        reader, writer = (
-            build_read_api(self.runtimes[READER], trust),
-            build_write_api(self.runtimes[WRITER]),
-        )
-        self._apps = {READER: reader, WRITER: writer}
+        self.runtimes = {
+            function: runtime(function) for function in (READ_FUNCTION, WRITE_FUNCTION)
+        }
+        self._apps = {
+            READ_FUNCTION: build_read_api(self.runtimes[READ_FUNCTION], trust),
+            WRITE_FUNCTION: build_write_api(self.runtimes[WRITE_FUNCTION]),
+        }
         self._ids = count(1)
 
     def ask(self, event: dict[str, Any], function: str | None = None) -> Answer:
@@ -184,7 +149,9 @@ class Deployed:
         method = event["requestContext"]["http"]["method"]
         function = function or route_of(method, path)[1]
         context = SimpleNamespace(aws_request_id=f"request-{next(self._ids)}")
-        said = respond(self._apps[function], self.told[function], event, context)
+        world = self.direct.world
+        with world.meter.as_role(world.name(function.replace("_", "-"))):
+            said = respond(self._apps[function], self.told[function], event, context)
         body = said["body"] or ""
         raw = base64.b64decode(body) if said["isBase64Encoded"] else body.encode()
         headers = {name.lower(): value for name, value in said["headers"].items()}
@@ -200,6 +167,6 @@ class Deployed:
 
 
 @contextmanager
-def deployed(clock: Callable[[], datetime]) -> Iterator[Deployed]:
-    with moto(clock) as store:
-        yield Deployed(store, clock)
+def an_api(stage: str = "dev", now: datetime = NOON) -> Iterator[Api]:
+    with a_world(stage, now) as world:
+        yield Api(Direct(world))

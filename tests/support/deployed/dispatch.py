@@ -1,0 +1,175 @@
+"""The planner, the pollers and the reconciler of a deployment, called by a test."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from punctual.aws.sqs.run_queue import parse_message
+from punctual.aws.sqs.wakeups import parse_wake_up
+from punctual.domain.job_state import JobState
+from punctual.domain.run import RunStatus
+from punctual.engine.execution.executor import FinishedAttempt
+from punctual.engine.ports.partitions import TimerPartition
+from punctual.engine.ports.rows import Detail, JobKey
+from punctual.engine.ports.run_queue import Message
+from punctual.lambdas.planner.handler import PlannerHandler, build_handler
+from punctual.lambdas.poller.handler import PollerHandler
+from punctual.lambdas.reconciler.handler import continue_walk
+from punctual.lambdas.runtime import Runtime
+from tests.support.builders import NOON
+from tests.support.deployed.deployed import REGION
+from tests.support.deployed.direct import Direct
+from tests.support.deployed.sqs import Letter, Queue, record
+from tests.support.deployed.world import MINUTE, World, a_world
+
+
+class Planner:
+    """An environment of the planner, with the rights of its function."""
+
+    def __init__(self, world: World, handler: PlannerHandler) -> None:
+        self._world = world
+        self._handler = handler
+
+    def tick(self) -> None:
+        with self._world.meter.as_role(self._world.name("planner")):
+            self._handler.tick()
+
+
+class Dispatch(Direct):
+    """Ticks the planner and delivers wake-ups. Runs end as soon as they are sent and due."""
+
+    def __init__(self, world: World) -> None:
+        self.slept = timedelta()  # the billed sleep of functions
+        self.meanwhile: list[tuple[datetime, Callable[[], Any]]] = []
+        self.invocations = 0
+        self.timeout = float(world.deployed.functions[world.name("poller")].timeout)
+        self.sent: list[tuple[datetime, Message]] = []
+        self.queued: list[Message] = []
+        super().__init__(world)
+        self.turn(shards="1", pace="30", dispatch="on")
+
+    def restart(self) -> None:
+        """Start new environments of all functions, with empty caches."""
+        super().restart()
+        self.planner = self.new_planner()
+        self.polling = PollerHandler(self.new_runtime())
+
+    def turn(self, **knobs: str) -> None:
+        for name, value in knobs.items():
+            self.world.put_knob(name, value)
+
+    def new_runtime(self, pause: Callable[[float], None] | None = None) -> Runtime:
+        return super().new_runtime(pause or self._pause)
+
+    def new_planner(self) -> Planner:
+        return Planner(self.world, build_handler(self.new_runtime()))
+
+    def _pause(self, seconds: float) -> None:
+        """Advance the clock as a function's sleep does, and run the planned events until then."""
+        end = self.clock.now + timedelta(seconds=seconds)
+        self.slept += timedelta(seconds=seconds)
+        while self.meanwhile and min(at for at, _ in self.meanwhile) <= end:
+            first = min(self.meanwhile, key=lambda one: one[0])
+            self.meanwhile.remove(first)
+            self.clock.set(max(first[0], self.clock.now))
+            with self.world.meter.as_role("test"):
+                first[1]()
+        self.clock.set(max(end, self.clock.now))
+
+    def walk(self, seconds: float) -> None:
+        """Invoke the reconciler with so much time."""
+        with self.world.meter.as_role(self.world.name("reconciler")):
+            continue_walk(self.new_runtime(), seconds)
+
+    def head(self, key: JobKey) -> JobState:
+        return self.aws.ports.job_states.load([key])[key].state
+
+    @property
+    def wake(self) -> Queue:
+        return self.world.queue("wake")
+
+    def called(self) -> list[tuple[datetime, list[TimerPartition]]]:
+        """Return the waiting wake-ups with their times."""
+        return sorted((one.visible_at, parse_wake_up(one.body)) for one in self.wake.letters)
+
+    def event(self, letters: Sequence[Letter]) -> dict[str, Any]:
+        return {"Records": [record(self.wake, one, REGION) for one in letters]}
+
+    def deliver(self, polling: PollerHandler | None = None) -> Mapping[str, Any] | None:
+        """Deliver one batch of wake-ups to a poller, as the event source mapping does."""
+        letters = self.world.sqs.receive(self.wake, 10)
+        if not letters:
+            return None
+        self.invocations += 1
+        with self.world.meter.as_role(self.world.name("poller")):
+            answer = (polling or self.polling).handle(self.event(letters), self.timeout)
+        again = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        self.world.sqs.delete(self.wake, [one for one in letters if one.id not in again])
+        self.collect()
+        return answer
+
+    def collect(self) -> None:
+        """Move messages from the executor queues to `sent` and `queued`."""
+        for url in self.aws.settings.queues.values():
+            queue = self.world.sqs.by_url[url]
+            self.sent += [(one.sent_at, parse_message(one.body)) for one in queue.letters]
+            self.queued += [parse_message(one.body) for one in queue.letters]
+            queue.letters.clear()
+
+    def execute(self) -> None:
+        """Claim due runs and finish them at once."""
+        due = [one for one in self.queued if one.due_at <= self.clock.now]
+        self.queued = [one for one in self.queued if one not in due]
+        executor = self.runtime.executor
+        with self.world.meter.as_role(self.world.name("executor-quick")):
+            for one in executor.claim(due).claimed if due else ():
+                ended = RunStatus.SUCCESS
+                executor.finish(
+                    [
+                        FinishedAttempt(
+                            one.key, one.run.run_id, one.run.token, ended, False, Detail()
+                        )
+                    ]
+                )
+
+    def run(self, until: datetime, ticks: bool = True, at_second: int = 30) -> None:
+        """Run until a time.
+
+        The planner ticks at `at_second` of each minute, and wake-ups arrive at their times.
+        """
+        tick_at = _next_tick(self.clock.now, at_second)
+        while True:
+            moments = [one.visible_at for one in self.wake.letters]
+            moments += [one.due_at for one in self.queued]
+            if ticks:
+                moments.append(tick_at)
+            soonest = min(moments, default=until)
+            if soonest >= until:
+                self.clock.set(max(until, self.clock.now))
+                return
+            self.clock.set(max(soonest, self.clock.now))
+            if ticks and tick_at <= self.clock.now:
+                self.planner.tick()
+                tick_at = _next_tick(self.clock.now, at_second)
+            while self.deliver() is not None:
+                pass
+            self.execute()
+
+    def runs_sent(self) -> list[tuple[float, str]]:
+        """Return the due time in seconds after noon and the job of each message."""
+        return [((one.due_at - NOON).total_seconds(), one.job_id) for _, one in self.sent]
+
+    def spend(self, work: Callable[[], Any]) -> dict[str, int]:
+        return self.aws.spend(work)
+
+
+def _next_tick(now: datetime, second: int) -> datetime:
+    at = now.replace(second=second, microsecond=0)
+    return at if at > now else at + MINUTE
+
+
+@contextmanager
+def dispatch() -> Iterator[Dispatch]:
+    with a_world() as world:
+        yield Dispatch(world)
