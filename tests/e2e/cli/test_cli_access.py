@@ -55,7 +55,7 @@ def config(program: Program) -> Path:
     return program.home / ".config" / "punctual" / "config.json"
 
 
-def test_a_login_is_kept_for_you_alone_and_used(home: Program, guarded: Guarded) -> None:
+def test_login_is_stored_privately_and_used(home: Program, guarded: Guarded) -> None:
     said = home("login", "--url", guarded.url, "--token", guarded.token)
     assert said.out == f"Logged in at {guarded.url} as first (admin).\n"
     assert stat.S_IMODE(config(home).stat().st_mode) == 0o600
@@ -67,19 +67,19 @@ def test_a_login_is_kept_for_you_alone_and_used(home: Program, guarded: Guarded)
     assert guarded.token not in config(home).read_text()
 
 
-def test_the_token_may_come_by_standard_input(home: Program, guarded: Guarded) -> None:
+def test_login_reads_the_token_from_standard_input(home: Program, guarded: Guarded) -> None:
     home("login", "--url", guarded.url, "--token", "-", stdin=f"{guarded.token}\n")
     assert home.json("whoami")["role"] == "admin"
 
 
-def test_a_wrong_token_is_not_kept(home: Program, guarded: Guarded) -> None:
+def test_wrong_token_is_not_stored(home: Program, guarded: Guarded) -> None:
     said = home("login", "--url", guarded.url, "--token", "pnc_" + "A" * 43, code=5)
     assert "punctual login" in said.err
     assert not config(home).exists()
     assert home("jobs", "list", "--url", guarded.url, code=5).out == ""
 
 
-def test_a_kept_token_goes_to_no_other_address(
+def test_stored_token_is_sent_to_its_own_address_only(
     home: Program, guarded: Guarded, node_url: str
 ) -> None:
     home("login", "--url", guarded.url, "--token", guarded.token)
@@ -88,7 +88,7 @@ def test_a_kept_token_goes_to_no_other_address(
     home("whoami", "--url", other, code=5)
 
 
-def test_profiles_are_kept_side_by_side(home: Program, guarded: Guarded, node_url: str) -> None:
+def test_profiles_are_kept_separately(home: Program, guarded: Guarded, node_url: str) -> None:
     home("login", "--url", guarded.url, "--token", guarded.token, "--profile", "work")
     home("login", "--url", node_url)
     assert home.json("whoami", "--profile", "work")["name"] == "first"
@@ -102,7 +102,7 @@ def test_profiles_are_kept_side_by_side(home: Program, guarded: Guarded, node_ur
     assert set(json.loads(config(home).read_text())["profiles"]) == {"default"}
 
 
-def test_a_damaged_config_says_what_to_do(home: Program) -> None:
+def test_damaged_config_error_names_the_remedy(home: Program) -> None:
     config(home).parent.mkdir(parents=True)
     config(home).write_text("{")
     said = home("jobs", "list", code=2).err
@@ -110,7 +110,7 @@ def test_a_damaged_config_says_what_to_do(home: Program) -> None:
     assert "punctual login" in said
 
 
-def test_tokens_are_made_listed_and_revoked(home: Program, guarded: Guarded) -> None:
+def test_tokens_are_created_listed_and_revoked(home: Program, guarded: Guarded) -> None:
     admin = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
     made = admin("tokens", "create", "ci", "--role", "operator", "--expires", "+90d")
     secret = made.out.strip()
@@ -132,7 +132,7 @@ def test_tokens_are_made_listed_and_revoked(home: Program, guarded: Guarded) -> 
     assert admin("tokens", "revoke", ids[0]).out.startswith("Revoked ci (")
 
 
-def test_the_audit_tells_who_did_it(home: Program, guarded: Guarded) -> None:
+def test_audit_shows_caller_and_action(home: Program, guarded: Guarded) -> None:
     admin = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
     admin("jobs", "create", "watched", "--every", "5m")
     admin("jobs", "update", "watched", "--retries", "1")
@@ -141,7 +141,7 @@ def test_the_audit_tells_who_did_it(home: Program, guarded: Guarded) -> None:
     assert rows[2].split()[-3:] == ["first", "job.create", "watched"]
 
 
-def test_a_node_says_why_it_cannot_start(home: Program, guarded: Guarded) -> None:
+def test_dev_reports_why_the_node_cannot_start(home: Program, guarded: Guarded) -> None:
     port = guarded.url.rsplit(":", 1)[1].split("/")[0]
     said = home("dev", "--port", port, "--data", "data", code=1).err
     assert f"Port {port} on 127.0.0.1 cannot be used" in said

@@ -67,7 +67,9 @@ def alive(client: Punctual) -> dict[str, str]:
         },
     ],
 )
-def test_defaults_are_those_of_the_server(client: Punctual, program: Program, fields: Any) -> None:
+def test_declared_defaults_equal_those_of_the_server(
+    client: Punctual, program: Program, fields: Any
+) -> None:
     made = client.jobs.create(name="x", **fields).raw
     assert find_differences(whole(made), whole({"name": "x", **fields})) == []
     kept = declared_fields(made)
@@ -75,7 +77,7 @@ def test_defaults_are_those_of_the_server(client: Punctual, program: Program, fi
     assert set(kept) == {"name", *fields}
 
 
-def test_a_diff_a_change_and_then_nothing_to_do(
+def test_apply_shows_the_diff_and_a_second_apply_changes_nothing(
     program: Program, file: Path, client: Punctual
 ) -> None:
     first = program("apply", "-f", "jobs.yaml", "--yes").out
@@ -111,7 +113,7 @@ def test_a_diff_a_change_and_then_nothing_to_do(
     assert {job.job_id: job.version for job in client.jobs.list(status="SCHEDULED")} == before
 
 
-def test_a_change_shows_what_changes_and_sends_no_more(
+def test_apply_shows_and_sends_only_changed_fields(
     program: Program, file: Path, client: Punctual
 ) -> None:
     program("apply", "-f", "jobs.yaml", "--yes")
@@ -150,7 +152,7 @@ def test_a_change_shows_what_changes_and_sends_no_more(
     program("apply", "-f", "jobs.yaml", "--check")
 
 
-def test_prune_cancels_what_the_set_no_longer_names_and_nothing_else(
+def test_prune_cancels_only_jobs_missing_from_the_set(
     program: Program, file: Path, client: Punctual
 ) -> None:
     program("jobs", "create", "by-hand", "--every", "1h")
@@ -164,7 +166,7 @@ def test_prune_cancels_what_the_set_no_longer_names_and_nothing_else(
     ]
     file.write_text(FILE[: FILE.index("  - name: report")])
     kept = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert "  keep   report (set billing): not in the file, --prune cancels it" in kept
+    assert "  keep   report (set billing): not in the file; --prune cancels it" in kept
     said = program("apply", "-f", "jobs.yaml", "--prune", "--yes").out
     assert said.startswith("- cancel report (set billing)\n")
     assert said.endswith("0 created, 0 changed, 1 cancelled; 1 unchanged.\n")
@@ -173,7 +175,7 @@ def test_prune_cancels_what_the_set_no_longer_names_and_nothing_else(
     assert {job.tags.get("punctual-set") for job in left} == {None, "billing", "other"}
 
 
-def test_a_file_without_a_set_prunes_nothing(program: Program, client: Punctual) -> None:
+def test_prune_without_a_set_cancels_nothing(program: Program, client: Punctual) -> None:
     program("jobs", "create", "by-hand", "--every", "1h")
     text = "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60}\n"
     said = program("apply", "-f", "-", "--prune", "--yes", code=2, stdin=text).err
@@ -181,7 +183,7 @@ def test_a_file_without_a_set_prunes_nothing(program: Program, client: Punctual)
     assert set(alive(client)) == {"by-hand"}
 
 
-def test_every_fault_of_every_job_is_named_with_its_line_and_nothing_is_done(
+def test_every_error_is_reported_with_its_line_and_nothing_is_changed(
     program: Program, client: Punctual
 ) -> None:
     (program.home / "bad.yaml").write_text(
@@ -205,7 +207,7 @@ def test_every_fault_of_every_job_is_named_with_its_line_and_nothing_is_done(
     said = program("apply", "-f", "bad.yaml", "--yes", code=4)
     assert said.out == ""
     assert said.err.splitlines() == [
-        "Error: 6 wrong in bad.yaml; nothing was changed.",
+        "Error: 6 wrong in bad.yaml. Nothing was changed.",
         "  bad.yaml:2: a: max_retries: must be at least 0",
         "  bad.yaml:6: a: cron_expression: 99 is out of range in the hour field: it takes 0 to 23",
         "  bad.yaml:8: a is declared twice, first on line 4",
@@ -218,7 +220,7 @@ def test_every_fault_of_every_job_is_named_with_its_line_and_nothing_is_done(
     assert errors[0] == {"field": "bad.yaml:2", "message": "a: max_retries: must be at least 0"}
 
 
-def test_what_is_no_yaml_says_where(program: Program) -> None:
+def test_invalid_yaml_error_names_the_line(program: Program) -> None:
     said = program("apply", "-f", "-", code=2, stdin="jobs:\n  - name: [\n").err
     assert "standard input:3: this is no YAML" in said
     assert program("apply", "-f", "none.yaml", code=2).err == (
@@ -226,7 +228,7 @@ def test_what_is_no_yaml_says_where(program: Program) -> None:
     )
 
 
-def test_what_only_the_server_refuses_is_named_by_its_line_and_the_rest_is_done(
+def test_server_refusal_names_the_line_and_other_jobs_are_applied(
     program: Program, client: Punctual
 ) -> None:
     text = (
@@ -238,23 +240,23 @@ def test_what_only_the_server_refuses_is_named_by_its_line_and_the_rest_is_done(
         "    task: {type: script, runtime: bash, artifact_id: abc}\n"
     )
     said = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
-    assert "Error: 1 of 2 steps were refused; the others are done." in said
+    assert "Error: 1 of 2 steps failed. The others are done." in said
     assert "standard input:6: refused: task.artifact_id: artifacts are not in this" in said
     assert set(alive(client)) == {"good"}
 
 
-def test_a_job_without_a_set_joins_the_set_that_names_it(
+def test_job_without_a_set_joins_the_set_that_names_it(
     program: Program, file: Path, client: Punctual
 ) -> None:
     program("jobs", "create", "payouts", "--cron", "0 9 L * *")
     ids = alive(client)
     said = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert "    it belonged to no set, and joins this one" in said
+    assert "    the job had no set, and joins this one" in said
     assert alive(client)["payouts"] == ids["payouts"]
     assert client.jobs.get(ids["payouts"]).tags == {"punctual-set": "billing", "team": "money"}
 
 
-def test_what_is_exported_changes_nothing_when_applied(
+def test_export_applied_again_changes_nothing(
     program: Program, file: Path, client: Punctual
 ) -> None:
     program("apply", "-f", "jobs.yaml", "--yes")
@@ -273,9 +275,7 @@ def test_what_is_exported_changes_nothing_when_applied(
     assert "by-hand" not in program("export", "--set", "billing").out
 
 
-def test_an_export_makes_the_same_jobs_elsewhere(
-    program: Program, file: Path, client: Punctual
-) -> None:
+def test_export_recreates_the_same_jobs(program: Program, file: Path, client: Punctual) -> None:
     program("apply", "-f", "jobs.yaml", "--yes")
     program("jobs", "pause", "report")
     text = program("export").out
@@ -286,9 +286,7 @@ def test_an_export_makes_the_same_jobs_elsewhere(
     assert client.jobs.get(alive(client)["report"]).status == "PAUSED"
 
 
-def test_paused_is_declared_or_left_as_it_is(
-    program: Program, file: Path, client: Punctual
-) -> None:
+def test_paused_is_applied_only_if_declared(program: Program, file: Path, client: Punctual) -> None:
     program("apply", "-f", "jobs.yaml", "--yes")
     program("jobs", "pause", "report")
     program("apply", "-f", "jobs.yaml", "--check")
@@ -298,7 +296,7 @@ def test_paused_is_declared_or_left_as_it_is(
     assert client.jobs.get(alive(client)["report"]).status == "SCHEDULED"
 
 
-def test_two_who_apply_at_once_make_each_job_once(
+def test_concurrent_applies_create_each_job_once(
     program: Program, file: Path, client: Punctual
 ) -> None:
     with ThreadPoolExecutor(3) as pool:
@@ -307,7 +305,7 @@ def test_two_who_apply_at_once_make_each_job_once(
     assert len(list(client.jobs.list(status="SCHEDULED"))) == 2
 
 
-def test_a_cancelled_job_is_made_again(program: Program, file: Path, client: Punctual) -> None:
+def test_cancelled_job_is_created_again(program: Program, file: Path, client: Punctual) -> None:
     program("apply", "-f", "jobs.yaml", "--yes")
     before = alive(client)
     program("jobs", "cancel", "report")
@@ -317,14 +315,14 @@ def test_a_cancelled_job_is_made_again(program: Program, file: Path, client: Pun
     assert alive(client)["report"] != before["report"]
 
 
-def test_nobody_there_to_say_yes_changes_nothing(
+def test_apply_without_a_terminal_requires_yes(
     program: Program, file: Path, client: Punctual
 ) -> None:
     said = program("apply", "-f", "jobs.yaml", code=2)
     assert "2 to create" in said.out
     assert said.err.splitlines() == [
-        "Error: Nothing was changed: nobody is here to say yes.",
-        "Say it with --yes.",
+        "Error: Nothing was changed. The confirmation needs a terminal.",
+        "Confirm with --yes.",
     ]
     assert alive(client) == {}
 
@@ -337,7 +335,7 @@ def write_job(path: Path, name: str, set_name: str = "s") -> None:
     path.write_text(ONE_JOB.format(set=set_name, name=name))
 
 
-def test_apply_takes_every_file_that_is_named(program: Program, client: Punctual) -> None:
+def test_apply_reads_every_named_file(program: Program, client: Punctual) -> None:
     write_job(program.home / "a.yaml", "a")
     write_job(program.home / "b.yaml", "b")
     said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "--yes").out
@@ -345,7 +343,7 @@ def test_apply_takes_every_file_that_is_named(program: Program, client: Punctual
     assert set(alive(client)) == {"a", "b"}
 
 
-def test_apply_takes_a_folder_and_its_subfolders_without_hidden_files(
+def test_apply_reads_a_folder_and_its_subfolders_without_hidden_files(
     program: Program, client: Punctual
 ) -> None:
     write_job(program.home / "jobs" / "a.yml", "a")
@@ -365,12 +363,12 @@ def test_apply_of_a_folder_without_jobs_fails(program: Program) -> None:
     (program.home / "empty").mkdir()
     said = program("apply", "-f", "empty", code=2).err
     assert said.splitlines() == [
-        "Error: empty holds no file that ends with .json, .yaml, .yml.",
-        "Name a file, or a folder that holds jobs.",
+        "Error: empty has no file with the suffix .json, .yaml, .yml.",
+        "Name a file, or a folder with job files.",
     ]
 
 
-def test_prune_keeps_what_any_of_the_files_names(program: Program, client: Punctual) -> None:
+def test_prune_keeps_jobs_of_all_files(program: Program, client: Punctual) -> None:
     for name in ("a", "b", "gone"):
         write_job(program.home / "jobs" / f"{name}.yaml", name)
     program("apply", "-f", "jobs", "--yes")
@@ -379,7 +377,7 @@ def test_prune_keeps_what_any_of_the_files_names(program: Program, client: Punct
     assert set(alive(client)) == {"a", "b"}
 
 
-def test_faults_of_several_files_are_named_by_file_and_nothing_is_done(
+def test_errors_of_several_files_are_named_and_nothing_is_changed(
     program: Program, client: Punctual
 ) -> None:
     write_job(program.home / "a.yaml", "a")
@@ -387,7 +385,7 @@ def test_faults_of_several_files_are_named_by_file_and_nothing_is_done(
     (program.home / "c.yaml").write_text("jobs:\n  - {name: c, schedule_type: INTERVAL}\n")
     said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "-f", "c.yaml", "--yes", code=4).err
     assert said.splitlines() == [
-        "Error: 2 wrong in 2 files; nothing was changed.",
+        "Error: 2 wrong in 2 files. Nothing was changed.",
         "  b.yaml:3: a is declared twice, first on a.yaml:3",
         "  c.yaml:2: c: interval_seconds: is required when schedule_type is INTERVAL",
     ]
@@ -397,4 +395,4 @@ def test_faults_of_several_files_are_named_by_file_and_nothing_is_done(
 def test_long_yaml_is_refused_before_it_is_parsed(program: Program) -> None:
     (program.home / "long.yaml").write_text("jobs: [" + "\n" * 2_000_000)
     said = program("apply", "-f", "long.yaml", code=2).err
-    assert "long.yaml:1: the YAML has 2,000,007 bytes; at most 2,000,000 are read" in said
+    assert "long.yaml:1: the YAML has 2,000,007 bytes; the limit is 2,000,000 are read" in said

@@ -41,7 +41,7 @@ def test_bash_completes_commands_options_and_words(program: Program) -> None:
     assert in_bash(program, "jobs", "list", "--status", "PA") == ["PAUSED"]
 
 
-def test_bash_completes_names_of_jobs_and_ids_where_a_name_is_no_word(program: Program) -> None:
+def test_bash_completes_job_names_and_ids_of_names_with_spaces(program: Program) -> None:
     program("jobs", "create", "nightly-a", "--every", "1d")
     spaced = program.json("jobs", "create", "nightly b", "--every", "1d")["job_id"]
     program("jobs", "create", "other", "--every", "1d")
@@ -49,7 +49,7 @@ def test_bash_completes_names_of_jobs_and_ids_where_a_name_is_no_word(program: P
     assert set(in_bash(program, "jobs", "run", "")) == {"nightly-a", "other", spaced}
 
 
-def test_no_server_offers_nothing_and_says_nothing(program: Program) -> None:
+def test_completion_without_a_server_is_empty(program: Program) -> None:
     nowhere = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
     assert in_bash(nowhere, "jobs", "run", "x") == []
 
@@ -69,7 +69,7 @@ def test_no_server_offers_nothing_and_says_nothing(program: Program) -> None:
         ),
     ],
 )
-def test_the_other_shells_are_answered(
+def test_zsh_and_fish_completion_works(
     program: Program, shell: str, env: dict[str, str], said: str
 ) -> None:
     asked = program.but(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
@@ -80,7 +80,7 @@ def test_the_other_shells_are_answered(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_script_is_one_that_the_shell_can_read(program: Program, shell: str) -> None:
+def test_completion_script_is_valid_in_its_shell(program: Program, shell: str) -> None:
     found = shutil.which(shell)
     if found is None:
         pytest.skip(f"there is no {shell} here")

@@ -8,7 +8,7 @@ NIGHTLY = ("jobs", "create", "nightly", "--cron", "0 2 * * *", "--tz", "Europe/B
 ALIVE = ("--status", "scheduled", "--status", "paused")
 
 
-def test_a_job_of_options_shows_what_is_not_as_by_default(program: Program) -> None:
+def test_create_shows_only_fields_that_differ_from_defaults(program: Program) -> None:
     said = program(*NIGHTLY, "--bash", "echo hi", "--tag", "team=data", "--retries", "1").out
     shown = steady(said).splitlines()
     assert shown[:6] == [
@@ -31,7 +31,7 @@ def test_a_job_of_options_shows_what_is_not_as_by_default(program: Program) -> N
     ]
 
 
-def test_json_is_the_job_as_the_api_has_it(program: Program) -> None:
+def test_json_output_equals_the_api_response(program: Program) -> None:
     made = program.json(*NIGHTLY, "--payload", '{"n": [1, "é"]}', "--set", "retry.multiplier=3")
     assert made["cron_expression"] == "0 2 * * *"
     assert made["payload"] == {"n": [1, "é"]}
@@ -43,7 +43,7 @@ def test_json_is_the_job_as_the_api_has_it(program: Program) -> None:
     assert shown["job_id"] == made["job_id"]
 
 
-def test_a_job_file_is_overruled_by_options(program: Program) -> None:
+def test_options_override_a_job_file(program: Program) -> None:
     text = "name: of-a-file\nschedule_type: CRON\ncron_expression: 0 1 * * *\nmax_retries: 1\n"
     (program.home / "job.yaml").write_text(text)
     made = program.json("jobs", "create", "-f", "job.yaml", "--retries", "7")
@@ -59,7 +59,7 @@ def test_a_job_file_is_overruled_by_options(program: Program) -> None:
     assert (by_pipe["name"], by_pipe["interval_seconds"]) == ("other", 60)
 
 
-def test_a_script_file_is_sent_whole(program: Program) -> None:
+def test_script_file_is_sent_completely(program: Program) -> None:
     (program.home / "work.py").write_text("print('from a file')\n")
     made = program.json("jobs", "create", "script", "--every", "1h", "--script", "work.py")
     assert made["task"] == {
@@ -69,7 +69,7 @@ def test_a_script_file_is_sent_whole(program: Program) -> None:
     }
 
 
-def test_many_jobs_of_one_file_are_accepted_or_refused_each(program: Program) -> None:
+def test_each_job_of_a_file_is_accepted_or_refused(program: Program) -> None:
     jobs = [
         {"name": f"many-{n}", "schedule_type": "CRON", "cron_expression": f"{n} 99 * * *"}
         if n == 3
@@ -85,7 +85,7 @@ def test_many_jobs_of_one_file_are_accepted_or_refused_each(program: Program) ->
     assert results.error["exit_code"] == 4
 
 
-def test_the_list_fits_eighty_columns(program: Program) -> None:
+def test_job_list_fits_80_columns(program: Program) -> None:
     program(*NIGHTLY)
     long = "a job whose name is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
@@ -100,13 +100,13 @@ def test_the_list_fits_eighty_columns(program: Program) -> None:
     assert "0 2 * * * Berlin" in second
 
 
-def test_a_pipe_gets_whole_names(program: Program) -> None:
+def test_pipe_receives_full_names(program: Program) -> None:
     long = "a job whose name is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
     assert long in program.but(COLUMNS=None)("jobs", "list", *ALIVE).out
 
 
-def test_filters_and_ids_alone(program: Program) -> None:
+def test_list_filters_and_prints_ids_only(program: Program) -> None:
     a = program.json(*NIGHTLY, "--tag", "team=a")["job_id"]
     b = program.json("jobs", "create", "other", "--every", "60", "--tag", "team=b")["job_id"]
     assert program("jobs", "list", "-q", *ALIVE).out.split() == [b, a]
@@ -118,7 +118,7 @@ def test_filters_and_ids_alone(program: Program) -> None:
     assert "--limit 0 lists all" in said.err
 
 
-def test_a_change_reaches_inside_a_field_and_leaves_the_rest(program: Program) -> None:
+def test_update_changes_nested_fields_and_keeps_the_rest(program: Program) -> None:
     program(*NIGHTLY, "--http", "https://a.example/x", "--header", "X-A: 1", "--tag", "team=a")
     changed = program.json(
         "jobs", "update", "nightly", "--set", "task.url=https://b.example/y", "--tag", "env=prod"
@@ -129,13 +129,13 @@ def test_a_change_reaches_inside_a_field_and_leaves_the_rest(program: Program) -
     assert changed["cron_expression"] == "0 2 * * *"
 
 
-def test_a_field_goes_back_to_its_default(program: Program) -> None:
+def test_unset_restores_a_default(program: Program) -> None:
     program(*NIGHTLY, "--retries", "9")
     assert program.json("jobs", "update", "nightly", "--unset", "max_retries")["max_retries"] == 3
     assert program("jobs", "update", "nightly", code=2).err.startswith("Error: Nothing to change")
 
 
-def test_a_change_of_an_older_version_is_refused(program: Program) -> None:
+def test_update_of_an_older_version_is_refused(program: Program) -> None:
     version = program.json(*NIGHTLY)["version"]
     program("jobs", "update", "nightly", "--retries", "1", "--if-version", str(version))
     said = program(
@@ -144,7 +144,7 @@ def test_a_change_of_an_older_version_is_refused(program: Program) -> None:
     assert "changed it meanwhile" in said.err
 
 
-def test_pause_resume_and_cancel_say_how_it_stands(program: Program) -> None:
+def test_pause_resume_and_cancel_print_the_status(program: Program) -> None:
     program(*NIGHTLY)
     assert program("jobs", "pause", "nightly").out == "PAUSED  nightly\n"
     resumed = program("jobs", "resume", "nightly", "--missed", "skip").out
@@ -155,17 +155,17 @@ def test_pause_resume_and_cancel_say_how_it_stands(program: Program) -> None:
     )
 
 
-def test_a_name_that_two_jobs_have_asks_for_an_id(program: Program) -> None:
+def test_ambiguous_name_asks_for_an_id(program: Program) -> None:
     ids = {program.json(*NIGHTLY)["job_id"] for _ in range(2)}
     said = program("jobs", "show", "nightly", code=4).err
-    assert "2 jobs are called 'nightly': say which by its id." in said
+    assert "2 jobs are called 'nightly'. Use an id:" in said
     assert all(job_id in said for job_id in ids)
     one = min(ids)
     program("jobs", "cancel", one)
     assert program.json("jobs", "show", "nightly")["job_id"] == (ids - {one}).pop()
 
 
-def test_explain_says_why(program: Program) -> None:
+def test_explain_shows_the_outcome(program: Program) -> None:
     program(*NIGHTLY)
     said = program("jobs", "explain", "nightly", "--at", "2037-06-01 02:00").out
     assert "Outcome  PLANNED" in said
@@ -174,7 +174,7 @@ def test_explain_says_why(program: Program) -> None:
     )
 
 
-def test_explain_takes_and_shows_times_of_the_zone_of_the_job(program: Program) -> None:
+def test_explain_uses_the_time_zone_of_the_job(program: Program) -> None:
     at = ("--cron", "0 9 * * *", "--tz", "Asia/Kolkata")  # the program's own zone is Berlin
     program("jobs", "create", "morning", *at)
     said = program("jobs", "explain", "morning", "--at", "2037-06-01 09:00").out
@@ -186,7 +186,7 @@ def test_explain_takes_and_shows_times_of_the_zone_of_the_job(program: Program) 
     assert (skipped["outcome"], skipped["at"]) == ("PLANNED", "2037-03-08T07:00:00.000Z")
 
 
-def test_explain_without_a_time_takes_the_last_due_one(program: Program) -> None:
+def test_explain_without_a_time_uses_the_last_due_occurrence(program: Program) -> None:
     program("jobs", "create", "each-second", "--every", "1s", "--bash", "true")
     first = program.json("jobs", "explain", "each-second")
     assert first["occurrence"] is not None
@@ -198,7 +198,7 @@ def test_explain_without_a_time_takes_the_last_due_one(program: Program) -> None
     program("jobs", "cancel", "each-second")
 
 
-def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> None:
+def test_backfill_shows_the_times_before_it_starts_runs(program: Program) -> None:
     program(
         *("jobs", "create", "hourly", "--cron", "0 * * * *", "--bash", "true"),
         *("--set", "start_time=2026-01-01T00:00:00Z"),
@@ -207,14 +207,14 @@ def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> N
     dry = program.json("jobs", "backfill", "hourly", *range_, "--dry-run")
     assert (dry["runs"], dry["dry_run"], len(dry["times"])) == (4, True, 4)
     refused = program("jobs", "backfill", "hourly", *range_, code=2)
-    assert "4 runs did not happen:" in refused.out
+    assert "4 runs to start:" in refused.out
     assert "--yes" in refused.err
-    assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs ordered.\n")
+    assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs started.\n")
     again = program("jobs", "backfill", "hourly", *range_, "--yes").out
-    assert again.startswith("Nothing in that range is left to run.")
+    assert again.startswith("The range has no missed occurrence.")
 
 
-def test_webhooks_are_options_too(program: Program) -> None:
+def test_notify_options_set_webhooks(program: Program) -> None:
     hook = "https://hooks.example/?a=b"
     made = program.json(
         *NIGHTLY, "--notify", f"failed,TIMED_OUT={hook}", "--notify", f"SUCCESS={hook}"

@@ -65,7 +65,7 @@ def a_problem(status: int, code: str) -> dict[str, Any]:
         (500, "INTERNAL", 6, ""),
     ],
 )
-def test_each_refusal_has_its_exit_code_and_its_advice(
+def test_each_refusal_has_an_exit_code_and_advice(
     program: Program, status: int, code: str, exit_code: int, advice: str
 ) -> None:
     with a_server(status, a_problem(status, code)) as url:
@@ -85,11 +85,11 @@ def test_each_refusal_has_its_exit_code_and_its_advice(
         ("jobs show --json", "Missing argument 'JOB'.", "punctual jobs show"),
         ("jobs list --json --limit x", "Invalid value for '--limit'", "punctual jobs list"),
         ("--json nope", "No such command 'nope'.", "punctual"),
-        ("--json", "Missing command.", "punctual"),
-        ("--json jobs", "Missing command.", "punctual jobs"),
+        ("--json", "A command is missing.", "punctual"),
+        ("--json jobs", "A command is missing.", "punctual jobs"),
     ],
 )
-def test_a_command_line_that_is_wrong_is_told_in_json_where_that_is_asked_for(
+def test_usage_error_is_reported_as_json_on_request(
     program: Program, words: str, message: str, command: str
 ) -> None:
     said = program(*words.split(), code=2)
@@ -100,18 +100,18 @@ def test_a_command_line_that_is_wrong_is_told_in_json_where_that_is_asked_for(
     assert said.error["errors"] == []
 
 
-def test_what_is_no_option_asks_for_no_json(program: Program) -> None:
+def test_argument_after_double_dash_does_not_select_json(program: Program) -> None:
     said = program("jobs", "show", "--", AN_ID, "--json", code=2)
     assert "Usage: punctual jobs show" in said.err
 
 
-def test_a_server_that_is_busy_says_when_to_come_back(program: Program) -> None:
+def test_rate_limit_error_names_the_delay(program: Program) -> None:
     with a_server(429, a_problem(429, "LIMIT_EXCEEDED"), Retry_After="60") as url:
         said = program("jobs", "pause", AN_ID, "--url", url, code=6)
     assert "Try again in 60 s." in said.err
 
 
-def test_nobody_at_the_address_says_what_to_do(program: Program) -> None:
+def test_unreachable_server_error_names_the_remedy(program: Program) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -120,13 +120,13 @@ def test_nobody_at_the_address_says_what_to_do(program: Program) -> None:
     assert "punctual login" in said.err
 
 
-def test_something_else_at_the_address_is_told(program: Program) -> None:
+def test_response_of_another_server_is_reported(program: Program) -> None:
     with a_server(200, b"<html>hello</html>") as url:
         said = program("jobs", "list", "--url", url, code=6)
     assert "may not be a Punctual API" in said.err
 
 
-def test_an_installation_that_is_late_is_not_well(program: Program) -> None:
+def test_health_of_a_late_installation_fails(program: Program) -> None:
     with a_server(503, {"status": "late", "lateness_ms_p99": 20_000.0}) as url:
         said = program("health", "--url", url, code=1)
     assert "Status   late" in said.out
@@ -134,7 +134,7 @@ def test_an_installation_that_is_late_is_not_well(program: Program) -> None:
     assert program.json("health")["status"] == "ok"
 
 
-def test_what_is_not_there_is_3(program: Program) -> None:
+def test_not_found_exits_with_3(program: Program) -> None:
     program("jobs", "show", "no such job", code=3)
     program("jobs", "show", AN_ID, code=3)
     program("runs", "show", AN_ID, AN_ID, code=3)
@@ -177,16 +177,16 @@ def test_what_is_not_there_is_3(program: Program) -> None:
         ),
     ],
 )
-def test_what_cannot_be_understood_is_2(program: Program, args: tuple[str, ...], said: str) -> None:
+def test_usage_error_exits_with_2(program: Program, args: tuple[str, ...], said: str) -> None:
     found = program.but(COLUMNS="200")(*args, code=2)
     assert said in found.err
     assert found.out == ""
 
 
-def test_wrong_fields_are_all_named(program: Program) -> None:
+def test_all_wrong_fields_are_named(program: Program) -> None:
     said = program("jobs", "create", "x", "--cron", "0 99 * * *", "--retries", "-1", code=4)
     assert said.err.splitlines() == [
-        "Error: 2 fields are wrong:",
+        "Error: 2 fields are invalid:",
         "  max_retries: must be at least 0",
         "  cron_expression: 99 is out of range in the hour field: it takes 0 to 23",
     ]
@@ -194,7 +194,7 @@ def test_wrong_fields_are_all_named(program: Program) -> None:
     assert wrong["errors"] == [{"field": "max_retries", "message": "must be at least 0"}]
 
 
-def test_what_is_wrong_in_a_file_is_all_named_a_missing_name_too(program: Program) -> None:
+def test_all_errors_of_a_file_are_named_with_a_missing_name(program: Program) -> None:
     said = program("jobs", "create", "-f", "-", stdin='{"a": 1, "max_retries": -1}', code=4)
     assert sorted(said.err.splitlines()[1:]) == [
         "  a: is not a field of this call",
@@ -203,12 +203,12 @@ def test_what_is_wrong_in_a_file_is_all_named_a_missing_name_too(program: Progra
     ]
 
 
-def test_a_question_ends_as_one(program: Program) -> None:
+def test_error_with_a_question_ends_with_one_question_mark(program: Program) -> None:
     said = program("preview", "0 0 * * *", "--tz", "berlin", code=4)
     assert said.err.rstrip().endswith("did you mean 'Europe/Berlin'?")
 
 
-def test_json_of_any_kind_is_a_file_of_jobs(program: Program) -> None:
+def test_json_with_tabs_and_emoji_is_read_as_a_job_file(program: Program) -> None:
     text = json.dumps({"name": "on the \U0001f319", "cron_expression": "0 0 * * *"}, indent="\t")
     job = program.json("jobs", "create", "-f", "-", "--set", "schedule_type=CRON", stdin=text)
     assert job["name"] == "on the \U0001f319"
@@ -233,7 +233,7 @@ def test_preview_needs_no_server(program: Program) -> None:
     assert "cron_expression: 99 is out of range" in wrong
 
 
-def test_preview_compares_its_times_with_those_of_croniter(program: Program) -> None:
+def test_preview_compares_its_times_with_croniter(program: Program) -> None:
     offline = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
     berlin = ("--tz", "Europe/Berlin", "--compare", "croniter")
     args = ("preview", "30 2 * * *", *berlin, "-n", "3", "--from")
@@ -248,7 +248,7 @@ def test_preview_compares_its_times_with_those_of_croniter(program: Program) -> 
     assert "croniter does not read" in offline("preview", "rate(1 day)", *berlin, code=2).err
 
 
-def test_the_options_of_all_commands_stand_before_or_behind(program: Program) -> None:
+def test_global_options_work_before_and_after_the_command(program: Program) -> None:
     url = program.env["PUNCTUAL_URL"]
     nowhere = program.but(PUNCTUAL_URL=None)
     before = nowhere("--url", url, "--json", "whoami").json
@@ -256,18 +256,18 @@ def test_the_options_of_all_commands_stand_before_or_behind(program: Program) ->
     assert before["tenant"] == "local"
 
 
-def test_nothing_of_colour_reaches_a_pipe(program: Program) -> None:
+def test_pipe_receives_no_colours(program: Program) -> None:
     program("jobs", "create", "x", "--every", "5m")
     for said in (program("jobs", "list"), program("jobs", "show", "none", code=3)):
         assert "\x1b" not in said.out + said.err
 
 
-def test_a_name_cannot_command_the_terminal(program: Program) -> None:
+def test_job_name_cannot_control_the_terminal(program: Program) -> None:
     program("jobs", "create", "x", "--every", "5m", "--set", 'payload="\\u001b[31m"')
     assert "\x1b" not in program("jobs", "show", "x").out
 
 
-def test_a_full_disk_and_a_closed_stream_are_no_riddle(program: Program) -> None:
+def test_full_disk_closed_stream_and_ascii_output_are_handled(program: Program) -> None:
     program("jobs", "create", "x", "--every", "5m")
     for command in ("jobs list", "jobs list --json"):
         for redirected, code, said in (("> /dev/full", 1, "No space left"), (">&-", 0, "")):
@@ -316,7 +316,7 @@ def _until_it_waits(pid: int) -> None:
     raise AssertionError("it never came to wait")
 
 
-def test_upcoming_and_stats_and_audit_are_drawn(program: Program) -> None:
+def test_upcoming_stats_and_audit_print_tables(program: Program) -> None:
     program("jobs", "create", "soon", "--every", "10m", "--bash", "true")
     upcoming = program("upcoming", "--within", "1h", "-n", "2").out
     assert upcoming.splitlines()[0].split() == ["WHEN", "JOB"]

@@ -10,7 +10,7 @@ def made(program: Program, name: str, code: str, *more: str) -> None:
     program("jobs", "create", name, "--cron", "0 0 1 1 *", "--bash", code, *more)
 
 
-def test_a_run_that_succeeds_ends_with_0(program: Program) -> None:
+def test_successful_run_exits_with_0(program: Program) -> None:
     made(program, "good", "cat; echo logged >&2", "--payload", '{"a": 1}')
     said = steady(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
     lines = said.splitlines()
@@ -20,7 +20,7 @@ def test_a_run_that_succeeds_ends_with_0(program: Program) -> None:
     assert "logged" in program("runs", "logs", "good").out
 
 
-def test_a_run_that_fails_ends_with_1_and_says_why(program: Program) -> None:
+def test_failed_run_exits_with_1_and_shows_the_error(program: Program) -> None:
     made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
     said = program("jobs", "run", "bad", "--wait", code=1)
     assert "FAILED" in said.out
@@ -33,7 +33,7 @@ def test_a_run_that_fails_ends_with_1_and_says_why(program: Program) -> None:
     assert (run["status"], run["exit_code"]) == ("FAILED", 3)
 
 
-def test_a_retried_run_shows_its_attempts(program: Program) -> None:
+def test_retried_run_shows_its_attempts(program: Program) -> None:
     made(
         *(program, "shaky", '[ "$PUNCTUAL_ATTEMPT" -gt 1 ]', "--retries", "1"),
         *("--set", "retry.backoff_seconds=0"),
@@ -46,17 +46,17 @@ def test_a_retried_run_shows_its_attempts(program: Program) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_waiting_no_longer_ends_with_7(program: Program) -> None:
+def test_expired_wait_exits_with_7(program: Program) -> None:
     made(program, "slow", "sleep 60")
     said = program("jobs", "run", "slow", "--wait", "--timeout", "1s", code=7)
     assert "The run is RUNNING after 1 s." in said.err
-    assert "It goes on: punctual runs watch" in said.err
+    assert "The run continues. Follow it with: punctual runs watch" in said.err
     assert "told to stop" in program("runs", "cancel", "slow").out
     assert program("runs", "watch", "slow", code=1).err == "The run is CANCELLED.\n"
     assert program("runs", "cancel", "slow", code=4).err.startswith("Error: The run")
 
 
-def test_states_are_a_stream_of_json_lines(program: Program) -> None:
+def test_watch_json_prints_a_stream_of_states(program: Program) -> None:
     made(program, "good", "true")
     program("jobs", "run", "good", "--wait")
     states = program("runs", "watch", "good", "--json").lines
@@ -71,7 +71,7 @@ def test_logs_are_followed_to_the_end(program: Program) -> None:
     assert "".join(piece["text"] for piece in pieces) == "1\n2\n3\n"
 
 
-def test_a_run_is_retried_with_the_payload_it_had(program: Program) -> None:
+def test_run_is_retried_with_its_original_payload(program: Program) -> None:
     made(program, "echoes", "cat")
     first = program.json("jobs", "run", "echoes", "--wait", "--payload", "[7]")
     again = program.json("runs", "retry", "echoes", first["run_id"], "--wait")
@@ -79,7 +79,7 @@ def test_a_run_is_retried_with_the_payload_it_had(program: Program) -> None:
     assert program("runs", "output", "echoes").out == "[7]\n"
 
 
-def test_output_goes_into_a_file_byte_for_byte(program: Program) -> None:
+def test_output_file_has_the_exact_bytes(program: Program) -> None:
     made(program, "bytes", r"printf '\000\377'")
     program("jobs", "run", "bytes", "--wait")
     said = program("runs", "output", "bytes", "-o", "out.bin")
@@ -87,7 +87,7 @@ def test_output_goes_into_a_file_byte_for_byte(program: Program) -> None:
     assert said.err == "2 bytes in out.bin.\n"
 
 
-def test_the_list_of_runs_fits_eighty_columns_with_whole_ids(program: Program) -> None:
+def test_run_list_fits_80_columns_with_full_ids(program: Program) -> None:
     made(program, "a job with a name that is rather long", "true")
     program("jobs", "run", "a job with a name that is rather long", "--wait")
     said = program("runs", "list", "-n", "3").out
@@ -109,7 +109,7 @@ def test_runs_are_filtered(program: Program) -> None:
     assert program("runs", "list", "good", "--status", "failed").out == "No runs.\n"
 
 
-def test_runs_are_filtered_by_the_time_that_is_shown(program: Program) -> None:
+def test_runs_are_filtered_by_the_displayed_time(program: Program) -> None:
     made(program, "yearly", "true", "--tz", "UTC")
     range_ = ("--from", "2024-12-31T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
     program("jobs", "backfill", "yearly", *range_, "--yes")
@@ -130,7 +130,7 @@ def test_runs_are_filtered_by_the_time_that_is_shown(program: Program) -> None:
     assert set(program(*list_, "-q").out.split()) <= set(ended)
 
 
-def test_a_job_without_runs_has_none_to_show(program: Program) -> None:
+def test_job_without_runs_has_no_run_to_show(program: Program) -> None:
     made(program, "fresh", "true")
     said = program("runs", "show", "fresh", code=3).err
     assert said.splitlines() == [
@@ -139,13 +139,13 @@ def test_a_job_without_runs_has_none_to_show(program: Program) -> None:
     ]
 
 
-def test_an_idempotency_key_makes_one_run_of_two(program: Program) -> None:
+def test_idempotency_key_creates_one_run(program: Program) -> None:
     made(program, "good", "true")
     ids = {program.json("jobs", "run", "good", "--key", "k-1")["run_id"] for _ in range(2)}
     assert len(ids) == 1
 
 
-def test_who_closes_a_pipe_hears_no_complaint(program: Program) -> None:
+def test_closed_pipe_prints_no_error(program: Program) -> None:
     made(program, "talks", "for n in $(seq 20000); do echo line $n; done")
     program("jobs", "run", "talks", "--wait")
     shell = f"{PROGRAM} runs logs talks | head -1; echo ${{PIPESTATUS[0]}}"
@@ -167,7 +167,7 @@ HOSTILE = (
 ESCAPED = r"\x1b]0;title\x07 \x1b]52;c;ZXZpbA==\x07 \x9b over\rwritten"
 
 
-def test_logs_keep_colours_and_escape_the_rest(program: Program) -> None:
+def test_logs_keep_colours_and_escape_other_control_characters(program: Program) -> None:
     made(program, "hostile", HOSTILE)
     program("jobs", "run", "hostile", "--wait")
     shown = f"\x1b[31mred\x1b[0m {ESCAPED}\n"
@@ -178,7 +178,9 @@ def test_logs_keep_colours_and_escape_the_rest(program: Program) -> None:
     assert "\x9b" not in program("runs", "logs", "hostile", "--json").out
 
 
-def test_output_on_a_terminal_keeps_colours_and_escapes_the_rest(program: Program) -> None:
+def test_terminal_output_keeps_colours_and_escapes_other_control_characters(
+    program: Program,
+) -> None:
     made(program, "hostile", HOSTILE)
     program("jobs", "run", "hostile", "--wait")
     with program.terminal("runs", "output", "hostile") as terminal:
@@ -191,7 +193,7 @@ def test_output_on_a_terminal_keeps_colours_and_escapes_the_rest(program: Progra
     assert "\x1b]0;title\x07" in program("runs", "output", "hostile").out
 
 
-def test_logs_that_were_followed_are_not_repeated_by_the_error(program: Program) -> None:
+def test_followed_logs_are_not_repeated_in_the_error(program: Program) -> None:
     made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
     program("jobs", "run", "bad", "--wait", code=1)
     said = program("runs", "logs", "bad", "-f", code=1)
@@ -199,17 +201,17 @@ def test_logs_that_were_followed_are_not_repeated_by_the_error(program: Program)
     assert said.err == "The run is FAILED: Exit code 3\n"
 
 
-def test_a_run_without_output_says_so_and_where_to_look(program: Program) -> None:
+def test_run_without_output_is_reported_with_advice(program: Program) -> None:
     made(program, "silent", "true")
     run = program.json("jobs", "run", "silent", "--wait")
     said = program("runs", "output", "silent", code=3).err
     assert said.splitlines() == [
         "Error: The run has no output, or none yet. It is SUCCESS.",
-        f"See how it ended: punctual runs show {run['job_id']} {run['run_id']}",
+        f"Show the run with: punctual runs show {run['job_id']} {run['run_id']}",
     ]
 
 
-def test_a_run_whose_output_is_discarded_says_so(program: Program) -> None:
+def test_run_with_discarded_output_is_reported(program: Program) -> None:
     made(program, "secretive", "echo out", "--output", "discard")
     run = program.json("jobs", "run", "secretive", "--wait")
     assert run["output_discarded"]
@@ -227,15 +229,13 @@ def test_a_run_whose_output_is_discarded_says_so(program: Program) -> None:
     assert program("runs", "output", "secretive").out == "out\n"
 
 
-def test_show_tells_when_a_run_was_due(program: Program) -> None:
+def test_run_details_show_the_due_time(program: Program) -> None:
     made(program, "due", "true")
     program("jobs", "run", "due", "--wait")
     assert "\nDue " in program("runs", "show", "due").out
 
 
-def test_punctual_port_is_the_port_of_the_client_commands_too(
-    program: Program, node_url: str
-) -> None:
+def test_punctual_port_applies_to_client_commands(program: Program, node_url: str) -> None:
     port = node_url.split(":")[2].split("/")[0]
     here = program.but(PUNCTUAL_URL=None, PUNCTUAL_PORT=port)
     assert here.json("health")["status"] in ("ok", "late")
@@ -244,6 +244,6 @@ def test_punctual_port_is_the_port_of_the_client_commands_too(
     )
 
 
-def test_a_nickname_with_a_command_says_where_the_command_goes(program: Program) -> None:
+def test_cron_nickname_followed_by_a_command_is_refused(program: Program) -> None:
     said = program("jobs", "create", "x", "--cron", "@daily /opt/x", code=4).err
     assert "@daily is a whole expression; nothing may follow it" in said

@@ -20,7 +20,7 @@ def test_login_asks_for_the_address_and_hides_the_token(program: Program, node_u
     fresh = program.but(PUNCTUAL_URL=None)
     with fresh.terminal("login") as terminal:
         terminal.until("URL of the API [http://127.0.0.1:8080/v1]: ").types(f"{node_url}\n")
-        terminal.until("Token (empty for a node without tokens): ").types("pnc_secret\n")
+        terminal.until("Token (empty if the node has no tokens): ").types("pnc_secret\n")
         assert terminal.ends() == 0
     assert "Logged in at" in terminal.shown
     assert "pnc_secret" not in terminal.shown
@@ -29,7 +29,7 @@ def test_login_asks_for_the_address_and_hides_the_token(program: Program, node_u
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
-def test_no_is_an_answer(program: Program, client: Punctual) -> None:
+def test_apply_declined_with_no_changes_nothing(program: Program, client: Punctual) -> None:
     (program.home / "jobs.yaml").write_text(JOBS)
     with program.terminal("apply", "-f", "jobs.yaml") as terminal:
         terminal.until("Apply this? [y/N] ").types("n\n")
@@ -38,7 +38,7 @@ def test_no_is_an_answer(program: Program, client: Punctual) -> None:
     assert names(client) == []
 
 
-def test_yes_does_it(program: Program, client: Punctual) -> None:
+def test_apply_confirmed_with_yes_changes_jobs(program: Program, client: Punctual) -> None:
     (program.home / "jobs.yaml").write_text(JOBS)
     with program.terminal("apply", "-f", "jobs.yaml") as terminal:
         terminal.until("Apply this? [y/N] ").types("y\n")
@@ -49,7 +49,7 @@ def test_yes_does_it(program: Program, client: Punctual) -> None:
 
 
 @pytest.mark.parametrize("args", [("login",), ("apply", "-f", "jobs.yaml")])
-def test_ctrl_c_at_a_question_changes_nothing(
+def test_ctrl_c_at_a_prompt_changes_nothing(
     program: Program, client: Punctual, args: tuple[str, ...]
 ) -> None:
     (program.home / "jobs.yaml").write_text(JOBS)
@@ -60,14 +60,12 @@ def test_ctrl_c_at_a_question_changes_nothing(
     assert not (program.home / ".config").exists()
 
 
-def test_a_run_is_watched_by_a_spinner_and_goes_on_after_ctrl_c(
-    program: Program, client: Punctual
-) -> None:
+def test_watched_run_continues_after_ctrl_c(program: Program, client: Punctual) -> None:
     program("jobs", "create", "slow", "--every", "1d", "--bash", "sleep 60")
     with program.terminal("jobs", "run", "slow", "--wait") as terminal:
         terminal.until("RUNNING, for ").types("\x03")
         assert terminal.ends() == 130
-    assert "The run goes on: punctual runs watch" in terminal.shown
+    assert "The run continues. Follow it with: punctual runs watch" in terminal.shown
     run = next(iter(client.runs.list(client.jobs.get(_only(client)))))
     assert run.status == "RUNNING"
     client.runs.cancel(run)
@@ -78,7 +76,7 @@ def _only(client: Punctual) -> str:
     return job.job_id
 
 
-def test_what_takes_long_shows_a_bar(program: Program, client: Punctual) -> None:
+def test_slow_command_shows_a_progress_bar(program: Program, client: Punctual) -> None:
     jobs = [
         {"name": f"n-{n}", "schedule_type": "INTERVAL", "interval_seconds": 3600}
         for n in range(150)
@@ -90,7 +88,7 @@ def test_what_takes_long_shows_a_bar(program: Program, client: Punctual) -> None
     assert "150 of 150 jobs created." in terminal.shown
 
 
-def test_no_color_is_kept(program: Program) -> None:
+def test_no_color_is_respected(program: Program) -> None:
     program("jobs", "create", "a", "--every", "5m")
     with program.terminal("jobs", "list", "--status", "scheduled") as terminal:
         assert terminal.ends() == 0
@@ -105,7 +103,7 @@ def test_no_color_is_kept(program: Program) -> None:
         assert "SCHEDULED" in terminal.raw
 
 
-def test_the_node_runs_in_a_terminal_until_ctrl_c(program: Program, tmp_path: Path) -> None:
+def test_dev_runs_in_a_terminal_until_ctrl_c(program: Program, tmp_path: Path) -> None:
     with program.terminal("dev", "--port", "0", "--data", str(tmp_path / "data")) as terminal:
         terminal.until("Punctual is ready at").types("\x03")
         assert terminal.ends() == 0

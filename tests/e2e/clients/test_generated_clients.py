@@ -66,7 +66,7 @@ def check(answers: str) -> None:
     assert found == CALLED
 
 
-def test_a_generated_python_client_has_right_types_and_works(tmp_path: Path, url: str) -> None:
+def test_generated_python_client_has_correct_types_and_works(tmp_path: Path, url: str) -> None:
     assert GENERATOR.exists(), "run `requirements/install clients`"
     (tmp_path / "settings.yaml").write_text(PYTHON_SETTINGS)
     said = run(
@@ -89,7 +89,7 @@ def test_a_generated_python_client_has_right_types_and_works(tmp_path: Path, url
     check(run(sys.executable, "caller.py", url, cwd=tmp_path))
 
 
-def test_a_generated_typescript_client_has_right_types_and_works(tmp_path: Path, url: str) -> None:
+def test_generated_typescript_client_has_correct_types_and_works(tmp_path: Path, url: str) -> None:
     assert (NODE_MODULES / "openapi-typescript").exists(), "run `npm ci`"
     for name in ("caller.ts", "wrong.ts", "main.mjs"):
         shutil.copy(HERE / name, tmp_path / name)

@@ -44,16 +44,16 @@ def prose(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_of_every_block_it_is_known_what_becomes_of_it(page: str) -> None:
+def test_every_block_has_a_known_use(page: str) -> None:
     assert all(isinstance(block.use, Use) for block in blocks_of(ROOT, page))
 
 
 @pytest.mark.parametrize("page", pages())
-def test_code_stands_in_fences(page: str) -> None:
+def test_pages_have_fenced_code_blocks_only(page: str) -> None:
     assert re.findall(r"(?:\A|\n)\n    \S.*", prose(page)) == []
 
 
-def test_what_others_do_is_done_there() -> None:
+def test_commands_marked_done_are_covered_elsewhere() -> None:
     said = {
         line.partition(" #")[0].strip()
         for block in every_block()
@@ -64,17 +64,17 @@ def test_what_others_do_is_done_there() -> None:
     assert all((ROOT / path).is_file() for path in DONE.values())
 
 
-def test_make_run_does_what_is_run_in_its_place() -> None:
+def test_make_run_matches_the_replacement_command() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^run:.*\n\t@.*exec \$\(PYTHON_IN_VENV\) -m punctual.node$", makefile, re.M)
 
 
-def test_drawings_are_the_only_blocks_that_say_nothing_to_do() -> None:
+def test_only_the_architecture_page_has_drawings() -> None:
     drawn = {block.page for block in every_block() if block.use is Use.DRAWING}
     assert drawn == {"docs/architecture.md"}
 
 
-def test_what_is_shown_as_said_follows_what_says_it() -> None:
+def test_output_blocks_follow_a_command() -> None:
     for page in pages():
         before: Use | None = None
         for block in blocks_of(ROOT, page):
@@ -83,18 +83,18 @@ def test_what_is_shown_as_said_follows_what_says_it() -> None:
             before = block.use
 
 
-def test_a_page_with_a_test_of_its_own_has_that_test() -> None:
+def test_page_with_its_own_test_is_named_in_that_test() -> None:
     for page, test in OWN.items():
         assert Path(page).stem in (ROOT / test).read_text().lower(), test
 
 
-def test_a_block_of_no_known_kind_is_refused() -> None:
+def test_block_of_unknown_kind_is_refused() -> None:
     (block,) = blocks("a.md", "```zsh\nls\n```\n")
     with pytest.raises(Wrong, match=r"a\.md:1"):
         assert block.use
 
 
-def test_a_block_without_an_end_is_refused() -> None:
+def test_block_without_an_end_is_refused() -> None:
     with pytest.raises(Wrong, match="no end"):
         list(blocks("a.md", "```bash\nls\n"))
 
@@ -105,7 +105,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", documents())
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_have_targets(page: str) -> None:
     for link in LINK.findall(prose(page)):
         if link.startswith(("https://", "http://", "mailto:")):
             continue

@@ -12,7 +12,7 @@ AUTHORITY = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "REQUESTS_CA_BU
 
 
 @pytest.mark.parametrize("name", [one for one in pages() if has_aws_commands(one)])
-def test_a_page_does_on_aws_what_it_says(name: str, tmp_path: Path) -> None:
+def test_page_commands_work_on_aws(name: str, tmp_path: Path) -> None:
     if not os.environ.get("PUNCTUAL_STAGE"):
         pytest.skip("no deployment is named: PUNCTUAL_STAGE, PUNCTUAL_URL, PUNCTUAL_TOKEN")
     environment = {name: os.environ[name] for name in PASSED_ON}

@@ -8,5 +8,5 @@ from tests.e2e.docs.pages import has_local_commands, pages, try_here
 
 
 @pytest.mark.parametrize("name", [one for one in pages() if has_local_commands(one)])
-def test_a_page_does_what_it_says(name: str, tmp_path: Path) -> None:
+def test_page_commands_work(name: str, tmp_path: Path) -> None:
     try_here(name, tmp_path)

@@ -18,27 +18,27 @@ def shell(text: str, said: str | None = None) -> str:
     return f"```bash\n{text}\n```\n" + (f"\n```text\n{said}\n```\n" if said else "")
 
 
-def test_what_a_block_sets_the_next_one_finds(tmp_path: Path) -> None:
+def test_shell_state_is_kept_between_blocks(tmp_path: Path) -> None:
     tried(tmp_path, shell("x=$MINE; f() { echo got $1; }") + shell("f $x | cat", "got 1"))
 
 
-def test_a_command_that_fails_ends_the_page(tmp_path: Path) -> None:
+def test_failed_command_ends_the_page(tmp_path: Path) -> None:
     text = shell("true") + shell("echo before; ls /nowhere; echo after")
     with pytest.raises(Failed, match=r"(?s)a\.md:4: before\n.*nowhere(?!.*after)"):
         tried(tmp_path, text)
 
 
-def test_a_variable_that_is_not_set_is_a_failure(tmp_path: Path) -> None:
+def test_unset_variable_fails_the_page(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="NOT_SET"):
         tried(tmp_path, shell("echo $NOT_SET"))
 
 
-def test_another_output_is_a_failure(tmp_path: Path) -> None:
+def test_different_output_fails_the_page(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="what was said is\ntwo"):
         tried(tmp_path, shell("echo two", "one"))
 
 
-def test_a_block_that_is_left_running_ends_with_its_page(tmp_path: Path) -> None:
+def test_background_process_ends_with_its_page(tmp_path: Path) -> None:
     tried(tmp_path, shell("sleep 600 & echo $! > ../pid") + shell("kill -0 $!"))
     pid = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 10
@@ -53,7 +53,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_files_are_written_and_python_keeps_its_names(tmp_path: Path) -> None:
+def test_files_are_written_and_python_names_are_kept(tmp_path: Path) -> None:
     tried(
         tmp_path,
         '```yaml\n# a.yaml\na: 1\n```\n```json file=b.json\n{"b": 2}\n```\n'
@@ -63,17 +63,17 @@ def test_files_are_written_and_python_keeps_its_names(tmp_path: Path) -> None:
     )
 
 
-def test_python_that_raises_is_a_failure(tmp_path: Path) -> None:
+def test_python_exception_fails_the_page(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="ZeroDivisionError"):
         tried(tmp_path, "```python\n1 / 0\n```\n")
 
 
-def test_a_terminal_that_serves_nothing_is_a_failure(tmp_path: Path) -> None:
+def test_terminal_without_a_server_fails_the_page(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="it does not serve, and says:\nno"):
         tried(tmp_path, "```bash node\necho no\n```\n")
 
 
-def test_a_node_serves_the_page_at_the_address_it_names(tmp_path: Path) -> None:
+def test_node_serves_the_page_at_its_address(tmp_path: Path) -> None:
     page = Page("a.md", tmp_path, {})
     text = shell("curl -s -o /dev/null -w '%{http_code} %{url}' http://127.0.0.1:8080/v1/health")
     said = "200 http://127.0.0.1:8080/v1/health"

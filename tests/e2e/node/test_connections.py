@@ -51,7 +51,7 @@ def test_runs_succeed_beside_more_half_sent_requests_than_the_node_keeps(
         node.stop()
 
 
-def test_a_node_that_may_open_too_few_files_says_so(tmp_path: Path) -> None:
+def test_node_with_a_low_open_file_limit_refuses_to_start(tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -n 128; exec "$@"', "sh"]
     done = subprocess.run(
         [*limited, sys.executable, "-m", "punctual.node"],
@@ -85,7 +85,7 @@ def _runs_beside_half_sent_requests(node: RunningNode) -> None:
     assert ended == {"SUCCESS": RUNS}
 
 
-def test_half_sent_requests_are_answered_and_closed(node: RunningNode) -> None:
+def test_half_sent_requests_are_answered_with_408_and_closed(node: RunningNode) -> None:
     with half_sent(node.port, 20) as sockets:
         began = time.monotonic()
         for one in sockets:
@@ -94,14 +94,14 @@ def test_half_sent_requests_are_answered_and_closed(node: RunningNode) -> None:
         assert time.monotonic() - began > 5
 
 
-def test_a_head_of_more_than_64_kib_is_answered_431(node: RunningNode) -> None:
+def test_header_over_64_kib_is_answered_with_431(node: RunningNode) -> None:
     start = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-long: "
     with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
         one.sendall(start + b"a" * (64 * 1024 + 1 - len(start)))
         assert one.recv(12) == b"HTTP/1.1 431"
 
 
-def test_an_endless_header_takes_no_memory(node: RunningNode) -> None:
+def test_endless_header_uses_no_memory(node: RunningNode) -> None:
     before = node.memory_mb
     sent = 0
     with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:

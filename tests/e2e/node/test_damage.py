@@ -26,7 +26,7 @@ def blob_of(node: RunningNode, kind: str) -> Path:
     return file
 
 
-def test_a_log_and_an_output_that_were_cut_short_are_shown_as_such(tmp_path: Path) -> None:
+def test_truncated_log_and_output_are_marked_as_damaged(tmp_path: Path) -> None:
     with run_node(tmp_path / "data") as node:
         body = {"name": "a", "schedule_type": "IMMEDIATE", "task": SPEAKS}
         job = call(node, "POST", "/jobs", body)[1]["job_id"]
@@ -51,7 +51,7 @@ def test_a_log_and_an_output_that_were_cut_short_are_shown_as_such(tmp_path: Pat
         assert lost.text == "\n[The log is damaged: 8 bytes cannot be read.]\n"
 
 
-def test_a_damaged_table_is_told_after_the_start_and_ends_the_node_that_meets_it(
+def test_damaged_table_is_reported_at_start_and_stops_the_node_on_use(
     tmp_path: Path,
 ) -> None:
     with run_node(tmp_path / "data") as node:

@@ -34,7 +34,7 @@ def open_paths(folder: Path) -> list[str]:
     return [str(p) for p in paths if stat.S_IMODE(p.stat().st_mode) != wanted[p.is_dir()]]
 
 
-def test_the_files_of_a_node_are_its_users_alone(tmp_path: Path) -> None:
+def test_node_files_are_private_to_its_user(tmp_path: Path) -> None:
     with run_node(tmp_path / "data", PUNCTUAL_AUTH="off") as node:
         job = started(node, SPEAKS)
         eventually(lambda: status(node, job) == "SUCCESS")
@@ -50,7 +50,7 @@ def test_the_files_of_a_node_are_its_users_alone(tmp_path: Path) -> None:
         eventually(lambda: status(node, sleeper) == "CANCELLED")
 
 
-def test_files_that_an_earlier_node_left_open_are_closed_by_a_start(tmp_path: Path) -> None:
+def test_start_closes_files_that_are_open_to_others(tmp_path: Path) -> None:
     with run_node(tmp_path / "data") as node:
         job = started(node, SPEAKS)
         eventually(lambda: status(node, job) == "SUCCESS")
@@ -62,7 +62,7 @@ def test_files_that_an_earlier_node_left_open_are_closed_by_a_start(tmp_path: Pa
 
 
 @pytest.mark.parametrize("left", [b"", b'{"pid":1'])
-def test_a_group_file_that_a_power_cut_emptied_stops_no_start(tmp_path: Path, left: bytes) -> None:
+def test_empty_process_group_file_does_not_prevent_a_start(tmp_path: Path, left: bytes) -> None:
     node = RunningNode(tmp_path / "data").start()
     job = started(node, SLEEPS)
     groups = node.folder / "groups"
@@ -83,9 +83,7 @@ def test_a_group_file_that_a_power_cut_emptied_stops_no_start(tmp_path: Path, le
 
 
 @pytest.mark.parametrize("name", ["punctual.db", "token.key", "webhook.key"])
-def test_a_file_that_a_power_cut_emptied_stops_the_start_in_one_line(
-    tmp_path: Path, name: str
-) -> None:
+def test_empty_key_or_database_file_prevents_a_start(tmp_path: Path, name: str) -> None:
     with run_node(tmp_path / "data") as node:
         assert call(node, "GET", "/webhook-secret")[0] == 200
         assert call(node, "POST", "/tokens", {"name": "ci", "role": "viewer"})[0] == 201
@@ -93,7 +91,7 @@ def test_a_file_that_a_power_cut_emptied_stops_the_start_in_one_line(
     assert str(node.folder / name) in refusal(node.folder)
 
 
-def test_one_unreadable_row_stops_no_other_job(tmp_path: Path) -> None:
+def test_unreadable_job_state_affects_no_other_job(tmp_path: Path) -> None:
     ticks = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}
     with run_node(tmp_path / "data") as node:
         bad, good = (

@@ -27,7 +27,7 @@ def costly_jobs() -> list[dict[str, Any]]:
     ]
 
 
-def test_a_cheap_call_is_answered_while_a_dear_one_is_worked_on(node: RunningNode) -> None:
+def test_cheap_call_is_answered_during_an_expensive_one(node: RunningNode) -> None:
     async def play() -> tuple[int, Any, int]:
         dear, cheap = await Client(node.port).connect(), await Client(node.port).connect()
         try:

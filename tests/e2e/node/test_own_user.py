@@ -49,7 +49,7 @@ def last(asked: bytes) -> bytes:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names a socket's user")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can call as another user")
 @pytest.mark.parametrize("uid", [NOBODY, 12_345])
-def test_another_user_needs_the_token_of_the_node(tmp_path: Path, uid: int) -> None:
+def test_another_user_needs_the_local_token(tmp_path: Path, uid: int) -> None:
     node = RunningNode(tmp_path / "data").start()
     try:
         task = {"type": "script", "runtime": "bash", "code": "id"}

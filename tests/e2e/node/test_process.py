@@ -13,7 +13,7 @@ from bench.scenarios import future_job, list_runs, store_jobs
 from tests.support.node.node_calls import call, eventually, refusal
 
 
-def test_a_first_job_runs_and_shows_its_output(node: RunningNode) -> None:
+def test_first_job_runs_and_shows_its_output(node: RunningNode) -> None:
     task = {"type": "script", "runtime": "bash", "code": "read x; echo got $x"}
     body = {"name": "hello", "schedule_type": "IMMEDIATE", "task": task, "payload": {"a": 1}}
     status, job = call(node, "POST", "/jobs", body)
@@ -36,7 +36,7 @@ def test_a_first_job_runs_and_shows_its_output(node: RunningNode) -> None:
     assert asyncio.run(output()) == b'got {"a":1}\n'
 
 
-def test_nothing_that_was_accepted_is_lost_by_kill_9(tmp_path: Path) -> None:
+def test_accepted_jobs_survive_kill_9(tmp_path: Path) -> None:
     node = RunningNode(tmp_path / "data").start()
     at = datetime.now(UTC) + timedelta(milliseconds=700)
     asyncio.run(store_jobs(node, [future_job(at) for _ in range(1_000)]))
@@ -52,7 +52,7 @@ def test_nothing_that_was_accepted_is_lost_by_kill_9(tmp_path: Path) -> None:
     assert {run["status"] for run in found} == {"SUCCESS"}
 
 
-def test_a_script_of_a_killed_node_is_ended_before_it_is_repeated(
+def test_script_of_a_killed_node_is_ended_before_its_next_attempt(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "open").mkdir()
@@ -75,7 +75,7 @@ def test_a_script_of_a_killed_node_is_ended_before_it_is_repeated(
     assert not Path(f"/proc/{first[0]}").exists()
 
 
-def test_ctrl_c_ends_it_cleanly_and_frees_the_port(tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_node_and_frees_the_port(tmp_path: Path) -> None:
     node = RunningNode(tmp_path / "data").start()
     task = {"type": "script", "runtime": "bash", "code": "sleep 600"}
     body = {"name": "long", "schedule_type": "IMMEDIATE", "task": task}
@@ -101,11 +101,11 @@ def test_ctrl_c_ends_it_cleanly_and_frees_the_port(tmp_path: Path) -> None:
         process.stdout.close()
 
 
-def test_a_second_node_on_the_same_folder_is_refused(node: RunningNode) -> None:
+def test_second_node_on_the_same_folder_is_refused(node: RunningNode) -> None:
     assert "Another node" in refusal(node.folder)
 
 
-def test_a_busy_port_is_one_clear_line(tmp_path: Path) -> None:
+def test_busy_port_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -113,6 +113,6 @@ def test_a_busy_port_is_one_clear_line(tmp_path: Path) -> None:
         assert str(port) in refusal(tmp_path / "data", port)
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+def test_unusable_data_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     assert "file" in refusal(tmp_path / "file")

@@ -104,7 +104,7 @@ def refusal(folder: Path, **env: str) -> str:
 
 
 @needs("landlock scopes")
-def test_health_names_the_sandbox_in_force(data: Path) -> None:
+def test_health_names_the_sandbox_in_use(data: Path) -> None:
     with run_node(data) as node, client(node) as http:
         assert http.get("/health").json()["sandbox"] == "landlock"
     with run_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
@@ -135,12 +135,12 @@ def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_setting_stops_the_start(data: Path, env: dict[str, str], said: str) -> None:
+def test_wrong_setting_prevents_a_start(data: Path, env: dict[str, str], said: str) -> None:
     assert refusal(data, **env).startswith(f"punctual: {said}")
 
 
 @needs("landlock scopes")
-def test_paths_are_opened_to_tenant_local_and_to_no_other(
+def test_script_paths_are_open_to_tenant_local_only(
     data: Path, tmp_path: Path, tokens: Tokens
 ) -> None:
     shared = tmp_path / "shared"
@@ -158,7 +158,7 @@ def test_paths_are_opened_to_tenant_local_and_to_no_other(
     assert [path.name for path in shared.iterdir()] == ["local"]
 
 
-def test_without_a_sandbox_other_tenants_have_no_scripts(data: Path, tokens: Tokens) -> None:
+def test_other_tenants_cannot_run_scripts_without_a_sandbox(data: Path, tokens: Tokens) -> None:
     later = {"schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
     with run_node(data, PUNCTUAL_AUTH="on") as node, client(node, tokens["acme"]) as http:
         if http.get("/health").json()["sandbox"] == "none":
@@ -186,7 +186,7 @@ def test_without_a_sandbox_other_tenants_have_no_scripts(data: Path, tokens: Tok
 
 @needs("landlock scopes", "seccomp")
 @pytest.mark.parametrize("sandbox", ["landlock", "bubblewrap"])
-def test_an_editors_script_gets_nothing_of_the_node(
+def test_script_of_an_editor_cannot_attack_the_node(
     data: Path, tokens: Tokens, sandbox: str
 ) -> None:
     if sandbox == "bubblewrap" and (problem := bubblewrap.find_program(os.environ["PATH"])[1]):
@@ -208,7 +208,7 @@ def test_an_editors_script_gets_nothing_of_the_node(
     assert found.keys() == attacks.ATTACKS.keys()
 
 
-def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) -> None:
+def test_process_that_outlives_launcher_and_node_is_killed_at_start(data: Path) -> None:
     code = "setsid sleep 1000 & echo $PPID $$ $!; sleep 1000"
     with run_node(data, PUNCTUAL_SANDBOX="none") as node:
         with client(node) as http:
@@ -229,7 +229,7 @@ def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) ->
         assert not Path(f"/proc/{script}").exists()
 
 
-def test_what_cleared_its_environment_and_killed_its_launcher_dies_with_its_run(data: Path) -> None:
+def test_process_that_hides_from_its_launcher_is_killed_with_its_run(data: Path) -> None:
     """No id of a run tells it apart, so the node has to adopt it."""
     with run_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
         done = run(http, job(CLEARED, "python"))
@@ -238,7 +238,7 @@ def test_what_cleared_its_environment_and_killed_its_launcher_dies_with_its_run(
         assert not Path(f"/proc/{int(logs)}").exists()
 
 
-def test_a_node_hides_from_other_processes_of_its_user(tmp_path: Path) -> None:
+def test_node_process_is_protected_from_its_own_user(tmp_path: Path) -> None:
     """As another user where we are root: to root nothing is hidden."""
     user = "nobody" if os.geteuid() == 0 else "ours"
     python = python_for(user)
@@ -266,7 +266,7 @@ def logged(folder: Path, event: str) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def test_a_node_without_any_sandbox_warns(data: Path, tmp_path: Path) -> None:
+def test_node_without_a_sandbox_logs_a_warning(data: Path, tmp_path: Path) -> None:
     """As it is where the kernel has no Landlock: the system call answers an error."""
     site = tmp_path / "site"
     site.mkdir()

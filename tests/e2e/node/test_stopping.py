@@ -54,7 +54,9 @@ def a_start(folder: Path, seconds: int) -> RunningNode:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_ends_in_time_is_not_cut_short(tmp_path: Path, number: int) -> None:
+def test_run_that_ends_within_the_grace_period_is_not_interrupted(
+    tmp_path: Path, number: int
+) -> None:
     go = tmp_path / "go"
     node = a_start(tmp_path / "data", 60)
     job = started(node, f"until [ -e {go} ]; do sleep 0.05; done; echo done")
@@ -71,7 +73,7 @@ def test_a_run_that_ends_in_time_is_not_cut_short(tmp_path: Path, number: int) -
         eventually(lambda: latest(again, late).get("status") == "SUCCESS")
 
 
-def test_a_second_signal_stops_at_once_and_the_run_is_repeated(tmp_path: Path) -> None:
+def test_second_signal_stops_immediately_and_the_run_is_repeated(tmp_path: Path) -> None:
     node = a_start(tmp_path / "data", 3_600)
     job = started(node, "sleep 600")
     send(node, signal.SIGINT)
@@ -86,7 +88,7 @@ def test_a_second_signal_stops_at_once_and_the_run_is_repeated(tmp_path: Path) -
         call(again, "DELETE", f"/jobs/{job}")
 
 
-def test_at_most_once_a_run_that_was_stopped_has_failed(tmp_path: Path) -> None:
+def test_at_most_once_run_fails_if_it_is_interrupted(tmp_path: Path) -> None:
     node = a_start(tmp_path / "data", 0)
     job = started(node, "sleep 600", delivery="AT_MOST_ONCE")
     send(node, signal.SIGTERM)
@@ -97,7 +99,7 @@ def test_at_most_once_a_run_that_was_stopped_has_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["data", "data/punctual.db", "data/punctual.db-wal"])
-def test_a_node_whose_data_is_deleted_says_so_and_ends(tmp_path: Path, what: str) -> None:
+def test_node_with_deleted_data_reports_it_and_exits(tmp_path: Path, what: str) -> None:
     node = a_start(tmp_path / "data", 3_600)
     started(node, "sleep 600")
     lost = tmp_path / what
@@ -112,7 +114,7 @@ def test_a_node_whose_data_is_deleted_says_so_and_ends(tmp_path: Path, what: str
     assert "was deleted or replaced" in log_of(node).splitlines()[-1]
 
 
-def test_a_folder_that_follows_the_current_one_is_told_when_it_is_made(tmp_path: Path) -> None:
+def test_default_data_folder_is_reported_when_created(tmp_path: Path) -> None:
     env = {**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_STOP_SECONDS": "0"}
     env.pop("PUNCTUAL_DATA", None)
     told = []

@@ -42,7 +42,7 @@ def client(node: RunningNode, token: str = "") -> httpx.Client:
     return httpx.Client(base_url=url, headers=headers, timeout=10, trust_env=False)
 
 
-def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
+def test_contract_holds_with_tokens_required(tmp_path: Path) -> None:
     files = ("test_tokens.py", "test_problems.py")
     with run_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
@@ -62,7 +62,7 @@ def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
     assert "asks for no tokens" not in ran.stdout
 
 
-def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None:
+def test_only_the_first_start_creates_an_admin_token(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with run_node(folder, PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
@@ -76,7 +76,7 @@ def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None
             assert http.get("/whoami").json()["tenant"] == "local"
 
 
-def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) -> None:
+def test_start_without_a_valid_admin_token_creates_one(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with run_node(folder, PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
@@ -90,7 +90,7 @@ def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) ->
             assert http.get("/whoami").json()["token_id"] != mine
 
 
-def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: Path) -> None:
+def test_node_without_auth_accepts_all_callers_and_creates_tokens(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with run_node(folder) as node, client(node) as http:
         assert node.startup_output == ""
@@ -106,7 +106,7 @@ def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: 
         assert http.get("/whoami").json()["token_id"] == made["token_id"]
 
 
-def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: Path) -> None:
+def test_jwt_is_accepted_and_an_unreachable_issuer_returns_503(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     with an_issuer() as issuer:
         trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
@@ -135,7 +135,7 @@ def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: P
                 assert http.get("/whoami").status_code == 401
 
 
-def test_health_tells_strangers_where_to_log_in(tmp_path: Path) -> None:
+def test_health_names_the_issuer_without_a_token(tmp_path: Path) -> None:
     with an_issuer() as issuer:
         trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
         login = {**trust, "PUNCTUAL_OIDC_CLIENT_ID": "pages"}
@@ -167,7 +167,7 @@ def _pieces(value: object) -> Iterator[bytes]:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_told_in_one_line(
+def test_contradictory_setting_is_reported_in_one_line(
     tmp_path: Path, env: dict[str, str], said: str
 ) -> None:
     assert refusal(tmp_path / "data", env=env).startswith(f"punctual: {said}")
@@ -189,7 +189,7 @@ def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.Co
     )
 
 
-def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+def test_invalid_token_key_is_reported_in_one_line(tmp_path: Path) -> None:
     done = a_start_with_the_key(tmp_path / "data", b"short", 0o600)
     assert done.returncode == 1
     assert "has 5 bytes, not 32" in done.stderr
@@ -197,7 +197,7 @@ def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rights", [0o644, 0o640, 0o602])
-def test_a_key_that_others_may_read_is_closed_to_them_and_told(tmp_path: Path, rights: int) -> None:
+def test_token_key_open_to_others_is_closed_and_reported(tmp_path: Path, rights: int) -> None:
     done = a_start_with_the_key(tmp_path / "data", b"short", rights)
     told = json.loads(done.stderr.splitlines()[0])
     assert (told["event"], told["had"]) == ("was_open_to_others", f"{rights:04o}")

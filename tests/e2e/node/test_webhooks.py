@@ -81,7 +81,7 @@ def failing(node: RunningNode, receiver: Receiver, **fields: Any) -> str:
         ).job_id
 
 
-def test_a_failure_is_told_once_when_the_retries_are_over_and_a_success_is_not(
+def test_webhook_is_called_once_for_a_final_failure_and_never_for_success(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     with run_node(tmp_path / "data") as node, client(node) as api:
@@ -108,7 +108,7 @@ def test_a_failure_is_told_once_when_the_retries_are_over_and_a_success_is_not(
         assert secret.removeprefix("whsec_") not in key.read_text()
 
 
-def test_who_was_down_is_told_later_by_a_node_that_was_killed_meanwhile(
+def test_webhook_of_a_killed_node_is_delivered_after_restart(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     receiver.status = 503
@@ -125,7 +125,7 @@ def test_who_was_down_is_told_later_by_a_node_that_was_killed_meanwhile(
         assert told["data"]["job_id"] == job
 
 
-def test_after_a_rotation_both_secrets_are_good_until_the_next(
+def test_rotated_webhook_secret_stays_valid_until_the_next_rotation(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     with run_node(tmp_path / "data") as node, client(node) as api:
@@ -146,7 +146,7 @@ def test_after_a_rotation_both_secrets_are_good_until_the_next(
         assert len(set(secrets)) == 3
 
 
-def test_where_there_is_no_data_there_is_no_key_to_rotate(tmp_path: Path) -> None:
+def test_webhook_key_rotation_without_data_fails(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "punctual.node", "rotate-webhook-key"],
         env={"PUNCTUAL_DATA": str(tmp_path / "nothing")},
@@ -158,7 +158,7 @@ def test_where_there_is_no_data_there_is_no_key_to_rotate(tmp_path: Path) -> Non
     assert ran.stderr.startswith("punctual: There is no node's data in ")
 
 
-def test_only_admins_see_the_secret(tmp_path: Path) -> None:
+def test_webhook_secret_is_visible_to_admins_only(tmp_path: Path) -> None:
     with run_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
         admin = (node.folder / "admin-token").read_text().strip()
         url = f"http://127.0.0.1:{node.port}/v1"

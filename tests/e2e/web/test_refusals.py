@@ -88,11 +88,11 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b'{"name": NaN}'])
-def test_400_is_no_json_object(place: Place, body: bytes) -> None:
+def test_body_that_is_not_a_json_object_returns_400(place: Place, body: bytes) -> None:
     refused(place.admin("POST", "/jobs", body), 400, "BAD_REQUEST")
 
 
-def test_401_is_nobody_or_a_stranger_and_says_how_to_come_in(place: Place) -> None:
+def test_missing_or_unknown_token_returns_401(place: Place) -> None:
     for caller in (place.nobody, place.stranger):
         for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", place.job)):
             answer = caller(method, path)
@@ -100,12 +100,12 @@ def test_401_is_nobody_or_a_stranger_and_says_how_to_come_in(place: Place) -> No
             assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_health_and_the_document_are_for_anybody(place: Place) -> None:
+def test_health_and_openapi_need_no_token(place: Place) -> None:
     assert place.nobody("GET", "/health").status_code == 200
     assert place.nobody("GET", "/openapi.json").status_code == 200
 
 
-def test_403_is_a_role_that_may_not_or_a_page_elsewhere(place: Place) -> None:
+def test_insufficient_role_or_cross_site_request_returns_403(place: Place) -> None:
     for method, path in (("POST", "/jobs"), ("DELETE", place.job), ("GET", "/tokens")):
         refused(place.viewer(method, path, {} if method == "POST" else None), 403, "FORBIDDEN")
     elsewhere = {"origin": "https://elsewhere.example"}
@@ -114,7 +114,7 @@ def test_403_is_a_role_that_may_not_or_a_page_elsewhere(place: Place) -> None:
     refused(place.admin("GET", "/jobs", headers=cross), 403, "FORBIDDEN")
 
 
-def test_404_tells_nothing_apart(place: Place) -> None:
+def test_all_unknown_jobs_return_the_same_404(place: Place) -> None:
     """What is not there, what is another tenant's, what is no id."""
     details = {
         refused(caller("GET", path), 404, "NOT_FOUND")["detail"]
@@ -128,18 +128,18 @@ def test_404_tells_nothing_apart(place: Place) -> None:
     refused(place.admin("GET", "/nothing"), 404, "NOT_FOUND")
 
 
-def test_405_names_what_the_address_takes(place: Place) -> None:
+def test_unsupported_method_returns_405_with_the_allowed_ones(place: Place) -> None:
     answer = place.admin("DELETE", "/jobs")
     refused(answer, 405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
-def test_406_is_another_type_than_the_answers(place: Place) -> None:
+def test_unsupported_accept_header_returns_406(place: Place) -> None:
     answer = place.admin("GET", "/jobs", headers={"accept": "text/html"})
     refused(answer, 406, "NOT_ACCEPTABLE")
 
 
-def test_409_is_a_state_that_does_not_allow_it(place: Place) -> None:
+def test_change_of_a_cancelled_job_returns_409(place: Place) -> None:
     job = f"/jobs/{place.admin('POST', '/jobs', CRON).json()['job_id']}"
     assert place.admin("DELETE", job).status_code == 200
     for method, path in (("PATCH", job), ("POST", f"{job}/pause"), ("POST", f"{job}/runNow")):
@@ -148,17 +148,17 @@ def test_409_is_a_state_that_does_not_allow_it(place: Place) -> None:
         )
 
 
-def test_412_is_another_version(place: Place) -> None:
+def test_other_version_returns_412(place: Place) -> None:
     for tag in ('"7"', 'W/"1"'):
         answer = place.admin("PATCH", place.job, {"name": "b"}, {"if-match": tag})
         refused(answer, 412, "PRECONDITION_FAILED")
 
 
-def test_413_is_a_body_that_is_too_long(place: Place) -> None:
+def test_too_long_body_returns_413(place: Place) -> None:
     refused(place.admin("POST", "/jobs", b" " * (512 * 1024 + 1)), 413, "TOO_LARGE")
 
 
-def test_414_is_an_address_beyond_any_use(place: Place) -> None:
+def test_too_long_url_returns_414(place: Place) -> None:
     answer = place.admin("GET", f"/jobs?name_prefix={'a' * 9_000}")
     refused(answer, 414, "URI_TOO_LONG")
 
@@ -166,23 +166,23 @@ def test_414_is_an_address_beyond_any_use(place: Place) -> None:
 @pytest.mark.parametrize(
     "headers", [{"content-type": "text/plain"}, {"content-encoding": "gzip"}], ids=["type", "code"]
 )
-def test_415_is_a_body_that_is_not_sent_as_json(place: Place, headers: dict[str, str]) -> None:
+def test_body_of_another_type_returns_415(place: Place, headers: dict[str, str]) -> None:
     refused(place.admin("POST", "/jobs", CRON, headers), 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-def test_421_is_a_name_that_is_not_loopback(place: Place) -> None:
+def test_foreign_host_returns_421(place: Place) -> None:
     answer = place.admin("GET", "/jobs", headers={"host": "punctual.example"})
     refused(answer, 421, "MISDIRECTED")
 
 
-def test_422_names_every_wrong_field(place: Place) -> None:
+def test_wrong_fields_return_422(place: Place) -> None:
     wrong = {**CRON, "max_retries": "3", "tags": {"a:b": "c"}, "no_such_field": 1}
     problem = refused(place.admin("POST", "/jobs", wrong), 422, "INVALID")
     fields = {error["field"] for error in problem["errors"]}
     assert fields == {"max_retries", "tags.a:b", "no_such_field"}
 
 
-def test_429_is_a_tenant_that_calls_too_often(place: Place) -> None:
+def test_too_many_calls_of_a_tenant_return_429(place: Place) -> None:
     answers = [place.small("GET", "/jobs") for _ in range(20)]
     refusals = [answer for answer in answers if answer.status_code != 200]
     assert refusals
@@ -192,12 +192,12 @@ def test_429_is_a_tenant_that_calls_too_often(place: Place) -> None:
     assert place.admin("GET", "/jobs").status_code == 200  # others notice nothing
 
 
-def test_431_is_headers_beyond_any_use(place: Place) -> None:
+def test_too_many_headers_return_431(place: Place) -> None:
     many = {f"x-{number}": "a" for number in range(120)}
     refused(place.admin("GET", "/jobs", headers=many), 431, "HEADERS_TOO_LARGE")
 
 
-def test_503_is_a_store_that_does_not_answer_and_nothing_is_done(place: Place) -> None:
+def test_locked_store_returns_503_and_changes_nothing(place: Place) -> None:
     before = place.admin("GET", "/jobs").json()
     with held(place.store):
         answer = place.admin("POST", "/jobs", CRON)

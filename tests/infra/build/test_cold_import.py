@@ -105,7 +105,7 @@ def modules(name: str) -> set[str]:
     return set(said["modules"])
 
 
-def test_there_are_handlers() -> None:
+def test_functions_have_handlers() -> None:
     assert {"planner", "poller", "executor"} <= set(NAMES)
 
 
@@ -138,7 +138,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_handler_imports_from_its_folder_and_the_layers_alone(name: str) -> None:
+def test_handler_imports_only_its_folder_and_the_layers(name: str) -> None:
     found = modules(name)
     assert not {"aws_cdk", "moto", "pytest"} & found
     assert {heavy for heavy, may in HEAVY.items() if heavy in found and name not in may} == set()
@@ -155,7 +155,7 @@ def is_left_out(path: str) -> bool:
     )
 
 
-def test_what_is_in_no_layer_is_found(tmp_path: Path) -> None:
+def test_import_from_outside_the_layers_fails(tmp_path: Path) -> None:
     (tmp_path / "handler.py").write_text("import hypothesis\ndef handler(e, c): ...\n")
     answer = imported(tmp_path)
     assert answer.returncode != 0

@@ -23,13 +23,13 @@ def a_machine(takes: Mapping[str, float], busy: Callable[[int], float]) -> Calla
     return begin
 
 
-def test_one_quiet_start_of_each_says_what_it_takes() -> None:
+def test_fastest_start_of_each_function_is_reported() -> None:
     rows = measure_starts(a_machine(QUIET, lambda n: 1 if n == 4 else 2 + n), list(QUIET)[1:], 7, 0)
     assert [row.init()[0] for row in rows] == list(QUIET.values())
     assert names_over_aim(rows) == ["slow"]
 
 
-def test_medians_that_were_disturbed_make_nothing_red(capsys: pytest.CaptureFixture[str]) -> None:
+def test_disturbed_medians_do_not_exceed_the_aim(capsys: pytest.CaptureFixture[str]) -> None:
     """As once nine of ten starts of one function met other work, which had no more than that."""
     disturbed = iter([240.0, 240.0, 130.0, 240.0, 240.0])
     rows = measure_starts(
@@ -43,7 +43,7 @@ def test_medians_that_were_disturbed_make_nothing_red(capsys: pytest.CaptureFixt
     assert "over the aim" not in line
 
 
-def test_what_is_over_the_aim_has_more_rounds_beside_a_bare_one() -> None:
+def test_function_over_the_aim_is_measured_again_with_the_bare_one() -> None:
     slows = iter([300.0, 300.0, 300.0, 150.0, 140.0])
     begun = Counter[str]()
 
@@ -55,7 +55,7 @@ def test_what_is_over_the_aim_has_more_rounds_beside_a_bare_one() -> None:
     assert begun == {BARE_FUNCTION: 4, "quick": 2, "slow": 4}
 
 
-def test_what_is_too_slow_stays_red_after_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_slow_function_exceeds_the_aim_after_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     rows = measure_starts(a_machine(QUIET, lambda _: 1), ["quick", "slow"], 2, 3)
     assert names_over_aim(rows) == ["slow"]
     assert [len(row.starts) for row in rows] == [5, 2, 5]

@@ -61,7 +61,7 @@ def offline(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_stage_is_synthesised_without_account_and_network(tmp_path: Path) -> None:
+def test_stage_is_synthesised_without_account_and_network(tmp_path: Path) -> None:
     answer = offline(SYNTHESIS, tmp_path)
     assert answer.returncode == 0, answer.stderr[-2000:]
     for stack in assembly("dev").stacks:
@@ -79,7 +79,7 @@ def test_a_stage_is_synthesised_without_account_and_network(tmp_path: Path) -> N
     ],
     ids=["a name", "an address", "in Node"],
 )
-def test_who_asks_for_the_network_there_is_stopped(tmp_path: Path, code: str) -> None:
+def test_network_access_is_refused(tmp_path: Path, code: str) -> None:
     answer = offline(code, tmp_path)
     assert answer.returncode != 0
     assert "the network was asked for" in answer.stderr

@@ -38,7 +38,7 @@ def compiled(folder: Path) -> bytes:
     return found.read_bytes()
 
 
-def test_bytecode_for_this_machine_runs_without_looking_at_the_source(folder: Path) -> None:
+def test_host_bytecode_runs_without_checking_the_source(folder: Path) -> None:
     compile_for_host(folder)
     check_bytecode(folder, HOST_MAGIC)
     (folder / "thing/part.py").write_text("def answer():\n    return 43\n")
@@ -52,12 +52,12 @@ def test_bytecode_for_this_machine_runs_without_looking_at_the_source(folder: Pa
     assert thing.answer() == 42
 
 
-def test_a_traceback_names_the_place_on_lambda(folder: Path) -> None:
+def test_traceback_names_the_path_on_lambda(folder: Path) -> None:
     compile_for_host(folder)
     assert marshal.loads(compiled(folder)[16:]).co_filename == f"{LAYER_PYTHON_PATH}/thing/part.py"
 
 
-def test_pyodide_compiles_for_the_python_of_lambda(
+def test_pyodide_compiles_for_python_of_lambda(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine that has no Python 3.13."""
@@ -69,7 +69,7 @@ def test_pyodide_compiles_for_the_python_of_lambda(
     assert int.from_bytes(data[4:8], "little") == 1  # by hash, and unchecked
 
 
-def test_other_bytecode_and_none_are_refused(folder: Path) -> None:
+def test_other_or_missing_bytecode_is_refused(folder: Path) -> None:
     with pytest.raises(NoCompiler, match=rf"thing/__init__\.py has no bytecode {BYTECODE_MAGIC}"):
         check_bytecode(folder, BYTECODE_MAGIC)
     compile_for_host(folder)
@@ -77,7 +77,7 @@ def test_other_bytecode_and_none_are_refused(folder: Path) -> None:
         check_bytecode(folder, 1)
 
 
-def test_without_a_compiler_one_line_says_what_to_do(
+def test_missing_compiler_is_reported_with_a_remedy(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
@@ -86,7 +86,7 @@ def test_without_a_compiler_one_line_says_what_to_do(
     assert "\n" not in str(raised.value)
 
 
-def test_a_shim_of_a_python_that_is_not_there_is_passed_over(
+def test_python_shim_that_does_not_run_is_skipped(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shim = tmp_path / "python3.13"
@@ -100,14 +100,14 @@ def test_a_shim_of_a_python_that_is_not_there_is_passed_over(
     assert asked == [folder]
 
 
-def test_the_target_is_lambda_or_this_machine() -> None:
+def test_vendor_target_is_lambda_or_host() -> None:
     assert target_named(None) == target_named("lambda") == LAMBDA_TARGET
     assert target_named("host") == host_target() != LAMBDA_TARGET
     with pytest.raises(NotPackaged, match="vendorFor must be host or lambda, not 'mars'"):
         target_named("mars")
 
 
-def test_a_layer_is_known_by_what_goes_into_it(
+def test_layer_hash_covers_sources_and_target(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
@@ -120,7 +120,7 @@ def test_a_layer_is_known_by_what_goes_into_it(
     assert packaging._digest(LAMBDA_TARGET, *files) != first
 
 
-def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_is_built_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
     monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
@@ -134,7 +134,7 @@ def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list((places[0][0] / "python/thing/__pycache__").iterdir())
 
 
-def test_a_layer_that_grows_past_its_ceiling_is_refused(
+def test_layer_over_its_size_limit_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The real layers are held to it by every synthesis that builds them or takes them as built."""
@@ -152,12 +152,12 @@ def test_a_layer_that_grows_past_its_ceiling_is_refused(
     packaging.core_layer(Stack(App(), "Some"), LAMBDA_TARGET)
 
 
-def test_both_layers_may_be_a_sixth_of_what_lambda_takes() -> None:
+def test_layer_limits_total_a_sixth_of_the_lambda_limit() -> None:
     assert set(packaging.MAX_LAYER_BYTES) == {"core", "vendor"}
     assert sum(packaging.MAX_LAYER_BYTES.values()) < 250_000_000 / 6
 
 
-def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
+def test_unbuilt_layer_has_another_key_than_the_built_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CDK keeps both under their hash in one folder; destroy builds nothing, deploy does."""
@@ -176,12 +176,12 @@ def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
     assert key({}) == key({}) != key(unbuilt) == key(unbuilt)
 
 
-def test_a_function_without_a_handler_is_named() -> None:
+def test_function_without_a_handler_is_named() -> None:
     with pytest.raises(NotPackaged, match=r"functions/teapot/handler\.py is not there"):
         packaging.function_code("teapot")
 
 
-def test_all_stacks_have_the_same_two_layers() -> None:
+def test_all_stacks_share_two_layers() -> None:
     keys = {
         one.properties["Content"]["S3Key"]
         for one in resources(assembly("dev"), "AWS::Lambda::LayerVersion")

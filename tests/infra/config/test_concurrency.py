@@ -28,41 +28,41 @@ def reserving(**changes: int) -> Mapping[str, int]:
     return {**read_context()["stages"]["prod"]["reservedConcurrency"], **named}
 
 
-def test_prod_leaves_a_fifth_of_the_usual_thousand_to_others() -> None:
+def test_prod_reserves_at_most_800_concurrent_executions() -> None:
     assert prod().concurrency.total_reserved <= 800
 
 
-def test_every_function_that_answers_requests_serves_the_rate_that_is_let_in() -> None:
+def test_api_functions_serve_the_allowed_request_rate() -> None:
     stage = prod()
     for name in API_FUNCTIONS:
         assert stage.reserved[name] * MAX_STARTS_PER_SECOND >= stage.throttle.rate, name
 
 
 @pytest.mark.parametrize("name", API_FUNCTIONS)
-def test_a_function_that_cannot_answer_the_rate_is_named(name: str) -> None:
+def test_function_below_the_request_rate_is_named(name: str) -> None:
     few = reserving(**{name.replace("-", "_"): 99})
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the 100 "):
         prod(reservedConcurrency=few)
 
 
 @pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT + 1, 13))
-def test_status_has_thirty_executions_for_each_batch_of_a_shard(percent: int) -> None:
+def test_status_function_has_30_executions_for_each_shard_batch(percent: int) -> None:
     concurrency = prod(concurrencyPercent=percent).concurrency
     factor = concurrency.status_batches
     assert 1 <= factor <= 4
     assert concurrency.reserved["status"] >= BUSY_STREAM_SHARDS * factor
 
 
-def test_status_with_less_than_a_busy_stream_takes_is_refused() -> None:
+def test_status_function_below_its_stream_concurrency_is_refused() -> None:
     with pytest.raises(WrongStage, match=r"status` must be at least the 30 sh"):
         prod(reservedConcurrency=reserving(status=29))
 
 
-def test_where_nothing_is_reserved_status_takes_one_batch_of_a_shard_at_a_time() -> None:
+def test_status_function_without_reservation_takes_one_batch_for_each_shard() -> None:
     assert read_stage("dev", read_context()["stages"]).concurrency.status_batches == 1
 
 
-def test_one_number_scales_reservations_lanes_and_the_rate_that_they_serve() -> None:
+def test_concurrency_percent_scales_reservations_lanes_and_request_rate() -> None:
     whole, half = prod(), prod(concurrencyPercent=50)
     assert half.concurrency.total_reserved == pytest.approx(
         whole.concurrency.total_reserved / 2, abs=5
@@ -75,7 +75,7 @@ def test_one_number_scales_reservations_lanes_and_the_rate_that_they_serve() -> 
 
 
 @pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, 300, 7))
-def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
+def test_scaled_stage_satisfies_all_limits(percent: int) -> None:
     stage = prod(concurrencyPercent=percent)
     for lane, queues in stage.lanes.items():
         assert stage.reserved[f"executor-{lane}"] >= sum(queues.values())
@@ -86,14 +86,14 @@ def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
     assert min(stage.reserved.values()) >= 1
 
 
-def test_a_queue_that_would_be_larger_than_an_event_source_may_be_is_named() -> None:
+def test_queue_over_the_event_source_maximum_is_named() -> None:
     lanes = {"quick": {"high": 300, "normal": 2, "low": 2}, "long": {"all": 140}}
     reserved = reserving(executor_quick=304)
     with pytest.raises(WrongStage, match=r"`lanes.quick.high` must be at most 1000, and is 1200"):
         prod(lanes=lanes, reservedConcurrency=reserved, concurrencyPercent=400)
 
 
-def test_the_largest_scale_that_fits_is_found() -> None:
+def test_largest_fitting_scale_is_found() -> None:
     concurrency = prod().concurrency
     fitting = concurrency.largest_fitting(400)
     assert fitting is not None
@@ -105,6 +105,6 @@ def test_the_largest_scale_that_fits_is_found() -> None:
 
 
 @pytest.mark.parametrize("percent", [9, 401, "50", 50.5, True])
-def test_a_scale_out_of_bounds_is_refused(percent: Any) -> None:
+def test_concurrency_percent_out_of_range_is_refused(percent: Any) -> None:
     with pytest.raises(WrongStage, match="`concurrencyPercent` must be 10 to 400"):
         prod(concurrencyPercent=percent)

@@ -13,7 +13,7 @@ from infra.config.stage import (
     read_stage,
     stage_of,
 )
-from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, SLOWEST_THROUGHPUT
+from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT, SLOWEST_THROUGHPUT
 from punctual.lambdas import runtime
 from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC
 
@@ -23,13 +23,13 @@ def dev(**values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["dev", "prod"])
-def test_the_stages_of_cdk_json_are_right(name: str) -> None:
+def test_stages_of_cdk_json_are_valid(name: str) -> None:
     stage = stage_of(App(context={**read_context(), "stage": name}, analytics_reporting=False))
     assert (stage.name, stage.protected) == (name, name == "prod")
     assert set(stage.memory) == set(FUNCTION_NAMES)
 
 
-def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:
+def test_dev_stage_uses_the_minimum_concurrency_of_event_sources() -> None:
     """A new account has ten executions. Each event source may start at least two."""
     stage = read_stage("dev", read_context()["stages"])
     assert {number for queues in stage.lanes.values() for number in queues.values()} == {2}
@@ -40,13 +40,13 @@ def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:
     ("name", "asked"),
     [("executor-quick", 6), ("executor-long", 2), ("poller", 2)],
 )
-def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
+def test_queues_of_a_function_share_its_reserved_concurrency(name: str, asked: int) -> None:
     assert read_stage("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
         read_stage("dev", dev(reservedConcurrency={name: asked - 1}))
 
 
-def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
+def test_poller_memory_covers_the_assumed_throughput() -> None:
     memory = read_context()["stages"]["dev"]["memory"]
     assert read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB})).memory
     with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
@@ -56,7 +56,7 @@ def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
     assert counted == pytest.approx(SLOWEST_THROUGHPUT, rel=0.01)
 
 
-def test_optional_parts_are_read() -> None:
+def test_optional_settings_are_read() -> None:
     address = "on-call@example.com"
     stage = read_stage("dev", dev(vpc=VPC, domain=DOMAIN, alarms=True, alarmEmail=address))
     assert stage.vpc is not None
@@ -77,7 +77,7 @@ def test_optional_parts_are_read() -> None:
         ("dev", {"dev": []}, "`` must be an object"),
     ],
 )
-def test_a_stage_that_is_not_there_is_named(name: str, stages: Any, message: str) -> None:
+def test_unknown_stage_is_named(name: str, stages: Any, message: str) -> None:
     with pytest.raises(WrongStage) as raised:
         read_stage(name, stages)
     assert message in str(raised.value)
@@ -180,14 +180,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "message"), WRONG)
-def test_a_wrong_field_is_named(values: dict[str, Any], message: str) -> None:
+def test_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(WrongStage) as raised:
         read_stage("dev", dev(**values))
     assert str(raised.value).startswith("stage 'dev': ")
     assert message in str(raised.value)
 
 
-def test_all_wrong_fields_are_named_at_once() -> None:
+def test_all_wrong_settings_are_named() -> None:
     with pytest.raises(WrongStage) as raised:
         read_stage("dev", {"dev": {"shards": 0, "pace": "fast", "colour": "red"}})
     for field in ("`protected` is not set", "`shards` must", "`pace` must", "`colour` is unknown"):

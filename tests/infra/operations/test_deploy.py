@@ -117,7 +117,7 @@ def as_the_template_says(session: Any) -> Callable[[], None]:
     return write
 
 
-def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
+def test_first_deploy_at_a_terminal_shows_the_token_once_and_stores_its_hash(
     session: Any, tmp_path: Path
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
@@ -138,7 +138,7 @@ def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
     assert {"--all", "--require-approval=never", "--context=stage=dev"} <= set(arguments)
 
 
-def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
+def test_second_deploy_keeps_the_token(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     said = Said()
@@ -148,7 +148,7 @@ def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
     assert "Bearer $PUNCTUAL_TOKEN" in said.text
 
 
-def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: Any) -> None:
+def test_parameters_set_by_an_operator_survive_a_deploy(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     put(session, DISPATCH, "off")
@@ -158,7 +158,7 @@ def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: An
     assert f"{DISPATCH} is again what it was before" in said.text
 
 
-def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: Any) -> None:
+def test_failed_deploy_creates_no_token_and_restores_the_former_one(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     said = Said()
@@ -167,7 +167,7 @@ def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: An
     assert TOKEN.findall(said.text) == []
 
 
-def test_the_key_of_tokens_is_made_before_anything_that_reads_it_and_never_again(
+def test_token_key_is_created_before_the_stacks_and_only_once(
     session: Any,
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
@@ -186,7 +186,7 @@ def test_the_key_of_tokens_is_made_before_anything_that_reads_it_and_never_again
     assert kept["Type"] == "SecureString"
 
 
-def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
+def test_invalid_token_key_is_reported(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, KEY, "unset")
     cdk = Cdk()
@@ -195,7 +195,7 @@ def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
     assert cdk.calls == []
 
 
-def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(session: Any) -> None:
+def test_webhook_key_is_separate_and_created_once(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
@@ -208,7 +208,7 @@ def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(sess
     assert kept["Type"] == "SecureString"
 
 
-def test_a_new_key_of_webhooks_stands_before_the_former_and_drops_the_one_before(
+def test_new_webhook_key_precedes_the_former_and_drops_the_oldest(
     session: Any,
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
@@ -228,7 +228,7 @@ def test_a_new_key_of_webhooks_stands_before_the_former_and_drops_the_one_before
         deploy(stage(), session, Cdk(), said)
 
 
-def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:
+def test_account_without_bootstrap_is_refused_with_the_command(session: Any) -> None:
     account, region = account_of(session)
     with pytest.raises(NotReady, match=r"not bootstrapped in eu-central-1; run: .*cdk bootstrap"):
         check_bootstrap(session, account, region)
@@ -241,12 +241,12 @@ def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:
     assert cdk.calls == []
 
 
-def test_a_region_is_asked_for() -> None:
+def test_missing_region_is_reported() -> None:
     with pytest.raises(NotReady, match="no region is set: AWS_REGION="):
         account_of(type("Nowhere", (), {"region_name": None})())
 
 
-def test_credentials_are_asked_for(
+def test_missing_credentials_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
@@ -260,12 +260,12 @@ def test_credentials_are_asked_for(
     assert said == "deploy: no working AWS credentials: Unable to locate credentials\n"
 
 
-def test_a_stage_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "qa"]) == 1
     assert "no stage 'qa' in cdk.json; there are: dev, prod" in capsys.readouterr().err
 
 
-def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
+def test_new_token_replaces_the_former(session: Any) -> None:
     put(session, HASH, MINE)
     first, second = Said(), Said()
     for said in (first, second):
@@ -276,19 +276,19 @@ def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
     assert read(session, HASH) == admin_hash(key, other)
 
 
-def test_there_is_no_token_for_a_stage_that_is_not_deployed(session: Any) -> None:
+def test_token_of_an_undeployed_stage_is_refused(session: Any) -> None:
     with pytest.raises(NotReady, match="this stage is not deployed here"):
         new_token(stage(), session, Said())
 
 
-def test_a_protected_stage_is_not_destroyed(session: Any) -> None:
+def test_protected_stage_is_not_destroyed(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match=r"stage prod is protected.*`protected` to false"):
         destroy(stage("prod"), session, cdk, Said(), is_confirmed=True)
     assert cdk.calls == []
 
 
-def test_a_protected_stage_that_was_opened_goes_whole(session: Any) -> None:
+def test_stage_without_protection_is_destroyed_completely(session: Any) -> None:
     """As docs/deploying.md says: `protected` to false, `make deploy`, `make destroy`."""
     put(session, BOOTSTRAP_PARAMETER, "21")
     opened = stage()
@@ -302,14 +302,14 @@ def test_a_protected_stage_that_was_opened_goes_whole(session: Any) -> None:
     assert [call[0] for call in cdk.calls] == ["deploy", "destroy", "destroy"]
 
 
-def test_destroy_asks_whether_it_is_meant(session: Any) -> None:
+def test_destroy_requires_confirmation(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match="make destroy STAGE=dev YES=1"):
         destroy(stage(), session, cdk, Said(), is_confirmed=False)
     assert cdk.calls == []
 
 
-def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any) -> None:
+def test_destroy_empties_the_buckets_after_their_writers_are_gone(session: Any) -> None:
     s3 = session.client("s3")
     bucket = {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "outputs"}}
     template = json.dumps({"Resources": {"Bucket": bucket}})
@@ -339,19 +339,19 @@ def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any)
     assert "3 objects and versions removed" in said.text
 
 
-def test_the_key_of_a_stage_that_still_stands_is_kept(session: Any) -> None:
+def test_failed_destroy_keeps_the_token_key(session: Any) -> None:
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
     assert destroy(stage(), session, Cdk(code=7), Said(), is_confirmed=True) == 7
     assert ensure_key(session.client("ssm"), "/punctual/dev/") == key
 
 
-def test_destroy_stops_where_the_cdk_fails(session: Any) -> None:
+def test_destroy_stops_if_the_cdk_fails(session: Any) -> None:
     cdk = Cdk(code=7)
     assert destroy(stage(), session, cdk, Said(), is_confirmed=True) == 7
     assert len(cdk.calls) == 1
 
 
-def test_without_a_terminal_the_token_goes_to_a_file_of_its_owner_and_to_no_log(
+def test_token_without_a_terminal_is_written_to_a_private_file(
     session: Any, tmp_path: Path
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
@@ -367,7 +367,7 @@ def test_without_a_terminal_the_token_goes_to_a_file_of_its_owner_and_to_no_log(
     assert "Bearer $PUNCTUAL_TOKEN" in said.text
 
 
-def test_a_new_token_without_a_terminal_takes_the_place_of_the_former_file(
+def test_new_token_without_a_terminal_replaces_the_former_file(
     session: Any, tmp_path: Path
 ) -> None:
     put(session, HASH, MINE)
@@ -389,14 +389,14 @@ def test_a_new_token_without_a_terminal_takes_the_place_of_the_former_file(
     ("attached", "environment", "shown"),
     [(True, {}, True), (False, {}, False), (True, {"CI": "true"}, False)],
 )
-def test_a_log_of_ci_is_no_terminal_even_where_it_claims_to_be(
+def test_ci_output_is_not_a_terminal(
     monkeypatch: pytest.MonkeyPatch, attached: bool, environment: dict[str, str], shown: bool
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: attached, raising=False)
     assert program.is_at_terminal(environment) is shown
 
 
-def test_the_program_tells_deploy_and_token_whether_a_person_reads(
+def test_token_command_checks_for_a_terminal(
     session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """pytest's own output is no terminal."""
@@ -406,7 +406,7 @@ def test_the_program_tells_deploy_and_token_whether_a_person_reads(
     assert TOKEN.findall(capsys.readouterr().out) == []
 
 
-def test_no_new_key_of_webhooks_is_ever_printed(
+def test_webhook_key_command_prints_no_key(
     session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
@@ -417,7 +417,7 @@ def test_no_new_key_of_webhooks_is_ever_printed(
     assert all(part not in said for part in kept.split())
 
 
-def test_a_stage_that_nobody_is_told_of_is_deployed_with_a_warning(session: Any) -> None:
+def test_deploy_without_an_alarm_address_prints_a_warning(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     assert program.deploy(stage("prod"), session, Cdk(code=1), said) == 1

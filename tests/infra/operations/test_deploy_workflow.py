@@ -34,7 +34,7 @@ def file(name: str) -> Any:
     return json.loads(found[1])
 
 
-def test_credentials_come_by_oidc_and_no_key_is_named() -> None:
+def test_credentials_use_oidc_without_access_keys() -> None:
     assert WORKFLOW["permissions"] == {"contents": "read", "id-token": "write"}
     given = step("aws-actions/configure-aws-credentials")
     assert given["role-to-assume"] == "${{ vars.AWS_ROLE }}"
@@ -44,13 +44,13 @@ def test_credentials_come_by_oidc_and_no_key_is_named() -> None:
     assert "access-key" not in text
 
 
-def test_the_deployment_uses_node_22_which_the_project_allows() -> None:
+def test_deployment_uses_node_22_as_the_project_allows() -> None:
     assert step("actions/setup-node")["node-version"] == "22"
     package = json.loads((ROOT / "package.json").read_text())
     assert package["engines"]["node"] == "^20.0.0 || ^22.0.0"
 
 
-def test_a_stage_is_deployed_in_the_environment_of_its_name() -> None:
+def test_stage_is_deployed_in_the_environment_of_its_name() -> None:
     asked = WORKFLOW[True]["workflow_dispatch"]["inputs"]["stage"]  # YAML reads `on` as true
     assert set(asked["options"]) <= set(read_context()["stages"])
     assert JOB["environment"] == "${{ inputs.stage }}"
@@ -60,7 +60,7 @@ def test_a_stage_is_deployed_in_the_environment_of_its_name() -> None:
     assert WORKFLOW["concurrency"]["cancel-in-progress"] is False
 
 
-def test_only_one_environment_of_one_repository_may_take_on_the_role() -> None:
+def test_only_one_environment_of_one_repository_may_assume_the_role() -> None:
     (statement,) = file("trust.json")["Statement"]
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
     issuer = "token.actions.githubusercontent.com"
@@ -93,7 +93,7 @@ def called(session: Any) -> Iterator[set[str]]:
     yield found
 
 
-def test_the_role_may_do_what_a_deployment_does_and_no_more(session: Any) -> None:
+def test_role_has_exactly_the_rights_that_a_deployment_uses(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     with called(session) as found:
         assert deploy(stage(), session, Cdk(as_the_template_says(session)), Said()) == 0
@@ -113,7 +113,7 @@ def test_the_role_may_do_what_a_deployment_does_and_no_more(session: Any) -> Non
 
 
 @pytest.mark.parametrize("name", ["/punctual/prod/token-key", "/punctual/prod/webhook-key"])
-def test_the_role_reaches_the_stages_own_parameters_alone(name: str) -> None:
+def test_role_may_write_only_parameters_of_its_stage(name: str) -> None:
     resources = [
         one["Resource"].rpartition(":parameter")[2]
         for one in file("rights.json")["Statement"]

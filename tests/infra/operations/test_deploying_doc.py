@@ -46,7 +46,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_every_setting_has_its_line_and_every_line_its_setting(
+def test_every_setting_is_documented_and_every_documented_one_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = table("Stages")
@@ -58,7 +58,7 @@ def test_every_setting_has_its_line_and_every_line_its_setting(
 
 
 @pytest.mark.parametrize(("column", "name"), [(1, "dev"), (2, "prod")])
-def test_values_are_those_of_cdk_json(column: int, name: str) -> None:
+def test_documented_values_match_cdk_json(column: int, name: str) -> None:
     described = read_context()["stages"][name]
     said = {one: cells[column] for one, cells in table("Stages").items()}
     shown = {one: json.loads(cell.strip("`")) for one, cell in said.items() if cell[0] == "`"}
@@ -72,14 +72,12 @@ def test_values_are_those_of_cdk_json(column: int, name: str) -> None:
         assert f"`{name}` reserves {total}" in TEXT
 
 
-def test_what_needs_metrics_is_named() -> None:
-    assert (
-        f"`{KINDS_WITH_OWN_METRICS[0]}`, `{KINDS_WITH_OWN_METRICS[1]}` and `{KINDS_WITH_OWN_METRICS[2]}` need"
-        in table("Stages")["alarms"][0]
-    )
+def test_alarms_that_need_metrics_are_documented() -> None:
+    first, second, third = (f"`{kind}`" for kind in KINDS_WITH_OWN_METRICS)
+    assert f"{first}, {second} and {third} need" in table("Stages")["alarms"][0]
 
 
-def test_the_stacks_hold_what_is_said() -> None:
+def test_documented_stacks_match_the_templates() -> None:
     said = table("What stands there then")
     made = {one.stack_name: one.template["Resources"] for one in assembly("prod").stacks}
     assert {name.replace("<stage>", "prod") for name in said} == set(made)
@@ -92,7 +90,7 @@ def test_the_stacks_hold_what_is_said() -> None:
         assert set(re.findall(r"`([a-z-]+)`", what)) & set(stage.FUNCTION_NAMES) == functions
 
 
-def test_the_knobs_are_those_that_are_deployed() -> None:
+def test_documented_parameters_match_the_templates() -> None:
     made = {
         resource["Properties"]["Name"].replace("/dev/", "/<stage>/")
         for one in assembly("dev").stacks
@@ -105,19 +103,19 @@ def test_the_knobs_are_those_that_are_deployed() -> None:
     assert "`/punctual/<stage>/webhook-key`" in TEXT
 
 
-def test_outputs_that_are_named_are_told() -> None:
+def test_documented_outputs_exist() -> None:
     made = {name for one in assembly("prod").stacks for name in one.template.get("Outputs", {})}
     assert "AlarmTopic" in made
     assert set(re.findall(r"output `(\w+)`", TEXT)) <= {*made, "DomainPointsTo"}
 
 
-def test_calls_that_are_open_are_those_of_the_contract() -> None:
+def test_documented_public_calls_match_the_contract() -> None:
     public = {call.path for call in API_CALLS if call.is_public}
     assert public == {"/health", "/health/live", "/health/ready", "/openapi.json"}
     assert "`/health`, `/health/live`, `/health/ready` and `/openapi.json`" in TEXT
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     links = re.findall(r"\]\(([^)#]*)#?([^)]*)\)", TEXT)
     assert len(links) >= 8
     for file, part in links:
@@ -126,6 +124,6 @@ def test_links_lead_somewhere() -> None:
         assert not part or part in {title.lower().replace(" ", "-") for title in titles}
 
 
-def test_what_is_made_can_be_made() -> None:
+def test_documented_make_targets_exist() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, flags=re.MULTILINE)) <= set(targets)

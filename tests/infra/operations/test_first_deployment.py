@@ -40,7 +40,7 @@ def refusal(session: Any, stage: Stage) -> str:
     return str(raised.value)
 
 
-def test_an_account_with_a_low_limit_is_told_what_is_needed_and_what_would_fit(
+def test_account_with_a_low_limit_is_refused_with_a_fitting_percentage(
     session: Any,
 ) -> None:
     session.limit = 400
@@ -53,14 +53,14 @@ def test_an_account_with_a_low_limit_is_told_what_is_needed_and_what_would_fit(
     assert refusal(session, prod(concurrencyPercent=percent + 1))
 
 
-def test_what_other_functions_reserve_is_not_there_for_a_stage(session: Any) -> None:
+def test_reservations_of_other_functions_reduce_the_available_concurrency(session: Any) -> None:
     session.limit, session.others = 1_000, 150
     assert "--desired-value 1050" in refusal(session, prod())
     session.limit = 1_050
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
-def test_an_account_with_ten_executions_is_told_to_reserve_nothing(session: Any) -> None:
+def test_account_with_ten_executions_must_reserve_nothing(session: Any) -> None:
     session.limit = 10
     assert "set `reservedConcurrency` to {} and `lanes` as in dev" in refusal(session, prod())
     dev = read_stage("dev", read_context()["stages"])
@@ -70,7 +70,7 @@ def test_an_account_with_ten_executions_is_told_to_reserve_nothing(session: Any)
     assert check_concurrency(session, dev, ACCOUNT, REGION) == ""
 
 
-def test_what_the_stage_has_reserved_before_counts_as_its_own(session: Any) -> None:
+def test_existing_reservations_of_the_stage_count_as_its_own(session: Any) -> None:
     iam = session.client("iam")
     trust = json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole"}]})
     role = iam.create_role(RoleName="any", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
@@ -89,7 +89,7 @@ def test_what_the_stage_has_reserved_before_counts_as_its_own(session: Any) -> N
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
-def test_limits_that_cannot_be_read_stop_the_deployment(session: Any) -> None:
+def test_unreadable_limits_stop_the_deployment(session: Any) -> None:
     def denied() -> None:
         error = {"Error": {"Code": "AccessDeniedException", "Message": "no GetAccountSettings"}}
         raise ClientError(error, "GetAccountSettings")  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_limits_that_cannot_be_read_stop_the_deployment(session: Any) -> None:
     assert "Lambda's limits could not be read" in refusal(session, prod())
 
 
-def test_nothing_is_deployed_into_an_account_with_too_low_a_limit(session: Any) -> None:
+def test_account_below_the_required_limit_gets_no_deployment(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     session.limit = 100
     cdk = Cdk(session, {})
@@ -167,7 +167,7 @@ class Stacks:
         return made
 
 
-def test_a_first_deployment_is_protected_once_all_of_it_stands(session: Any) -> None:
+def test_first_deployment_is_protected_after_all_stacks_exist(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     cdk, said = Cdk(session, {}), Said()
     assert deploy(prod(), session, cdk, said) == 0
@@ -181,7 +181,7 @@ def test_a_first_deployment_is_protected_once_all_of_it_stands(session: Any) -> 
     assert (cdk.option(2), len(cdk.calls)) == ("", 3)
 
 
-def test_after_a_failure_only_what_does_not_stand_is_unprotected(session: Any) -> None:
+def test_retry_after_a_failure_protects_existing_stacks(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
     client = session.client("cloudformation")
@@ -210,7 +210,7 @@ def read_or_none(session: Any, name: str) -> str | None:
         return None
 
 
-def test_protection_that_fails_is_told_and_the_stage_is_not_called_done(session: Any) -> None:
+def test_failed_protection_fails_the_deployment(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     said = Said()
 
@@ -222,7 +222,7 @@ def test_protection_that_fails_is_told_and_the_stage_is_not_called_done(session:
     assert "The API:" not in said.text
 
 
-def test_a_stage_without_protection_is_deployed_in_one_go(session: Any) -> None:
+def test_unprotected_stage_is_deployed_in_one_step(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     cdk = Cdk(session, {})
     assert deploy(replace(prod(), protected=False), session, cdk, Said()) == 0
@@ -230,7 +230,7 @@ def test_a_stage_without_protection_is_deployed_in_one_go(session: Any) -> None:
 
 
 @pytest.mark.parametrize("status", ["ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"])
-def test_a_stack_that_could_not_be_created_loses_its_protection(session: Any, status: str) -> None:
+def test_stack_that_could_not_be_created_loses_its_protection(session: Any, status: str) -> None:
     failed = {"StackStatus": status, "EnableTerminationProtection": True}
     standing = {"StackStatus": "CREATE_COMPLETE", "EnableTerminationProtection": True}
     stacks = Stacks(session, {"Execution": failed, "Data": standing, "Scheduling": standing})
@@ -241,7 +241,7 @@ def test_a_stack_that_could_not_be_created_loses_its_protection(session: Any, st
 
 
 @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
-def test_a_stack_that_stands_keeps_its_protection(session: Any, status: str) -> None:
+def test_existing_stack_keeps_its_protection(session: Any, status: str) -> None:
     standing = {"StackStatus": status, "EnableTerminationProtection": True}
     stacks = Stacks(session, dict.fromkeys(STACK_SUFFIXES, standing))
     assert missing_stacks(stacks, prod(), Said()) == ()
@@ -249,13 +249,13 @@ def test_a_stack_that_stands_keeps_its_protection(session: Any, status: str) -> 
 
 
 @pytest.mark.parametrize("status", ["CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS"])
-def test_a_stack_that_is_still_at_work_is_waited_for(session: Any, status: str) -> None:
+def test_stack_in_progress_stops_the_deployment(session: Any, status: str) -> None:
     stacks = Stacks(session, {"Data": {"StackStatus": status}})
     with pytest.raises(NotReady, match=f"Punctual-prod-Data is still at work .{status}"):
         missing_stacks(stacks, prod(), Said())
 
 
-def test_logs_that_a_former_stage_left_are_named_before_anything_is_deployed(
+def test_log_groups_of_a_former_stage_are_named_before_a_deployment(
     session: Any,
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
@@ -274,7 +274,7 @@ def test_logs_that_a_former_stage_left_are_named_before_anything_is_deployed(
     check_log_groups(session, prod(), ("Data", "Execution"))  # those are not theirs
 
 
-def test_the_logs_are_those_of_the_templates() -> None:
+def test_log_groups_match_the_templates() -> None:
     made = assembly("prod")
     for stack in STACK_SUFFIXES:
         names = {
@@ -284,7 +284,7 @@ def test_the_logs_are_those_of_the_templates() -> None:
     assert set(FUNCTIONS_BY_STACK) < set(STACK_SUFFIXES) == set(made.templates)
 
 
-def test_only_stacks_that_stand_and_their_tables_refuse_to_be_deleted() -> None:
+def test_only_existing_stacks_and_their_tables_have_deletion_protection() -> None:
     whole, first = assembly("prod"), synthesise("prod", unprotected="Data,Api")
     guarded = {one["displayName"]: one for one in _stacks(whole.manifest)}
     opened = {one["displayName"]: one for one in _stacks(first.manifest)}

@@ -120,7 +120,7 @@ def keys(world: World) -> list[str]:
     return [one["dynamodb"]["Keys"]["pk"]["S"] for one in world.status.given]
 
 
-def test_what_failed_is_followed_and_nothing_beside_it(world: World) -> None:
+def test_only_failed_changes_are_sent_again(world: World) -> None:
     places = world.write("a", "b", "c", "d")
     world.fail(places[1], places[2])
     assert world.redrive() == 0
@@ -129,7 +129,7 @@ def test_what_failed_is_followed_and_nothing_beside_it(world: World) -> None:
     assert world.said == [f"{world.shard}, {places[1]} to {places[2]}: 2 changes followed"]
 
 
-def test_changes_look_as_the_stream_hands_them_on(world: World) -> None:
+def test_changes_are_sent_in_the_form_of_the_stream(world: World) -> None:
     (place,) = world.write("a")
     world.fail(place, place)
     world.redrive()
@@ -142,7 +142,7 @@ def test_changes_look_as_the_stream_hands_them_on(world: World) -> None:
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-def test_what_fails_again_stays(world: World, crashes: bool) -> None:
+def test_change_that_fails_again_stays_in_the_queue(world: World, crashes: bool) -> None:
     first, second = world.write("a", "b")
     world.fail(first, first)
     world.fail(second, second)
@@ -154,7 +154,7 @@ def test_what_fails_again_stays(world: World, crashes: bool) -> None:
     assert [f"punctual-dev-status {why}" in line for line in world.said] == [True, True]
 
 
-def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
+def test_redrive_ends_although_messages_reappear(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that waits for its store takes half a minute, and a queue may hold hundreds."""
@@ -167,7 +167,7 @@ def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
     assert sorted(keys(world)) == ["a", "b", "c"]
 
 
-def test_what_the_stream_has_forgotten_stays_and_is_said(world: World) -> None:
+def test_change_lost_from_the_stream_stays_and_is_reported(world: World) -> None:
     (place,) = world.write("a")
     world.fail(place, place)
     shard = world.shard
@@ -179,12 +179,12 @@ def test_what_the_stream_has_forgotten_stays_and_is_said(world: World) -> None:
     assert world.said == [f"{shard}, {place} to {place}: {forgotten}"]
 
 
-def test_an_empty_queue_is_nothing_to_do(world: World) -> None:
+def test_empty_queue_needs_no_redrive(world: World) -> None:
     assert world.redrive() == 0
     assert world.said == []
 
 
-def test_a_stage_that_is_unknown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["qa"]) == 1
     assert "no stage 'qa' in cdk.json" in capsys.readouterr().err
     assert main([]) == 2

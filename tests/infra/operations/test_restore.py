@@ -120,7 +120,7 @@ def restoring(session: Session, said: list[str], pauses: list[float]) -> Restore
     return Restore(session, stage, settings(), said.append, pauses.append)
 
 
-def test_all_tables_are_restored_with_what_a_restore_leaves_out(session: Session) -> None:
+def test_all_tables_are_restored_with_settings_that_a_restore_omits(session: Session) -> None:
     targets = restoring(session, [], []).copy(AT)
     dynamodb = session.client("dynamodb")
     assert set(targets) == set(TABLE_NAMES)
@@ -140,7 +140,7 @@ def test_all_tables_are_restored_with_what_a_restore_leaves_out(session: Session
     assert "Item" not in walk
 
 
-def test_a_restore_that_was_interrupted_goes_on(session: Session) -> None:
+def test_interrupted_restore_continues(session: Session) -> None:
     said: list[str] = []
     first = restoring(session, said, []).copy(AT)
     again: list[str] = []
@@ -149,7 +149,7 @@ def test_a_restore_that_was_interrupted_goes_on(session: Session) -> None:
     assert len([line for line in said if line.startswith("Restoring")]) == len(TABLE_NAMES)
 
 
-def test_a_moment_that_no_table_can_go_back_to_is_refused_and_nothing_stops(
+def test_time_before_the_restorable_window_is_refused_and_stops_nothing(
     session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.first = AT + timedelta(seconds=1)
@@ -162,7 +162,7 @@ def test_a_moment_that_no_table_can_go_back_to_is_refused_and_nothing_stops(
     assert feeds(session) == ["Enabled"]
 
 
-def test_what_was_deleted_since_is_brought_back_and_what_was_deleted_before_is_not(
+def test_only_objects_deleted_since_the_time_are_restored(
     session: Session,
 ) -> None:
     s3 = session.client("s3")
@@ -181,7 +181,7 @@ def feeds(session: Session) -> list[str]:
     return [one["State"] for one in found["EventSourceMappings"]]
 
 
-def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
+def test_stage_is_stopped_first_and_resumed_after_the_reconciler_walk(
     session: Session,
 ) -> None:
     pauses: list[float] = []
@@ -207,7 +207,7 @@ def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
     assert feeds(session) == ["Enabled"]
 
 
-def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
+def test_restore_writes_the_tables_to_cdk_json_and_prints_the_next_step(
     session: Session, tmp_path: Path
 ) -> None:
     file = tmp_path / "cdk.json"
@@ -222,7 +222,7 @@ def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
     assert "make deploy STAGE=prod, then make resume STAGE=prod" in said[-1]
 
 
-def test_only_the_one_setting_of_the_one_stage_changes() -> None:
+def test_restored_tables_change_one_setting_of_one_stage() -> None:
     text = CDK_JSON.read_text()
     tables = {name: f"again-{name}" for name in TABLE_NAMES}
     once = set_restored_tables(text, "prod", tables, "arn:a")
@@ -237,14 +237,14 @@ def test_only_the_one_setting_of_the_one_stage_changes() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["yesterday", "2026-11-18T09:59:00"])
-def test_a_moment_is_a_time_with_a_zone(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_time_requires_a_zone(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NotReady, match="AT=2026-11-18T09:59:00Z"):
         parse_time(wrong)
     assert main(["prod"]) == 1
     assert "make restore STAGE=… AT=…" in capsys.readouterr().err
 
 
-def test_an_unprotected_stage_restores_unprotected_tables(session: Session) -> None:
+def test_unprotected_stage_restores_unprotected_tables(session: Session) -> None:
     stage = replace(read_stage("prod", read_context()["stages"]), protected=False)
     targets = Restore(session, stage, settings(), print, lambda _: None).copy(AT)
     found = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]

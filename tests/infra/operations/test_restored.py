@@ -21,7 +21,7 @@ def made() -> Made:
     return synthesise("prod", restoredTables={**NAMES, "stream": STREAM})
 
 
-def test_functions_use_the_restored_tables_and_may(made: Made) -> None:
+def test_functions_use_restored_tables_and_have_rights_to_them(made: Made) -> None:
     seen = set()
     for name, one in functions(made).items():
         variables: dict[str, Any] = one.properties["Environment"]["Variables"]
@@ -33,18 +33,18 @@ def test_functions_use_the_restored_tables_and_may(made: Made) -> None:
     assert set(re.findall(r":table/([\w-]+)", granted)) == set(NAMES.values())
 
 
-def test_the_restored_stream_is_followed(made: Made) -> None:
+def test_status_function_follows_the_restored_stream(made: Made) -> None:
     sources = resources(made, "AWS::Lambda::EventSourceMapping")
     followed = [one for one in sources if "StartingPosition" in one.properties]
     assert [one.properties["EventSourceArn"] for one in followed] == [STREAM]
 
 
-def test_the_restored_tables_ring(made: Made) -> None:
+def test_alarms_watch_the_restored_tables(made: Made) -> None:
     text = json.dumps(observed(made, "AWS::CloudWatch::Alarm"))
     assert set(re.findall(r'"TableName", "Value": "([\w-]+)"', text)) == set(NAMES.values())
 
 
-def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -> None:
+def test_former_tables_leave_the_stack_and_remain_in_the_account(made: Made) -> None:
     former = resources(assembly("prod"), "AWS::DynamoDB::Table")
     assert len(former) == len(TABLE_NAMES)
     assert {one.body["DeletionPolicy"] for one in former} == {"RetainExceptOnCreate"}
@@ -60,7 +60,7 @@ def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -
         ({**NAMES, "stream": STREAM, "users": "u"}, "`restoredTables.users` is unknown"),
     ],
 )
-def test_half_a_restore_is_refused(value: dict[str, str], message: str) -> None:
+def test_incomplete_restored_tables_are_refused(value: dict[str, str], message: str) -> None:
     dev = {**read_context()["stages"]["dev"], "restoredTables": value}
     with pytest.raises(WrongStage, match=message):
         read_stage("dev", {"dev": dev})

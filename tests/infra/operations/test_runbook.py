@@ -81,7 +81,7 @@ def operation(service: str, name: str) -> OperationModel | None:
     return None
 
 
-def test_every_alarm_has_its_section_and_every_section_its_alarm() -> None:
+def test_every_alarm_has_a_section_and_every_section_an_alarm() -> None:
     first, by_hand = TEXT.split("\n# Alarms\n")[1].split("\n# By hand\n")
     assert re.findall(r"^## (.+)$", first, flags=re.MULTILINE) == list(ALARM_KINDS)
     assert re.findall(r"^## (.+)$", by_hand, flags=re.MULTILINE) == BY_HAND
@@ -90,21 +90,21 @@ def test_every_alarm_has_its_section_and_every_section_its_alarm() -> None:
 
 
 @pytest.mark.parametrize("kind", ALARM_KINDS)
-def test_a_section_says_what_it_means_and_what_to_do(kind: str) -> None:
+def test_section_describes_meaning_and_action(kind: str) -> None:
     found = [sections()[kind].find(part) for part in PARTS]
     assert -1 not in found
     assert found == sorted(found)
     assert re.search(r"row \*|the query `", sections()[kind].split("**Likely")[0])
 
 
-def test_links_lead_to_sections() -> None:
+def test_links_have_target_sections() -> None:
     slugs = {re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in sections()}
     links = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
     assert links
     assert links <= slugs
 
 
-def test_rows_are_those_of_the_dashboard() -> None:
+def test_rows_match_the_dashboard() -> None:
     made = assembly("prod")
     texts = [one["properties"]["markdown"] for one in board(made) if one["type"] == "text"]
     rows = {text.split("\n")[0].lstrip("# ") for text in texts}
@@ -113,13 +113,13 @@ def test_rows_are_those_of_the_dashboard() -> None:
     assert named <= rows
 
 
-def test_queries_are_those_that_are_saved_and_all_are_of_use() -> None:
+def test_queries_match_the_saved_ones() -> None:
     named = {" ".join(one.split()) for one in re.findall(r"query\s+`([^`]+)`", TEXT)}
     saved = set(queries(assembly("prod")))
     assert named == saved
 
 
-def test_parameters_exist_and_have_the_values_that_are_allowed() -> None:
+def test_parameters_exist_and_values_are_allowed() -> None:
     there = {one.properties["Name"] for one in resources(assembly("prod"), "AWS::SSM::Parameter")}
     put = re.findall(r"--name (/punctual/\$STAGE/[\w-]+) --value (\w+) ", TEXT)
     assert {name for name, _ in put} == set(re.findall(r"/punctual/\$STAGE/[\w-]+", TEXT))
@@ -140,7 +140,7 @@ class Ssm:
         return {"Parameters": [{"Name": one, "Value": self._values[one]} for one in Names]}
 
 
-def test_events_and_fields_are_those_of_the_code() -> None:
+def test_events_and_fields_exist_in_the_code() -> None:
     paths = [
         path
         for folder in ("layers/core/python/punctual", "functions")
@@ -152,13 +152,13 @@ def test_events_and_fields_are_those_of_the_code() -> None:
     assert {one for one in named if not re.search(rf"\b{one}\b", code)} == set()
 
 
-def test_calls_of_the_api_are_those_of_the_contract() -> None:
+def test_api_calls_match_the_contract() -> None:
     calls = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`", TEXT))
     assert len(calls) > 3
     assert calls <= {(one.method, one.path) for one in API_CALLS}
 
 
-def test_everything_that_is_named_is_deployed() -> None:
+def test_named_resources_are_deployed() -> None:
     made = assembly("prod")
     there = {
         one.properties[field]
@@ -185,7 +185,7 @@ def test_everything_that_is_named_is_deployed() -> None:
 
 
 @pytest.mark.parametrize("words", of_aws(), ids=" ".join)
-def test_a_command_of_aws_exists_with_its_options(words: list[str]) -> None:
+def test_aws_command_exists_with_its_options(words: list[str]) -> None:
     service, name, *rest = words[1:]
     given = {one[2:] for one in rest if one.startswith("--")} - EVERYWHERE
     if name == "wait":
@@ -220,26 +220,26 @@ def is_switch(model: OperationModel, member: str) -> bool:
     return bool(model.input_shape.members[member].type_name == SWITCH)
 
 
-def test_what_is_made_can_be_made() -> None:
+def test_make_targets_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     made = [one.split()[1] for one in commands() if one.startswith("make ")]
     assert set(made) == {"deploy", "token", "restore", "resume"}
     assert set(made) <= set(targets)
 
 
-def test_modules_that_are_run_exist() -> None:
+def test_python_modules_exist() -> None:
     modules = re.findall(r"python -m ([\w.]+)", TEXT)
     assert modules
     for one in modules:
         assert (ROOT / f"{one.replace('.', '/')}.py").is_file()
 
 
-def test_nothing_else_is_typed() -> None:
+def test_commands_use_known_programs_only() -> None:
     first = {one.split()[0] for one in commands()}
     assert first <= {"aws", "make", "git", "curl", "export", ".venv/bin/python"}
 
 
-def test_nothing_that_is_typed_shows_a_secret_or_what_no_person_can_read() -> None:
+def test_commands_show_no_secrets_and_decode_logs() -> None:
     """Keys stand beside the knobs, and what Lambda answers of its log is base64."""
     for one in commands():
         assert "get-parameters-by-path" not in one
@@ -248,7 +248,7 @@ def test_nothing_that_is_typed_shows_a_secret_or_what_no_person_can_read() -> No
             assert one.endswith(" | base64 --decode")
 
 
-def test_dead_letters_are_buried_again_only_once_all_have_moved() -> None:
+def test_dead_letter_rule_is_enabled_after_all_messages_have_moved() -> None:
     typed = "".join(f"{one}\n" for one in commands())
     moved = typed.index("start-message-move-task")
     looked = typed.index("ApproximateNumberOfMessages", moved)
@@ -257,7 +257,7 @@ def test_dead_letters_are_buried_again_only_once_all_have_moved() -> None:
     assert not [one for one in blocks if "move-task" in one and "enable-rule" in one]
 
 
-def test_what_is_lost_and_how_long_it_takes_is_said() -> None:
+def test_restore_sections_name_rpo_and_rto() -> None:
     for name in ("Restore to one moment", "A lost region"):
         assert "(RPO)" in sections()[name]
         assert "(RTO)" in sections()[name]

@@ -35,11 +35,11 @@ def integrations(stage: str) -> dict[str, str]:
     }
 
 
-def test_there_is_a_route_for_each_call_of_the_contract_and_one_for_the_rest(stage: str) -> None:
+def test_each_call_of_the_contract_has_a_route_beside_the_default_route(stage: str) -> None:
     assert set(routes(stage)) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default"}
 
 
-def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: str) -> None:
+def test_writes_and_reads_are_routed_to_their_functions(stage: str) -> None:
     served = {}
     for key, route in routes(stage).items():
         (integration,) = [i for i in integrations(stage) if i in json.dumps(route["Target"])]
@@ -52,7 +52,7 @@ def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: st
     assert writing_reads == {"GET /webhook-secret"}  # the audit notes each read of it
 
 
-def test_only_what_the_contract_says_is_asked_without_a_token(stage: str) -> None:
+def test_only_public_calls_need_no_token(stage: str) -> None:
     public = {key for key, route in routes(stage).items() if route["AuthorizationType"] == "NONE"}
     assert public == {f"GET {path}" for path in PUBLIC_PATHS}
     (authorizer,) = resources(assembly(stage), "AWS::ApiGatewayV2::Authorizer")
@@ -62,7 +62,7 @@ def test_only_what_the_contract_says_is_asked_without_a_token(stage: str) -> Non
             assert route["AuthorizerId"] == {"Ref": authorizer.name}
 
 
-def test_the_authorizer_is_asked_about_every_call(stage: str) -> None:
+def test_authorizer_is_called_for_each_request(stage: str) -> None:
     authorizer = one("Authorizer", assembly(stage))
     assert authorizer["AuthorizerType"] == "REQUEST"
     assert authorizer["AuthorizerPayloadFormatVersion"] == "2.0"
@@ -73,7 +73,7 @@ def test_the_authorizer_is_asked_about_every_call(stage: str) -> None:
     assert name in json.dumps(authorizer["AuthorizerUri"])
 
 
-def test_the_stage_is_throttled_and_logs_each_request(stage: str) -> None:
+def test_api_stage_is_throttled_and_logs_each_request(stage: str) -> None:
     found = one("Stage", assembly(stage))
     throttle = read_context()["stages"][stage]["throttle"]
     assert (found["StageName"], found["AutoDeploy"]) == ("v1", True)
@@ -84,11 +84,11 @@ def test_the_stage_is_throttled_and_logs_each_request(stage: str) -> None:
     assert not [value for value in logged.values() if "header" in value or "query" in value]
 
 
-def test_no_log_shows_a_token(stage: str) -> None:
+def test_access_log_contains_no_token(stage: str) -> None:
     assert "authorization" not in json.dumps(one("Stage", assembly(stage))).lower()
 
 
-def test_functions_may_be_called_by_this_api_alone(stage: str) -> None:
+def test_only_this_api_may_invoke_the_api_functions(stage: str) -> None:
     (api,) = resources(assembly(stage), "AWS::ApiGatewayV2::Api")
     allowed = set()
     names = {made.name: name for name, made in functions(assembly(stage)).items()}
@@ -99,7 +99,7 @@ def test_functions_may_be_called_by_this_api_alone(stage: str) -> None:
     assert allowed == {"authorizer", "job-service", "job-search"}
 
 
-def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) -> None:
+def test_cors_is_enabled_only_for_configured_origins(stage: str) -> None:
     assert "CorsConfiguration" not in one("Api", assembly(stage))
     cors = one("Api", full())["CorsConfiguration"]
     assert cors["AllowOrigins"] == ["https://app.example.com"]
@@ -112,7 +112,7 @@ def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) ->
     )
 
 
-def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_let_in() -> None:
+def test_cors_preflight_needs_no_token() -> None:
     """`$default` would take it, for it takes whatever no other route names, and want a token."""
     found = {
         str(route.properties["RouteKey"]): route.properties
@@ -124,13 +124,13 @@ def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_le
     assert found["$default"]["AuthorizationType"] == "CUSTOM"
 
 
-def test_the_address_is_told(stage: str) -> None:
+def test_output_names_the_api_address(stage: str) -> None:
     value = assembly(stage).templates["Api"]["Outputs"]["Address"]["Value"]
     assert value["Fn::Join"][1][1] == "/v1"
     assert one("Api", assembly(stage))["DisableExecuteApiEndpoint"] is False
 
 
-def test_a_name_of_its_own_is_the_only_way_in() -> None:
+def test_custom_domain_disables_the_default_endpoint() -> None:
     outputs = full().templates["Api"]["Outputs"]
     assert outputs["Address"]["Value"] == "https://jobs.example.com/v1"
     assert "DomainPointsTo" in outputs

@@ -12,7 +12,7 @@ MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_nobody_deletes_or_changes_a_line_and_who_reads_writes_none(stage: str, name: str) -> None:
+def test_audit_rows_are_added_by_writers_and_read_by_job_search_only(stage: str, name: str) -> None:
     """A put is conditional in the code; no role has a right that changes or deletes a row."""
     found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
     assert found == MAY.get(name, set())

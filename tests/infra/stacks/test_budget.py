@@ -21,19 +21,19 @@ def budget(made: Made) -> Any:
     return one.properties
 
 
-def test_the_budget_of_the_stage_is_a_months_and_counts_what_has_its_tag() -> None:
+def test_budget_is_monthly_and_filtered_by_the_stage_tag() -> None:
     said = budget(full())["Budget"]
     assert said["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     assert (said["BudgetType"], said["TimeUnit"]) == ("COST", "MONTHLY")
     assert said["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$prod"]}
 
 
-def test_its_name_is_unique_in_an_account_with_several_regions() -> None:
+def test_budget_name_is_unique_for_each_region() -> None:
     name = budget(full())["Budget"]["BudgetName"]
     assert name == {"Fn::Join": ["", ["punctual-prod-", {"Ref": "AWS::Region"}]]}
 
 
-def test_the_address_of_alarms_is_mailed_before_it_is_spent_and_when_it_is() -> None:
+def test_alarm_address_is_notified_before_and_after_the_limit() -> None:
     notices = budget(full())["NotificationsWithSubscribers"]
     assert [
         (one["Notification"]["NotificationType"], one["Notification"]["Threshold"])
@@ -44,23 +44,23 @@ def test_the_address_of_alarms_is_mailed_before_it_is_spent_and_when_it_is() -> 
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_everything_has_the_tag_that_the_budget_counts_by(stage: str) -> None:
+def test_all_resources_have_the_budget_tag(stage: str) -> None:
     """A tag `stage` may be another program's."""
     text = json.dumps(list(assembly(stage).templates.values()))
     assert text.count(STAGE_TAG) == text.count('"application"') > 40
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_without_an_address_has_no_budget(stage: str) -> None:
+def test_stage_without_an_alarm_address_has_no_budget(stage: str) -> None:
     assert resources(assembly(stage), "AWS::Budgets::Budget") == []
 
 
-def test_an_address_without_alarms_is_of_use_where_there_is_a_budget() -> None:
+def test_alarm_address_without_alarms_is_allowed_with_a_budget() -> None:
     found = read_stage("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
     assert (found.alarm_email, found.budget_dollars) == (ON_CALL, 5)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "5", True])
-def test_a_budget_is_a_whole_number_of_dollars(wrong: Any) -> None:
+def test_budget_must_be_a_whole_number_of_dollars(wrong: Any) -> None:
     with pytest.raises(WrongStage, match="`budgetDollars` must be 1 to 10000000 or null"):
         read_stage("dev", dev(budgetDollars=wrong))

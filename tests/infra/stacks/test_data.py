@@ -28,13 +28,13 @@ def table(template: Template, name: str) -> dict[str, Any]:
     return dict(resource)
 
 
-def test_there_are_the_five_tables_and_two_buckets(template: Template) -> None:
+def test_data_stack_has_five_tables_and_two_buckets(template: Template) -> None:
     template.resource_count_is("AWS::DynamoDB::Table", len(TABLES))
     template.resource_count_is("AWS::S3::Bucket", 2)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
+def test_table_has_string_keys_on_demand_billing_and_recovery(
     template: Template, name: str
 ) -> None:
     properties = table(template, name)["Properties"]
@@ -50,34 +50,34 @@ def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_only_heads_have_an_index_of_those_that_live_on(template: Template, name: str) -> None:
+def test_only_the_jobs_table_has_an_index(template: Template, name: str) -> None:
     indexes = table(template, name)["Properties"].get("GlobalSecondaryIndexes", [])
     assert indexes == (JOBS_TABLE.schema()["GlobalSecondaryIndexes"] if name == "Jobs" else [])
 
 
 @pytest.mark.parametrize(("name", "expires"), TABLES.items())
-def test_rows_expire_except_the_timers_that_jobs_hang_on(
-    template: Template, name: str, expires: bool
-) -> None:
+def test_all_tables_except_timers_expire_rows(template: Template, name: str, expires: bool) -> None:
     expiry = table(template, name)["Properties"].get("TimeToLiveSpecification")
     assert expiry == ({"AttributeName": TTL, "Enabled": True} if expires else None)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_only_the_heads_are_streamed(template: Template, name: str) -> None:
+def test_only_the_jobs_table_has_a_stream(template: Template, name: str) -> None:
     stream = table(template, name)["Properties"].get("StreamSpecification")
     assert stream == ({"StreamViewType": "NEW_AND_OLD_IMAGES"} if name == "Jobs" else None)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_only_a_protected_stage_keeps_its_tables(template: Template, stage: str, name: str) -> None:
+def test_only_a_protected_stage_retains_its_tables(
+    template: Template, stage: str, name: str
+) -> None:
     resource = table(template, name)
     assert resource["Properties"]["DeletionProtectionEnabled"] is (stage == "prod")
     kept = ("RetainExceptOnCreate", "Retain") if stage == "prod" else ("Delete", "Delete")
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == kept
 
 
-def test_the_buckets_are_private_and_encrypted(template: Template) -> None:
+def test_buckets_are_private_and_encrypted(template: Template) -> None:
     template.all_resources_properties(
         "AWS::S3::Bucket",
         {
@@ -97,9 +97,7 @@ def test_the_buckets_are_private_and_encrypted(template: Template) -> None:
     "condition",
     [{"Bool": {"aws:SecureTransport": "false"}}, {"NumericLessThan": {"s3:TlsVersion": 1.2}}],
 )
-def test_the_buckets_refuse_what_is_not_over_tls(
-    template: Template, condition: dict[str, Any]
-) -> None:
+def test_buckets_refuse_requests_without_tls(template: Template, condition: dict[str, Any]) -> None:
     refusal = {
         "Effect": "Deny",
         "Action": "s3:*",
@@ -113,7 +111,7 @@ def test_the_buckets_refuse_what_is_not_over_tls(
         assert [s for s in statements if refusal.items() <= s.items()]
 
 
-def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, stage: str) -> None:
+def test_outputs_expire_after_retention_and_payloads_do_not(template: Template, stage: str) -> None:
     (bucket,) = template.find_resources(
         "AWS::S3::Bucket", {"Properties": {"VersioningConfiguration": {"Status": "Enabled"}}}
     ).values()
@@ -124,6 +122,6 @@ def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, sta
     assert "LoggingConfiguration" in bucket["Properties"]
 
 
-def test_events_have_a_bus_of_their_own(template: Template, stage: str) -> None:
+def test_stage_has_its_own_event_bus(template: Template, stage: str) -> None:
     template.has_resource_properties("AWS::Events::EventBus", {"Name": f"punctual-{stage}"})
     template.resource_count_is("AWS::Events::EventBus", 1)

@@ -33,19 +33,19 @@ def packs(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["pluginName"]: one for one in report["pluginReports"]}
 
 
-def test_both_packs_ran_and_nothing_that_they_found_stands_unanswered(made: Made) -> None:
+def test_both_rule_packs_find_no_unanswered_violation(made: Made) -> None:
     found = packs(made.report)
     assert set(found) == PACKS
     assert {name: one["violations"] for name, one in found.items()} == {name: [] for name in PACKS}
     assert {one["conclusion"] for one in found.values()} == {"success"}
 
 
-def test_what_is_let_pass_is_what_is_listed() -> None:
+def test_acknowledged_findings_match_the_list() -> None:
     """After a change that is meant: python -m tests.support.infra.synthesised."""
     assert acknowledged() == ACKNOWLEDGED.read_text()
 
 
-def test_what_is_let_pass_is_so_in_one_place_and_for_a_reason(made: Made) -> None:
+def test_each_acknowledgement_names_one_place_and_a_reason(made: Made) -> None:
     for pack in packs(made.report).values():
         for one in pack["suppressedViolations"]:
             stack, *below = one["acknowledgedAt"].split("/")
@@ -55,7 +55,7 @@ def test_what_is_let_pass_is_so_in_one_place_and_for_a_reason(made: Made) -> Non
                 assert "[" in one["ruleName"], "and would let pass whatever a role may do"
 
 
-def test_a_stack_against_the_rules_of_either_pack_is_refused(tmp_path: Path) -> None:
+def test_stack_that_violates_the_rules_is_refused(tmp_path: Path) -> None:
     app = add_stacks(App(context=changed("dev"), outdir=str(tmp_path), analytics_reporting=False))
     aws_sqs.CfnQueue(Stack(app, "Planted"), "Open")
     with pytest.raises(RuntimeError, match="ValidationFailed"):
@@ -72,12 +72,12 @@ def test_a_stack_against_the_rules_of_either_pack_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("reason", ["", "  "])
-def test_nothing_is_let_pass_without_a_reason(reason: str) -> None:
+def test_acknowledgement_requires_a_reason(reason: str) -> None:
     with pytest.raises(NoReason, match="Some: no reason is given for AwsSolutions-L1"):
         acknowledge(Stack(App(), "Some"), reason, "AwsSolutions-L1")
 
 
-def test_a_wide_right_without_a_reason_is_refused() -> None:
+def test_wildcard_right_requires_a_reason() -> None:
     role = Stack(App(), "Some")
     wide = Right(("s3:GetObject", "s3:PutObject"), ("arn:aws:s3:::outputs/*",))
     with pytest.raises(NoReason, match=r"s3:GetObject, s3:PutObject on arn:aws:s3:::outputs/\*"):

@@ -31,11 +31,11 @@ def values(stage: str) -> dict[str, Any]:
     return found
 
 
-def test_there_are_those_that_a_stage_may_size(stage: str) -> None:
+def test_stage_has_all_sized_functions(stage: str) -> None:
     assert set(functions(assembly(stage))) == set(FUNCTION_NAMES)
 
 
-def test_every_folder_is_deployed(stage: str) -> None:
+def test_every_function_folder_is_deployed(stage: str) -> None:
     names = {name.split("-")[0] if "executor" in name else name for name in FUNCTION_NAMES}
     assert {name.replace("-", "_") for name in names} == {
         one.parent.name for one in FUNCTIONS_FOLDER.glob("*/handler.py")
@@ -43,7 +43,7 @@ def test_every_folder_is_deployed(stage: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_a_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> None:
+def test_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
     assert function["Handler"] == "handler.handler"
@@ -53,7 +53,7 @@ def test_a_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_a_function_keeps_its_own_log_for_a_time(stage: str, name: str) -> None:
+def test_function_has_its_own_log_group_with_retention(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     group = function["LoggingConfig"]["LogGroup"]["Ref"]
     (log,) = [one for one in resources(assembly(stage), "AWS::Logs::LogGroup") if one.name == group]
@@ -64,7 +64,7 @@ def test_a_function_keeps_its_own_log_for_a_time(stage: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_tracing_and_what_is_reserved_are_the_stages(stage: str, name: str) -> None:
+def test_tracing_and_reserved_concurrency_follow_the_stage(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     assert function.get("TracingConfig") is None
     assert functions(full())[name].properties["TracingConfig"] == {"Mode": "Active"}
@@ -73,7 +73,7 @@ def test_tracing_and_what_is_reserved_are_the_stages(stage: str, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
-def test_a_function_is_told_what_it_needs_to_know(stage: str, name: str) -> None:
+def test_function_environment_holds_the_settings(stage: str, name: str) -> None:
     told = functions(assembly(stage))[name].properties["Environment"]["Variables"]
     assert told["POWERTOOLS_SERVICE_NAME"] == name
     settings = Settings.from_env({key: plain(value) for key, value in told.items()})
@@ -106,7 +106,7 @@ TRUSTED = {
 }
 
 
-def test_an_executor_knows_its_lane_and_the_authorizer_whom_to_trust(stage: str) -> None:
+def test_executor_has_its_lane_and_authorizer_has_the_issuer(stage: str) -> None:
     made = functions(assembly(stage))
     told = {name: one.properties["Environment"]["Variables"] for name, one in made.items()}
     assert told["executor-quick"]["PUNCTUAL_LANE"] == "quick"
@@ -121,20 +121,20 @@ def test_an_executor_knows_its_lane_and_the_authorizer_whom_to_trust(stage: str)
         assert trusting == (TRUSTED if name in ("authorizer", "job-search") else {})
 
 
-def test_dead_letters_knows_the_queue_behind_each_lane(stage: str) -> None:
+def test_dead_letters_function_has_the_queues_of_all_lanes(stage: str) -> None:
     made = functions(assembly(stage))["dead-letters"]
     told = plain(made.properties["Environment"]["Variables"]["PUNCTUAL_DEAD_LETTERS"])
     assert len(told.split()) == sum(len(one) for one in values(stage)["lanes"].values())
 
 
-def test_who_sends_to_a_queue_and_is_fed_by_one_may_go_on(stage: str) -> None:
+def test_only_poller_and_executors_allow_recursion(stage: str) -> None:
     """Lambda stops a chain through SQS after some 16 hops unless the function allows it."""
     made = functions(assembly(stage))
     loops = {name for name, one in made.items() if one.properties.get("RecursiveLoop") == "Allow"}
     assert loops == {"poller", "executor-quick", "executor-long"}
 
 
-def test_no_function_outlives_what_waits_for_it(stage: str) -> None:
+def test_function_timeouts_fit_their_callers(stage: str) -> None:
     seconds = {name: one.properties["Timeout"] for name, one in functions(assembly(stage)).items()}
     assert max(seconds["job-service"], seconds["job-search"], seconds["authorizer"]) < 30
     assert seconds["planner"] < 60
@@ -142,7 +142,7 @@ def test_no_function_outlives_what_waits_for_it(stage: str) -> None:
     assert seconds["executor-long"] == LANE_SHAPES["long"].timeout_seconds
 
 
-def test_what_a_clock_starts_is_not_tried_again_for_long(stage: str) -> None:
+def test_scheduled_functions_have_few_retries(stage: str) -> None:
     found = {
         function_of(one, stage): one.properties
         for one in resources(assembly(stage), "AWS::Lambda::EventInvokeConfig")
@@ -161,7 +161,7 @@ def function_of(one: Resource, stage: str) -> str:
     return found
 
 
-def test_only_a_stage_with_a_vpc_has_functions_in_one(stage: str) -> None:
+def test_functions_are_in_a_vpc_only_if_the_stage_has_one(stage: str) -> None:
     assert all("VpcConfig" not in one.properties for one in functions(assembly(stage)).values())
     for one in functions(full()).values():
         assert one.properties["VpcConfig"] == {
@@ -170,7 +170,7 @@ def test_only_a_stage_with_a_vpc_has_functions_in_one(stage: str) -> None:
         }
 
 
-def test_a_stacks_layers_are_its_own(stage: str) -> None:
+def test_each_stack_has_its_own_layers(stage: str) -> None:
     for name, one in assembly(stage).templates.items():
         layers = [r for r in one["Resources"].values() if r["Type"] == "AWS::Lambda::LayerVersion"]
         assert len(layers) == (0 if name in ("Data", "Observability") else 2)

@@ -79,7 +79,7 @@ def failures(made: Made) -> set[str]:
     return behind | aside
 
 
-def test_every_function_rings_when_it_fails_and_when_it_may_not_run(made: Made) -> None:
+def test_every_function_has_alarms_for_errors_and_throttles(made: Made) -> None:
     found = functions(made).values()
     assert len(found) >= 10
     for one in found:
@@ -87,7 +87,7 @@ def test_every_function_rings_when_it_fails_and_when_it_may_not_run(made: Made) 
         assert of(made, "AWS/Lambda", FunctionName=name) >= {"Errors", "Throttles"}, name
 
 
-def test_every_queue_is_worked_off_or_holds_failures_and_rings_for_it(made: Made) -> None:
+def test_every_queue_has_an_alarm_for_age_or_failures(made: Made) -> None:
     kept = failures(made)
     told = functions(made)["dead-letters"].properties["Environment"]["Variables"]
     emptied = followed(made, told, "Execution")["PUNCTUAL_DEAD_LETTERS"].split()
@@ -106,7 +106,7 @@ def test_every_queue_is_worked_off_or_holds_failures_and_rings_for_it(made: Made
         assert of(made, "AWS/SQS", QueueName=name) == wanted, name
 
 
-def test_every_table_rings_when_it_throttles(made: Made) -> None:
+def test_every_table_has_alarms_for_throttling(made: Made) -> None:
     tables = resources(made, "AWS::DynamoDB::Table")
     assert len(tables) == 5
     for one in tables:
@@ -114,7 +114,7 @@ def test_every_table_rings_when_it_throttles(made: Made) -> None:
         assert found == {"ReadThrottleEvents", "WriteThrottleEvents"}
 
 
-def test_who_follows_a_stream_rings_when_behind(made: Made) -> None:
+def test_stream_consumers_have_an_iterator_age_alarm(made: Made) -> None:
     followers = [one["FunctionName"] for one in sources(made) if "StartingPosition" in one]
     assert followers
     names = {
@@ -126,7 +126,7 @@ def test_who_follows_a_stream_rings_when_behind(made: Made) -> None:
         assert "IteratorAge" in of(made, "AWS/Lambda", FunctionName=name)
 
 
-def test_a_person_hears_of_changes_not_followed_while_the_stream_still_holds_them(
+def test_failed_stream_changes_are_reported_while_the_stream_holds_them(
     made: Made,
 ) -> None:
     """It holds them for a day: after that no redrive brings lists, counts and audit back."""
@@ -141,12 +141,12 @@ def test_a_person_hears_of_changes_not_followed_while_the_stream_still_holds_the
     assert given_up + aside["EvaluationPeriods"] * aside["Period"] < DAY / 3, "16 hours are left"
 
 
-def test_the_api_rings_when_it_fails(made: Made) -> None:
+def test_api_has_an_alarm_for_5xx(made: Made) -> None:
     (api,) = resources(made, "AWS::ApiGatewayV2::Api")
     assert of(made, "AWS/ApiGateway", ApiId=f"<Api.{api.name}>") == {"5xx"}
 
 
-def test_what_each_minute_starts_rings_when_nothing_comes(made: Made) -> None:
+def test_minutely_function_has_an_alarm_for_missing_ticks(made: Made) -> None:
     rules = [one.properties for one in resources(made, "AWS::Events::Rule")]
     (target,) = [
         target["Arn"]["Fn::GetAtt"][0]
@@ -165,18 +165,18 @@ def test_what_each_minute_starts_rings_when_nothing_comes(made: Made) -> None:
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
 
 
-def test_silence_rings_nowhere_else(made: Made) -> None:
+def test_missing_data_breaches_only_the_tick_alarm(made: Made) -> None:
     for name, alarm in alarms(made).items():
         if name != "no-tick":
             assert alarm["TreatMissingData"] == "notBreaching", name
 
 
-def test_that_runs_fail_rings_for_nobody(made: Made) -> None:
+def test_failed_runs_trigger_no_alarm(made: Made) -> None:
     told = {one.name for one in watched(made) if one.namespace == METRIC_NAMESPACE}
     assert not told & {Metric.FAILED, Metric.RETRIED, Metric.MISSED}
 
 
-def test_our_metrics_are_read_as_they_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alarms_read_metrics_as_they_are_emitted(capsys: pytest.CaptureFixture[str]) -> None:
     found = [one for one in watched(assembly("prod")) if one.namespace == METRIC_NAMESPACE]
     assert {one.name for one in found} == {
         Metric.LATENESS,
@@ -198,13 +198,13 @@ def told(line: Mapping[str, Any]) -> set[Series]:
     return {Series(directive["Namespace"], one["Name"], dimensions) for one in directive["Metrics"]}
 
 
-def test_every_metric_has_functions_that_tell_it() -> None:
+def test_every_metric_has_emitting_functions() -> None:
     assert set(EMITTING_FUNCTIONS) == set(Metric)
     there = set(functions(assembly("prod")))
     assert {service for services in EMITTING_FUNCTIONS.values() for service in services} <= there
 
 
-def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
+def test_every_alarm_has_a_description_and_notifies_start_and_end(
     made: Made,
 ) -> None:
     (topic,) = observed(made, "AWS::SNS::Topic")
@@ -217,18 +217,18 @@ def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
         assert alarm["AlarmActions"] == alarm["OKActions"] == [f"<Observability.{topic}>"]
 
 
-def test_a_stage_with_metrics_has_every_kind_of_alarm() -> None:
+def test_stage_with_metrics_has_all_alarm_kinds() -> None:
     found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(assembly("prod")).values()}
     assert found == set(ALARM_KINDS)
 
 
-def test_a_stage_without_metrics_has_those_that_cost_none() -> None:
+def test_stage_without_metrics_has_alarms_on_free_metrics_only() -> None:
     assert not [one for one in watched(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
     found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(all_on("dev")).values()}
     assert found == set(ALARM_KINDS) - set(KINDS_WITH_OWN_METRICS)
 
 
-def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
+def test_default_stage_has_no_paid_parts_except_its_dashboard() -> None:
     found = assembly("dev").templates["Observability"]["Resources"].values()
     assert {one["Type"] for one in found} == {
         "AWS::Logs::QueryDefinition",
@@ -236,7 +236,7 @@ def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
     }
 
 
-def test_a_stage_may_choose_some() -> None:
+def test_stage_may_choose_alarm_kinds() -> None:
     stages = {"dev": {**read_context()["stages"]["dev"], "alarms": ["stream-age", "no-tick"]}}
     stack = Stack(App())
     Alarms(
@@ -253,13 +253,13 @@ def test_a_stage_may_choose_some() -> None:
     assert names == {"punctual-dev-stream-age", "punctual-dev-no-tick"}
 
 
-def test_whoever_is_named_gets_mail_and_nobody_else() -> None:
+def test_only_the_alarm_address_is_subscribed() -> None:
     (mail,) = observed(all_on("dev"), "AWS::SNS::Subscription").values()
     assert (mail["Protocol"], mail["Endpoint"]) == ("email", ON_CALL)
     assert not observed(assembly("prod"), "AWS::SNS::Subscription")
 
 
-def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
+def test_only_alarms_of_the_stage_may_publish_to_the_topic_over_tls() -> None:
     made = assembly("prod")
     ((name, topic),) = observed(made, "AWS::SNS::Topic").items()
     ((key_name, key),) = observed(made, "AWS::KMS::Key").items()
@@ -291,7 +291,7 @@ def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
         ({"dashboard": "yes"}, "`dashboard` must be true or false"),
     ],
 )
-def test_a_choice_that_cannot_be_is_named(values: dict[str, Any], message: str) -> None:
+def test_invalid_observability_setting_is_named(values: dict[str, Any], message: str) -> None:
     stages = read_context()["stages"]
     with pytest.raises(WrongStage, match=message):
         read_stage("dev", {"dev": {**stages["dev"], **values}})

@@ -95,7 +95,7 @@ def log_groups(made: Made) -> set[str]:
     }
 
 
-def test_widgets_lie_beside_each_other_on_the_grid(made: Made) -> None:
+def test_widgets_do_not_overlap(made: Made) -> None:
     cells = []
     for one in board(made):
         assert one["x"] >= 0
@@ -106,7 +106,7 @@ def test_widgets_lie_beside_each_other_on_the_grid(made: Made) -> None:
         assert right <= x2 or right2 <= x or below <= y2 or below2 <= y
 
 
-def test_it_is_read_from_top_to_bottom(made: Made) -> None:
+def test_dashboard_has_its_rows_in_order(made: Made) -> None:
     """What it is and which alarms ring, then row by row: a line that explains, then graphs."""
     assert headings(made)[1:] == ROWS
     ordered = sorted(board(made), key=lambda one: (one["y"], one["x"]))
@@ -121,18 +121,18 @@ def test_it_is_read_from_top_to_bottom(made: Made) -> None:
             assert one["properties"]["title"]
 
 
-def test_the_last_row_says_where_the_money_goes(made: Made) -> None:
+def test_last_row_links_to_the_cost_page(made: Made) -> None:
     assert "docs/cost.md" in board(made)[-1]["properties"]["markdown"]
 
 
-def test_every_alarm_is_on_top(made: Made) -> None:
+def test_all_alarms_are_at_the_top(made: Made) -> None:
     listed = board(made)[1]["properties"]["alarms"]
     names = observed(made, "AWS::CloudWatch::Alarm")
     assert listed == [f"<Observability.{name}.Arn>" for name in names]
     assert len(listed) <= 100  # a widget shows no more
 
 
-def test_every_metric_shown_exists(made: Made) -> None:
+def test_every_displayed_metric_exists(made: Made) -> None:
     there = things(made)
     found = set(shown(made))
     assert found
@@ -146,13 +146,13 @@ def test_every_metric_shown_exists(made: Made) -> None:
             assert set(one.of) <= there
 
 
-def test_every_function_queue_and_table_is_shown(made: Made) -> None:
+def test_every_function_queue_and_table_is_displayed(made: Made) -> None:
     assert {
         pair for one in shown(made) if one.namespace != METRIC_NAMESPACE for pair in one.of
     } == things(made)
 
 
-def test_a_stage_with_metrics_shows_all_of_them_and_one_without_asks_its_logs() -> None:
+def test_dashboard_uses_metrics_if_enabled_and_log_queries_otherwise() -> None:
     paid = {one.name for one in shown(assembly("prod")) if one.namespace == METRIC_NAMESPACE}
     assert paid == set(Metric) - {Metric.TICKS}  # AWS counts those for nothing
     assert not [one for one in board(assembly("prod")) if one["type"] == "log"]
@@ -165,7 +165,7 @@ def test_a_stage_with_metrics_shows_all_of_them_and_one_without_asks_its_logs() 
         assert set(names) <= log_groups(all_on("dev"))
 
 
-def test_formulas_know_what_they_name(made: Made) -> None:
+def test_formulas_use_existing_ids(made: Made) -> None:
     for widget in board(made):
         lines = widget["properties"].get("metrics", [])
         ids = {line[-1]["id"] for line in lines if "id" in line[-1]}
@@ -176,7 +176,7 @@ def test_formulas_know_what_they_name(made: Made) -> None:
                 assert named <= ids
 
 
-def test_there_is_a_query_for_each_question(made: Made) -> None:
+def test_each_question_has_a_saved_query(made: Made) -> None:
     assert set(queries(made)) >= {
         "run by id",
         "job by id",
@@ -189,14 +189,14 @@ def test_there_is_a_query_for_each_question(made: Made) -> None:
     }
 
 
-def test_queries_ask_logs_that_exist_and_the_widest_ask_all(made: Made) -> None:
+def test_queries_read_existing_logs_and_the_widest_read_all(made: Made) -> None:
     for name, one in queries(made).items():
         assert set(one["LogGroupNames"]) <= log_groups(made), name
     for name in ("problems only", "run by id", "job by id"):
         assert set(queries(made)[name]["LogGroupNames"]) == log_groups(made)
 
 
-def test_queries_ask_for_events_that_are_told(made: Made) -> None:
+def test_queries_filter_by_events_of_the_code(made: Made) -> None:
     code = "".join(
         path.read_text()
         for folder in ("layers/core/python/punctual", "functions")
@@ -212,7 +212,7 @@ def test_queries_ask_for_events_that_are_told(made: Made) -> None:
     assert asked > 10
 
 
-def test_the_query_of_calls_knows_the_fields_of_their_log(made: Made) -> None:
+def test_api_query_uses_fields_of_the_access_log(made: Made) -> None:
     (stage,) = resources(made, "AWS::ApiGatewayV2::Stage")
     written: Any = stage.properties["AccessLogSettings"]["Format"]
     asked = queries(made)["refused API calls"]["QueryString"]
@@ -244,7 +244,7 @@ def test_outputs_link_to_dashboard_queries_and_outputs(made: Made) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stage_has_its_dashboard_unless_it_says_false(stage: str) -> None:
+def test_stage_has_a_dashboard_by_default(stage: str) -> None:
     assert len(resources(assembly(stage), "AWS::CloudWatch::Dashboard")) == 1
 
 

@@ -40,13 +40,13 @@ def mappings(stage: str) -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-def test_there_are_the_queues_that_the_stage_names(stage: str) -> None:
+def test_stage_has_the_configured_queues(stage: str) -> None:
     lanes = {f"{lane}.fifo" for lane in LANES[stage]}
     dead = {f"{lane}-dead.fifo" for lane in LANES[stage]}
     assert set(queues(stage)) == {*lanes, *dead, "wake", "wake-dead", "status-failed"}
 
 
-def test_a_lane_is_fifo_with_high_throughput_and_so_is_its_dead_letter_queue(stage: str) -> None:
+def test_lane_queues_are_fifo_with_high_throughput(stage: str) -> None:
     for name, one in queues(stage).items():
         if not name.endswith(".fifo"):
             assert "FifoQueue" not in one.properties
@@ -57,7 +57,7 @@ def test_a_lane_is_fifo_with_high_throughput_and_so_is_its_dead_letter_queue(sta
         assert not one.properties.get("ContentBasedDeduplication")
 
 
-def test_what_comes_back_too_often_goes_to_the_queues_own_dead_letters(stage: str) -> None:
+def test_failed_messages_move_to_the_dead_letter_queue_of_their_queue(stage: str) -> None:
     made = queues(stage)
     for lane in (*(f"{lane}.fifo" for lane in LANES[stage]), "wake"):
         redrive = made[lane].properties["RedrivePolicy"]
@@ -66,13 +66,13 @@ def test_what_comes_back_too_often_goes_to_the_queues_own_dead_letters(stage: st
         assert dead.properties["MessageRetentionPeriod"] == 14 * 86_400
 
 
-def test_handing_a_twin_back_all_through_a_long_run_is_no_poison(stage: str) -> None:
+def test_duplicates_of_a_long_run_do_not_reach_the_receive_limit(stage: str) -> None:
     for lane in LANES[stage]:
         most = queues(stage)[f"{lane}.fifo"].properties["RedrivePolicy"]["maxReceiveCount"]
         assert most > 900 / RUN_LEASE.total_seconds()
 
 
-def test_every_queue_is_encrypted_and_refuses_what_is_not_over_tls(stage: str) -> None:
+def test_every_queue_is_encrypted_and_requires_tls(stage: str) -> None:
     guarded = set()
     for one in resources(assembly(stage), "AWS::SQS::QueuePolicy"):
         (statement,) = one.properties["PolicyDocument"]["Statement"]
@@ -83,7 +83,7 @@ def test_every_queue_is_encrypted_and_refuses_what_is_not_over_tls(stage: str) -
     assert all(one.properties["SqsManagedSseEnabled"] for one in queues(stage).values())
 
 
-def test_a_message_stays_hidden_for_as_long_as_its_function_may_take(stage: str) -> None:
+def test_visibility_timeout_covers_the_function_timeout(stage: str) -> None:
     made = functions(assembly(stage))
     for function, queue, _ in mappings(stage):
         if queue:
@@ -91,7 +91,7 @@ def test_a_message_stays_hidden_for_as_long_as_its_function_may_take(stage: str)
             assert hidden >= made[function].properties["Timeout"]
 
 
-def test_a_dead_letter_that_is_left_is_seen_by_the_next_round_and_not_by_its_own(
+def test_dead_letter_reappears_in_the_next_round_of_the_function(
     stage: str,
 ) -> None:
     takes = functions(assembly(stage))["dead-letters"].properties["Timeout"]
@@ -100,18 +100,18 @@ def test_a_dead_letter_that_is_left_is_seen_by_the_next_round_and_not_by_its_own
         assert takes < hidden < 300
 
 
-def test_each_queue_feeds_one_function(stage: str) -> None:
+def test_each_queue_has_one_consumer(stage: str) -> None:
     fed = {queue: function for function, queue, _ in mappings(stage)}
     expected = {f"{lane}.fifo": f"executor-{lane.split('-')[0]}" for lane in LANES[stage]}
     assert fed == {**expected, "wake": "poller", "": "status"}
 
 
-def test_a_batch_is_answered_in_part(stage: str) -> None:
+def test_batch_item_failures_are_reported(stage: str) -> None:
     for _, _, one in mappings(stage):
         assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
-def test_a_lane_takes_its_batches_and_no_more_than_the_stage_gives_it(stage: str) -> None:
+def test_lane_has_its_batch_size_and_maximum_concurrency(stage: str) -> None:
     given = read_context()["stages"][stage]["lanes"]
     for function, queue, one in mappings(stage):
         if function.startswith("executor"):
@@ -121,7 +121,7 @@ def test_a_lane_takes_its_batches_and_no_more_than_the_stage_gives_it(stage: str
             assert most == given[lane][priority or "all"]
 
 
-def test_no_queue_asks_for_more_than_its_function_may_have(stage: str) -> None:
+def test_queue_concurrency_fits_the_reserved_concurrency(stage: str) -> None:
     made = functions(assembly(stage))
     wanted: dict[str, int] = {}
     for function, queue, one in mappings(stage):
@@ -132,7 +132,7 @@ def test_no_queue_asks_for_more_than_its_function_may_have(stage: str) -> None:
     assert bool(wanted) is (stage == "prod")
 
 
-def test_the_stream_of_jobs_is_followed_with_an_end_to_every_failure(stage: str) -> None:
+def test_jobs_stream_mapping_limits_retries_and_reports_failures(stage: str) -> None:
     (one,) = [one for _, queue, one in mappings(stage) if not queue]
     assert "JobsTable" in str(one["EventSourceArn"])
     assert one["StartingPosition"] == "TRIM_HORIZON"
@@ -145,7 +145,7 @@ def test_the_stream_of_jobs_is_followed_with_an_end_to_every_failure(stage: str)
     assert one["DestinationConfig"] == {"OnFailure": {"Destination": failed}}
 
 
-def test_the_clocks_start_who_looks_for_work(stage: str) -> None:
+def test_schedule_rules_start_planner_reconciler_and_dead_letters(stage: str) -> None:
     names = {one.name: name for name, one in functions(assembly(stage)).items()}
     found = {}
     for one in resources(assembly(stage), "AWS::Events::Rule"):
@@ -162,7 +162,7 @@ def test_the_clocks_start_who_looks_for_work(stage: str) -> None:
     }
 
 
-def test_the_knobs_are_what_the_stage_says(stage: str) -> None:
+def test_parameters_have_the_values_of_the_stage(stage: str) -> None:
     found = {
         one.properties["Name"]: one.properties["Value"]
         for one in resources(assembly(stage), "AWS::SSM::Parameter")

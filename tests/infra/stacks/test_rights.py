@@ -68,26 +68,26 @@ def actions(made: Any, name: str, service: str) -> set[str]:
     }
 
 
-def test_all_that_is_granted_stands_in_the_roles(stage: str) -> None:
+def test_roles_hold_all_policies_inline(stage: str) -> None:
     assert resources(assembly(stage), "AWS::IAM::Policy") == []
     assert resources(assembly(stage), "AWS::IAM::ManagedPolicy") == []
     assert len(resources(assembly(stage), "AWS::IAM::Role")) == len(FUNCTION_NAMES)
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_no_action_is_granted_as_a_pattern(stage: str, name: str) -> None:
+def test_no_action_contains_a_wildcard(stage: str, name: str) -> None:
     assert [one for one in granted(assembly(stage), name) if "*" in one.action] == []
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_anything_at_all_is_named_only_where_aws_has_no_resource(name: str) -> None:
+def test_wildcard_resources_are_limited_to_actions_without_resources(name: str) -> None:
     for made in (assembly("dev"), assembly("prod"), full()):
         wide = {one.action for one in granted(made, name) if one.resource == "*"}
         assert wide <= ON_ANYTHING
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_what_is_named_in_part_is_an_object_or_what_tasks_may_reach(stage: str, name: str) -> None:
+def test_partial_wildcards_are_limited_to_objects_and_task_targets(stage: str, name: str) -> None:
     for one in granted(assembly(stage), name):
         if "*" in one.resource and one.resource != "*":
             blob = one.action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
@@ -99,14 +99,14 @@ def test_what_is_named_in_part_is_an_object_or_what_tasks_may_reach(stage: str, 
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_a_function_writes_its_own_log_and_no_other(stage: str, name: str) -> None:
+def test_function_writes_only_its_own_log(stage: str, name: str) -> None:
     group = functions(assembly(stage))[name].properties["LoggingConfig"]["LogGroup"]["Ref"]
     logs = [one for one in granted(assembly(stage), name) if one.action.startswith("logs:")]
     assert {one.action for one in logs} == {"logs:CreateLogStream", "logs:PutLogEvents"}
     assert {one.resource for one in logs} == {str({"Fn::GetAtt": [group, "Arn"]})}
 
 
-def test_what_reads_may_write_nothing_but_shares_of_a_limit(stage: str) -> None:
+def test_job_search_writes_only_limit_shares(stage: str) -> None:
     made = assembly(stage)
     writes = actions(made, "job-search", "dynamodb") - READS
     assert writes == (set() if stage == "dev" else {"PutItem"})
@@ -117,7 +117,7 @@ def test_what_reads_may_write_nothing_but_shares_of_a_limit(stage: str) -> None:
     assert actions(made, "job-search", "sqs") == set()
 
 
-def test_the_authorizer_reads_two_parameters_and_rows_of_tokens_and_nothing_else(
+def test_authorizer_reads_only_parameters_and_token_rows(
     stage: str,
 ) -> None:
     made = assembly(stage)
@@ -131,7 +131,7 @@ def test_the_authorizer_reads_two_parameters_and_rows_of_tokens_and_nothing_else
     ]
 
 
-def test_the_key_of_tokens_is_read_by_who_checks_and_who_makes_them(stage: str) -> None:
+def test_token_key_is_read_by_authorizer_and_job_service_only(stage: str) -> None:
     readers = {
         name
         for name in FUNCTION_NAMES
@@ -145,7 +145,7 @@ def test_the_key_of_tokens_is_read_by_who_checks_and_who_makes_them(stage: str) 
     assert all("token-key" in one.resource or "webhook-key" in one.resource for one in rights)
 
 
-def test_the_key_of_webhooks_is_read_by_who_signs_and_who_shows_the_secret(stage: str) -> None:
+def test_webhook_key_is_read_by_executor_and_job_service_only(stage: str) -> None:
     readers = {
         name
         for name in FUNCTION_NAMES
@@ -155,14 +155,14 @@ def test_the_key_of_webhooks_is_read_by_who_signs_and_who_shows_the_secret(stage
     assert readers == {"executor-quick", "job-service"}
 
 
-def test_only_the_planner_reads_the_knobs(stage: str) -> None:
+def test_only_the_planner_reads_operator_settings(stage: str) -> None:
     readers = {
         name for name in FUNCTION_NAMES if "GetParameters" in actions(assembly(stage), name, "ssm")
     }
     assert readers == {"planner"}
 
 
-def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
+def test_only_executors_reach_task_targets_and_secrets(stage: str) -> None:
     made = assembly(stage)
     for name in FUNCTION_NAMES:
         reach = {
@@ -175,7 +175,7 @@ def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
         assert reach == (wanted if name.startswith("executor") else set())
 
 
-def test_no_task_reaches_what_is_our_own(stage: str) -> None:
+def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
     """Whatever the stage names, and whatever a function's own policy says of this account."""
     queues = [one.properties["QueueName"] for one in resources(assembly(stage), "AWS::SQS::Queue")]
     for name in FUNCTION_NAMES:
@@ -198,7 +198,7 @@ def test_no_task_reaches_what_is_our_own(stage: str) -> None:
         assert refused == kept, "and it sends to the others"
 
 
-def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
+def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) -> None:
     made = assembly(stage)
     scan = {name for name in FUNCTION_NAMES if "Scan" in actions(made, name, "dynamodb")}
     assert scan == {"reconciler"}
@@ -207,14 +207,14 @@ def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
         assert actions(made, name, "dynamodb") <= READS | writes | STREAM
 
 
-def test_only_who_follows_the_stream_reads_it(stage: str) -> None:
+def test_only_the_status_function_reads_the_stream(stage: str) -> None:
     readers = {
         name for name in FUNCTION_NAMES if actions(assembly(stage), name, "dynamodb") & STREAM
     }
     assert readers == {"status"}
 
 
-def test_only_what_a_job_left_is_deleted_by_who_follows_the_stream_and_by_the_walk(
+def test_payloads_are_deleted_by_status_function_and_reconciler_only(
     stage: str,
 ) -> None:
     made = assembly(stage)
@@ -227,7 +227,7 @@ def test_only_what_a_job_left_is_deleted_by_who_follows_the_stream_and_by_the_wa
     assert deleted == {("status", "payloads"), ("reconciler", "payloads")}
 
 
-def test_the_walk_deletes_rows_of_definitions_and_no_heads(stage: str) -> None:
+def test_reconciler_deletes_definitions_and_no_job_states(stage: str) -> None:
     deleting = [
         one
         for one in policies(assembly(stage), "reconciler")
@@ -238,7 +238,7 @@ def test_the_walk_deletes_rows_of_definitions_and_no_heads(stage: str) -> None:
     ]
 
 
-def test_an_executor_takes_from_its_own_lane_alone(stage: str) -> None:
+def test_executor_receives_only_from_its_own_lane(stage: str) -> None:
     queues = {
         one.name: one.properties["QueueName"]
         for one in resources(assembly(stage), "AWS::SQS::Queue")

@@ -14,18 +14,18 @@ from tests.support.infra.synthesised import KEPT, STAGES, assembly, full, listed
 LINT = "from cfnlint.runner import main; main()"
 
 
-def test_the_resources_are_those_that_are_listed() -> None:
+def test_resources_match_the_list() -> None:
     """After a change that is meant: python -m tests.support.infra.synthesised."""
     assert listed() == KEPT.read_text()
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_same_input_gives_the_same_templates(stage: str) -> None:
+def test_same_input_yields_the_same_templates(stage: str) -> None:
     assert synthesise(stage).templates == synthesise(stage).templates
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_synthesis_looks_nothing_up(stage: str) -> None:
+def test_synthesis_performs_no_lookups(stage: str) -> None:
     manifest = assembly(stage).manifest
     assert not manifest.get("missing")
     stacks = [one for one in manifest["artifacts"].values() if "stack" in one["type"]]
@@ -33,7 +33,7 @@ def test_synthesis_looks_nothing_up(stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stacks_lean_only_on_earlier_ones(stage: str) -> None:
+def test_stacks_depend_only_on_earlier_ones(stage: str) -> None:
     order = ["Data", "Scheduling", "Execution", "Api", "Observability"]
     for name, one in assembly(stage).templates.items():
         mine = order.index(name)
@@ -43,13 +43,13 @@ def test_stacks_lean_only_on_earlier_ones(stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_nothing_names_an_account_or_a_region(stage: str) -> None:
+def test_templates_name_no_account_or_region(stage: str) -> None:
     for one in assembly(stage).templates.values():
         assert re.findall(r"\b\d{12}\b|[a-z]{2}-[a-z]+-\d\b", json.dumps(one["Resources"])) == []
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_what_a_console_shows_says_what_it_is(stage: str) -> None:
+def test_visible_resources_have_descriptions(stage: str) -> None:
     told = {
         "AWS::ApiGatewayV2::Api",
         "AWS::ApiGatewayV2::Stage",
@@ -69,7 +69,7 @@ def test_what_a_console_shows_says_what_it_is(stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_everything_is_tagged(stage: str) -> None:
+def test_all_resources_are_tagged(stage: str) -> None:
     wanted = {"application": "punctual", "stage": stage}
     tagged = 0
     for one in assembly(stage).templates.values():
@@ -89,7 +89,7 @@ def outputs(one: dict[str, Any]) -> dict[str, Any]:
     return {name: body for name, body in found if not name.startswith("PublishOutput")}
 
 
-def test_the_templates_are_clean_by_cfn_lint(tmp_path: Path) -> None:
+def test_templates_pass_cfn_lint(tmp_path: Path) -> None:
     for kind, made in (("dev", assembly("dev")), ("full", full())):
         for name, one in made.templates.items():
             (tmp_path / f"{kind}-{name}.json").write_text(json.dumps(one))

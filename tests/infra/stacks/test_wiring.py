@@ -44,7 +44,7 @@ def lanes(made: Made) -> dict[str, int]:
 # Functions
 
 
-def test_a_function_may_be_called_by_its_clock_or_by_the_api_and_by_nobody_else(
+def test_functions_may_be_invoked_only_by_their_rule_or_the_api(
     made: Made,
 ) -> None:
     found = {
@@ -73,7 +73,7 @@ def test_a_function_may_be_called_by_its_clock_or_by_the_api_and_by_nobody_else(
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_a_function_runs_its_own_folder_in_its_own_role(made: Made, name: str) -> None:
+def test_function_runs_its_own_folder_with_its_own_role(made: Made, name: str) -> None:
     stack = Stack(App(), "Some")
     folder = name.split("-")[0] if "executor" in name else name.replace("-", "_")
     location = packaging.function_code(folder).bind(stack).s3_location
@@ -95,7 +95,7 @@ def roles(made: Made) -> dict[str, Resource]:
     }
 
 
-def test_a_role_is_lambdas_to_take_on_and_nobody_elses(made: Made) -> None:
+def test_only_lambda_may_assume_a_role(made: Made) -> None:
     for one in every(made, "AWS::IAM::Role"):
         (statement,) = one["AssumeRolePolicyDocument"]["Statement"]
         assert statement == {
@@ -105,7 +105,7 @@ def test_a_role_is_lambdas_to_take_on_and_nobody_elses(made: Made) -> None:
         }
 
 
-def test_a_function_may_take_as_long_as_is_said(made: Made) -> None:
+def test_functions_have_their_timeouts(made: Made) -> None:
     found = {name: one.properties["Timeout"] for name, one in functions(made).items()}
     assert found == {
         "authorizer": 10,
@@ -122,7 +122,7 @@ def test_a_function_may_take_as_long_as_is_said(made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
-def test_a_function_is_told_the_tables_and_queues_that_there_are(made: Made, name: str) -> None:
+def test_function_environment_names_tables_and_queues(made: Made, name: str) -> None:
     settings = Settings.from_env(environment(made, name))
     assert {table: getattr(settings, f"{table}_table") for table in TABLES} == {
         table: f"<{table}>" for table in TABLES
@@ -145,11 +145,11 @@ def environment(made: Made, name: str) -> dict[str, str]:
     return dict(found)
 
 
-def test_the_authorizer_looks_tokens_up_in_the_control_table(made: Made) -> None:
+def test_authorizer_reads_tokens_from_the_control_table(made: Made) -> None:
     assert environment(made, "authorizer")["PUNCTUAL_CONTROL_TABLE"] == "<control>"
 
 
-def test_dead_letters_reads_what_stands_behind_each_lane(made: Made) -> None:
+def test_dead_letters_function_reads_the_dead_letter_queue_of_each_lane(made: Made) -> None:
     told = environment(made, "dead-letters")["PUNCTUAL_DEAD_LETTERS"].split()
     assert sorted(told) == sorted(f"<{lane}-dead.fifo>" for lane in lanes(made))
 
@@ -157,7 +157,7 @@ def test_dead_letters_reads_what_stands_behind_each_lane(made: Made) -> None:
 # Clocks
 
 
-def test_a_clock_starts_one_function_and_drops_a_start_that_comes_too_late(made: Made) -> None:
+def test_schedule_rule_starts_one_function_and_drops_late_starts(made: Made) -> None:
     found = {one["Name"]: one for one in every(made, "AWS::Events::Rule")}
     assert len(found) == len(CLOCKS)
     for clock, (function, rate, oldest) in CLOCKS.items():
@@ -172,7 +172,7 @@ def test_a_clock_starts_one_function_and_drops_a_start_that_comes_too_late(made:
         }
 
 
-def test_what_a_clock_starts_is_tried_again_as_is_said(made: Made) -> None:
+def test_scheduled_functions_have_their_retry_limits(made: Made) -> None:
     found = {one["FunctionName"]: one for one in every(made, "AWS::Lambda::EventInvokeConfig")}
     assert found == {
         f"<{name}>": {
@@ -192,7 +192,7 @@ def test_what_a_clock_starts_is_tried_again_as_is_said(made: Made) -> None:
 # Queues, and what feeds functions
 
 
-def test_each_queue_is_as_its_part_needs_it(made: Made) -> None:
+def test_each_queue_has_its_properties(made: Made) -> None:
     wanted: dict[str, dict[str, Any]] = {
         "wake": {
             "VisibilityTimeout": 180,
@@ -232,7 +232,7 @@ def test_each_queue_is_as_its_part_needs_it(made: Made) -> None:
     }
 
 
-def test_nobody_may_use_a_queue_without_tls(made: Made) -> None:
+def test_queue_policy_requires_tls(made: Made) -> None:
     for one in every(made, "AWS::SQS::QueuePolicy"):
         (queue,) = one["Queues"]
         assert one["PolicyDocument"]["Statement"] == [
@@ -246,7 +246,7 @@ def test_nobody_may_use_a_queue_without_tls(made: Made) -> None:
         ]
 
 
-def test_each_source_feeds_its_function_in_batches_as_is_said(made: Made) -> None:
+def test_each_event_source_has_its_batch_properties(made: Made) -> None:
     """A queue has no window, else a run would be late by it; the stream has one of a second."""
     pollers = values(made)["reservedConcurrency"].get("poller", 2 * values(made)["shards"])
     wanted: list[Mapping[str, Any]] = [
@@ -291,7 +291,7 @@ def fed(function: str, queue: str, batch: int, at_most: int | None) -> dict[str,
     }
 
 
-def test_who_works_off_a_queue_may_take_what_is_due_and_no_more(made: Made) -> None:
+def test_queue_consumers_request_exactly_their_reserved_concurrency(made: Made) -> None:
     """Poller and executors ask for all that is reserved for them, and never for more."""
     reserved = values(made)["reservedConcurrency"]
     asked: dict[str, int] = {}

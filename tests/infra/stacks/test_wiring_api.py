@@ -12,7 +12,7 @@ def made(request: pytest.FixtureRequest) -> Made:
     return shown(request.param)
 
 
-def test_the_api_calls_a_function_with_the_payload_that_it_reads(made: Made) -> None:
+def test_api_integrations_use_payload_format_2(made: Made) -> None:
     (authorizer,) = every(made, "AWS::ApiGatewayV2::Authorizer")
     api = HERE.format("apigateway").replace("<AWS::AccountId>", "lambda")
     assert authorizer == {
@@ -34,13 +34,13 @@ def test_the_api_calls_a_function_with_the_payload_that_it_reads(made: Made) -> 
         }
 
 
-def test_a_route_leads_to_an_integration_of_the_same_api(made: Made) -> None:
+def test_routes_lead_to_integrations_of_the_same_api(made: Made) -> None:
     there = {f"integrations/<{one}>" for one in ids(made, "AWS::ApiGatewayV2::Integration")}
     for one in every(made, "AWS::ApiGatewayV2::Route"):
         assert (one["ApiId"], one["Target"] in there) == ("<api>", True), one["RouteKey"]
 
 
-def test_the_apis_stage_measures_as_the_stage_does_and_logs_into_its_own_group(made: Made) -> None:
+def test_api_stage_has_the_throttle_metrics_and_log_group_of_its_stage(made: Made) -> None:
     (one,) = every(made, "AWS::ApiGatewayV2::Stage")
     throttle = values(made)["throttle"]
     assert one.pop("Description")
@@ -60,7 +60,7 @@ def test_the_apis_stage_measures_as_the_stage_does_and_logs_into_its_own_group(m
     assert log["DestinationArn"] == {"Fn::Select": [0, whole]}
 
 
-def test_the_api_is_of_http_and_takes_from_other_origins_what_its_calls_need() -> None:
+def test_http_api_allows_methods_of_the_contract_by_cors() -> None:
     for kind in SHOWN:
         each = shown(kind)
         (one,) = every(each, "AWS::ApiGatewayV2::Api")
@@ -70,7 +70,7 @@ def test_the_api_is_of_http_and_takes_from_other_origins_what_its_calls_need() -
     assert 60 <= cors["MaxAge"] <= 7200, "no browser remembers it for longer"
 
 
-def test_a_name_of_its_own_leads_to_the_apis_stage() -> None:
+def test_custom_domain_maps_to_the_api_stage() -> None:
     (name,) = every(shown("full"), "AWS::ApiGatewayV2::DomainName")
     assert name == {
         "DomainName": DOMAIN["name"],

@@ -15,7 +15,7 @@ def made(request: pytest.FixtureRequest) -> Made:
     return shown(request.param)
 
 
-def test_every_log_is_kept_for_as_long_as_the_stage_says(made: Made) -> None:
+def test_every_log_group_has_the_configured_retention(made: Made) -> None:
     groups = resources(made, "AWS::Logs::LogGroup")
     prefix = f"punctual-{stage(made)}-"
     assert {one.properties["LogGroupName"] for one in groups} == {
@@ -27,13 +27,13 @@ def test_every_log_is_kept_for_as_long_as_the_stage_says(made: Made) -> None:
         assert (one.body["DeletionPolicy"], one.body["UpdateReplacePolicy"]) == kept(made)
 
 
-def test_a_table_is_encrypted_by_the_key_that_costs_nothing(made: Made) -> None:
+def test_tables_are_encrypted_with_the_aws_owned_key(made: Made) -> None:
     """No DynamoDB table is without encryption: `SSEEnabled` false is the key that AWS owns."""
     for one in every(made, "AWS::DynamoDB::Table"):
         assert one["SSESpecification"] == {"SSEEnabled": False}
 
 
-def test_outputs_are_kept_by_the_stages_retention_and_what_was_deleted_stays_restorable(
+def test_outputs_expire_after_retention_and_deleted_objects_stay_restorable(
     made: Made,
 ) -> None:
     outputs, log = (bucket(made, name) for name in ("OutputsBucket", "OutputsAccessLog"))
@@ -75,7 +75,7 @@ def bucket(made: Made, prefix: str) -> dict[str, Any]:
     return dict(named(made, found, "Data"))
 
 
-def test_who_reads_the_outputs_stands_in_the_access_log(made: Made) -> None:
+def test_access_to_the_outputs_bucket_is_logged(made: Made) -> None:
     outputs, log = sorted(ids(made, "AWS::S3::Bucket"), key=lambda name: "AccessLog" in name)
     assert bucket(made, "OutputsBucket")["LoggingConfiguration"] == {
         "DestinationBucketName": f"<{log}>"
@@ -99,16 +99,14 @@ def test_who_reads_the_outputs_stands_in_the_access_log(made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["OutputsBucket", "OutputsAccessLog"])
-def test_a_bucket_is_encrypted_and_goes_only_with_a_stage_that_is_not_protected(
-    made: Made, name: str
-) -> None:
+def test_bucket_is_encrypted_and_retained_in_a_protected_stage(made: Made, name: str) -> None:
     (encryption,) = bucket(made, name)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     (found,) = [one for one in resources(made, "AWS::S3::Bucket") if one.name.startswith(name)]
     assert (found.body["DeletionPolicy"], found.body["UpdateReplacePolicy"]) == kept(made)
 
 
-def test_every_bucket_has_its_policy(made: Made) -> None:
+def test_every_bucket_has_a_policy(made: Made) -> None:
     policies = every(made, "AWS::S3::BucketPolicy")
     assert {one["Bucket"] for one in policies} == {
         f"<{one}>" for one in ids(made, "AWS::S3::Bucket")

@@ -19,12 +19,12 @@ def alarmed() -> Made:
     return shown("full")
 
 
-def test_alarms_ring_as_is_listed() -> None:
+def test_alarms_match_the_list() -> None:
     """After a change that is meant: python -m tests.support.infra.observed."""
     assert listed() == LISTED.read_text()
 
 
-def test_the_topics_key_is_the_accounts_and_open_to_cloudwatch_alone(alarmed: Made) -> None:
+def test_topic_key_is_usable_by_the_account_and_cloudwatch_only(alarmed: Made) -> None:
     (key,) = every(alarmed, "AWS::KMS::Key")
     assert key["EnableKeyRotation"] is True
     assert key["KeyPolicy"]["Statement"] == [
@@ -45,7 +45,7 @@ def test_the_topics_key_is_the_accounts_and_open_to_cloudwatch_alone(alarmed: Ma
     assert body.body["DeletionPolicy"] == body.body["UpdateReplacePolicy"] == "Delete"
 
 
-def test_the_topic_takes_what_alarms_of_its_stage_say_over_tls_and_nothing_else(
+def test_topic_accepts_alarms_of_its_stage_over_tls_only(
     alarmed: Made,
 ) -> None:
     (name,), (key,) = ids(alarmed, "AWS::SNS::Topic"), ids(alarmed, "AWS::KMS::Key")
@@ -80,26 +80,26 @@ def test_the_topic_takes_what_alarms_of_its_stage_say_over_tls_and_nothing_else(
     }
 
 
-def test_mail_comes_from_that_topic(alarmed: Made) -> None:
+def test_email_subscription_belongs_to_the_topic(alarmed: Made) -> None:
     (name,) = ids(alarmed, "AWS::SNS::Topic")
     assert every(alarmed, "AWS::SNS::Subscription") == [
         {"Endpoint": FULL["alarmEmail"], "Protocol": "email", "TopicArn": f"<{name}>"}
     ]
 
 
-def test_a_parameter_is_plain_text_under_the_stages_name(made: Made) -> None:
+def test_parameters_are_plain_text_under_the_stage_prefix(made: Made) -> None:
     for one in every(made, "AWS::SSM::Parameter"):
         assert one["Type"] == "String", "no template can make another"
         assert one["Name"].startswith(f"/punctual/{stage(made)}/")
 
 
-def test_a_layer_is_for_the_python_that_its_functions_run(made: Made) -> None:
+def test_layers_are_compatible_with_the_function_runtime(made: Made) -> None:
     run = {one["Runtime"] for one in every(made, "AWS::Lambda::Function")}
     for one in every(made, "AWS::Lambda::LayerVersion"):
         assert set(one["CompatibleRuntimes"]) == run == {"python3.13"}
 
 
-def test_queues_go_with_their_stack_even_where_the_stage_is_protected(made: Made) -> None:
+def test_queues_are_deleted_with_their_stack_in_a_protected_stage(made: Made) -> None:
     """What stands in them is sent again by the heads; and a lane that is split leaves its queue."""
     for one in resources(made, "AWS::SQS::Queue"):
         assert one.body["DeletionPolicy"] == one.body["UpdateReplacePolicy"] == "Delete", one.name

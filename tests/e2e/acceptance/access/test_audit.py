@@ -37,7 +37,7 @@ def told(api: Api, job_id: str, *actions: str) -> list[Json]:
     return found
 
 
-def test_each_change_of_a_job_is_told_with_who_what_and_when(api: Api) -> None:
+def test_each_job_change_is_recorded_with_caller_values_and_time(api: Api) -> None:
     job = api.create(**NEVER_SOON, tags={"team": "data"}, payload={"order": 4711})
     path = f"/jobs/{job['job_id']}"
     assert api("PATCH", path, {"priority": "HIGH", "tags": {}}).status_code == 200
@@ -64,7 +64,7 @@ def test_each_change_of_a_job_is_told_with_who_what_and_when(api: Api) -> None:
     assert [one["audit_id"] for one in found] == sorted(one["audit_id"] for one in found)
 
 
-def test_orders_name_their_run_and_not_what_it_was_given(api: Api) -> None:
+def test_run_entries_name_the_run_without_its_payload(api: Api) -> None:
     job = api.create(**NEVER_SOON)
     secret = unique("secret")
     run = api.ended(api.run_now(job["job_id"], payload={"text": secret}))
@@ -78,7 +78,7 @@ def test_orders_name_their_run_and_not_what_it_was_given(api: Api) -> None:
     assert secret not in str([created, ordered, retried])
 
 
-def test_what_changes_nothing_or_is_refused_leaves_no_line(api: Api) -> None:
+def test_refused_or_empty_change_records_no_entry(api: Api) -> None:
     key = {"Idempotency-Key": unique("audit")}
     job = api.create(key, **NEVER_SOON)
     assert api.create(key, **NEVER_SOON)["job_id"] == job["job_id"]
@@ -96,7 +96,7 @@ def test_what_changes_nothing_or_is_refused_leaves_no_line(api: Api) -> None:
     told(api, job["job_id"], "job.create", "job.pause", "job.cancel")
 
 
-def test_each_job_of_a_batch_has_its_line(api: Api) -> None:
+def test_each_job_of_a_batch_has_an_entry(api: Api) -> None:
     name = unique("batch")
     one = {"name": name, **NEVER_SOON}
     results = api("POST", "/jobs/batch", {"jobs": [one, {"name": name}, one]}).json()["results"]
@@ -108,7 +108,7 @@ def test_each_job_of_a_batch_has_its_line(api: Api) -> None:
     assert first["audit_id"] != second["audit_id"]
 
 
-def test_pages_are_whole_and_without_doubles_while_lines_are_added(api: Api) -> None:
+def test_audit_pages_are_complete_without_duplicates_while_entries_are_added(api: Api) -> None:
     job = api.create(**NEVER_SOON)["job_id"]
     actions = ["job.create"]
     for what in ("pause", "resume") * 3:
@@ -142,7 +142,7 @@ def test_filters_combine(api: Api) -> None:
     assert of_job(api, NOBODY) == []
 
 
-def test_a_wrong_filter_is_named(api: Api) -> None:
+def test_wrong_filters_are_named(api: Api) -> None:
     asked: dict[str, Any] = {
         "action": "job.delete",
         "job_id": "x",
@@ -153,7 +153,7 @@ def test_a_wrong_filter_is_named(api: Api) -> None:
     assert fields_of(api("GET", "/audit", **asked)) == set(asked)
 
 
-def test_a_token_is_told_when_it_is_made_and_when_taken_back(api: Api) -> None:
+def test_token_creation_and_revocation_are_recorded(api: Api) -> None:
     name = unique("audit")
     answer = api("POST", "/tokens", {"name": name, "role": "viewer", "expires_at": None})
     assert answer.status_code == 201, answer.text
@@ -174,6 +174,6 @@ def test_a_token_is_told_when_it_is_made_and_when_taken_back(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_nobody_changes_a_line(api: Api, method: str) -> None:
+def test_audit_entry_cannot_be_changed(api: Api, method: str) -> None:
     answer = api(method, "/audit", {} if method != "DELETE" else None)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")

@@ -25,7 +25,7 @@ NOBODY = "01890000-0000-7000-8000-000000000000"
         ("PATCH", f"/jobs/{NOBODY}/runs/{NOBODY}/output", {"GET"}),
     ],
 )
-def test_a_method_that_is_not_there_names_those_that_are(
+def test_unsupported_method_lists_the_allowed_methods(
     api: Api, method: str, path: str, allowed: set[str]
 ) -> None:
     answer = api(method, path, {} if method in ("POST", "PUT", "PATCH") else None)
@@ -35,11 +35,11 @@ def test_a_method_that_is_not_there_names_those_that_are(
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/", "/jobs/x/y/z", "/jobs//runs", "/.git"])
-def test_a_path_that_is_not_there(api: Api, path: str) -> None:
+def test_unknown_path_returns_404(api: Api, path: str) -> None:
     assert api("GET", path).status_code == 404
 
 
-def test_what_a_client_does_not_accept(api: Api) -> None:
+def test_unsupported_accept_header_returns_406(api: Api) -> None:
     assert api("GET", "/jobs", headers={"Accept": "text/html"}).status_code == 406
     for taken in ("*/*", "application/*", "text/html, application/json;q=0.5", "application/json"):
         assert api("GET", "/jobs", headers={"Accept": taken}).status_code == 200
@@ -49,7 +49,7 @@ def test_what_a_client_does_not_accept(api: Api) -> None:
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonx", "junk"]
 )
-def test_a_body_of_another_type(api: Api, kind: str) -> None:
+def test_body_of_another_content_type_returns_415(api: Api, kind: str) -> None:
     answer = api("POST", "/jobs", content=BODY, headers={"Content-Type": kind})
     assert answer.status_code == 415
 
@@ -58,21 +58,21 @@ def test_a_body_of_another_type(api: Api, kind: str) -> None:
     "kind",
     ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"],
 )
-def test_json_may_be_named_in_its_ways(api: Api, kind: str) -> None:
+def test_json_content_type_is_accepted_in_all_spellings(api: Api, kind: str) -> None:
     answer = api("POST", "/jobs", content=BODY, headers={"Content-Type": kind})
     assert answer.status_code == 202
     api.made.append(answer.json()["job_id"])
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "a b", ""])
-def test_another_host_is_misdirected(api: Api, host: str) -> None:
+def test_foreign_host_header_returns_421(api: Api, host: str) -> None:
     if api.is_local:
         status = api("GET", "/jobs", headers={"Host": host}).status_code
         assert status == 421 or (status == 400 and host in ("", "a b"))
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:80", "LOCALHOST:8080"])
-def test_a_loopback_host_is_taken(api: Api, host: str) -> None:
+def test_loopback_host_header_is_accepted(api: Api, host: str) -> None:
     if api.is_local:
         assert api("GET", "/health", headers={"Host": host}).status_code in (200, 503)
 
@@ -87,13 +87,13 @@ def test_a_loopback_host_is_taken(api: Api, host: str) -> None:
     ],
     ids=str,
 )
-def test_a_page_elsewhere_may_not_call(api: Api, headers: dict[str, str]) -> None:
+def test_cross_site_request_returns_403(api: Api, headers: dict[str, str]) -> None:
     if api.is_local:
         for method, path, body in (("POST", "/jobs", BODY), ("GET", "/jobs", None)):
             assert api(method, path, content=body, headers=headers).status_code == 403
 
 
-def test_the_own_page_may_call(api: Api) -> None:
+def test_same_origin_request_is_accepted(api: Api) -> None:
     own = {"Origin": api.url.removesuffix("/v1"), "Sec-Fetch-Site": "same-origin"}
     assert api("GET", "/jobs", headers=own).status_code == 200
 
@@ -107,20 +107,20 @@ def test_the_own_page_may_call(api: Api) -> None:
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_what_is_not_json_is_a_bad_request(api: Api, text: bytes) -> None:
+def test_invalid_json_returns_400(api: Api, text: bytes) -> None:
     for path in ("/jobs", "/jobs/batch", "/schedules/preview"):
         assert api("POST", path, content=text).status_code == 400, path
 
 
 @pytest.mark.parametrize("text", [b'"\\ud800"', b'"\\ude00x"', b'["\\ud83d\\u0041"]'], ids=repr)
-def test_half_a_surrogate_pair_is_called_what_it_is(api: Api, text: bytes) -> None:
+def test_lone_surrogate_is_named_in_the_error(api: Api, text: bytes) -> None:
     answer = api("POST", "/jobs", content=BODY[:-1] + b', "payload": ' + text + b"}")
     assert answer.status_code == 400
     assert "surrogate" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("digits", [b"1" * 5_000, b"-" + b"9" * 5_000])
-def test_a_number_that_is_too_long_is_refused_by_name(api: Api, digits: bytes) -> None:
+def test_too_long_number_is_refused_with_its_field(api: Api, digits: bytes) -> None:
     answer = api("POST", "/jobs", content=BODY[:-1] + b', "max_retries": ' + digits + b"}")
     assert fields_of(answer) == {"max_retries"}
 
@@ -130,7 +130,7 @@ def test_a_number_that_is_too_long_is_refused_by_name(api: Api, digits: bytes) -
     [b"FOO /v1/jobs HTTP/1.1\r\n", b"GET /v1/jobs HTTP/1.1\r\nContent-Length: -1\r\n", b"\x00\r\n"],
     ids=repr,
 )
-def test_what_is_no_request_is_told_so(api: Api, request_line: bytes) -> None:
+def test_malformed_http_request_returns_a_400_problem(api: Api, request_line: bytes) -> None:
     if not api.is_local:
         pytest.skip("a gateway before us has words of its own")
     url = api.http.base_url
@@ -145,7 +145,7 @@ def test_what_is_no_request_is_told_so(api: Api, request_line: bytes) -> None:
     assert problem["request_id"].encode() in head
 
 
-def test_a_parameter_that_a_call_does_not_know_is_refused_by_name(api: Api) -> None:
+def test_unknown_query_parameter_is_refused_with_its_name(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     run = api.ended(api.run_now(job_id))
     path, job = f"/jobs/{job_id}", {"name": "n", **NEVER_SOON}
@@ -169,19 +169,19 @@ def test_a_parameter_that_a_call_does_not_know_is_refused_by_name(api: Api) -> N
     assert len(api.runs(job_id)) == 1
 
 
-def test_who_probes_may_add_what_it_likes(api: Api) -> None:
+def test_health_and_openapi_accept_unknown_query_parameters(api: Api) -> None:
     assert api("GET", "/health", probe="1").status_code in (200, 503)
     assert api("GET", "/openapi.json", v="2").status_code == 200
 
 
-def test_what_is_not_utf_8_is_refused(api: Api) -> None:
+def test_body_that_is_not_utf_8_is_refused(api: Api) -> None:
     """A gateway before us may have put something readable in its place."""
     expected = (400,) if api.is_local else (400, 422)
     assert api("POST", "/jobs", content=b'{"a": "\xff"}').status_code in expected
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b'"x"', b"null", b"true"])
-def test_a_body_that_is_no_object(api: Api, text: bytes) -> None:
+def test_body_that_is_not_an_object_is_refused(api: Api, text: bytes) -> None:
     assert api("POST", "/jobs", content=text).status_code in (400, 422)
 
 
@@ -199,7 +199,7 @@ def test_a_body_that_is_no_object(api: Api, text: bytes) -> None:
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_odd_json_is_kept_or_refused_by_name(api: Api, payload: bytes) -> None:
+def test_unusual_json_is_kept_or_refused_with_its_field(api: Api, payload: bytes) -> None:
     text = BODY[:-1] + b', "payload": ' + payload + b"}"
     answer = api("POST", "/jobs", content=text)
     assert answer.status_code in (202, 400, 422)
@@ -225,7 +225,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda junk: repr(junk)[:12])
-def test_junk_in_any_field_is_never_a_fault_of_ours(api: Api, junk: Json) -> None:
+def test_junk_in_any_field_causes_no_server_error(api: Api, junk: Json) -> None:
     bases: list[Json] = [NEVER_SOON, {"schedule_type": "INTERVAL", "interval_seconds": 9_000}]
     jobs = [{"name": "junk", **base, field: junk} for base in bases for field in FIELDS]
     answer = api("POST", "/jobs/batch", {"jobs": jobs})
@@ -265,13 +265,13 @@ def test_junk_in_any_field_is_never_a_fault_of_ours(api: Api, junk: Json) -> Non
         ),
     ],
 )
-def test_odd_queries_are_never_a_fault_of_ours(api: Api, query: str) -> None:
+def test_unusual_queries_cause_no_server_error(api: Api, query: str) -> None:
     for path in ("/jobs", "/runs", "/schedules/upcoming", "/stats", "/health", f"/jobs/{NOBODY}"):
         status = api("GET", f"{path}?{query}").status_code
         assert status in (200, 400, 404, 414, 422) or (path, status) == ("/health", 503), path
 
 
-def test_a_body_that_is_too_large(api: Api) -> None:
+def test_too_large_body_returns_413(api: Api) -> None:
     name = unique("large")
     job = {"name": name, **NEVER_SOON, "payload": "x" * (600 * 1024)}
     assert api("POST", "/jobs", job).status_code == 413
@@ -280,7 +280,7 @@ def test_a_body_that_is_too_large(api: Api) -> None:
     assert api.get("/jobs", name_prefix=name)["jobs"] == []
 
 
-def test_a_batch_of_nearly_5_mib_is_taken(api: Api) -> None:
+def test_batch_of_nearly_5_mib_is_accepted(api: Api) -> None:
     name = unique("near")
     jobs = {"jobs": [{"name": name, **NEVER_SOON, "payload": "x" * 250_000}] * 20}
     answer = api("POST", "/jobs/batch", jobs)
@@ -289,19 +289,19 @@ def test_a_batch_of_nearly_5_mib_is_taken(api: Api) -> None:
     assert len(api.get("/jobs", name_prefix=name)["jobs"]) == 20
 
 
-def test_a_payload_of_512_kib_of_escapes_is_measured_as_json(api: Api) -> None:
+def test_payload_of_512_kib_of_escapes_is_measured_as_json(api: Api) -> None:
     text = BODY[:-1] + b', "payload": "' + b"\\u0041" * 60_000 + b'"}'
     answer = api("POST", "/jobs", content=text)
     assert answer.status_code in (202, 422)
     api.made += [answer.json()["job_id"]] if answer.status_code == 202 else []
 
 
-def test_head_answers_without_a_body(api: Api) -> None:
+def test_head_response_has_no_body(api: Api) -> None:
     answer = api("HEAD", "/jobs")
     assert answer.status_code in (200, 405)
     assert answer.content == b""
 
 
-def test_a_request_id_is_given_each_time(api: Api) -> None:
+def test_each_response_has_its_own_request_id(api: Api) -> None:
     ids = {api("GET", "/nothing").json()["request_id"] for _ in range(3)}
     assert len(ids) == 3

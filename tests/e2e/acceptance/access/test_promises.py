@@ -24,7 +24,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
         return list(pool.map(work, range(TWINS)))
 
 
-def test_twenty_twins_make_one_job(api: Api) -> None:
+def test_20_submissions_with_one_key_create_one_job(api: Api) -> None:
     key = {"Idempotency-Key": unique("twenty")}
     body = {"name": unique("twin"), **NEVER_SOON, "payload": {"n": 1}}
     answers = at_once(lambda _: api("POST", "/jobs", body, headers=key))
@@ -37,7 +37,7 @@ def test_twenty_twins_make_one_job(api: Api) -> None:
     ]
 
 
-def test_twenty_twins_order_one_run_and_one_retry(api: Api) -> None:
+def test_20_requests_with_one_key_start_one_run_and_one_retry(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("twenty")}
     path = f"/jobs/{job_id}/runNow"
@@ -56,7 +56,7 @@ def test_twenty_twins_order_one_run_and_one_retry(api: Api) -> None:
     assert [run["run_id"] for run in api.runs(job_id)] == [run_id, retry_id]
 
 
-def test_twenty_twins_of_a_batch_make_each_job_once(api: Api) -> None:
+def test_20_batches_with_one_key_create_each_job_once(api: Api) -> None:
     key, name = {"Idempotency-Key": unique("twenty")}, unique("batch")
     jobs: list[Json] = [{"name": f"{name}-{n}", **NEVER_SOON} for n in range(5)]
     jobs.insert(2, {"name": f"{name}-x"})
@@ -70,7 +70,7 @@ def test_twenty_twins_of_a_batch_make_each_job_once(api: Api) -> None:
     assert listed == {job_id for job_id in ids if job_id}
 
 
-def test_a_key_belongs_to_one_call(api: Api) -> None:
+def test_idempotency_key_belongs_to_one_call(api: Api) -> None:
     """Not to another job's, nor to another kind of call, whatever the body."""
     one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
@@ -86,7 +86,7 @@ def test_a_key_belongs_to_one_call(api: Api) -> None:
     assert api.runs(other) == []
 
 
-def test_a_refused_request_uses_up_no_key(api: Api) -> None:
+def test_refused_request_does_not_use_its_key(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
     assert api("POST", "/jobs", {"name": 5, **NEVER_SOON}, headers=key).status_code == 422
     assert api.create(key, **NEVER_SOON)["version"] == 1
@@ -107,7 +107,7 @@ def _known(call: tuple[str, str, Json]) -> str:
 
 
 @pytest.mark.parametrize("call", CONDITIONAL, ids=_known)
-def test_if_match_holds_for_each_call_that_changes_a_job(
+def test_if_match_applies_to_each_call_that_changes_a_job(
     api: Api, call: tuple[str, str, Json]
 ) -> None:
     method, path, body = call
@@ -136,7 +136,7 @@ def test_if_match_holds_for_each_call_that_changes_a_job(
         assert gone.status_code == 404
 
 
-def test_a_list_of_jobs_is_whole_while_jobs_change_and_go(api: Api) -> None:
+def test_job_list_is_complete_while_jobs_change_and_end(api: Api) -> None:
     """Those there all along are seen once, whatever happens to the others between two pages."""
     prefix = unique("moving")
     made = [api.create(**NEVER_SOON, name=f"{prefix}-{n}")["job_id"] for n in range(12)]
@@ -155,7 +155,7 @@ def test_a_list_of_jobs_is_whole_while_jobs_change_and_go(api: Api) -> None:
     assert seen == list(reversed(made))
 
 
-def test_lists_of_runs_are_whole_while_runs_are_made(api: Api) -> None:
+def test_run_lists_are_complete_while_runs_are_added(api: Api) -> None:
     job_id = api.create(**HOURLY, max_concurrency=4)["job_id"]
     assert api.order(job_id, "backfill", REACH) == {"runs": 6}
     first = {api.ended(run)["run_id"] for run in api.runs(job_id)}
@@ -182,7 +182,7 @@ def test_lists_of_runs_are_whole_while_runs_are_made(api: Api) -> None:
         assert set(seen) == first
 
 
-def test_upcoming_is_whole_while_jobs_come_and_fire(api: Api) -> None:
+def test_upcoming_is_complete_while_jobs_are_added_and_fire(api: Api) -> None:
     name = unique("coming")
     reach = {"from": soon(86_400), "to": soon(86_400 + 7_200)}
     made = [
@@ -215,7 +215,7 @@ def test_upcoming_is_whole_while_jobs_come_and_fire(api: Api) -> None:
 
 
 @pytest.mark.parametrize("listed", ["jobs", "runs of a job", "runs", "upcoming"])
-def test_a_token_is_good_for_its_own_list_and_filters_only(api: Api, listed: str) -> None:
+def test_page_token_is_valid_for_its_list_and_filters_only(api: Api, listed: str) -> None:
     job_id = api.create(**HOURLY, max_concurrency=4)["job_id"]
     other = api.create(**HOURLY)["job_id"]
     api.order(job_id, "backfill", REACH)
@@ -244,7 +244,7 @@ def test_a_token_is_good_for_its_own_list_and_filters_only(api: Api, listed: str
     assert api.get(path, **filters, limit=200, next_token=token) is not None
 
 
-def test_an_empty_token_is_the_beginning_and_the_last_page_has_none(api: Api) -> None:
+def test_empty_page_token_means_first_page_and_last_page_has_none(api: Api) -> None:
     name = unique("one")
     job_id = api.create(**NEVER_SOON, name=name)["job_id"]
     page = api.get("/jobs", name_prefix=name, next_token="")
@@ -255,7 +255,7 @@ def test_an_empty_token_is_the_beginning_and_the_last_page_has_none(api: Api) ->
     assert found == [job_id]
 
 
-def test_runs_from_a_time_on_come_in_one_answer_though_much_lies_before(api: Api) -> None:
+def test_runs_from_a_time_come_in_one_page_despite_older_runs(api: Api) -> None:
     """No chain of empty pages through all of history."""
     job_id = api.create(**HOURLY, max_concurrency=10)["job_id"]
     api.order(job_id, "backfill", {**REACH, "to": "2026-01-04T00:00:00Z"})

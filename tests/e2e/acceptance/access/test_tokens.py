@@ -89,14 +89,14 @@ def as_caller(url: str) -> Iterator[Callable[[str], httpx.Client]]:
 AsCaller = Callable[[str], httpx.Client]
 
 
-def test_who_calls_is_an_admin_here(api: Api) -> None:
+def test_caller_is_an_admin(api: Api) -> None:
     who = api.get("/whoami")
     assert set(who) == {"tenant", "name", "role", "token_id", "expires_at", "limits"}
     assert who["role"] == "admin"
     assert set(who["limits"]) == LIMITS
 
 
-def test_a_token_is_shown_once_and_known_from_then_on(api: Api, make: Make) -> None:
+def test_token_secret_is_shown_once_and_token_is_listed(api: Api, make: Make) -> None:
     until = soon(3_600)
     made = make("operator", expires_at=until)
     secret = made.pop("token")
@@ -110,12 +110,12 @@ def test_a_token_is_shown_once_and_known_from_then_on(api: Api, make: Make) -> N
     assert made in list(api.pages("/tokens", "tokens", limit=200))
 
 
-def test_two_tokens_are_never_the_same(make: Make) -> None:
+def test_tokens_differ_from_each_other(make: Make) -> None:
     secrets = {make()["token"] for _ in range(5)}
     assert len(secrets) == 5
 
 
-def test_taking_back_is_final_and_may_be_asked_twice(api: Api, make: Make) -> None:
+def test_token_revocation_is_final_and_idempotent(api: Api, make: Make) -> None:
     token_id = make()["token_id"]
     first = api("DELETE", f"/tokens/{token_id}")
     assert first.status_code == 200
@@ -125,7 +125,7 @@ def test_taking_back_is_final_and_may_be_asked_twice(api: Api, make: Make) -> No
 
 
 @pytest.mark.parametrize("token_id", ["x", "01939f6a-7b12-7000-8000-000000000000"])
-def test_a_token_that_is_not_there_is_404(api: Api, token_id: str) -> None:
+def test_unknown_token_returns_404(api: Api, token_id: str) -> None:
     for method in ("GET", "DELETE"):
         assert api(method, f"/tokens/{token_id}").status_code == 404
 
@@ -139,13 +139,13 @@ def test_a_token_that_is_not_there_is_404(api: Api, token_id: str) -> None:
         ({"name": 1, "role": 1, "expires_at": 1}, {"name", "role", "expires_at"}),
     ],
 )
-def test_everything_wrong_is_told_at_once(api: Api, body: Any, fields: set[str]) -> None:
+def test_all_wrong_fields_of_a_token_are_named(api: Api, body: Any, fields: set[str]) -> None:
     assert fields_of(api("POST", "/tokens", body)) == fields
 
 
 @pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
-def test_without_a_good_token_nothing_is_answered(url: str, header: str) -> None:
+def test_request_without_a_valid_token_returns_401(url: str, header: str) -> None:
     with a_client(url, None) as nobody:
         # Where the header is missing altogether a gateway may answer by itself.
         assert nobody.get("/jobs").status_code == 401
@@ -161,7 +161,7 @@ def test_without_a_good_token_nothing_is_answered(url: str, header: str) -> None
 
 
 @pytest.mark.usefixtures("guarded")
-def test_a_role_may_what_it_may(make: Make, as_caller: AsCaller, api: Api) -> None:
+def test_role_allows_its_calls_only(make: Make, as_caller: AsCaller, api: Api) -> None:
     job = api.create(**NEVER_SOON)["job_id"]
     least = {
         ("GET", f"/jobs/{job}"): "viewer",
@@ -182,7 +182,9 @@ def test_a_role_may_what_it_may(make: Make, as_caller: AsCaller, api: Api) -> No
 
 
 @pytest.mark.usefixtures("guarded")
-def test_another_tenants_things_are_not_there(make: Make, as_caller: AsCaller, api: Api) -> None:
+def test_jobs_and_tokens_of_another_tenant_return_404(
+    make: Make, as_caller: AsCaller, api: Api
+) -> None:
     theirs = as_caller(make("admin", tenant=unique("tenant"))["token"])
     job = api.create(**NEVER_SOON)["job_id"]
     for method, path in (
@@ -202,7 +204,7 @@ def test_another_tenants_things_are_not_there(make: Make, as_caller: AsCaller, a
 
 
 @pytest.mark.usefixtures("guarded")
-def test_what_is_taken_back_is_refused_within_a_minute(
+def test_revoked_token_is_refused_within_a_minute(
     make: Make, as_caller: AsCaller, api: Api
 ) -> None:
     made = make()

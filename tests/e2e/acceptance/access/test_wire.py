@@ -46,14 +46,14 @@ def raw(api: Api, request: bytes) -> tuple[int, Message, bytes]:
     ],
     ids=lambda request: repr(request[:40]),
 )
-def test_requests_that_no_client_sends(api: Api, request_: bytes) -> None:
+def test_malformed_requests_return_client_errors(api: Api, request_: bytes) -> None:
     if api.is_local:
         status, _, _ = raw(api, request_)
         assert 400 <= status < 500
     assert api("GET", "/health").status_code in (200, 503)
 
 
-def test_a_chunked_body_is_taken_and_measured(api: Api) -> None:
+def test_chunked_body_is_accepted_and_measured(api: Api) -> None:
     def request(chunks: list[bytes]) -> bytes:
         head = b"POST /v1/jobs HTTP/1.1\r\n" + HOST + JSON + b"Connection: close\r\n"
         sent = [b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*chunks, b""]]

@@ -27,7 +27,7 @@ def in_backoff(api: Api, target: Target, **fields: Json) -> Json:
     return api.in_status(api.first_run(job_id), "WAITING")
 
 
-def test_a_run_between_attempts_is_cancelled(api: Api, target: Target) -> None:
+def test_waiting_run_between_attempts_is_cancelled(api: Api, target: Target) -> None:
     run = in_backoff(api, target)
     answer = api("POST", f"/jobs/{run['job_id']}/runs/{run['run_id']}/cancel")
     assert (answer.status_code, answer.json()["status"]) == (202, "CANCELLED")
@@ -37,13 +37,13 @@ def test_a_run_between_attempts_is_cancelled(api: Api, target: Target) -> None:
     api.job_in(run["job_id"], "COMPLETED")
 
 
-def test_a_job_between_attempts_is_cancelled(api: Api, target: Target) -> None:
+def test_job_cancelled_between_attempts_cancels_its_run(api: Api, target: Target) -> None:
     run = in_backoff(api, target)
     api("DELETE", f"/jobs/{run['job_id']}")
     assert api.run(run["job_id"], run["run_id"])["status"] == "CANCELLED"
 
 
-def test_what_has_started_goes_on_while_paused(api: Api, target: Target) -> None:
+def test_started_run_continues_while_its_job_is_paused(api: Api, target: Target) -> None:
     retry = {"backoff_seconds": 2, "jitter": False}
     run = in_backoff(api, target, max_retries=1, retry=retry)
     paused = api.order(run["job_id"], "pause")
@@ -54,7 +54,7 @@ def test_what_has_started_goes_on_while_paused(api: Api, target: Target) -> None
     api.job_in(run["job_id"], "COMPLETED")
 
 
-def test_a_job_is_not_completed_while_it_runs(api: Api, target: Target) -> None:
+def test_job_with_a_running_run_is_not_completed(api: Api, target: Target) -> None:
     job_id = api.create(schedule_type="IMMEDIATE", task=target.hold(30))["job_id"]
     run = api.in_status(api.first_run(job_id), "RUNNING")
     status = api.get(f"/jobs/{job_id}/status")
@@ -66,7 +66,7 @@ def test_a_job_is_not_completed_while_it_runs(api: Api, target: Target) -> None:
 
 
 @pytest.mark.needs("script")
-def test_a_script_that_ignores_signals_is_stopped_all_the_same(api: Api) -> None:
+def test_script_that_ignores_signals_is_stopped(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, task=STUBBORN, max_concurrency=2)["job_id"]
     late = api.create(**NEVER_SOON, task=STUBBORN, timeout_seconds=1, max_retries=0)["job_id"]
     run, timed = api.run_now(job_id), api.run_now(late)
@@ -77,7 +77,7 @@ def test_a_script_that_ignores_signals_is_stopped_all_the_same(api: Api) -> None
     assert api.ended(timed, 10)["status"] == "TIMED_OUT"
 
 
-def test_a_cancelled_run_may_be_retried(api: Api, target: Target) -> None:
+def test_cancelled_run_may_be_retried(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30), payload="again")["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
     api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/cancel")
@@ -90,7 +90,7 @@ def test_a_cancelled_run_may_be_retried(api: Api, target: Target) -> None:
     assert api.output(done) == b'"again"'
 
 
-def test_output_of_what_has_none_is_no_fault(api: Api, target: Target) -> None:
+def test_output_of_an_unfinished_run_is_empty_or_404(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running, waiting = api.run_now(job_id), api.run_now(job_id)
     api.in_status(running, "RUNNING")
@@ -101,7 +101,7 @@ def test_output_of_what_has_none_is_no_fault(api: Api, target: Target) -> None:
             assert (answer.status_code, answer.content) in ((200, b""), (404, answer.content))
 
 
-def test_latest_run_is_the_last_that_was_not_left_out(api: Api, target: Target) -> None:
+def test_latest_run_is_the_last_one_that_was_not_skipped(api: Api, target: Target) -> None:
     fields = {"task": target.hold(30), "overlap_policy": "SKIP"}
     job_id = api.create(**EVERY_SECOND, **fields)["job_id"]
     eventually(lambda: api.runs(job_id, status="SKIPPED"))
@@ -109,7 +109,7 @@ def test_latest_run_is_the_last_that_was_not_left_out(api: Api, target: Target) 
     assert api.get(f"/jobs/{job_id}/status")["latest_run"]["run_id"] == running["run_id"]
 
 
-def test_start_and_end_bound_a_cron_schedule(api: Api) -> None:
+def test_start_and_end_time_bound_a_cron_schedule(api: Api) -> None:
     cron = {"schedule_type": "CRON", "cron_expression": "0 12 * * *"}
     job = api.create(**cron, start_time="2031-01-01T12:00:00Z", end_time="2031-01-03T12:00:00Z")
     assert job["next_run_time"] == "2031-01-01T12:00:00.000Z"
@@ -128,7 +128,7 @@ def test_start_and_end_bound_a_cron_schedule(api: Api) -> None:
     assert fields_of(api("POST", "/jobs", {"name": "n", **cron, **past})) == {"end_time"}
 
 
-def test_a_completed_schedule_goes_on_with_a_higher_max_runs(api: Api) -> None:
+def test_completed_schedule_continues_with_a_higher_max_runs(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND, max_runs=1)["job_id"]
     api.job_in(job_id, "COMPLETED")
     changed = api("PATCH", f"/jobs/{job_id}", {"max_runs": 3}).json()
@@ -139,7 +139,7 @@ def test_a_completed_schedule_goes_on_with_a_higher_max_runs(api: Api) -> None:
     assert len(times) == len(set(times)) == 3
 
 
-def test_an_earlier_end_completes_and_a_later_one_goes_on(api: Api) -> None:
+def test_earlier_end_time_completes_and_later_one_resumes_a_job(api: Api) -> None:
     job_id = api.create(**EVERY_HOUR)["job_id"]
     path = f"/jobs/{job_id}"
     ended = api("PATCH", path, {"end_time": soon(5)}).json()
@@ -149,7 +149,7 @@ def test_an_earlier_end_completes_and_a_later_one_goes_on(api: Api) -> None:
     assert again["next_run_time"]
 
 
-def test_an_occurrence_that_ran_is_not_backfilled(api: Api) -> None:
+def test_backfill_omits_an_occurrence_that_ran(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND, max_runs=3)["job_id"]
     created = api.get(f"/jobs/{job_id}")["created_at"]
     api.job_in(job_id, "COMPLETED")
@@ -159,9 +159,7 @@ def test_an_occurrence_that_ran_is_not_backfilled(api: Api) -> None:
     assert created <= runs[0]["scheduled_time"]
 
 
-def test_a_backfilled_time_that_was_missed_is_run_when_asked_again(
-    api: Api, target: Target
-) -> None:
+def test_backfill_repeats_an_occurrence_that_was_missed(api: Api, target: Target) -> None:
     fields = {"start_time": "2026-01-01T00:00:00Z", "deadline_seconds": 1}
     job_id = api.create(**EVERY_HOUR, **fields, task=target.hold(4))["job_id"]
     busy = api.in_status(api.run_now(job_id), "RUNNING")
@@ -177,7 +175,7 @@ def test_a_backfilled_time_that_was_missed_is_run_when_asked_again(
     assert api.run(job_id, missed["run_id"])["status"] == "MISSED"
 
 
-def test_explain_names_the_backfill_that_ran(api: Api) -> None:
+def test_explain_names_the_backfill_run(api: Api) -> None:
     job_id = api.create(**EVERY_HOUR, start_time="2026-01-01T00:00:00Z")["job_id"]
     body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
     api.order(job_id, "backfill", body)
@@ -187,7 +185,7 @@ def test_explain_names_the_backfill_that_ran(api: Api) -> None:
 
 
 @pytest.mark.parametrize("what", ["secret", "artifact"])
-def test_what_cannot_be_done_here_is_not_accepted_in_silence(
+def test_unavailable_secret_or_artifact_is_refused_with_its_field(
     api: Api, target: Target, what: str
 ) -> None:
     secret = {"type": "http", "url": target.url("/s"), "headers": {"X": "{{secret:nope}}"}}

@@ -10,7 +10,7 @@ EVERY_HOUR = {"schedule_type": "INTERVAL", "interval_seconds": 3600}
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_change_merges_top_level_fields(api: Api, method: str) -> None:
+def test_change_merges_top_level_fields(api: Api, method: str) -> None:
     job = api.create(**CRON, tags={"a": "1"}, payload={"x": 1, "y": 2}, max_retries=7)
     path = f"/jobs/{job['job_id']}"
     answer = api(method, path, {"tags": {"b": "2"}, "payload": {"z": 3}, "name": "new"})
@@ -51,7 +51,7 @@ def test_a_change_merges_top_level_fields(api: Api, method: str) -> None:
         ),
     ],
 )
-def test_what_a_change_replaces_it_replaces_whole(
+def test_change_replaces_a_field_completely(
     api: Api, first: Json, change: Json, then: Json
 ) -> None:
     job = api.create(**CRON, **first)
@@ -60,14 +60,14 @@ def test_what_a_change_replaces_it_replaces_whole(
 
 
 @pytest.mark.needs("script")
-def test_a_task_is_replaced_whole(api: Api) -> None:
+def test_change_replaces_a_task_completely(api: Api) -> None:
     job = api.create(**CRON, task=script("true", env={"A": "1"}))
     task = api("PATCH", f"/jobs/{job['job_id']}", {"task": script("false")}).json()["task"]
     assert task["code"] == "false"
     assert not task.get("env")
 
 
-def test_another_schedule_type_drops_the_former_fields(api: Api) -> None:
+def test_change_of_schedule_type_drops_the_former_fields(api: Api) -> None:
     job = api.create(**CRON, timezone="Europe/Berlin")
     path = f"/jobs/{job['job_id']}"
     changed = api("PATCH", path, EVERY_HOUR).json()
@@ -81,7 +81,7 @@ def test_another_schedule_type_drops_the_former_fields(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_the_field_that_defines_a_type_makes_the_job_one(api: Api, method: str) -> None:
+def test_defining_field_of_a_schedule_type_changes_the_type(api: Api, method: str) -> None:
     job = api.create(**CRON, timezone="Europe/Berlin", dst_gap="SKIP", priority="LOW")
     path = f"/jobs/{job['job_id']}"
     at = "2032-01-01T00:00:00.000Z"
@@ -96,7 +96,7 @@ def test_the_field_that_defines_a_type_makes_the_job_one(api: Api, method: str) 
     assert nightly["version"] == job["version"] + 3
 
 
-def test_fields_of_two_types_are_refused(api: Api) -> None:
+def test_fields_of_two_schedule_types_are_refused(api: Api) -> None:
     path = f"/jobs/{api.create(**CRON)['job_id']}"
     at = "2032-01-01T00:00:00Z"
     two = {"schedule_time": at, "cron_expression": "0 1 * * *"}
@@ -113,7 +113,7 @@ def test_fields_of_two_types_are_refused(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_limits_are_checked_against_what_the_job_has(api: Api) -> None:
+def test_limits_are_checked_against_the_merged_job(api: Api) -> None:
     script_job = api.create(**CRON, task=script("true"), timeout_seconds=5000)
     answer = api("PATCH", f"/jobs/{script_job['job_id']}", {"task": {"type": "event"}})
     assert "timeout_seconds" in fields_of(answer)
@@ -130,7 +130,7 @@ def test_unchanged_schedule_fields_keep_the_phase(api: Api) -> None:
     assert other["next_run_time"] > job["next_run_time"]
 
 
-def test_if_match_lets_only_the_present_version_through(api: Api) -> None:
+def test_if_match_accepts_only_the_current_version(api: Api) -> None:
     path = f"/jobs/{api.create(**CRON)['job_id']}"
     first = api("GET", path).headers["ETag"]
     second = api("PATCH", path, {"name": "b"}, headers={"If-Match": first})
@@ -145,14 +145,14 @@ def test_if_match_lets_only_the_present_version_through(api: Api) -> None:
     assert api("PATCH", path, {"name": "f"}, headers={"If-Match": "junk"}).status_code in (412, 422)
 
 
-def test_only_a_clients_change_raises_the_version(api: Api) -> None:
+def test_only_a_change_by_a_client_raises_the_version(api: Api) -> None:
     job = api.create(**CRON)
     run = api.run_now(job["job_id"])
     api.ended(run)
     assert api("GET", f"/jobs/{job['job_id']}").headers["ETag"] == f'"{job["version"]}"'
 
 
-def test_delete_cancels_and_may_be_said_again(api: Api) -> None:
+def test_delete_cancels_a_job_and_is_idempotent(api: Api) -> None:
     job = api.create(**CRON)
     path = f"/jobs/{job['job_id']}"
     first = api("DELETE", path)
@@ -204,7 +204,7 @@ def job_with_a_run(api: Api, status: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("status", ALLOWED)
-def test_what_one_may_do_to_a_job(api: Api, status: str) -> None:
+def test_job_status_decides_which_calls_are_allowed(api: Api, status: str) -> None:
     expected = {"PUT": 200, "PATCH": 200, **ALLOWED[status], "DELETE": 200}
     if status == "CANCELLED":
         expected |= {"PUT": 409, "PATCH": 409}
@@ -219,7 +219,7 @@ def test_what_one_may_do_to_a_job(api: Api, status: str) -> None:
     assert got == expected
 
 
-def test_a_completed_job_is_scheduled_again_when_a_time_is_to_come(api: Api) -> None:
+def test_completed_job_with_a_new_future_time_is_scheduled_again(api: Api) -> None:
     job = api.create(schedule_type="IMMEDIATE")
     path = f"/jobs/{job['job_id']}"
     done = api.job_in(job["job_id"], "COMPLETED")
@@ -249,7 +249,7 @@ def test_pause_and_resume_are_idempotent_and_show_the_next_time(api: Api) -> Non
     assert fields_of(api("POST", f"{path}/resume", {"colour": 1})) == {"colour"}
 
 
-def test_delete_stops_what_runs_within_five_seconds(api: Api, target: Target) -> None:
+def test_delete_stops_running_runs_within_five_seconds(api: Api, target: Target) -> None:
     job = api.create(**NEVER_SOON, task=target.hold(30), max_concurrency=2)
     runs = [api.run_now(job["job_id"]) for _ in range(3)]
     for run in runs[:2]:

@@ -42,7 +42,7 @@ DEFAULTS: dict[str, Json] = {
 }
 
 
-def test_a_body_of_five_fields_is_a_whole_job(api: Api) -> None:
+def test_body_of_five_fields_creates_a_complete_job(api: Api) -> None:
     answer = api(
         "POST",
         "/jobs",
@@ -72,7 +72,7 @@ def test_a_body_of_five_fields_is_a_whole_job(api: Api) -> None:
     assert again.headers["ETag"] == '"1"'
 
 
-def test_defaults_are_shown(api: Api) -> None:
+def test_job_shows_all_defaults(api: Api) -> None:
     job = api.create(**NEVER_SOON)
     assert {name: job[name] for name in DEFAULTS} == DEFAULTS
     assert job["task"]["type"] == "event"
@@ -135,7 +135,7 @@ def test_null_sets_a_default(api: Api) -> None:
     ],
     ids=lambda fields: "+".join(fields),
 )
-def test_the_ends_of_each_range_are_taken_and_kept(api: Api, fields: Json) -> None:
+def test_range_limits_of_each_field_are_accepted_and_kept(api: Api, fields: Json) -> None:
     job = api.create(**{**NEVER_SOON, **fields})
     kept = api.get(f"/jobs/{job['job_id']}")
     assert {name: kept[name] for name in fields if name != "task"} == {
@@ -144,20 +144,20 @@ def test_the_ends_of_each_range_are_taken_and_kept(api: Api, fields: Json) -> No
 
 
 @pytest.mark.parametrize("seconds", [1, 31_622_400])
-def test_an_interval_first_fires_one_interval_after_creation(api: Api, seconds: int) -> None:
+def test_interval_first_fires_one_interval_after_creation(api: Api, seconds: int) -> None:
     job = api.create(schedule_type="INTERVAL", interval_seconds=seconds, max_runs=1)
     created, first = instant(job["created_at"]), instant(job["next_run_time"])
     assert abs(first - created - timedelta(seconds=seconds)) < timedelta(milliseconds=2)
     assert job["interval_from"] == "SCHEDULED"
 
 
-def test_an_interval_first_fires_at_its_start_time(api: Api) -> None:
+def test_interval_first_fires_at_its_start_time(api: Api) -> None:
     job = api.create(**EVERY_HOUR, start_time="2033-01-01T10:00:00+02:00")
     assert job["next_run_time"] == "2033-01-01T08:00:00.000Z"
     assert job["start_time"].startswith("2033-01-01T08:00:00")
 
 
-def test_a_start_time_in_the_past_sets_the_phase(api: Api) -> None:
+def test_start_time_in_the_past_sets_the_phase(api: Api) -> None:
     job = api.create(**EVERY_HOUR, start_time="2026-01-01T00:17:00Z")
     assert ":17:00.000Z" in job["next_run_time"]
     assert api.runs(job["job_id"]) == []
@@ -166,7 +166,7 @@ def test_a_start_time_in_the_past_sets_the_phase(api: Api) -> None:
 @pytest.mark.parametrize(
     "sent", ["2032-12-01T10:00:00Z", "2032-12-01T12:00:00+02:00", "2032-12-01t10:00:00.000z"]
 )
-def test_a_future_job_takes_any_offset(api: Api, sent: str) -> None:
+def test_future_job_accepts_any_utc_offset(api: Api, sent: str) -> None:
     job = api.create(schedule_type="FUTURE", schedule_time=sent)
     assert job["next_run_time"] == "2032-12-01T10:00:00.000Z"
 
@@ -176,7 +176,7 @@ def test_at_most_once_has_no_retries_by_default(api: Api) -> None:
 
 
 @pytest.mark.parametrize("task", ["lambda", "sqs", "container"])
-def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
+def test_unavailable_task_type_is_refused(api: Api, task: str) -> None:
     built = api("GET", "/health").json()["task_types"]
     own: dict[str, Json] = {
         "lambda": {"function": "f"},
@@ -192,7 +192,7 @@ def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
         assert fields_of(answer) == {"task.type"}
 
 
-def test_a_time_in_the_past_runs_at_once_or_is_refused(api: Api) -> None:
+def test_recent_past_time_runs_immediately_and_older_one_is_refused(api: Api) -> None:
     assert fields_of(
         api("POST", "/jobs", {"name": "n", "schedule_type": "FUTURE", "schedule_time": soon(-6)})
     ) == {"schedule_time"}

@@ -111,9 +111,7 @@ WRONG_SCRIPTS: list[tuple[str, Json]] = [
 
 @pytest.mark.needs("script")
 @pytest.mark.parametrize(("field", "fields"), WRONG_SCRIPTS)
-def test_a_wrong_field_of_a_script_is_refused_by_its_name(
-    api: Api, field: str, fields: Json
-) -> None:
+def test_wrong_field_of_a_script_is_named(api: Api, field: str, fields: Json) -> None:
     body = {"name": "wrong", **NEVER_SOON, **fields}
     assert fields_of(api("POST", "/jobs", body)) == {field}
 
@@ -121,14 +119,12 @@ def test_a_wrong_field_of_a_script_is_refused_by_its_name(
 @pytest.mark.parametrize(
     ("field", "base", "fields"), WRONG, ids=[f"{n}-{case[0]}" for n, case in enumerate(WRONG)]
 )
-def test_a_wrong_field_is_refused_by_its_name(
-    api: Api, field: str, base: Json, fields: Json
-) -> None:
+def test_wrong_field_is_named(api: Api, field: str, base: Json, fields: Json) -> None:
     body = {"name": "wrong", **base, **fields}
     assert fields_of(api("POST", "/jobs", body)) == {field}
 
 
-def test_every_wrong_field_is_named_at_once(api: Api) -> None:
+def test_all_wrong_fields_are_named_together(api: Api) -> None:
     body = {
         "name": "",
         **NEVER_SOON,

@@ -60,7 +60,7 @@ def lines(api: Api, job_id: str) -> list[Json]:
 
 
 @pytest.mark.parametrize("fields", JOBS.values(), ids=JOBS)
-def test_what_is_read_and_put_back_changes_nothing(api: Api, fields: Json) -> None:
+def test_put_of_an_unchanged_job_changes_nothing(api: Api, fields: Json) -> None:
     job_id = api.create(name=unique("same"), **fields)["job_id"]
     eventually(lambda: lines(api, job_id) == ["job.create"])
     path = f"/jobs/{job_id}"
@@ -95,14 +95,14 @@ def test_what_is_read_and_put_back_changes_nothing(api: Api, fields: Json) -> No
     ],
     ids=str,
 )
-def test_saying_a_default_is_no_change(api: Api, said: Json) -> None:
+def test_explicit_default_is_not_a_change(api: Api, said: Json) -> None:
     job = api.create(**EVERY_HOUR)
     answer = api("PATCH", f"/jobs/{job['job_id']}", said)
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"1"')
     assert answer.json() == job
 
 
-def test_naming_the_schedule_s_defaults_beside_a_change_leaves_it_going(api: Api) -> None:
+def test_explicit_schedule_defaults_do_not_restart_the_schedule(api: Api) -> None:
     """`max_runs` counts since the schedule last changed."""
     job_id = api.create(**EVERY_SECOND, max_runs=2)["job_id"]
     done = api.job_in(job_id, "COMPLETED")

@@ -35,7 +35,7 @@ def passed(at: datetime) -> datetime:
     return at
 
 
-def test_what_max_runs_cuts_off_is_neither_planned_nor_made_up_for(api: Api) -> None:
+def test_occurrences_beyond_max_runs_are_neither_planned_nor_backfilled(api: Api) -> None:
     every = {"schedule_type": "INTERVAL", "interval_seconds": 1, "max_runs": 2}
     job = api.create(**every)
     job_id, first = job["job_id"], instant(job["next_run_time"])
@@ -54,7 +54,7 @@ def test_what_max_runs_cuts_off_is_neither_planned_nor_made_up_for(api: Api) -> 
     assert would_run(api, job_id, first - SECOND, passed(last + 3 * SECOND)) == []
 
 
-def test_an_interval_from_completion_has_no_next_until_a_run_has_ended(api: Api) -> None:
+def test_interval_from_completion_has_no_next_time_until_a_run_ends(api: Api) -> None:
     every = {"schedule_type": "INTERVAL", "interval_seconds": 1, "interval_from": "COMPLETED"}
     job_id = api.create(**every, max_runs=2)["job_id"]
     api.job_in(job_id, "COMPLETED")
@@ -70,7 +70,7 @@ def test_an_interval_from_completion_has_no_next_until_a_run_has_ended(api: Api)
     assert explain(api, job["job_id"], first + 3600 * SECOND)["outcome"] == "NOT_SCHEDULED"
 
 
-def test_a_backfill_asks_for_the_schedule_in_force_then(api: Api) -> None:
+def test_backfill_uses_the_schedule_in_force_at_each_time(api: Api) -> None:
     even = {"schedule_type": "CRON", "cron_expression": "*/2 * * * * *"}
     job_id = api.create(**even)["job_id"]
     eventually(lambda: len(api.runs(job_id, status="SUCCESS")) >= 2)
@@ -85,7 +85,7 @@ def test_a_backfill_asks_for_the_schedule_in_force_then(api: Api) -> None:
     assert explain(api, job_id, odd)["outcome"] == "NOT_SCHEDULED"
 
 
-def test_before_the_job_the_first_definition_counts_for_backfill_and_explain(api: Api) -> None:
+def test_times_before_a_job_use_its_first_definition(api: Api) -> None:
     weekdays = {"schedule_type": "CRON", "cron_expression": "0 6 * * mon-fri"}
     job_id = api.create(**weekdays, exclude=["2026-01-07"], max_runs=3)["job_id"]
     later: Json = {"cron_expression": "0 7 * * *", "exclude": [], "max_runs": None}
@@ -101,7 +101,7 @@ def test_before_the_job_the_first_definition_counts_for_backfill_and_explain(api
     assert explain(api, job_id, times[0])["run_id"] is not None
 
 
-def test_a_cancelled_job_takes_no_backfill_whatever_is_missing(api: Api) -> None:
+def test_cancelled_job_refuses_every_backfill(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     api("DELETE", f"/jobs/{job_id}")
     nothing = {"from": "2026-01-05T00:00:00Z", "to": "2026-01-05T00:00:01Z"}

@@ -19,7 +19,7 @@ from tests.support.acceptance.contract import (
 from tests.support.acceptance.target import Target
 
 
-def test_of_changes_to_one_version_one_wins(api: Api) -> None:
+def test_concurrent_changes_of_one_version_have_one_winner(api: Api) -> None:
     path = f"/jobs/{api.create(**NEVER_SOON)['job_id']}"
 
     def change(n: int) -> int:
@@ -31,7 +31,7 @@ def test_of_changes_to_one_version_one_wins(api: Api) -> None:
     assert api.get(path)["version"] == 2
 
 
-def test_changes_without_a_condition_all_hold(api: Api) -> None:
+def test_concurrent_changes_without_if_match_are_all_kept(api: Api) -> None:
     path = f"/jobs/{api.create(**NEVER_SOON)['job_id']}"
     fields: list[Json] = [
         {"max_retries": 9},
@@ -56,7 +56,7 @@ def test_changes_without_a_condition_all_hold(api: Api) -> None:
     assert job["version"] == versions[-1] == 9
 
 
-def test_a_busy_job_that_is_changed_all_the_time_keeps_every_occurrence(api: Api) -> None:
+def test_busy_job_keeps_every_occurrence_during_constant_changes(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND)["job_id"]
     changes = 0
 
@@ -74,7 +74,7 @@ def test_a_busy_job_that_is_changed_all_the_time_keeps_every_occurrence(api: Api
     assert changes > 20 / PATIENCE
 
 
-def test_whatever_a_person_orders_waits_in_line(api: Api) -> None:
+def test_run_now_requests_wait_beyond_max_waiting(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, max_waiting=1, overlap_policy="SKIP")["job_id"]
     with ThreadPoolExecutor(8) as pool:
         ids = list(pool.map(lambda _: api.run_now(job_id)["run_id"], range(120)))
@@ -87,7 +87,7 @@ def test_whatever_a_person_orders_waits_in_line(api: Api) -> None:
     assert len(set(ids)) == 120
 
 
-def test_nothing_starts_after_a_cancel_is_answered(api: Api, target: Target) -> None:
+def test_cancelled_job_starts_no_run(api: Api, target: Target) -> None:
     task = target.hold(0.2)
     jobs = [api.create(**EVERY_SECOND, task=task, max_concurrency=5)["job_id"] for _ in range(3)]
     for job_id in jobs:
@@ -111,7 +111,7 @@ def test_nothing_starts_after_a_cancel_is_answered(api: Api, target: Target) -> 
         assert max(starts) <= answered[job_id]
 
 
-def test_pages_of_runs_that_end_meanwhile_are_whole(api: Api, target: Target) -> None:
+def test_run_pages_are_complete_while_runs_end(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, max_concurrency=2, task=target.task("/200"))["job_id"]
     made = [api.run_now(job_id) for _ in range(40)]
     ids, first = {run["run_id"] for run in made}, made[0]["scheduled_time"]
@@ -125,7 +125,7 @@ def test_pages_of_runs_that_end_meanwhile_are_whole(api: Api, target: Target) ->
         assert set(listed) == ids, path
 
 
-def test_twin_backfills_make_one_run_of_each_time(api: Api) -> None:
+def test_concurrent_backfills_create_one_run_for_each_time(api: Api) -> None:
     every = {"schedule_type": "INTERVAL", "interval_seconds": 3600}
     job_id = api.create(**every, start_time="2026-01-01T00:00:00Z")["job_id"]
     body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T10:00:00Z"}
@@ -140,7 +140,7 @@ def test_twin_backfills_make_one_run_of_each_time(api: Api) -> None:
     assert len(times) == len(set(times)) == 10
 
 
-def test_a_key_never_answers_with_another_jobs_run(api: Api) -> None:
+def test_key_never_returns_a_run_of_another_job(api: Api) -> None:
     one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
     assert api("POST", f"/jobs/{one}/runNow", {}, headers=key).status_code == 202
@@ -155,7 +155,7 @@ def test_a_key_never_answers_with_another_jobs_run(api: Api) -> None:
     api.made += [created.json()["job_id"]] if created.status_code == 202 else []
 
 
-def test_a_key_outlives_its_job(api: Api) -> None:
+def test_key_outlives_its_job(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
     body = {"name": "n", **NEVER_SOON}
     job_id = api("POST", "/jobs", body, headers=key).json()["job_id"]

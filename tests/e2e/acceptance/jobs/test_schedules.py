@@ -54,7 +54,7 @@ def test_preview_is_strictly_after_from(api: Api) -> None:
     assert utc(api, "0 12 * * *", "2026-06-01T11:59:59+02:00", 1) == ["2026-06-01T10:00:00"]
 
 
-def test_preview_shows_local_time_too(api: Api) -> None:
+def test_preview_shows_local_time(api: Api) -> None:
     body = {**BERLIN, "cron_expression": "30 14 * * *", "from": "2026-06-01T00:00:00Z", "count": 1}
     (time,) = preview(api, **body)["times"]
     assert time["local"].startswith("2026-06-01T14:30:00")
@@ -69,7 +69,7 @@ def test_preview_shows_local_time_too(api: Api) -> None:
         ("SHIFT", "2026-03-29T01:30:00"),
     ],
 )
-def test_a_time_in_the_gap(api: Api, gap: str, expected: str) -> None:
+def test_time_in_a_dst_gap_follows_dst_gap(api: Api, gap: str, expected: str) -> None:
     assert utc(api, "30 2 * * *", "2026-03-28T12:00:00Z", 1, dst_gap=gap) == [expected]
 
 
@@ -81,11 +81,11 @@ def test_a_time_in_the_gap(api: Api, gap: str, expected: str) -> None:
         ("BOTH", ["2026-10-25T00:30:00", "2026-10-25T01:30:00"]),
     ],
 )
-def test_a_time_in_the_fold(api: Api, fold: str, expected: list[str]) -> None:
+def test_time_in_a_dst_fold_follows_dst_fold(api: Api, fold: str, expected: list[str]) -> None:
     assert utc(api, "30 2 * * *", "2026-10-24T12:00:00Z", 2, dst_fold=fold) == expected
 
 
-def test_what_is_not_fixed_keeps_its_rhythm(api: Api) -> None:
+def test_frequent_schedule_keeps_its_rhythm_across_clock_changes(api: Api) -> None:
     gap = utc(api, "*/30 * * * *", "2026-03-29T00:00:00Z", 4)
     assert gap == [
         *("2026-03-29T00:30:00", "2026-03-29T01:00:00"),
@@ -96,7 +96,7 @@ def test_what_is_not_fixed_keeps_its_rhythm(api: Api) -> None:
 
 
 @pytest.mark.parametrize("at", ["2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"])
-def test_warnings_name_a_clock_change_that_touches_the_times(api: Api, at: str) -> None:
+def test_preview_warns_of_a_clock_change_that_affects_the_times(api: Api, at: str) -> None:
     body = {**BERLIN, "cron_expression": "30 2 * * *", "from": at, "count": 3}
     assert preview(api, **body)["warnings"]
     assert not preview(api, **{**body, "from": "2026-06-01T00:00:00Z"})["warnings"]
@@ -127,12 +127,14 @@ def test_warnings_name_a_clock_change_that_touches_the_times(api: Api, at: str) 
         ("at(2026-12-01T10:00:00)", "2026-12-01T10:00:00"),
     ],
 )
-def test_the_forms_of_an_expression(api: Api, expression: str, expected: str) -> None:
+def test_cron_syntax_variants_yield_expected_times(
+    api: Api, expression: str, expected: str
+) -> None:
     found = utc(api, expression, "2026-10-31T12:00:00Z", 1, timezone="UTC")
     assert found == [expected]
 
 
-def test_eventbridge_forms_mean_what_they_mean_there(api: Api) -> None:
+def test_eventbridge_expressions_follow_eventbridge_rules(api: Api) -> None:
     gap = utc(api, "cron(30 2 * * ? *)", "2026-03-28T12:00:00Z", 1)
     assert gap == ["2026-03-30T00:30:00"]
     fold = utc(api, "cron(30 2 * * ? *)", "2026-10-24T12:00:00Z", 2)
@@ -143,7 +145,7 @@ def test_eventbridge_forms_mean_what_they_mean_there(api: Api) -> None:
     assert {b - a for a, b in pairwise(days)} == {timedelta(hours=24)}
 
 
-def test_preview_knows_intervals_and_single_times(api: Api) -> None:
+def test_preview_handles_intervals_and_single_times(api: Api) -> None:
     every = {"schedule_type": "INTERVAL", "interval_seconds": 3600}
     start = {"start_time": "2026-01-01T00:20:00Z", "from": "2026-05-05T05:00:00Z", "count": 2}
     times = [time["utc"] for time in preview(api, **every, **start)["times"]]
@@ -157,7 +159,7 @@ def test_preview_knows_intervals_and_single_times(api: Api) -> None:
     assert [time["utc"] for time in once["times"]] == ["2032-01-01T00:00:00.000Z"]
 
 
-def test_preview_refuses_by_name(api: Api) -> None:
+def test_preview_names_all_wrong_fields(api: Api) -> None:
     body = {**BERLIN, "cron_expression": "61 * * * *", "timezone": "x", "from": 5, "count": 101}
     answer = api("POST", "/schedules/preview", {**body, "colour": 1})
     assert fields_of(answer) == {"cron_expression", "timezone", "from", "count", "colour"}
@@ -167,7 +169,7 @@ def test_preview_refuses_by_name(api: Api) -> None:
     assert fields_of(api("POST", "/schedules/preview", zero)) == {"count"}
 
 
-def test_upcoming_merges_all_jobs_in_order(api: Api) -> None:
+def test_upcoming_merges_all_jobs_in_time_order(api: Api) -> None:
     mine = [
         api.create(name=unique("up"), schedule_type="CRON", cron_expression=f"{m} 3 1 2 *")
         for m in (10, 30, 20)
@@ -205,7 +207,7 @@ def test_upcoming_ends_with_max_runs(api: Api) -> None:
     assert days("2029-01-13T00:00:00Z", 200) == []
 
 
-def test_upcoming_takes_at_most_31_days(api: Api) -> None:
+def test_upcoming_accepts_at_most_31_days(api: Api) -> None:
     start = "2030-01-01T00:00:00Z"
     ok: Json = {"from_": start, "to": "2030-02-01T00:00:00Z"}
     assert api("GET", "/schedules/upcoming", **ok).status_code == 200
@@ -224,7 +226,7 @@ def explain(api: Api, job_id: str, at: str) -> Json:
     return seen
 
 
-def test_explain_what_is_to_come(api: Api) -> None:
+def test_explain_covers_future_times(api: Api) -> None:
     job_id = api.create(
         schedule_type="CRON",
         cron_expression="0 12 * * *",
@@ -247,7 +249,7 @@ def test_explain_what_is_to_come(api: Api) -> None:
     assert fields_of(api("GET", f"/jobs/{job_id}/explain", at="2026-02-30T00:00:00")) == {"at"}
 
 
-def test_explain_what_ran_by_the_definition_then(api: Api) -> None:
+def test_explain_uses_the_definition_in_force_at_the_time(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND)["job_id"]
     run = eventually(lambda: api.runs(job_id, status="SUCCESS"))[0]
     at = run["scheduled_time"]
@@ -266,13 +268,13 @@ def test_explain_what_ran_by_the_definition_then(api: Api) -> None:
     assert explain(api, job_id, before)["outcome"] == "NOT_SCHEDULED"
 
 
-def test_explain_a_single_time(api: Api) -> None:
+def test_explain_covers_a_one_time_job(api: Api) -> None:
     job_id = api.create(schedule_type="FUTURE", schedule_time="2032-01-01T00:00:00Z")["job_id"]
     assert explain(api, job_id, "2032-01-01T01:00:00+01:00")["outcome"] == "PLANNED"
     assert explain(api, job_id, "2032-01-01T01:00:00Z")["outcome"] == "NOT_SCHEDULED"
 
 
-def test_explain_takes_a_time_without_a_zone_in_the_zone_of_the_job(api: Api) -> None:
+def test_explain_reads_a_time_without_offset_in_the_zone_of_the_job(api: Api) -> None:
     at = {"schedule_type": "CRON", "cron_expression": "30 2 * * *", "timezone": "Europe/Berlin"}
     job_id = api.create(**at)["job_id"]
     for local, utc in (
@@ -287,7 +289,7 @@ def test_explain_takes_a_time_without_a_zone_in_the_zone_of_the_job(api: Api) ->
     assert explain(api, once, "2032-01-01T00:00:00")["outcome"] == "PLANNED"
 
 
-def test_explain_without_a_time_takes_the_last_that_was_due(api: Api) -> None:
+def test_explain_without_a_time_uses_the_last_due_occurrence(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND)["job_id"]
     first = api.get(f"/jobs/{job_id}/explain")
     assert first["occurrence"] is not None  # the first to come, where none was due
@@ -313,7 +315,7 @@ def test_explain_without_a_time_takes_the_last_that_was_due(api: Api) -> None:
     ],
     ids=lambda schedule: schedule["schedule_type"],
 )
-def test_explain_takes_a_time_as_it_is_shown(api: Api, schedule: Json) -> None:
+def test_explain_accepts_a_time_as_shown(api: Api, schedule: Json) -> None:
     job = api.create(**schedule)
     at, outcome = job["next_run_time"], "PLANNED"
     if schedule["schedule_type"] != "FUTURE":

@@ -77,9 +77,7 @@ def ran(runs: list[Json]) -> list[Json]:
     return [run for run in runs if run not in left_out]
 
 
-def test_a_run_that_fails_is_tried_again_with_growing_delays(
-    api: Api, made: dict[str, str]
-) -> None:
+def test_failed_run_is_retried_with_growing_delays(api: Api, made: dict[str, str]) -> None:
     def waits() -> Json:
         run = api.run(made["fails"], api.first_run(made["fails"])["run_id"])
         assert run["status"] != "FAILED" or run["attempt_number"] == 3
@@ -104,7 +102,7 @@ def test_a_run_that_fails_is_tried_again_with_growing_delays(
     assert 1.99 <= pauses[1] < 2 + 0.8 * PATIENCE
 
 
-def test_a_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
+def test_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["recovers"])
     assert (run["status"], run["attempt_number"], run["error_message"]) == ("SUCCESS", 2, None)
     assert [a["status"] for a in run["attempts"]] == ["FAILED", "SUCCESS"]
@@ -113,12 +111,12 @@ def test_a_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
     assert timedelta(seconds=0.49) <= pause < timedelta(seconds=1 + 0.8 * PATIENCE)
 
 
-def test_at_most_once_is_not_tried_again(api: Api, made: dict[str, str]) -> None:
+def test_at_most_once_run_is_not_retried(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["once"])
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
 
 
-def test_an_attempt_that_takes_too_long_is_timed_out(api: Api, made: dict[str, str]) -> None:
+def test_attempt_past_its_timeout_is_timed_out(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["too_long"])
     assert run["status"] == "TIMED_OUT"
     (attempt,) = run["attempts"]
@@ -127,7 +125,7 @@ def test_an_attempt_that_takes_too_long_is_timed_out(api: Api, made: dict[str, s
     assert timedelta(seconds=1) <= took < timedelta(seconds=1 + 2 * PATIENCE)
 
 
-def test_a_timed_out_attempt_is_retried(api: Api, made: dict[str, str]) -> None:
+def test_timed_out_attempt_is_retried(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["too_long_again"])
     assert [a["status"] for a in run["attempts"]] == ["TIMED_OUT", "TIMED_OUT"]
 
@@ -141,7 +139,7 @@ def test_max_runs_ends_a_schedule(api: Api, made: dict[str, str], name: str) -> 
     assert api.get(f"/jobs/{made[name]}")["next_run_time"] is None
 
 
-def test_max_runs_does_not_count_what_was_ordered(api: Api) -> None:
+def test_max_runs_does_not_count_run_now_requests(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, max_runs=1)["job_id"]
     for _ in range(2):
         api.ended(api.run_now(job_id))
@@ -155,13 +153,13 @@ def test_end_time_is_exclusive(api: Api, made: dict[str, str]) -> None:
     assert all(instant(run["scheduled_time"]) < end for run in runs)
 
 
-def test_an_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict[str, str]) -> None:
+def test_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict[str, str]) -> None:
     first, second = completed(api, made["after_each"])
     gap = instant(second["due_time"]) - instant(first["end_time"])
     assert timedelta(seconds=0.99) <= gap <= timedelta(seconds=1.01)
 
 
-def test_jitter_moves_the_due_time_only(api: Api, made: dict[str, str]) -> None:
+def test_jitter_moves_only_the_due_time(api: Api, made: dict[str, str]) -> None:
     (run,) = ran(completed(api, made["jittered"]))
     scheduled, due = instant(run["scheduled_time"]), instant(run["due_time"])
     assert scheduled.microsecond == 0
@@ -169,7 +167,7 @@ def test_jitter_moves_the_due_time_only(api: Api, made: dict[str, str]) -> None:
     assert run["lateness_ms"] < 1_500 * PATIENCE
 
 
-def test_a_future_job_runs_at_its_time_and_is_over(api: Api, made: dict[str, str]) -> None:
+def test_future_job_runs_at_its_time_and_completes(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["future"])
     job = api.get(f"/jobs/{made['future']}")
     assert run["scheduled_time"] == run["due_time"] == job["schedule_time"]
@@ -179,14 +177,14 @@ def test_a_future_job_runs_at_its_time_and_is_over(api: Api, made: dict[str, str
     assert job["latest_run"]["run_id"] == run["run_id"]
 
 
-def test_an_immediate_job_runs_at_once(api: Api, made: dict[str, str]) -> None:
+def test_immediate_job_runs_immediately(api: Api, made: dict[str, str]) -> None:
     (run,) = completed(api, made["at"])
     assert run["lateness_ms"] < 2_000 * PATIENCE
     assert run["exit_code"] is None
     assert api.output(run)
 
 
-def test_a_run_that_waits_past_its_deadline_is_missed(api: Api, target: Target) -> None:
+def test_run_waiting_past_its_deadline_is_missed(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(4), deadline_seconds=1)["job_id"]
     first, second = api.run_now(job_id), api.run_now(job_id)
     missed = api.ended(second)

@@ -38,12 +38,12 @@ def names(api: Api, **filters: object) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 22, 23, 24, 200])
-def test_pages_are_complete_newest_first_without_doubles(api: Api, prefix: str, limit: int) -> None:
+def test_job_pages_are_complete_and_newest_first(api: Api, prefix: str, limit: int) -> None:
     expected = [f"{n:02}" for n in reversed(range(NAMES))]
     assert names(api, name_prefix=f"{prefix}-", limit=limit) == expected
 
 
-def test_jobs_made_while_paging_hide_none(api: Api, prefix: str) -> None:
+def test_jobs_added_while_paging_hide_no_job(api: Api, prefix: str) -> None:
     page = api.get("/jobs", name_prefix=prefix, limit=10)
     api.create(**NEVER_SOON, name=f"{prefix}zz")
     seen = [job["name"] for job in page["jobs"]]
@@ -53,7 +53,7 @@ def test_jobs_made_while_paging_hide_none(api: Api, prefix: str) -> None:
     assert seen == [f"{prefix}-{n:02}" for n in reversed(range(NAMES))]
 
 
-def test_filters_combine(api: Api, prefix: str) -> None:
+def test_job_filters_combine(api: Api, prefix: str) -> None:
     everything = {"name_prefix": f"{prefix}-"}
     paused = names(api, **everything, status="PAUSED")
     assert paused == ["03", "02", "01", "00"]
@@ -71,7 +71,7 @@ def test_filters_combine(api: Api, prefix: str) -> None:
     assert names(api, **everything, created_by="nobody-else") == []
 
 
-def test_a_prefix_is_taken_as_it_stands(api: Api) -> None:
+def test_name_prefix_is_matched_literally(api: Api) -> None:
     base = unique("p")
     for name in (f"{base}%x", f"{base}_x", f"{base}*x", f"{base}X", f"{base}'x"):
         api.create(**NEVER_SOON, name=name)
@@ -98,13 +98,13 @@ def test_a_prefix_is_taken_as_it_stands(api: Api) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_filter_is_refused_by_its_name(api: Api, wrong: Json) -> None:
+def test_wrong_job_filter_is_named(api: Api, wrong: Json) -> None:
     answer = api("GET", "/jobs", **wrong)
     assert answer.status_code == 422, answer.text
     assert {error["field"] for error in answer.json()["errors"]} == set(wrong)
 
 
-def test_a_token_is_bound_to_its_filters_and_list(api: Api, prefix: str) -> None:
+def test_page_token_is_bound_to_its_filters_and_list(api: Api, prefix: str) -> None:
     token = api.get("/jobs", name_prefix=prefix, limit=2)["next_token"]
     assert token
     assert all(c.isalnum() or c in "-_.~" for c in token)
@@ -142,7 +142,7 @@ def ran(shared: Api, target: Target) -> str:
 
 
 @pytest.mark.parametrize("limit", [1, 5, 12, 50])
-def test_the_runs_of_a_job_are_paged(api: Api, ran: str, limit: int) -> None:
+def test_runs_of_a_job_are_paged(api: Api, ran: str, limit: int) -> None:
     runs = list(api.pages(f"/jobs/{ran}/runs", "runs", limit=limit))
     assert len({run["run_id"] for run in runs}) == len(runs) == 12
     assert all("attempts" not in run for run in runs)
@@ -169,7 +169,7 @@ def test_runs_are_filtered(api: Api, ran: str) -> None:
     assert count(from_=soon(3600)) == 0
 
 
-def test_the_runs_of_a_job_are_filtered_by_the_time_that_is_asked_for(api: Api, ran: str) -> None:
+def test_runs_of_a_job_are_filtered_by_the_selected_time(api: Api, ran: str) -> None:
     runs = api.runs(ran)
     backfilled = {run["run_id"] for run in runs if run["trigger"] == "BACKFILL"}
     long_ago: Json = {"to": "2026-02-01T00:00:00Z"}
@@ -195,14 +195,14 @@ def test_the_runs_of_a_job_are_filtered_by_the_time_that_is_asked_for(api: Api, 
     ],
     ids=str,
 )
-def test_a_wrong_run_filter_is_refused(api: Api, ran: str, wrong: Json) -> None:
+def test_wrong_run_filter_is_named(api: Api, ran: str, wrong: Json) -> None:
     for path in (f"/jobs/{ran}/runs", "/runs"):
         answer = api("GET", path, **wrong)
         assert answer.status_code == 422
         assert {error["field"] for error in answer.json()["errors"]} == set(wrong)
 
 
-def test_all_runs_of_all_jobs(api: Api, target: Target, ran: str) -> None:
+def test_run_list_covers_all_jobs(api: Api, target: Target, ran: str) -> None:
     hold = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running = api.in_status(api.run_now(hold), "RUNNING")
     now = list(api.pages("/runs", "runs", status="RUNNING", limit=1))
@@ -229,13 +229,13 @@ def test_status_names_the_latest_run(api: Api, ran: str) -> None:
     assert status["next_run_time"] == fresh["next_run_time"]
 
 
-def test_a_filter_that_says_nothing_is_refused(api: Api) -> None:
+def test_empty_filter_is_refused(api: Api) -> None:
     for path, name in (("/jobs", "created_by"), ("/jobs", "status"), ("/audit", "caller")):
         said: Json = {name: ""}
         assert fields_of(api("GET", path, **said)) == {name}
 
 
-def test_a_range_goes_forward(api: Api) -> None:
+def test_time_range_must_be_ascending(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     late, early = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
     for path in ("/runs", f"/jobs/{job_id}/runs", "/audit", "/schedules/upcoming"):

@@ -17,7 +17,7 @@ HOURLY = {
 }
 
 
-def test_run_now_is_one_run_beside_the_schedule(api: Api) -> None:
+def test_run_now_starts_one_run_beside_the_schedule(api: Api) -> None:
     job = api.create(**NEVER_SOON, payload={"own": 1})
     answer = api("POST", f"/jobs/{job['job_id']}/runNow", {})
     assert answer.status_code == 202
@@ -43,7 +43,7 @@ def test_run_now_needs_no_body(api: Api) -> None:
     assert answer.status_code == 202
 
 
-def test_run_now_takes_a_payload_of_its_own_and_a_retry_keeps_it(api: Api, target: Target) -> None:
+def test_run_now_accepts_a_payload_that_a_retry_keeps(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, payload={"own": 1}, task=target.task("/echo"))["job_id"]
     run = api.run_now(job_id, payload={"over": [1, 2]})
     done = api.ended(run)
@@ -62,7 +62,7 @@ def test_run_now_takes_a_payload_of_its_own_and_a_retry_keeps_it(api: Api, targe
     assert target.calls[-1].method == "PUT"
 
 
-def test_run_now_refuses_what_it_does_not_know(api: Api) -> None:
+def test_run_now_refuses_unknown_fields(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     path = f"/jobs/{job_id}/runNow"
     assert fields_of(api("POST", path, {"colour": 1})) == {"colour"}
@@ -71,9 +71,7 @@ def test_run_now_refuses_what_it_does_not_know(api: Api) -> None:
     assert api.runs(job_id) == []
 
 
-def test_only_what_has_ended_is_retried_and_only_what_has_not_is_cancelled(
-    api: Api, target: Target
-) -> None:
+def test_only_ended_runs_are_retried_and_only_live_ones_cancelled(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running, waiting = api.run_now(job_id), api.run_now(job_id)
     api.in_status(running, "RUNNING")
@@ -94,7 +92,7 @@ def test_only_what_has_ended_is_retried_and_only_what_has_not_is_cancelled(
     assert api.get(f"/jobs/{job_id}")["status"] == "SCHEDULED"
 
 
-def test_the_same_key_and_body_answer_the_same(api: Api) -> None:
+def test_same_key_and_body_return_the_same_response(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
     body: Json = {"name": "once", **NEVER_SOON, "payload": {"a": 1, "b": [1, 2]}}
     first = api("POST", "/jobs", body, headers=key)
@@ -106,7 +104,7 @@ def test_the_same_key_and_body_answer_the_same(api: Api) -> None:
     assert api("POST", "/jobs", {**body, "name": "two"}, headers=key).status_code == 422
 
 
-def test_a_key_holds_for_runs_too(api: Api) -> None:
+def test_idempotency_key_applies_to_runs(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
     path = f"/jobs/{job_id}/runNow"
@@ -122,7 +120,7 @@ def test_a_key_holds_for_runs_too(api: Api) -> None:
     assert len(api.runs(job_id)) == 2
 
 
-def test_twins_under_way_make_one_job(api: Api) -> None:
+def test_concurrent_requests_with_one_key_create_one_job(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
     body = {"name": unique("twin"), **NEVER_SOON}
     with ThreadPoolExecutor(8) as pool:
@@ -135,17 +133,17 @@ def test_twins_under_way_make_one_job(api: Api) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "tab\tinside"])
-def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
+def test_invalid_idempotency_key_is_refused(api: Api, key: str) -> None:
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON}, headers={"Idempotency-Key": key})
     assert answer.status_code in (400, 422)
 
 
-def test_a_key_of_255_is_taken(api: Api) -> None:
+def test_idempotency_key_of_255_characters_is_accepted(api: Api) -> None:
     key = unique("k").ljust(255, "~")
     assert api.create({"Idempotency-Key": key}, **NEVER_SOON)["name"] == "acceptance"
 
 
-def test_a_batch_is_accepted_or_refused_item_by_item(api: Api) -> None:
+def test_batch_accepts_or_refuses_each_item(api: Api) -> None:
     name = unique("batch")
     jobs: list[Any] = [{"name": f"{name}-{n}", **NEVER_SOON} for n in range(5)]
     jobs[1]["max_retries"] = "3"
@@ -166,7 +164,7 @@ def test_a_batch_is_accepted_or_refused_item_by_item(api: Api) -> None:
     assert api("POST", "/jobs", jobs[0], headers=single).json()["job_id"] == results[0]["job_id"]
 
 
-def test_a_batch_has_its_bounds(api: Api) -> None:
+def test_batch_size_is_limited(api: Api) -> None:
     job = {"name": unique("many"), **NEVER_SOON}
     assert fields_of(api("POST", "/jobs/batch", {"jobs": []})) == {"jobs"}
     assert fields_of(api("POST", "/jobs/batch", {"jobs": [job] * 501})) == {"jobs"}
@@ -179,7 +177,7 @@ def test_a_batch_has_its_bounds(api: Api) -> None:
         list(pool.map(lambda job_id: api("DELETE", f"/jobs/{job_id}"), ids))
 
 
-def test_a_backfill_runs_what_did_not_run(api: Api) -> None:
+def test_backfill_runs_only_missing_occurrences(api: Api) -> None:
     job_id = api.create(**HOURLY, max_concurrency=10)["job_id"]
     path = f"/jobs/{job_id}/backfill"
     dry = api("POST", path, {**DAY, "dry_run": True})
@@ -202,7 +200,7 @@ def test_a_backfill_runs_what_did_not_run(api: Api) -> None:
     assert seen == {f"2026-01-01T0{hour}:30:00.000Z" for hour in range(3)}
 
 
-def test_a_backfill_over_a_thousand_says_how_many(api: Api) -> None:
+def test_backfill_of_over_1000_occurrences_names_their_number(api: Api) -> None:
     job_id = api.create(**HOURLY)["job_id"]
     path = f"/jobs/{job_id}/backfill"
     body = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-15T00:00:00Z"}
@@ -212,7 +210,7 @@ def test_a_backfill_over_a_thousand_says_how_many(api: Api) -> None:
     assert api.runs(job_id) == []
 
 
-def test_a_backfill_needs_a_range(api: Api) -> None:
+def test_backfill_requires_a_range(api: Api) -> None:
     path = f"/jobs/{api.create(**HOURLY)['job_id']}/backfill"
     assert fields_of(api("POST", path, {})) == {"from", "to"}
     assert fields_of(api("POST", path, {"from": "x", "to": 5})) == {"from", "to"}
@@ -224,7 +222,7 @@ def test_a_backfill_needs_a_range(api: Api) -> None:
     assert api("POST", path, {**DAY, "to": "2099-01-01T00:00:00Z"}).status_code == 422
 
 
-def test_what_is_not_there_is_404_everywhere(api: Api) -> None:
+def test_unknown_id_returns_404_on_every_path(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     nobody = "01890000-0000-7000-8000-000000000000"
     for gone in (nobody, "no-uuid", "%00", "x" * 300):
@@ -246,7 +244,7 @@ def test_what_is_not_there_is_404_everywhere(api: Api) -> None:
             assert api(method, f"/jobs/{job_id}/runs/{gone}{path}").status_code == 404, path
 
 
-def test_a_run_is_found_under_its_own_job_only(api: Api) -> None:
+def test_run_is_found_only_under_its_own_job(api: Api) -> None:
     one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     run = api.run_now(one)
     api.ended(run)

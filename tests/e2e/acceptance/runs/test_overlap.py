@@ -52,7 +52,7 @@ def most_at_once(runs: list[Json]) -> int:
     return max((sum(start <= at < end for start, end in ends) for at, _ in ends), default=0)
 
 
-def test_queue_waits_in_line_in_order(api: Api, made: dict[str, str]) -> None:
+def test_queue_policy_runs_in_order(api: Api, made: dict[str, str]) -> None:
     done = has(api, made["queue"], 3, status="SUCCESS")
     assert most_at_once(done) == 1
     assert [run["scheduled_time"] for run in done] == sorted(r["scheduled_time"] for r in done)
@@ -62,7 +62,7 @@ def test_queue_waits_in_line_in_order(api: Api, made: dict[str, str]) -> None:
     assert {run["reason"]["code"] for run in waiting} == {"CONCURRENCY"}
 
 
-def test_skip_leaves_out_what_overlaps(api: Api, made: dict[str, str]) -> None:
+def test_skip_policy_skips_overlapping_runs(api: Api, made: dict[str, str]) -> None:
     skipped = has(api, made["skip"], 2, status="SKIPPED")
     assert {run["reason"]["code"] for run in skipped} == {"OVERLAP"}
     done = has(api, made["skip"], 2, status="SUCCESS")
@@ -70,7 +70,7 @@ def test_skip_leaves_out_what_overlaps(api: Api, made: dict[str, str]) -> None:
     assert api.runs(made["skip"], status="WAITING") == []
 
 
-def test_replace_cancels_the_oldest(api: Api, made: dict[str, str]) -> None:
+def test_replace_policy_cancels_the_oldest_run(api: Api, made: dict[str, str]) -> None:
     """What runs is told to stop; what waits for it meanwhile is replaced without having started."""
     gone = has(api, made["replace"], 2, status="CANCELLED")
     assert {run["reason"]["code"] for run in gone} == {"REPLACED"}
@@ -86,7 +86,7 @@ def test_replace_cancels_the_oldest(api: Api, made: dict[str, str]) -> None:
     assert all(instant(run["end_time"]) <= started for run in before)
 
 
-def test_a_full_line_skips(api: Api, made: dict[str, str]) -> None:
+def test_full_wait_queue_skips_runs(api: Api, made: dict[str, str]) -> None:
     skipped = has(api, made["full"], 1, status="SKIPPED")
     assert {run["reason"]["code"] for run in skipped} == {"QUEUE_FULL"}
     assert len(api.runs(made["full"], status="WAITING")) == 2
@@ -94,12 +94,12 @@ def test_a_full_line_skips(api: Api, made: dict[str, str]) -> None:
     assert api.run(made["full"], ordered["run_id"])["status"] == "WAITING"
 
 
-def test_two_may_run_at_once(api: Api, made: dict[str, str]) -> None:
+def test_max_concurrency_two_runs_two_at_a_time(api: Api, made: dict[str, str]) -> None:
     done = has(api, made["two"], 4, status="SUCCESS")
     assert most_at_once(done) == 2
 
 
-def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(
+def test_lowered_max_concurrency_stops_no_run_and_raised_one_applies_now(
     api: Api, target: Target
 ) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30), max_concurrency=2)["job_id"]
@@ -115,7 +115,7 @@ def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(
     assert api.run(job_id, runs[2]["run_id"])["job_version"] == 1
 
 
-def test_high_goes_before_normal_before_low(api: Api, target: Target) -> None:
+def test_runs_start_in_order_of_priority(api: Api, target: Target) -> None:
     """A common due time, many more runs than the node has places, the last first."""
     due = soon(1.5)
     name = unique("prio")
@@ -170,7 +170,7 @@ def resumed(shared: Api) -> tuple[dict[str, str], datetime, datetime]:
 
 
 @pytest.mark.parametrize("missed", MISSED)
-def test_resume_says_what_becomes_of_what_was_missed(
+def test_resume_applies_the_missed_policy(
     api: Api, resumed: tuple[dict[str, str], datetime, datetime], missed: str
 ) -> None:
     jobs, paused, until = resumed
@@ -205,7 +205,7 @@ def test_resume_says_what_becomes_of_what_was_missed(
     assert sum(run["count"] for run in runs) == (max(times) - min(times)).total_seconds() + 1
 
 
-def test_a_pause_holds_the_line_and_lets_orders_through(api: Api, target: Target) -> None:
+def test_paused_job_keeps_its_wait_queue_and_accepts_run_now(api: Api, target: Target) -> None:
     """More come than can be done: somebody waits at any moment from the second run on."""
     job_id = api.create(**EVERY_SECOND, task=target.hold(2.5))["job_id"]
     has(api, job_id, 1, status="WAITING")
@@ -221,7 +221,7 @@ def test_a_pause_holds_the_line_and_lets_orders_through(api: Api, target: Target
     assert api.ended(held[-1])["status"] == "SUCCESS"
 
 
-def test_a_paused_one_time_job_runs_late(api: Api) -> None:
+def test_paused_one_time_job_runs_after_resume(api: Api) -> None:
     names = ("RUN_ONCE", "SKIP")
     jobs = {}
     for policy in names:

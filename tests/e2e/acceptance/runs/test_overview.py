@@ -21,7 +21,7 @@ RUN_STATUSES = {
 }
 
 
-def test_health_says_what_the_installation_can_do(api: Api) -> None:
+def test_health_describes_the_installation(api: Api) -> None:
     answer = api("GET", "/health")
     health = answer.json()
     assert answer.status_code in (200, 503)
@@ -37,7 +37,7 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
     assert {"event", "http"} <= set(health["task_types"])
 
 
-def test_the_probes_say_that_it_is_alive_and_ready(api: Api) -> None:
+def test_live_and_ready_probes_return_ok(api: Api) -> None:
     for path in ("/health/live", "/health/ready"):
         answer = api("GET", path)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -67,7 +67,7 @@ def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
         assert set(minute) == {"minute", "started", "succeeded", "failed", "lateness_ms"}
 
 
-def test_stats_tell_who_executes_what_takes_longer_than_a_moment(api: Api, target: Target) -> None:
+def test_stats_list_the_executor_of_a_long_run(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(60))["job_id"]
     running = api.in_status(api.run_now(job_id), "RUNNING")
 
@@ -82,7 +82,7 @@ def test_stats_tell_who_executes_what_takes_longer_than_a_moment(api: Api, targe
     api("POST", f"/jobs/{job_id}/runs/{running['run_id']}/cancel")
 
 
-def test_stats_follow_what_happens(api: Api, target: Target) -> None:
+def test_stats_reflect_ended_runs(api: Api, target: Target) -> None:
     def counts() -> tuple[int, int, int]:
         stats = api.get("/stats")
         hour = stats["last_hour"]
@@ -102,7 +102,7 @@ def test_stats_follow_what_happens(api: Api, target: Target) -> None:
     assert eventually(grew)
 
 
-def test_each_minute_says_how_late_its_runs_started(api: Api) -> None:
+def test_stats_minute_reports_lateness(api: Api) -> None:
     run = api.only_run(api.create(schedule_type="IMMEDIATE")["job_id"])
     minute_of_start = iso(instant(run["start_time"]).replace(second=0, microsecond=0))
 
@@ -120,7 +120,7 @@ def test_each_minute_says_how_late_its_runs_started(api: Api) -> None:
     assert api.get("/stats")["lateness_ms"]["max"] >= late["max"]
 
 
-def test_what_was_cancelled_has_not_failed(api: Api, target: Target) -> None:
+def test_cancelled_run_is_not_counted_as_failed(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30), max_retries=0)["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
     before = sum(minute["failed"] for minute in api.get("/stats")["last_hour"])

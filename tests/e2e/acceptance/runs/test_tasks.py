@@ -17,7 +17,7 @@ def outcome(api: Api, task: Json, **fields: Json) -> Json:
 
 
 @pytest.mark.needs("script")
-def test_a_script_reads_its_payload_and_shows_what_it_said(api: Api) -> None:
+def test_script_reads_its_payload_and_its_output_is_stored(api: Api) -> None:
     code = "cat; echo err >&2; echo $PUNCTUAL_RUN_ID $PUNCTUAL_JOB_ID"
     run = outcome(api, script(code), payload={"a": [1, None], "ü": "é"})
     assert (run["status"], run["exit_code"]) == ("SUCCESS", 0)
@@ -33,7 +33,7 @@ def test_a_script_reads_its_payload_and_shows_what_it_said(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_a_script_has_a_cleared_environment(api: Api) -> None:
+def test_script_has_a_cleared_environment(api: Api) -> None:
     run = outcome(api, script("env | cut -d= -f1; pwd", env={"MINE": "1"}))
     names = set(api.output(run).decode().split())
     kept = {name for name in names if not name.startswith(("PUNCTUAL_", "/"))}
@@ -42,14 +42,14 @@ def test_a_script_has_a_cleared_environment(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_a_python_script_takes_arguments(api: Api) -> None:
+def test_python_script_receives_arguments(api: Api) -> None:
     code = "import sys; print(sys.argv[1:], sys.stdin.read())"
     run = outcome(api, {"type": "script", "runtime": "python", "code": code, "args": ["a b", "c"]})
     assert api.output(run) == b"['a b', 'c'] null\n\n"
 
 
 @pytest.mark.needs("script")
-def test_a_failed_script_says_why(api: Api) -> None:
+def test_failed_script_reports_its_error(api: Api) -> None:
     code = 'echo out; head -c 5000 /dev/zero | tr "\\0" x >&2; echo THE END >&2; exit 9'
     run = outcome(api, script(code), max_retries=0)
     assert (run["status"], run["exit_code"]) == ("FAILED", 9)
@@ -59,7 +59,7 @@ def test_a_failed_script_says_why(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_logs_can_be_followed_while_it_runs(api: Api) -> None:
+def test_logs_can_be_followed_during_a_run(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, task=script("echo one; sleep 30; echo two"))["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
     assert eventually(lambda: api.output(run, "logs")) == b"one\n"
@@ -71,7 +71,7 @@ def test_logs_can_be_followed_while_it_runs(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_output_is_kept_as_bytes_and_cut_at_its_limit(api: Api) -> None:
+def test_output_is_stored_as_bytes_and_truncated_at_its_limit(api: Api) -> None:
     run = outcome(api, script(r"printf '\000\377\n'"))
     assert api.output(run) == b"\x00\xff\n"
     run = outcome(api, script("head -c 11000000 /dev/zero"), timeout_seconds=60)
@@ -81,7 +81,7 @@ def test_output_is_kept_as_bytes_and_cut_at_its_limit(api: Api) -> None:
 
 
 @pytest.mark.needs("script")
-def test_output_and_logs_of_a_script_are_discarded_where_the_job_says_so(api: Api) -> None:
+def test_discard_stores_no_output_and_logs_of_a_script(api: Api) -> None:
     run = outcome(api, script("echo out; echo err >&2; exit 3"), output="discard", max_retries=0)
     assert (run["status"], run["exit_code"], run["output_discarded"]) == ("FAILED", 3, True)
     assert (run["output_url"], run["log_url"]) == (None, None)
@@ -93,7 +93,7 @@ def test_output_and_logs_of_a_script_are_discarded_where_the_job_says_so(api: Ap
         assert f"no {what}: its job discards" in answer.json()["detail"]
 
 
-def test_the_output_of_a_call_is_discarded_where_the_job_says_so(api: Api, target: Target) -> None:
+def test_discard_stores_no_response_of_an_http_task(api: Api, target: Target) -> None:
     task = {"type": "http", "url": target.url(f"/{unique('discard')}")}
     run = outcome(api, task, output="discard")
     assert (run["status"], run["http_status"], run["output_discarded"]) == ("SUCCESS", 200, True)
@@ -102,18 +102,18 @@ def test_the_output_of_a_call_is_discarded_where_the_job_says_so(api: Api, targe
     assert (kept["output_discarded"], bool(kept["output_url"])) == (False, True)
 
 
-def test_the_id_of_an_event_is_discarded_where_the_job_says_so(api: Api) -> None:
+def test_discard_stores_no_event_id(api: Api) -> None:
     run = outcome(api, {"type": "event"}, output="discard")
     assert (run["status"], run["output_url"], run["output_discarded"]) == ("SUCCESS", None, True)
 
 
-def test_an_event_is_published(api: Api) -> None:
+def test_event_task_publishes_an_event(api: Api) -> None:
     run = outcome(api, {"type": "event", "detail_type": "Night {{attempt}}"}, payload={"a": 1})
     assert run["status"] == "SUCCESS"
     assert api.output(run).strip()
 
 
-def test_an_http_task_calls(api: Api, target: Target) -> None:
+def test_http_task_sends_a_request(api: Api, target: Target) -> None:
     path = f"/{unique('post')}"
     task = {"type": "http", "url": target.url(path), "headers": {"X-Mine": "1"}}
     run = outcome(api, task, payload={"a": [1, 2]})
@@ -131,7 +131,7 @@ def test_an_http_task_calls(api: Api, target: Target) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "HEAD"])
-def test_an_http_task_takes_a_method_and_a_body(api: Api, target: Target, method: str) -> None:
+def test_http_task_supports_methods_and_bodies(api: Api, target: Target, method: str) -> None:
     path = f"/{unique('m')}"
     task: Json = {"type": "http", "url": target.url(path), "method": method}
     if method in ("PUT", "PATCH"):
@@ -155,7 +155,7 @@ def test_an_http_task_takes_a_method_and_a_body(api: Api, target: Target, method
         ("302", "FAILED", None),
     ],
 )
-def test_what_an_answer_means(
+def test_http_status_decides_outcome_and_retries(
     api: Api, target: Target, statuses: str, status: str, calls: int | None
 ) -> None:
     path = f"/{statuses}/{unique('s')}"
@@ -169,7 +169,7 @@ def test_what_an_answer_means(
         assert statuses in run["error_message"]
 
 
-def test_redirects_are_followed_when_asked(api: Api, target: Target) -> None:
+def test_redirects_are_followed_if_configured(api: Api, target: Target) -> None:
     path = f"/302/{unique('r')}"
     task = {"type": "http", "url": target.url(path), "method": "GET", "follow_redirects": 1}
     assert outcome(api, task)["status"] == "SUCCESS"
@@ -177,13 +177,13 @@ def test_redirects_are_followed_when_asked(api: Api, target: Target) -> None:
     assert any(call.path.startswith("/landed") for call in target.calls)
 
 
-def test_a_server_that_is_not_there_is_tried_again(api: Api) -> None:
+def test_unreachable_server_is_retried(api: Api) -> None:
     run = outcome(api, {"type": "http", "url": "http://127.0.0.1:1/"}, max_retries=1)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 2)
     assert run["error_message"]
 
 
-def test_placeholders_are_filled(api: Api, target: Target) -> None:
+def test_placeholders_are_replaced(api: Api, target: Target) -> None:
     name = unique("p")
     payload = {"key": "a b/c?d&ü", "obj": {"x": [1]}, "no": None}
     task = {
@@ -209,12 +209,12 @@ def test_placeholders_are_filled(api: Api, target: Target) -> None:
 
 
 @pytest.mark.needs("script")
-def test_code_is_left_alone_but_arguments_are_filled(api: Api) -> None:
+def test_script_code_keeps_placeholders_and_arguments_replace_them(api: Api) -> None:
     run = outcome(api, script('echo "{{run_id}}" "$1"', args=["{{payload.x}}"]), payload={"x": "y"})
     assert api.output(run) == b"{{run_id}} y\n"
 
 
-def test_a_missing_key_fails_without_a_retry(api: Api, target: Target) -> None:
+def test_missing_placeholder_key_fails_without_a_retry(api: Api, target: Target) -> None:
     path = f"/{unique('gone')}"
     task = {"type": "http", "url": target.url(path), "body": "{{payload.nope}}"}
     run = outcome(api, task, payload={"a": 1}, max_retries=3)
@@ -223,7 +223,7 @@ def test_a_missing_key_fails_without_a_retry(api: Api, target: Target) -> None:
     assert target.of(path) == []
 
 
-def test_header_values_cannot_be_smuggled_in(api: Api, target: Target) -> None:
+def test_payload_cannot_inject_headers(api: Api, target: Target) -> None:
     path = f"/{unique('crlf')}"
     task = {"type": "http", "url": target.url(path), "headers": {"X-A": "{{payload.a}}"}}
     run = outcome(api, task, payload={"a": "1\r\nX-Evil: yes"}, max_retries=0)
@@ -232,7 +232,7 @@ def test_header_values_cannot_be_smuggled_in(api: Api, target: Target) -> None:
 
 
 @pytest.mark.needs("script")
-def test_a_script_leaves_nothing_running(api: Api) -> None:
+def test_script_leaves_no_process_running(api: Api) -> None:
     run = outcome(api, script("sleep 300 & echo $!"))
     assert run["status"] == "SUCCESS"
     pid = int(api.output(run))

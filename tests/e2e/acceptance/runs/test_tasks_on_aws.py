@@ -117,14 +117,14 @@ def send(queue_url: str) -> Json:
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_gets_the_payload_and_its_answer_is_the_output(api: Api, function: str) -> None:
+def test_lambda_task_sends_the_payload_and_stores_the_response(api: Api, function: str) -> None:
     run = ran(api, invoke(function), payload=PAYLOAD)
     assert (run["status"], run["attempt_number"], run["error_message"]) == ("SUCCESS", 1, None)
     assert json.loads(api.output(run)) == {"sent": PAYLOAD}
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_may_be_named_by_the_payload(api: Api, function: str) -> None:
+def test_payload_may_name_the_function(api: Api, function: str) -> None:
     payload = {"which": function}
     run = ran(api, invoke("{{payload.which}}"), payload=payload)
     assert run["status"] == "SUCCESS"
@@ -132,7 +132,7 @@ def test_a_function_may_be_named_by_the_payload(api: Api, function: str) -> None
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_that_fails_fails_the_run_with_what_it_said(api: Api, function: str) -> None:
+def test_failed_function_fails_the_run_with_its_error(api: Api, function: str) -> None:
     message = unique("broken")
     payload = {"fails_until": soon(TOMORROW), "message": message}
     run = ran(api, invoke(function), payload=payload, max_retries=1)
@@ -142,7 +142,7 @@ def test_a_function_that_fails_fails_the_run_with_what_it_said(api: Api, functio
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_that_fails_is_invoked_again_until_it_answers(api: Api, function: str) -> None:
+def test_failed_function_is_invoked_again_until_it_succeeds(api: Api, function: str) -> None:
     payload = {"fails_until": soon(3 + PATIENCE / 2), "message": "not yet"}
     run = ran(api, invoke(function), payload=payload, max_retries=60)
     *failed, last = run["attempts"]
@@ -152,14 +152,14 @@ def test_a_function_that_fails_is_invoked_again_until_it_answers(api: Api, funct
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_that_takes_too_long_is_timed_out(api: Api, function: str) -> None:
+def test_slow_function_is_timed_out(api: Api, function: str) -> None:
     run = ran(api, invoke(function), payload={"seconds": 20}, timeout_seconds=1, max_retries=0)
     assert (run["status"], len(run["attempts"])) == ("TIMED_OUT", 1)
 
 
 @pytest.mark.needs("lambda")
 @pytest.mark.usefixtures("function")
-def test_a_function_that_is_not_there_or_not_open_fails_without_a_retry(api: Api) -> None:
+def test_unknown_or_closed_function_fails_without_a_retry(api: Api) -> None:
     """Named by the payload, which only the executor sees."""
     payload = {"where": unique("nobodys")}
     run = ran(api, invoke("{{payload.where}}"), payload=payload, max_retries=3)
@@ -172,7 +172,7 @@ def test_a_function_that_is_not_there_or_not_open_fails_without_a_retry(api: Api
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_that_tasks_may_not_reach_is_refused(api: Api, closed: str) -> None:
+def test_function_outside_tasks_may_reach_is_refused(api: Api, closed: str) -> None:
     assert refused_fields(api, invoke(closed)) == {"task.function"}
     run = ran(api, invoke("{{payload.where}}"), payload={"where": closed}, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
@@ -185,7 +185,7 @@ def refused_fields(api: Api, task: Json) -> set[str]:
 
 
 @pytest.mark.needs("sqs")
-def test_a_queue_gets_the_payload_and_the_messages_id_is_the_output(api: Api, inbox: Inbox) -> None:
+def test_sqs_task_sends_the_payload_and_stores_the_message_id(api: Api, inbox: Inbox) -> None:
     run = ran(api, send(inbox.url), payload=PAYLOAD)
     assert (run["status"], run["attempt_number"]) == ("SUCCESS", 1)
     message = eventually(partial(inbox.message, run))
@@ -194,7 +194,7 @@ def test_a_queue_gets_the_payload_and_the_messages_id_is_the_output(api: Api, in
 
 
 @pytest.mark.needs("sqs")
-def test_a_queue_may_be_named_by_the_payload(api: Api, inbox: Inbox) -> None:
+def test_payload_may_name_the_queue(api: Api, inbox: Inbox) -> None:
     payload = {"where": inbox.url}
     run = ran(api, send("{{payload.where}}"), payload=payload)
     assert run["status"] == "SUCCESS"
@@ -202,9 +202,7 @@ def test_a_queue_may_be_named_by_the_payload(api: Api, inbox: Inbox) -> None:
 
 
 @pytest.mark.needs("sqs")
-def test_a_queue_that_is_not_there_or_not_open_fails_without_a_retry(
-    api: Api, inbox: Inbox
-) -> None:
+def test_unknown_or_closed_queue_fails_without_a_retry(api: Api, inbox: Inbox) -> None:
     """Named by the payload, which only the executor sees."""
     payload = {"where": inbox.url.rpartition("/")[0] + f"/{unique('nobodys')}"}
     run = ran(api, send("{{payload.where}}"), payload=payload, max_retries=3)
@@ -217,7 +215,7 @@ def test_a_queue_that_is_not_there_or_not_open_fails_without_a_retry(
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_of_one_tenant_runs_for_that_tenant_alone(api: Api, tenant: OneTenant) -> None:
+def test_function_of_one_tenant_runs_only_for_that_tenant(api: Api, tenant: OneTenant) -> None:
     assert refused_fields(api, invoke(tenant.function)) == {"task.function"}
     payload = {"where": tenant.function}
     filled_in = ran(api, invoke("{{payload.where}}"), payload=payload, max_retries=3)
@@ -229,7 +227,7 @@ def test_a_function_of_one_tenant_runs_for_that_tenant_alone(api: Api, tenant: O
 
 
 @pytest.mark.needs("sqs")
-def test_a_queue_of_one_tenant_gets_messages_of_that_tenant_alone(
+def test_queue_of_one_tenant_receives_only_messages_of_that_tenant(
     api: Api, tenant: OneTenant
 ) -> None:
     assert refused_fields(api, send(tenant.inbox.url)) == {"task.queue_url"}
@@ -243,7 +241,7 @@ def test_a_queue_of_one_tenant_gets_messages_of_that_tenant_alone(
 
 
 @pytest.mark.needs("lambda", "sqs")
-def test_a_tenant_that_is_named_reaches_what_is_named_for_it_and_no_more(
+def test_named_tenant_reaches_only_its_own_targets(
     tenant: OneTenant, function: str, inbox: Inbox
 ) -> None:
     """`*` stands for the tenants that are not named."""

@@ -20,7 +20,7 @@ GOOD: list[list[Json]] = [
 
 
 @pytest.mark.parametrize("notify", GOOD)
-def test_webhooks_are_kept_as_they_were_sent(api: Api, notify: list[Json]) -> None:
+def test_webhooks_are_kept_as_sent(api: Api, notify: list[Json]) -> None:
     job = api.create(**NEVER_SOON, notify=notify)
     assert job["notify"] == notify
     assert api.get(f"/jobs/{job['job_id']}")["notify"] == notify
@@ -30,7 +30,7 @@ def test_webhooks_are_kept_as_they_were_sent(api: Api, notify: list[Json]) -> No
     assert (unset.status_code, unset.json()["notify"]) == (200, [])
 
 
-def test_every_wrong_field_of_webhooks_is_named_at_once(api: Api) -> None:
+def test_all_wrong_fields_of_webhooks_are_named(api: Api) -> None:
     notify: Json = [
         {"on": ["FAILED"], "url": "ftp://hooks.example"},
         {"on": ["FAILED", "FAILED"], "url": HOOK},
@@ -54,13 +54,13 @@ def test_every_wrong_field_of_webhooks_is_named_at_once(api: Api) -> None:
 @pytest.mark.parametrize(
     "notify", [GOOD[1] * 6, {"on": ["FAILED"], "url": HOOK}, "FAILED", [None], [["FAILED", HOOK]]]
 )
-def test_what_are_no_webhooks_is_refused(api: Api, notify: Json) -> None:
+def test_invalid_notify_is_refused(api: Api, notify: Json) -> None:
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "notify": notify})
     assert answer.status_code == 422
     assert {field.partition(".")[0] for field in fields_of(answer)} == {"notify"}
 
 
-def test_the_secret_is_the_same_each_time_and_takes_no_parameters(api: Api) -> None:
+def test_webhook_secret_is_stable_and_takes_no_parameters(api: Api) -> None:
     secret = api.get("/webhook-secret")["secret"]
     assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
     assert api.get("/webhook-secret")["secret"] == secret
@@ -68,7 +68,7 @@ def test_the_secret_is_the_same_each_time_and_takes_no_parameters(api: Api) -> N
     assert api("POST", "/webhook-secret", {}).status_code == 405
 
 
-def test_reading_the_secret_is_in_the_audit(api: Api) -> None:
+def test_reading_the_webhook_secret_is_audited(api: Api) -> None:
     before = len(api.get("/audit", action="webhook_secret.read", limit=200)["entries"])
     secret = api.get("/webhook-secret")["secret"]
     entries = api.get("/audit", action="webhook_secret.read", limit=200)["entries"]
@@ -77,7 +77,7 @@ def test_reading_the_secret_is_in_the_audit(api: Api) -> None:
     assert secret not in str(entries)
 
 
-def test_who_asked_for_it_is_called_once_when_a_run_has_ended_so(api: Api, target: Target) -> None:
+def test_webhook_is_called_once_for_a_subscribed_outcome(api: Api, target: Target) -> None:
     if not api.is_local:
         pytest.skip("it cannot call this machine")
     path = f"/200/{unique('hook')}"
