@@ -8,9 +8,9 @@ from punctual.aws.sqs.run_queue import to_body
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
 from punctual.settings import Settings
-from tests.support.deployed.api import an_event
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import JOB, NOON, RUN, a_head
+from tests.support.deployed.api import an_event
 
 SETTINGS = Settings(
     stage="dev",

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
         settings = read_settings(session, stage)
         if settings.limits is None:
             raise NotReady(
-                f"stage {stage!r} has no limits: set `limits_key` in cdk.json, and deploy"
+                f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy"
             )
         if assignments:
             change_limits(session, settings, tenant, assignments)

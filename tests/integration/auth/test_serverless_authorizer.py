@@ -129,7 +129,7 @@ def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None
     """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
         assert entrance(make_secret(KEY, number.to_bytes(32, "big"))) == OUT
-    cached = entrance.authorizer._authenticator._tokens._invalid  # type: ignore[attr-defined]
+    cached = entrance.authorizer._authenticator._tokens._rejected_hashes  # type: ignore[attr-defined]
     assert len(cached) == 1_000
 
 

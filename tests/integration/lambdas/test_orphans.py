@@ -43,7 +43,7 @@ def payloads(deployed: Dispatch) -> list[str]:
     found = deployed.aws.clients.s3.list_objects_v2(
         Bucket=deployed.aws.settings.bucket, Prefix=PAYLOAD_PREFIX
     )
-    return [one["JobKey"].removeprefix(PAYLOAD_PREFIX) for one in found.get("Contents", [])]
+    return [one["Key"].removeprefix(PAYLOAD_PREFIX) for one in found.get("Contents", [])]
 
 
 def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:

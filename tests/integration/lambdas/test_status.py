@@ -167,11 +167,11 @@ def test_an_event_says_what_the_schema_says(world: World) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ({}, {"state": JobStatus.PAUSED, "edition": 2}, ("SCHEDULED", "PAUSED", "PAUSED")),
-        ({"state": JobStatus.PAUSED}, {"edition": 2}, ("PAUSED", "SCHEDULED", "RESUMED")),
-        ({}, {"state": JobStatus.COMPLETED}, ("SCHEDULED", "COMPLETED", "COMPLETED")),
-        ({"state": JobStatus.COMPLETED}, {}, ("COMPLETED", "SCHEDULED", "REOPENED")),
-        ({}, {"state": JobStatus.CANCELLED}, ("SCHEDULED", "CANCELLED", "CANCELLED")),
+        ({}, {"status": JobStatus.PAUSED, "edition": 2}, ("SCHEDULED", "PAUSED", "PAUSED")),
+        ({"status": JobStatus.PAUSED}, {"edition": 2}, ("PAUSED", "SCHEDULED", "RESUMED")),
+        ({}, {"status": JobStatus.COMPLETED}, ("SCHEDULED", "COMPLETED", "COMPLETED")),
+        ({"status": JobStatus.COMPLETED}, {}, ("COMPLETED", "SCHEDULED", "REOPENED")),
+        ({}, {"status": JobStatus.CANCELLED}, ("SCHEDULED", "CANCELLED", "CANCELLED")),
         ({}, {"edition": 2}, ("SCHEDULED", "SCHEDULED", "CHANGED")),
         ({}, {}, None),
     ],
@@ -231,7 +231,9 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     detail = Detail(error="exit 1")
     left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
     world.store.ports.history.put_results([left])
-    record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(failed,)))
+    record = world.stream.of(
+        a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(failed,))
+    )
     world.follow(record)
     (early,) = world.store.lists.page("acme", None, 5, world.clock.now)
     assert early.detail.error == "exit 1"
@@ -292,7 +294,10 @@ def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
             changed_at=after(count),
         )
 
-    first, second = a_head(version=2, unrecorded=(missed(3),)), a_head(version=3, unrecorded=(missed(9),))
+    first, second = (
+        a_head(version=2, unrecorded=(missed(3),)),
+        a_head(version=3, unrecorded=(missed(9),)),
+    )
     world.follow(world.stream.of(a_head(version=1), first))
     world.follow(world.stream.of(first, second))
     (row,) = world.store.lists.page("acme", None, 5, world.clock.now)
@@ -525,7 +530,7 @@ def test_the_handler_answers_as_the_event_source_expects(
 
 def blobs(world: World) -> list[str]:
     found = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
-    return [one["JobKey"] for one in found.get("Contents", [])]
+    return [one["Key"] for one in found.get("Contents", [])]
 
 
 def remove_head(world: World, job_id: str) -> None:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 from unittest import mock
 from urllib.parse import unquote
 
-from moto.backends import get_backend
 from moto.cloudformation.models import Stack as MotoStack
 from moto.dynamodb.models import dynamodb_backends
+from moto.events.models import events_backends
+from moto.s3.models import s3_backends
+from moto.sqs.models import sqs_backends
 
 from tests.support.deployed.sqs import Queue, queue_from
 from tests.support.deployed.template import Stack, for_moto
@@ -94,8 +96,13 @@ class _Kept(NamedTuple):
 
 
 _kept: dict[str, _Kept] = {}  # by the names of the stacks
-# moto's regions of the services whose state the handlers and tools see.
-_STATEFUL = {"dynamodb": REGION, "events": REGION, "s3": "aws", "sqs": REGION}
+# The state of the services that handlers and tools see, by account, and moto's region of each.
+_STATEFUL: Mapping[str, tuple[Any, str]] = {
+    "dynamodb": (dynamodb_backends, REGION),
+    "events": (events_backends, REGION),
+    "s3": (s3_backends, "aws"),
+    "sqs": (sqs_backends, REGION),
+}
 
 
 def deploy(session: Any, stacks: Sequence[Stack]) -> Deployed:
@@ -105,7 +112,8 @@ def deploy(session: Any, stacks: Sequence[Stack]) -> Deployed:
         _kept[name] = _first(session, stacks)
     kept = _kept[name]
     for service, state in kept.state.items():
-        get_backend(service)[ACCOUNT][_STATEFUL[service]] = _copied(state)  # type: ignore[index]
+        backends, region = _STATEFUL[service]
+        backends[ACCOUNT][region] = _copied(state)
     ssm = session.client("ssm")
     for parameter in kept.parameters:
         ssm.put_parameter(**parameter, Overwrite=True)
@@ -131,8 +139,8 @@ def _first(session: Any, stacks: Sequence[Stack]) -> _Kept:
     return _Kept(
         found,
         {
-            service: _copied(get_backend(service)[ACCOUNT][region])  # type: ignore[index]
-            for service, region in _STATEFUL.items()
+            service: _copied(backends[ACCOUNT][region])
+            for service, (backends, region) in _STATEFUL.items()
         },
         [
             {name: one[name] for name in ("Name", "Value", "Type")}
