@@ -12,10 +12,11 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor
 from punctual.identity import new_id
 from punctual.node import clock
+from punctual.node.files.data_folder import DATABASE
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.main import tune_garbage_collector
 from punctual.node.node import Node
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
 
@@ -72,7 +73,7 @@ def measure_request(size: int, actor: Actor | None) -> tuple[float, float]:
             node.perform(requests)
         cpu_seconds = time.process_time() - started_at
         store.close()
-        return cpu_seconds / JOBS * 1e6, (folder / "data" / DATABASE_FILE).stat().st_size / JOBS
+        return cpu_seconds / JOBS * 1e6, (folder / "data" / DATABASE).stat().st_size / JOBS
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ from tests.support.workers import ByFile, start_order
 load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 gc.disable()  # until all tests are collected, because imports leave little garbage
 
-# What a shell starts in the background ignores Ctrl-C, and hands that on to all that it starts.
+# A shell starts background programs with SIGINT ignored, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Whoever ends the tests by name or by a limit of time ends what they started as well.
+# SIGTERM and timeouts end the child processes of the tests too.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -46,12 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    config.option.loadscopereorder = False  # not by how many tests a file holds
+    config.option.loadscopereorder = False  # otherwise files with many tests go first
     return ByFile(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All workers play the seeds of one day, also where some begin after midnight."""
+    """Let all workers use the seeds of one day, also if some start after midnight."""
     config.addinivalue_line("markers", "kernel(*features): what the test needs of the kernel")
     os.environ[DAY_NAME] = str(DAY)
 
@@ -61,14 +61,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The day stands in the output of what passes, too: `-q` leaves the header out."""
+    """Print the day after passed tests too, because `-q` omits the header."""
     reports = [one for some in terminalreporter.stats.values() for one in some]
     if any("simulation/test_drawn" in getattr(one, "nodeid", "") for one in reports):
         terminalreporter.write_line(announced(DAY))
 
 
 def pytest_collection_finish() -> None:
-    """What stands by now is here to stay: it need not be looked through again and again."""
+    """Exclude the collected tests from garbage collection, because they live until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)

@@ -13,14 +13,14 @@ from punctual_cli import errors, shapes
 from punctual_cli.profiles import TargetOptions
 from punctual_cli.session import Session
 
-COMMON_OPTIONS_PANEL = "Everywhere"
+COMMON_OPTIONS_PANEL = "Common options"
 Command = Callable[..., None]
 
 Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        help="Where the API is; else PUNCTUAL_URL says.",
+        help="Address of the API. Overrides PUNCTUAL_URL.",
         rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="URL",
     ),
@@ -29,7 +29,7 @@ Token = Annotated[
     str | None,
     typer.Option(
         "--token",
-        help="Your token, or - to read it; else PUNCTUAL_TOKEN.",
+        help="Token, or - to read it from standard input. Overrides PUNCTUAL_TOKEN.",
         rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="TOKEN",
     ),
@@ -38,21 +38,21 @@ Profile = Annotated[
     str | None,
     typer.Option(
         "--profile",
-        help="A login by its name; else PUNCTUAL_PROFILE.",
+        help="Stored login to use. Overrides PUNCTUAL_PROFILE.",
         rich_help_panel=COMMON_OPTIONS_PANEL,
         metavar="NAME",
     ),
 ]
 Json = Annotated[
     bool,
-    typer.Option(
-        "--json", help="Answer in JSON, for programs.", rich_help_panel=COMMON_OPTIONS_PANEL
-    ),
+    typer.Option("--json", help="Print JSON.", rich_help_panel=COMMON_OPTIONS_PANEL),
 ]
 NoColor = Annotated[
     bool,
     typer.Option(
-        "--no-color", help="No colours; so does NO_COLOR.", rich_help_panel=COMMON_OPTIONS_PANEL
+        "--no-color",
+        help="Print without colours. NO_COLOR does the same.",
+        rich_help_panel=COMMON_OPTIONS_PANEL,
     ),
 ]
 COMMON_OPTIONS: dict[str, tuple[Any, Any]] = {

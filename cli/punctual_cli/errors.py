@@ -27,16 +27,16 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODE_MEANINGS = {
-    ExitCode.OK: "It is done, and what was waited for went well.",
-    ExitCode.FAILED: "The run did not succeed, a check found differences, or a health is not ok.",
-    ExitCode.USAGE: "The command line, a file or the configuration cannot be understood.",
-    ExitCode.NOT_FOUND: "There is no such job, run or token.",
-    ExitCode.REFUSED: "Fields are wrong, the state does not allow it, or it was changed meanwhile.",
-    ExitCode.NOT_ALLOWED: "No token, one that is not in force, or one whose role does not suffice.",
-    ExitCode.UNAVAILABLE: "The server does not answer, or asks to come back later.",
-    ExitCode.TIMED_OUT: "What was waited for has not come in time; it goes on.",
-    ExitCode.INTERRUPTED: "Ctrl-C.",
-    ExitCode.PIPE_CLOSED: "Who read the answer stopped reading.",
+    ExitCode.OK: "The command succeeded. A run that it waited for succeeded.",
+    ExitCode.FAILED: "The run did not succeed, a check found differences, or the health is not ok.",
+    ExitCode.USAGE: "The command line, a file or the configuration is invalid.",
+    ExitCode.NOT_FOUND: "The job, run or token does not exist.",
+    ExitCode.REFUSED: "The fields are invalid, the state forbids it, or the job was changed.",
+    ExitCode.NOT_ALLOWED: "The token is missing or invalid, or its role does not allow the action.",
+    ExitCode.UNAVAILABLE: "The server does not answer, or is overloaded. Try again later.",
+    ExitCode.TIMED_OUT: "The wait timed out. The run continues.",
+    ExitCode.INTERRUPTED: "Ctrl-C interrupted the command.",
+    ExitCode.PIPE_CLOSED: "The reader of the output closed the pipe.",
 }
 
 
@@ -69,10 +69,10 @@ def failure_of(error: Exception, url: str) -> Failure | None:
         return error.failure
     if isinstance(error, OSError):
         if error.filename is None:
-            return Failure(ExitCode.FAILED, f"The answer cannot be written: {error.strerror}.")
+            return Failure(ExitCode.FAILED, f"Cannot write the output: {error.strerror}.")
         return Failure(ExitCode.USAGE, f"{error.filename}: {error.strerror}.")
     if isinstance(error, UnicodeError):
-        return Failure(ExitCode.USAGE, "The command line holds what is no text in UTF-8.")
+        return Failure(ExitCode.USAGE, "The command line is not valid UTF-8.")
     from punctual.client import errors
 
     if not isinstance(error, errors.PunctualError):
@@ -99,13 +99,15 @@ def _failure_without_answer(error: Any, url: str) -> Failure:
         return Failure(ExitCode.USAGE, error.message)
     if isinstance(error, errors.Unavailable):
         advice = (
-            "Start a node here with `punctual dev`, or say where yours is: `punctual login`, "
+            "Start a local node with `punctual dev`, or set the address with `punctual login`, "
             "PUNCTUAL_URL or --url."
         )
         if error.uncertain:
-            advice = "It may have been carried out all the same: look before you repeat it."
+            advice = "The request may have taken effect. Check before you repeat it."
         return Failure(ExitCode.UNAVAILABLE, error.message, advice)
-    return Failure(ExitCode.UNAVAILABLE, error.message, f"{url} may not be a Punctual API.")
+    return Failure(
+        ExitCode.UNAVAILABLE, error.message, f"Check the address: {url} may not be a Punctual API."
+    )
 
 
 def _exit_code(error: Any) -> ExitCode:
@@ -122,13 +124,13 @@ def _exit_code(error: Any) -> ExitCode:
 def _advice(error: Any) -> str:
     match error.problem.status:
         case 401:
-            return "Log in with `punctual login`, or set PUNCTUAL_TOKEN to a token in force."
+            return "Log in with `punctual login`, or set PUNCTUAL_TOKEN to a valid token."
         case 403:
-            return "`punctual whoami` says the role of this token: use one that may more."
+            return "Use a token with a higher role. `punctual whoami` shows the role of this token."
         case 404:
-            return "`punctual jobs list` shows what there is."
+            return "List the jobs with `punctual jobs list`."
         case 412:
-            return "Somebody changed it meanwhile: look at it, and try again."
+            return "Another client changed the job. Read it again and retry."
         case 429 | 503 if error.retry_after:
             return f"Try again in {error.retry_after:g} s."
     return ""
@@ -154,7 +156,7 @@ def print_failure(failure: Failure, as_json: bool) -> None:
     # Drop a detail that only joins the messages of the fields.
     if message.rstrip(".") == "; ".join(errors).rstrip("."):
         errors = errors if len(errors) > 1 else []
-        message = f"{len(errors)} fields are wrong:" if errors else message
+        message = f"{len(errors)} fields are invalid:" if errors else message
     typer.echo(f"{label} {escape_controls(message)}", err=True)
     for text in errors:
         typer.echo(f"  {escape_controls(text)}", err=True)

@@ -87,8 +87,8 @@ def normalize_url(text: str) -> str:
     except ValueError:
         is_valid = False
     if not is_valid or parts.query or parts.fragment or parts.username:
-        advice = f"Write it like {DEFAULT_API_URL} or https://….amazonaws.com/v1."
-        raise CommandError(f"{text!r} is no address of an API.", advice=advice)
+        advice = f"Use an address such as {DEFAULT_API_URL} or https://….amazonaws.com/v1."
+        raise CommandError(f"{text!r} is not the address of an API.", advice=advice)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
@@ -113,7 +113,7 @@ def _profile_target(path: Path, name: str | None) -> ApiTarget | None:
             return None
         raise CommandError(
             f"There is no profile {name!r} in {path}.",
-            advice=f"Make it with `punctual login --profile {name}`.",
+            advice=f"Create it with `punctual login --profile {name}`.",
         )
     return ApiTarget(profile["url"], profile.get("token"), f"profile {name or DEFAULT_PROFILE}")
 
@@ -128,7 +128,8 @@ def read_profiles(path: Path) -> dict[str, dict[str, Any]]:
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise CommandError(
-        f"{path} is damaged.", advice="Remove it, then log in again: `punctual login`."
+        f"{path} is not a valid configuration file.",
+        advice="Remove it, then log in again: `punctual login`.",
     )
 
 

@@ -23,7 +23,7 @@ from punctual_cli.commands import (
     tokens,
 )
 
-JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "The installation", "Setting up"
+JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "Installation", "Setup"
 
 HELP_EPILOG = "Exit codes: " + ", ".join(
     f"{code.value} {code.name.lower().replace('_', ' ')}" for code in errors.ExitCode
@@ -36,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Hand jobs to Punctual, and see what ran.",
+    help="Schedule jobs and inspect their runs.",
     epilog=HELP_EPILOG,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
@@ -60,10 +60,12 @@ def punctual(
     no_color: NoColor = False,
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Say the version.", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Hand jobs to Punctual, and see what ran."""
+    """Schedule jobs and inspect their runs."""
     ctx.obj = {
         "url": url,
         "token": token,
@@ -73,9 +75,9 @@ def punctual(
     }
 
 
-jobs_group = make_group("Jobs: make them, change them, run them.")
-runs_group = make_group("Runs: what happened, what they printed, what they do now.")
-tokens_group = make_group("Tokens: who may call, for administrators.")
+jobs_group = make_group("Create, change and run jobs.")
+runs_group = make_group("List, inspect, cancel and retry runs.")
+tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
 app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)

@@ -15,7 +15,7 @@ from punctual_cli.errors import EXIT_CODE_MEANINGS
 from punctual_cli.program import app
 
 REFERENCE_MARKER = (
-    "<!-- From here on the program says it: python -m punctual_cli.reference docs/cli.md -->"
+    "<!-- Generated below this line: python -m punctual_cli.reference docs/cli.md -->"
 )
 
 
@@ -47,7 +47,7 @@ def _walk_commands(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[
 
 def _render_exit_codes() -> str:
     rows = "\n".join(f"| {int(code)} | {meaning} |" for code, meaning in EXIT_CODE_MEANINGS.items())
-    return f"## Exit codes\n\n| code | what it says |\n|---|---|\n{rows}"
+    return f"## Exit codes\n\n| code | meaning |\n|---|---|\n{rows}"
 
 
 def _render_common_options(root: Any) -> str:

@@ -79,7 +79,7 @@ class HelpGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fail for a missing command with --json, because the help text is not JSON."""
         if not args and ctx.parent is not None and ctx.parent.params.get("as_json"):
-            ctx.fail("Missing command.")
+            ctx.fail("A command is missing.")
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -89,7 +89,7 @@ class HelpGroup(TyperGroup):
 def _usage_failure(error: TyperException) -> errors.Failure:
     usage_error: Any = error
     command_path = usage_error.ctx.command_path if getattr(usage_error, "ctx", None) else "punctual"
-    advice = f"`{command_path} --help` says what it takes."
+    advice = f"See `{command_path} --help`."
     return errors.Failure(errors.ExitCode(error.exit_code), error.format_message(), advice)
 
 

@@ -1,4 +1,4 @@
-"""A node of its own for a test, in a process of its own."""
+"""A separate node process for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes the golden year with the oracle: python -m tests.golden.generate (some minutes)."""
+"""Write the golden year with the oracle: python -m tests.golden.generate (some minutes)."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from tests.golden.oracle import Oracle, fixed_firings, walk
 FILE = Path(__file__).with_name("cron_year.jsonl")
 MARGIN = timedelta(days=2)
 
-# A year for each zone in which its clocks do something of note.
+# For each zone, a year with a notable clock change.
 YEARS = (
     ("UTC", 2026),
     ("Europe/Berlin", 2026),
@@ -31,7 +31,7 @@ YEARS = (
     ("Pacific/Kwajalein", 1993),
 )
 
-# Expressions with the rules for clock changes under which each is asked.
+# Expressions with their rules for clock changes.
 EXPRESSIONS = (
     ("0 * * * *", "NEXT", "FIRST"),
     ("*/30 * * * *", "NEXT", "FIRST"),
@@ -90,7 +90,7 @@ def lines() -> Iterator[dict[str, str | int]]:
 
 
 def summary(times: Iterable[datetime]) -> tuple[int, str]:
-    """How many there are, and a hash of them all."""
+    """Return the number of times and a hash of them."""
     count, digest = 0, hashlib.sha256()
     for at in times:
         count += 1

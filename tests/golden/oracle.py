@@ -1,6 +1,6 @@
-"""What a cron expression means, worked out by walking: slow, plain, and sharing no code with ours.
+"""The meaning of a cron expression, computed slowly by walking and without product code.
 
-It looks at every minute (or second) of a zone, reads the clock there and asks whether that matches.
+It visits every minute (or second), reads the local time of the zone, and tests whether it matches.
 """
 
 import calendar
@@ -23,7 +23,7 @@ def pinned_zone(name: str) -> ZoneInfo:
 
 
 class Oracle:
-    """One expression: five fields, six with seconds first, or EventBridge's cron(…)."""
+    """One expression: five fields, six with seconds first, or cron(…) of EventBridge."""
 
     def __init__(self, expression: str) -> None:
         self.aws = expression.startswith("cron(")
@@ -72,7 +72,7 @@ def firings(
     gap: str = "NEXT",
     fold: str = "FIRST",
 ) -> list[datetime]:
-    """Every instant from `start` to before `end` at which the expression fires."""
+    """Return every instant from `start` to before `end` at which the expression fires."""
     step = timedelta(seconds=1 if oracle.has_seconds else 60)
     clock = walk(zone, start, end, step)
     if not oracle.fixed:
@@ -83,7 +83,7 @@ def firings(
 def walk(
     zone: str, start: datetime, end: datetime, step: timedelta
 ) -> list[tuple[datetime, Local]]:
-    """Each instant with what a clock on the wall shows then."""
+    """Return each instant with its local time."""
     info = pinned_zone(zone)
     found = []
     while start < end:
@@ -95,7 +95,7 @@ def walk(
 def fixed_firings(
     oracle: Oracle, clock: list[tuple[datetime, Local]], step: timedelta, gap: str, fold: str
 ) -> list[datetime]:
-    """Which copies of a local time count is told from how often a clock shows it at all."""
+    """Return the times of an expression with fixed hours. `fold` selects repeated local times."""
     fired: set[datetime] = set()
     shown: dict[Local, list[datetime]] = {}
     for index, (instant, local) in enumerate(clock):

@@ -1,6 +1,7 @@
-"""`make rehearse`: deploy to an emulator of AWS, hold the API to the contract, destroy.
+"""`make rehearse`: deploy to an emulator of AWS, run the acceptance suite, destroy.
 
-A green rehearsal is necessary, not sufficient: what the emulator is lax about it cannot show.
+A successful rehearsal is necessary but not sufficient, because the emulator is less strict than
+AWS.
 """
 
 import os
@@ -39,9 +40,10 @@ TICKED = [SUITE, *(f"--ignore={name}" for name in UNTICKED)]
 
 @dataclass(frozen=True)
 class Pass:
-    """One deployment, from nothing to nothing, held to the whole contract; `more`: all the rest.
+    """One deployment and its removal, checked against the whole contract.
 
-    `recovers`: instead, the first deployment fails, and what stands is taken back to one moment.
+    `more` adds all further checks. With `recovers`, the first deployment fails, and the stage is
+    restored to an earlier time.
     """
 
     name: str
@@ -64,7 +66,7 @@ PASSES = (
 
 
 def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
-    """The admin token."""
+    """Deploy the stage, and return the admin token."""
     with step("make deploy"):
         token = deployment.deploy()
     if token is None:
@@ -79,7 +81,7 @@ def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
 def rehearse(one: Pass, folder: Path) -> Accepted:
     chosen = os.environ.get("T", "").split()
     with emulator(folder, one.options) as account:
-        os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)  # whom our own calls trust
+        os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)  # the CA of our own calls
         deployment = Deployment(folder, account.environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
@@ -113,11 +115,11 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
 
 
 def ended(number: int, _frame: object) -> None:
-    sys.exit(128 + number)  # leaving all that was entered: the emulator ends with us
+    sys.exit(128 + number)  # leaves all contexts, which stops the emulator
 
 
 def processor() -> float:
-    """Seconds of all that was started here and has ended; unlike time, nobody else adds to it."""
+    """Return the CPU seconds of ended child processes. Other programs do not affect them."""
     spent = os.times()
     return spent.children_user + spent.children_system
 

@@ -1,4 +1,4 @@
-"""What is held against the emulated installation: the contract's suite, and the pages' commands."""
+"""Run the acceptance suite and the commands of the pages against the emulator."""
 
 import os
 import re
@@ -14,14 +14,14 @@ from tests.rehearsal.progress import Failed, everything, run
 
 SUITE = "tests/e2e/acceptance"
 PAGES = "tests/e2e/docs/test_docs_on_aws.py"
-PATIENCE = "20"  # the emulator, every function and the tests share the machine
-WITHIN = 700  # seconds a test may wait, then
+PATIENCE = "20"  # the emulator, all functions and the tests share the machine
+WITHIN = 700  # timeout of a test in seconds
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] \S+: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """The line that sums it up, and how many tests were left out, by reason."""
+    """The summary line, and the number of skipped tests by reason."""
 
     summary: str
     skipped: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""A certificate for loopback, that whoever rehearses is told to trust."""
+"""A certificate for loopback that the programs of a rehearsal trust."""
 
 import ipaddress
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What is changed while jobs run: all stacks, one of them alone, and one that nothing needs.
+"""Updates while jobs run: all stacks, one stack alone, and one optional stack.
 
-Back to this release each time, for what stands last is what `make destroy` is to remove.
+Each update is followed by one back to this release, so that `make destroy` removes this release.
 """
 
 import threading
@@ -25,11 +25,11 @@ from tests.support.acceptance.target import a_target
 ALONE = "Execution"
 NEEDED_BY_NOBODY = "Observability"
 HOLDS = {"alarm", "dashboard", "key", "stack", "topic"}  # saved queries are not emulated
-ASKED_EACH = 0.3  # seconds
+ASKED_EACH = 0.3  # seconds between calls
 
 
 def change(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
-    """Each occurrence of jobs of each second has one outcome, whatever is deployed meanwhile."""
+    """Check that each occurrence has one outcome during all deployments."""
     following = next_release(folder)
     with a_client(url, token) as http, a_target() as target:
         api = Api(http)
@@ -74,7 +74,7 @@ def _alone(account: Account, deployment: Deployment, tree: Path) -> None:
 
 
 def _code(account: Account) -> dict[str, list[str]]:
-    """By function, what it is made of; its own code and its layers have new names when changed."""
+    """Return the code hash and the layers of each function. They change with the code."""
     pages = account.client("lambda").get_paginator("list_functions").paginate()
     return {
         one["FunctionName"]: [one["CodeSha256"], *(layer["Arn"] for layer in one.get("Layers", []))]
@@ -103,14 +103,14 @@ def _goes_and_comes_back(account: Account, deployment: Deployment) -> None:
     with step(f"{NEEDED_BY_NOBODY} comes back"):
         deployment.deploy_alone(NEEDED_BY_NOBODY)
         again = standing(account.client)
-    # A key is another one each time.
+    # The key has another id each time.
     if (whole - again).kinds - {"key"} or (again - without).kinds != HOLDS:
         raise Failed(f"{NEEDED_BY_NOBODY} came back without: {whole - again}")
 
 
 @contextmanager
 def _answering(url: str, token: str) -> Iterator[None]:
-    """The API is asked all the while, by somebody else, and answers each time."""
+    """Call the API during the block, and fail unless every call succeeds."""
     over, answers = threading.Event(), Counter[str]()
     asking = threading.Thread(target=_ask, args=(url, token, over, answers))
     asking.start()

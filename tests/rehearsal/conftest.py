@@ -1,3 +1,3 @@
-"""What the emulator's own virtualenv runs is not for this one to import."""
+"""The emulator's virtualenv runs launch.py, so pytest must not import it."""
 
 collect_ignore = ["launch.py"]

@@ -1,4 +1,4 @@
-"""A page of another origin calls: the browser asks first, and has no token to show for that."""
+"""CORS of the deployed API. A browser sends the preflight request without a token."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ ANOTHER = "https://elsewhere.example.com"
 
 
 def crossed(url: str, token: str) -> None:
-    """Pages of the stage's origin may call the API, and those of another may not."""
+    """Check that pages of the stage's origin may call the API, and other pages may not."""
     described = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"][STAGE]
     (origin,) = described["corsOrigins"]
     with a_client(url, None) as browser:

@@ -1,4 +1,4 @@
-"""A stage put into the emulator by the commands that `make deploy` and `make destroy` run."""
+"""A stage in the emulator, deployed with the commands of `make deploy` and `make destroy`."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ CLEAN = "Number of stacks with differences: 0"
 
 
 class Deployment:
-    """`tree` is where the code to deploy is: this one, or another release."""
+    """A stage and its commands. `tree` is the folder of the release to deploy."""
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str], context: Mapping[str, str]
@@ -31,7 +31,7 @@ class Deployment:
         self._run("bootstrap", ROOT, CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}", *self._stage())
 
     def deploy(self, tree: Path = ROOT) -> str | None:
-        """The admin token, if this deploy made one."""
+        """Deploy all stacks, and return the admin token if the deploy created one."""
         return token_in(self._run("deploy", tree, *DEPLOY, "deploy", STAGE, *self._context))
 
     def destroy(self) -> None:
@@ -45,7 +45,7 @@ class Deployment:
         self._run("destroy", ROOT, *self._gone(stack))
 
     def refuses_to_go(self, tree: Path, stack: str) -> None:
-        """Of a stage that is protected: neither all of it, nor a stack by the CDK's own hand."""
+        """Check that a protected stage refuses `make destroy` and the deletion of one stack."""
         for command, why in (
             (DESTROY, f"stage {STAGE} is protected"),
             (self._gone(stack), "TerminationProtection is enabled"),
@@ -55,7 +55,7 @@ class Deployment:
                 raise Failed(f"{code} and not refused because {why!r}:\n{said[-3_000:]}")
 
     def diff(self, when: str, tree: Path = ROOT) -> None:
-        """A template that says something else without a change of ours would be noise."""
+        """Check that `cdk diff` shows no difference."""
         with step(f"cdk diff {when}"):
             code, said = self._try("diff", tree, CDK, "diff", "--all", "--no-color", *self._stage())
         if code:
@@ -94,7 +94,7 @@ def whole_name(stack: str) -> str:
 
 
 def token_in(said: str) -> str | None:
-    """The admin token, if this deploy made one; it is taken out of the file that keeps it."""
+    """Return the admin token if the deploy created one, and delete its file."""
     kept = KEPT.search(said)
     if kept is None:
         return None
@@ -104,20 +104,20 @@ def token_in(said: str) -> str | None:
 
 
 def address(account: Account) -> str:
-    """Where this emulator serves the HTTP API; the stack's output names AWS's own address."""
+    """Return the API's address in the emulator. The stack's output has the address of AWS."""
     apis = account.client("apigatewayv2").get_apis()["Items"]
     (api,) = [api for api in apis if api["Name"].startswith(f"punctual-{STAGE}")]
     return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
 def ticking(url: str) -> None:
-    """A deployment is down until its planner has been seen, a minute at most."""
+    """Wait until the planner has run once. Until then the deployment is down."""
     with a_client(url, None) as http:
         eventually(lambda: http.get("/health").status_code == 200, 90)
 
 
 def destroyed(account: Account, before: Standing) -> None:
-    """Nothing of the stage stands any more, and all that stood before it."""
+    """Check that a destroy removed all resources of the stage and no others."""
     after = standing(account.client)
     if str(after - before):
         raise Failed(f"make destroy left behind: {after - before}")

@@ -1,4 +1,4 @@
-"""An emulator of AWS as a process of its own, on loopback, with nothing kept."""
+"""An emulator of AWS in its own process on loopback, without persistence."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ GONE_WITHIN = 10.0
 
 
 class NotReady(RuntimeError):
-    """The emulator did not come up; its log says why."""
+    """The emulator did not start. Its log has the reason."""
 
 
 def free_port() -> int:
@@ -39,14 +39,14 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Account:
-    """The emulated account: where it is, and whom to trust there."""
+    """The emulated account: its endpoint and its CA."""
 
     endpoint: str
     authority: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes the CDK command line, boto3 and the tests speak to it, and to nothing else."""
+        """Return variables that direct the CDK, boto3 and the tests to the emulator only."""
         return {
             **_without("AWS_"),
             **_credentials(self.endpoint),
@@ -58,7 +58,7 @@ class Account:
     def client(
         self, service: str, key: str = "test", secret: str = "test", token: str | None = None
     ) -> Any:
-        made: Any = boto3.client  # its types ask for the name of a service as a literal
+        made: Any = boto3.client  # its type stubs require a literal service name
         return made(
             service,
             endpoint_url=self.endpoint,
@@ -88,18 +88,18 @@ def _credentials(endpoint: str) -> dict[str, str]:
 
 @contextmanager
 def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
-    """It answers; what it says goes to `folder`/emulator.log."""
+    """Yield the account of a running emulator, which logs to `folder`/emulator.log."""
     port = free_port()
     trusted = a_certificate(folder)
     account = Account(f"https://127.0.0.1:{port}", trusted.certificate)
     log = folder / "emulator.log"
-    scratch = folder / "tmp"  # where it unpacks functions
+    scratch = folder / "tmp"  # the folder of unpacked functions
     scratch.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as said:
         process = subprocess.Popen(
             COMMAND,
             env={
-                # Functions find our code in their layer, or not at all.
+                # Functions must find the code in their layer only.
                 **_without("AWS_", "PYTHON", "PUNCTUAL_"),
                 **_credentials(account.endpoint),
                 "AWS_CA_BUNDLE": str(account.authority),
@@ -141,7 +141,7 @@ def _wait(process: subprocess.Popen[bytes], account: Account, log: Path) -> None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it started: its group is its own."""
+    """End the process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -1,7 +1,7 @@
-"""The emulator, mended where it keeps a deployment of ours from being rehearsed.
+"""The emulator with patches that a deployment of ours needs.
 
-It runs in a virtualenv of its own, where none of our code is. What is mended, and why:
-docs/decisions/0028-simulation-and-rehearsal.md.
+It runs in its own virtualenv without our code. docs/decisions/0028-simulation-and-rehearsal.md
+gives the reason of each patch.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ BATCHES = {
     f"sqs:{action}Batch": f"sqs:{action}"
     for action in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")
 }
-"""The actions that AWS asks for: there is no right to a batch."""
+"""IAM has no actions for batches. It checks these instead."""
 
 
 def as_on_aws(serial: Callable[..., int]) -> Callable[..., int]:
-    """A mapping of a FIFO queue is served by as many as it allows, each with groups of its own."""
+    """Serve a FIFO mapping with its allowed concurrency, each with its own message groups."""
 
     def concurrency(mapping: Props, function: Props, config: Props, _queue: Any = None) -> int:
         return serial(mapping, function, config, None)
@@ -52,7 +52,7 @@ def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | N
 
 
 def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
-    """The path in an HTTP API's event begins with the stage, as in the address."""
+    """Begin the path of an HTTP API event with the stage, as the address does."""
 
     def invoke(integration: Props, api: str, stage: str, path: str, *rest: Any, **more: Any) -> Any:
         whole = path if stage == "$default" else f"/{stage}{path}"
@@ -62,7 +62,7 @@ def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """A browser that asks before it calls has no token: an authorizer of the route refuses it."""
+    """Refuse a preflight request without a token if its route has an authorizer."""
 
     async def answer(
         api: str, stage: str, path: str, method: str, headers: Props, *rest: Any, **more: Any
@@ -78,7 +78,7 @@ def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """What CloudFormation names `AllowOrigins` is `allowOrigins` to what reads it."""
+    """Rename CORS settings from CloudFormation's `AllowOrigins` to `allowOrigins`."""
 
     def told(cors: Props, origin: str) -> Any:
         return answer({name[:1].lower() + name[1:]: said for name, said in cors.items()}, origin)
@@ -87,7 +87,7 @@ def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
-    """No role of ours may make a log group: what a function says after its own is gone is lost."""
+    """Drop logs without an existing log group, because no role of ours may create one."""
 
     def emit(function: Props, *rest: Any, **more: Any) -> None:
         config = function.get("config") or function
@@ -99,7 +99,7 @@ def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
 
 
 def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
-    """A table goes back to the newest backup before the moment, not to what it holds now."""
+    """Restore a table from its newest backup before the time, not from its current rows."""
 
     def restored(asked: Handler) -> Any:
         before = [
@@ -116,7 +116,7 @@ def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]
 
 
 def since_its_backups(describe: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
-    """A table with point-in-time recovery can go back as far as it has backups."""
+    """Report the oldest backup as the start of the recovery window."""
 
     def described(asked: Handler) -> Any:
         status, headers, body = describe(asked)
@@ -142,7 +142,7 @@ def _backups_of(table: str) -> list[tuple[float, str]]:
 
 
 def restorable(handlers: dict[str, Handler]) -> None:
-    """A stack's table has the point-in-time recovery that its template asks for."""
+    """Apply a template's point-in-time recovery setting to its table."""
     known = handlers["AWS::DynamoDB::Table"]
 
     def create(logical_id: str, props: Props, stack: str) -> Any:
@@ -157,7 +157,7 @@ def restorable(handlers: dict[str, Handler]) -> None:
 
 
 def within_the_limit(handlers: dict[str, Handler]) -> None:
-    """A stack's functions reserve executions, of which the account keeps a hundred free."""
+    """Check the reserved concurrency of a stack against the account, which keeps 100 unreserved."""
     known = handlers["AWS::Lambda::Function"]
     functions, wanted_as = lambda_svc._functions, "ReservedConcurrentExecutions"
 
@@ -191,7 +191,7 @@ def within_the_limit(handlers: dict[str, Handler]) -> None:
 
 
 class Unpacked(zipfile.ZipFile):
-    """A layer is unpacked once, not for each environment: they are some thousand files."""
+    """Unpack a layer once instead of once for each environment. It has some thousand files."""
 
     _alone = threading.Lock()
 
@@ -210,7 +210,7 @@ class Unpacked(zipfile.ZipFile):
 
 
 def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]) -> None:
-    """Resources of a kind, some or all, are taken into the stack and do nothing."""
+    """Accept resources of a kind, filtered by `where`, without creating them."""
     known = handlers.get(kind, {})
 
     def create(logical_id: str, props: Props, stack: str) -> Any:
@@ -238,7 +238,7 @@ apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy
 apigateway._handle_execute_in_scope = as_routed(apigateway._handle_execute_in_scope)
 apigateway._cors_response_headers = in_the_apis_words(apigateway._cors_response_headers)
 apigateway._cors_preflight_response = in_the_apis_words(apigateway._cors_preflight_response)
-lambda_runtime.Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)  # 50 ms a call else
+lambda_runtime.Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)  # else 50 ms a call
 lambda_runtime.zipfile = SimpleNamespace(
     ZipFile=Unpacked,
     BadZipFile=zipfile.BadZipFile,
@@ -250,5 +250,5 @@ restorable(provisioners._RESOURCE_HANDLERS)
 within_the_limit(provisioners._RESOURCE_HANDLERS)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
-app._port_is_bindable = lambda *_place: False  # it would open 443 as well
+app._port_is_bindable = lambda *_place: False  # otherwise it opens port 443 as well
 app.main()

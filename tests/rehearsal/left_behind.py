@@ -1,4 +1,4 @@
-"""What stands in the account, by kind and name: after a destroy, no more than before the deploy."""
+"""The inventory of the account by kind and name. A destroy must restore the former one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class Standing:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Those of which there is any."""
+        """Return the kinds with at least one resource."""
         return frozenset(kind for kind, names in self.names.items() if names)
 
     @property
     def missing(self) -> list[str]:
-        """Kinds that a deployment of ours has, and of which nothing was found: a wrong list."""
+        """Return the kinds without a resource, except those that a deployment does not have."""
         return [kind for kind, names in self.names.items() if not names and kind not in NONE_OURS]
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def _domain_names(client: Client) -> Names:
 
 
 def _keys(client: Client) -> Names:
-    """Without those of AWS's own, and those that wait for their end: no key goes at once."""
+    """Yield customer keys that are not pending deletion. A key cannot be deleted immediately."""
     for key in _listed("kms", "list_keys", "Keys", "KeyId")(client):
         found = client("kms").describe_key(KeyId=key)["KeyMetadata"]
         if found["KeyManager"] == "CUSTOMER" and found["KeyState"] != "PendingDeletion":
@@ -84,7 +84,7 @@ def _stacks(client: Client) -> Names:
 
 
 def _permissions(client: Client) -> Names:
-    """Inline policies, each under its role."""
+    """Yield inline policies with their role."""
     for role in _listed("iam", "list_roles", "Roles", "RoleName")(client):
         for policy in client("iam").list_role_policies(RoleName=role)["PolicyNames"]:
             yield f"{role}/{policy}"
@@ -113,4 +113,4 @@ KINDS: Mapping[str, Callable[[Client], Names]] = {
     "topic": _listed("sns", "list_topics", "Topics", "TopicArn"),
 }
 NONE_OURS = ("API's domain name", "policy")
-"""The stage has no name of its own; what our roles may do is written into them."""
+"""The stage has no domain, and its roles have inline policies only."""

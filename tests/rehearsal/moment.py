@@ -1,4 +1,4 @@
-"""Jobs of one moment: made before it, changed and lost after it, and back when it is restored."""
+"""Jobs at a restore time: created before it, changed after it, and back after the restore."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -21,16 +21,16 @@ from tests.support.acceptance.contract import (
 from tests.support.acceptance.target import Target
 
 LARGE = {"text": "restored " * 10_000}
-"""A payload that stands in the bucket, not in a row."""
+"""A payload that is stored in the bucket, not in a row."""
 
-BEFORE_RESTORE = 20.0  # seconds until a job is due that nothing may run meanwhile
-WITHIN = 300.0  # seconds; on a busy machine a function takes its time
+BEFORE_RESTORE = 20.0  # seconds until a job is due that must not run meanwhile
+WITHIN = 300.0  # seconds, because functions are slow on a busy machine
 
 
 def back_up(account: Account) -> datetime:
-    """Return a moment that the tables can be restored to, and wait until it is over.
+    """Return a time that the tables can be restored to, and wait until it is past.
 
-    The emulator goes back to a backup only. AWS keeps every second by itself.
+    The emulator restores backups only. AWS keeps every second.
     """
     client = account.client("dynamodb")
     for name in client.list_tables()["TableNames"]:
@@ -75,8 +75,10 @@ class Moment:
         }
 
     def after(self) -> None:
-        """What the restore is to undo: a job that is new, one that is not the same, one that is
-        cancelled, and all that the bucket holds deleted by hand."""
+        """Make changes that the restore must undo.
+
+        It creates one job, changes one, cancels one, and deletes all objects of the bucket.
+        """
         self._lost = self._api.create(**NEVER_SOON, task={"type": "event"})["job_id"]
         changed = self._api("PATCH", f"/jobs/{self._ids['changed']}", {"name": "another"})
         gone = self._api("DELETE", f"/jobs/{self._ids['large']}")
@@ -88,7 +90,7 @@ class Moment:
             s3.delete_object(Bucket=bucket, Key=one["Key"])
 
     def is_closed(self) -> None:
-        """No change is let in, though what is there can be listed."""
+        """Check that changes are refused while lists still work."""
         body = {"name": "closed", "schedule_type": "IMMEDIATE"}
         answer = self._api.http.post("/jobs", json=body)
         if answer.status_code < 429:
@@ -125,7 +127,7 @@ class Moment:
             raise Failed("the output of a run is not as it was")
 
     def _ran(self, name: str) -> Json:
-        """The first run of a job, once it has ended well."""
+        """Return the first successful run of a job."""
         return eventually(partial(self._api.runs, self._ids[name], status="SUCCESS"), WITHIN)[0]
 
     def _large_calls(self) -> int:

@@ -1,4 +1,4 @@
-"""What a rehearsal says while it runs: each step with its time, and what its commands tell."""
+"""Output of a rehearsal: each step with its time, and selected lines of its commands."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO
 
 WITHIN = 2_400.0
-PATIENT = 10.0  # seconds in which who is ended may tidy up
+PATIENT = 10.0  # seconds for a stopped process to clean up
 Show = Callable[[str], bool]
 
 
 class Failed(RuntimeError):
-    """Something did not do what the rehearsal asked of it."""
+    """A step of the rehearsal failed."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def run(
     folder: Path,
     within: float = WITHIN,
 ) -> tuple[int, str]:
-    """Its exit code and what it said on both streams, all in `log`, some shown as it comes."""
+    """Run and log a command, and return exit code and output. `show` selects printed lines."""
     process = subprocess.Popen(
         [str(part) for part in command],
         cwd=folder,
@@ -67,7 +67,7 @@ def run(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """With all that it started: whoever still holds its output would be waited for."""
+    """End the process group, because a child that holds the output would block the reader."""
     os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(PATIENT)
@@ -83,7 +83,7 @@ def checked(
     show: Show,
     folder: Path,
 ) -> str:
-    """What it said; that it failed ends the rehearsal."""
+    """Run a command, and return its output. A failure ends the rehearsal."""
     code, said = run(command, environment, log, show, folder)
     if code:
         shown = " ".join(Path(part).name for part in command[:5])
@@ -92,7 +92,7 @@ def checked(
 
 
 def _follow(stream: IO[bytes], log: Path, show: Show, said: list[str]) -> None:
-    """Line by line, where all is shown as it comes: a dot a test should not wait for its line."""
+    """Copy the output to the log. If all is shown, copy chunks, so that dots appear at once."""
     with log.open("a") as kept:
         if show is everything:
             while chunk := os.read(stream.fileno(), 65_536):

@@ -1,7 +1,7 @@
-"""What goes wrong and is put right: a first deployment that fails, and a restore to one moment.
+"""Recovery: a first deployment that fails, and a restore to an earlier time.
 
-What is typed is what docs/runbook.md prints, in a checkout of its own. The stage is protected there
-and reserves executions as `prod` does.
+The commands are those of docs/runbook.md, in a separate checkout. The stage is protected and
+reserves executions as `prod` does.
 """
 
 import json
@@ -122,7 +122,7 @@ def _restore(account: Account, person: Person, moment: Moment, at: str) -> None:
 
 
 def _remove(account: Account, person: Person, tree: Path) -> None:
-    """As a person would who gives up the stage, restored tables and all."""
+    """Remove the stage and its restored tables."""
     off, delete = printed("A first deployment that failed")[-2:]
     with step("make destroy, and the tables of which no stack knows"):
         describe(tree, lambda stage: stage.update(protected=False))

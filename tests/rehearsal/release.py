@@ -1,6 +1,6 @@
-"""Another release of the same code, that says so: what an update puts in the place of this one.
+"""Another release of the same code with another version number, for updates.
 
-It is protected besides: an update protects the stage then, and the way back opens it again.
+It is also protected: one update adds the protection, and the next one removes it.
 """
 
 import json
@@ -23,7 +23,7 @@ Described = dict[str, Any]
 
 
 def checkout(tree: Path) -> Path:
-    """Make a checkout of its own: what is deployed, cdk.json, and the commands of the Makefile."""
+    """Make a checkout with the deployed code, cdk.json and the commands of the Makefile."""
     skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=skipped)
@@ -39,7 +39,7 @@ def checkout(tree: Path) -> Path:
 
 
 def describe(tree: Path, change: Callable[[Described], None]) -> None:
-    """Change what cdk.json of a checkout says of the stage."""
+    """Change the settings of the stage in a checkout's cdk.json."""
     file = tree / "cdk.json"
     whole = json.loads(file.read_text())
     change(whole["context"]["stages"][STAGE])
@@ -47,7 +47,7 @@ def describe(tree: Path, change: Callable[[Described], None]) -> None:
 
 
 def next_release(folder: Path) -> Path:
-    """Its own copy of all that is deployed, with another version in it."""
+    """Return a checkout with another version number and a protected stage."""
     tree = checkout(folder / "next")
     describe(tree, lambda stage: stage.update(protected=True))
     says = tree / SAYS

@@ -1,4 +1,4 @@
-"""Commands of docs/runbook.md, typed as they stand there."""
+"""The commands of docs/runbook.md."""
 
 import re
 import shlex
@@ -18,14 +18,14 @@ SHOWN = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|restored?\b|is comple
 
 
 def printed(section: str) -> list[str]:
-    """The lines that a section of the page has its reader type."""
+    """Return the commands of a section."""
     _, _, rest = PAGE.read_text().partition(f"\n## {section}\n")
     blocks = re.findall(r"^```sh\n(.*?)```", rest.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines() if line]
 
 
 class Person:
-    """Types into a shell in a checkout. `aws` is played with boto3: no lock holds that program."""
+    """A shell in a checkout. boto3 replaces `aws`, because no lock file pins that program."""
 
     def __init__(self, account: Account, tree: Path, log: Path, variables: Mapping[str, str]):
         self._account = account
@@ -52,7 +52,7 @@ class Person:
             return 0, aws(self._account, shlex.split(Template(line).substitute(self._variables)))
         inherited = self._account.environment.items()
         environment = {
-            # What `make rehearse` was asked is not for the `make` that is typed here.
+            # The `make` below must not inherit the options of `make rehearse`.
             **{name: value for name, value in inherited if not name.startswith(("MAKE", "MFLAGS"))},
             **self._variables,
             "PYTHONPATH": f"{self._tree}:{self._tree / 'layers/core/python'}",
@@ -66,7 +66,7 @@ class Person:
         )
 
     def exports(self, line: str, value: str) -> None:
-        """Set the variable that the page sets in `line`, to a value of this account."""
+        """Set the variable that `line` exports to a value of this account."""
         name = line.removeprefix("export ").partition("=")[0]
         self._variables[name] = value
 

@@ -1,4 +1,4 @@
-"""What `lambda` and `sqs` tasks reach: somebody else's function and queue in the account."""
+"""Targets of `lambda` and `sqs` tasks: functions and queues that are not part of the stage."""
 
 import io
 import json
@@ -10,11 +10,11 @@ from tests.support.acceptance import task_function
 
 FUNCTION = "task-answers"
 QUEUE = "task-inbox"
-CLOSED = "somebody-elses"
+CLOSED = "closed-function"
 TENANT = "acme"
 TENANT_FUNCTION = "acme-answers"
 TENANT_QUEUE = "acme-inbox"
-"""The stage says which names tasks of which tenants may reach: `tasksMayReach` in cdk.json."""
+"""`tasksMayReach` in cdk.json names the targets of each tenant."""
 
 FOR_LAMBDA = {
     "Effect": "Allow",
@@ -24,9 +24,9 @@ FOR_LAMBDA = {
 
 
 def put_targets(account: Account) -> dict[str, str]:
-    """Return what the acceptance suite is told of them.
+    """Create the targets, and return the acceptance suite's variables for them.
 
-    They stand before the deploy, and are to stand after the destroy.
+    They exist before the deploy and must survive the destroy.
     """
     for name in (FUNCTION, CLOSED, TENANT_FUNCTION):
         _put_function(account, name)

@@ -1,4 +1,4 @@
-"""Jobs that run each second while the code beneath them is changed, and changed back."""
+"""Jobs that fire each second during updates."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from tests.rehearsal.progress import Failed
 from tests.support.acceptance.contract import EVERY_SECOND, Api, Json, eventually, instant, soon
 from tests.support.acceptance.target import Target
 
-SETTLED_WITHIN = 300.0  # on a busy machine a run takes its second, and those in line add up
-AT_A_TIME = 4  # a run that takes its second on a busy machine keeps no line of them waiting
+SETTLED_WITHIN = 300.0  # seconds, because runs in a wait queue add up on a busy machine
+AT_A_TIME = 4  # runs overlap on a busy machine, and none must wait long
 LANES = {"quick": {"timeout_seconds": 60}, "long": {"timeout_seconds": 600}}
-"""By how long a task may take, it goes to one lane or the other."""
+"""The timeout selects the lane."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of a job's occurrences; one a second."""
+    """The outcomes of a job's occurrences, one each second."""
 
     job: str
     occurrences: int
@@ -35,7 +35,7 @@ class Ledger:
 
 
 class Recurring:
-    """A job of every kind that an update could hurt: events, quick calls, long calls."""
+    """Jobs of every kind that an update could affect: events, quick calls and long calls."""
 
     def __init__(self, api: Api, target: Target) -> None:
         self._api = api
@@ -56,12 +56,12 @@ class Recurring:
         }
 
     def running(self) -> None:
-        """Wait until each has run."""
+        """Wait until each job has run."""
         for job_id in self._jobs.values():
             eventually(partial(self._api.runs, job_id, status="SUCCESS"), SETTLED_WITHIN)
 
     def end(self) -> list[Ledger]:
-        """No occurrence comes from a moment on; all before it are to have their outcome."""
+        """End all jobs, and return their outcomes. Each occurrence before the end must have one."""
         for job_id in self._jobs.values():
             answer = self._api("PATCH", f"/jobs/{job_id}", {"end_time": soon(5)})
             if answer.status_code != 200:
@@ -72,7 +72,7 @@ class Recurring:
         job = eventually(partial(self._over, job_id), SETTLED_WITHIN)
         runs = self._api.runs(job_id, trigger="SCHEDULE")
         times = [instant(run["scheduled_time"]) for run in runs]
-        # The end may have been set so slowly that it was over: what had been fired by then stays.
+        # The end may have been in the past when it was set. Runs fired by then remain.
         until = max(instant(job["end_time"]), max(times) + timedelta(seconds=1))
         asked = ceil((until - min(times)).total_seconds())
         found = Counter[str]()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.commands.jobs import Jobs
@@ -47,6 +47,14 @@ class Ports:
     receipts: Receipts
     feed: Feed
     audit_log: AuditLog
+
+
+def port_methods() -> dict[str, frozenset[str]]:
+    """Return the names of the methods of each port. Faults are planned by these names."""
+    return {
+        port: frozenset(name for name in dir(protocol) if not name.startswith("_"))
+        for port, protocol in get_type_hints(Ports).items()
+    }
 
 
 def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:

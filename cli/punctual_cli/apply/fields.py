@@ -72,8 +72,9 @@ def _without_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
 def declared_fields(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to declare for a job, without defaults and without fields of the server.
 
-    >>> declared_fields({"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1,
-    ...     "task": {"type": "http", "url": "http://a", "method": "POST"}, "max_retries": 3})
+    >>> job = {"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1}
+    >>> task = {"type": "http", "url": "http://a", "method": "POST"}
+    >>> declared_fields({**job, "task": task, "max_retries": 3})
     {'name': 'x', 'schedule_type': 'IMMEDIATE', 'task': {'type': 'http', 'url': 'http://a'}}
     """
     declared: dict[str, Any] = {}

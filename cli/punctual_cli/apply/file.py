@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.domain.errors import Invalid
-from punctual.domain.schedules.timezones import EPOCH
+from punctual.domain.utc import EPOCH
 from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
 from punctual.web.http.problems import RequestRejected
@@ -90,7 +90,7 @@ class InvalidFiles(Exception):
     def __init__(self, faults: Sequence[Fault], is_syntax: bool = False) -> None:
         self.faults = sort_faults(faults)
         self.is_syntax = is_syntax
-        super().__init__(f"{len(self.faults)} wrong")
+        super().__init__(f"{len(self.faults)} errors")
 
 
 def sort_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -109,7 +109,7 @@ def load_groups(sources: Sequence[Source]) -> list[DeclaredGroup]:
         ]
         if not documents_of_file:
             file_faults.append(
-                Fault(1, "the file is empty: it needs `jobs`, and a `set` that names it")
+                Fault(1, "the file is empty; it must have `jobs`, and may have `set`")
             )
         faults += [fault._replace(file=source.name) for fault in file_faults]
     _add_duplicate_faults(loaded, faults)
@@ -145,11 +145,11 @@ def _parse_group(document: Document, file: str, faults: list[Fault]) -> Declared
             | {(): document.lines[()]},
         )
     if not isinstance(value, dict) or not isinstance(value.get("jobs"), list | None):
-        faults.append(Fault(document.line_of(("jobs",)), "a file has `jobs`, a list"))
+        faults.append(Fault(document.line_of(("jobs",)), "a file must have `jobs`, a list"))
         return DeclaredGroup(None, ())
     for name in value:
         if name not in ("set", "defaults", "jobs"):
-            message = f"{name} is not known here: a file has set, defaults and jobs"
+            message = f"{name} is not a field of a file; a file has set, defaults and jobs"
             faults.append(Fault(document.line_of((name,)), message))
     defaults = value.get("defaults") or {}
     if not isinstance(defaults, dict):
@@ -172,7 +172,7 @@ def _parse_set_name(document: Document, value: Any, faults: list[Fault]) -> str 
         and value.isprintable()
     ):
         return value
-    message = f"a set's name is text of 1 to {MAX_SET_NAME_CHARACTERS} characters"
+    message = f"set must be text of 1 to {MAX_SET_NAME_CHARACTERS} characters"
     faults.append(Fault(document.line_of(("set",)), message))
     return None
 
@@ -185,7 +185,9 @@ def _parse_job(
     faults: list[Fault],
 ) -> DeclaredJob | None:
     if not isinstance(job, dict):
-        faults.append(Fault(position.line_of(), "a job is a list of fields, such as name: …"))
+        faults.append(
+            Fault(position.line_of(), "a job must be an object with fields, such as name: …")
+        )
         return None
     fields = _merge_defaults(defaults, job)
     paused, job_id = fields.pop("paused", None), fields.pop("job_id", None)
@@ -196,10 +198,12 @@ def _parse_job(
     name = fields.get("name")
     tags = fields.get("tags")
     if isinstance(tags, dict) and SET_TAG in tags:
-        message = f"the tag {SET_TAG} is written by apply: name the set above the jobs"
+        message = f"apply writes the tag {SET_TAG}; name the set above the jobs"
         faults.append(Fault(position.line_of(f"tags.{SET_TAG}"), message))
     if fields.get("schedule_type") == "IMMEDIATE":
-        message = "a declared job has a time: run at once with `punctual jobs create`"
+        message = (
+            "a declared job must have a schedule; run a job immediately with `punctual jobs create`"
+        )
         faults.append(Fault(position.line_of("schedule_type"), message))
     if set_name is not None and isinstance(tags, dict | None):
         fields["tags"] = {**(tags or {}), SET_TAG: set_name}

@@ -89,7 +89,7 @@ class _Reader:
             name = self._read_string()
             self._expect(":")
             if name in value:
-                self.faults.append(Fault(line, f"{name} stands here twice"))
+                self.faults.append(Fault(line, f"{name} is duplicated"))
             self.lines.setdefault((*path, name), line)
             value.setdefault(name, self._read_value((*path, name)))
             self._read_separator("}")
@@ -122,7 +122,9 @@ class _Reader:
         except json.JSONDecodeError as error:
             raise NotJson from error
         if any("\ud800" <= character <= "\udfff" for character in text):
-            self.faults.append(Fault(line, "half of a character stands here (\\ud800 to \\udfff)"))
+            self.faults.append(
+                Fault(line, "the text has an unpaired surrogate (\\ud800 to \\udfff)")
+            )
         return str(text)
 
     def _read_number(self) -> Any:
@@ -134,7 +136,7 @@ class _Reader:
         try:
             number = float(match[0]) if fraction or exponent else int(integer)
         except ValueError:  # Python limits the number of digits
-            self.faults.append(Fault(self._line_number(), f"{match[0][:40]!r} is no number"))
+            self.faults.append(Fault(self._line_number(), f"{match[0][:40]!r} is not a number"))
             return None
         if number in (float("inf"), float("-inf")):
             self.faults.append(Fault(self._line_number(), "the number is too large"))

@@ -159,13 +159,13 @@ def _match_faults(
 ) -> Iterable[Fault]:
     position = declared.position
     if declared.job_id is not None and not matches:
-        yield position.fault("job_id", f"{declared.name}: there is no such job")
+        yield position.fault("job_id", f"{declared.name}: the job does not exist")
     elif len(matches) > 1:
         ids = ", ".join(str(job["job_id"]) for job in matches)
-        message = f"{len(matches)} jobs have this name ({ids}): give one's id as job_id"
+        message = f"{len(matches)} jobs have this name ({ids}); set job_id to the id of one"
         yield position.fault("name", f"{declared.name}: {message}")
     elif matches and matches[0]["status"] == "CANCELLED":
-        message = "the job of this id was cancelled: leave job_id out to make it anew"
+        message = "the job with this id was cancelled; omit job_id to create a new job"
         yield position.fault("job_id", f"{declared.name}: {message}")
     else:
         yield from field_faults(

@@ -60,7 +60,7 @@ def render_summary(plan: Plan, is_done: bool = False) -> str:
 def _unpruned_line(prune: Prune) -> Line:
     name = prune.present["name"]
     return Line(
-        f"  keep   {name}{_set_suffix(prune.set_name)}: not in the file, --prune cancels it",
+        f"  keep   {name}{_set_suffix(prune.set_name)}: not in the file; --prune cancels it",
         QUIET_STYLE,
     )
 
@@ -73,7 +73,7 @@ def _change_lines(change: Change) -> Iterator[Line]:
     declared = change.declared
     yield Line(f"~ change {declared.name}{_set_suffix(declared.set_name)}", CHANGED_STYLE)
     if change.joins_set:
-        yield Line("    it belonged to no set, and joins this one", CHANGED_STYLE)
+        yield Line("    the job had no set, and joins this one", CHANGED_STYLE)
     for difference in change.differences:
         if difference.path != f"tags.{SET_TAG}":
             yield from _difference_lines(difference)

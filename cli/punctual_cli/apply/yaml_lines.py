@@ -13,7 +13,7 @@ import yaml
 MAX_DOCUMENT_VALUES = 200_000  # per text; each use of an alias counts
 MAX_DOCUMENT_DEPTH = 100
 DOCUMENT_LIMIT_MESSAGE = (
-    f"must hold at most {MAX_DOCUMENT_VALUES:,} values, nested {MAX_DOCUMENT_DEPTH} deep"
+    f"must have at most {MAX_DOCUMENT_VALUES:,} values and {MAX_DOCUMENT_DEPTH} levels"
 )
 MAX_YAML_BYTES = 2_000_000
 _STRING_TAG = "tag:yaml.org,2002:str"
@@ -147,7 +147,7 @@ def _check_size(text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_YAML_BYTES:
         message = (
-            f"the YAML has {size:,} bytes; at most {MAX_YAML_BYTES:,} are read: "
+            f"the YAML has {size:,} bytes; the limit is {MAX_YAML_BYTES:,}; "
             "split it into several files, or write it as JSON"
         )
         raise Unreadable(Fault(1, message))
@@ -168,11 +168,12 @@ def _check_depth(text: str) -> None:
 
 def _describe_error(error: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (error.context, error.problem) if part]
-    return "this is no YAML: " + ", ".join(str(part) for part in parts)
+    return "this is not valid YAML: " + ", ".join(str(part) for part in parts)
 
 
 def _summarize_error(error: Exception) -> str:
-    return f"this is no YAML: {str(error).splitlines()[0] if str(error) else 'nested too deep'}"
+    cause = str(error).splitlines()[0] if str(error) else "nested too deeply"
+    return f"this is not valid YAML: {cause}"
 
 
 class _Reader:
@@ -216,7 +217,7 @@ class _Reader:
                 continue
             name = str(key.value)
             if name in value:
-                self._add_fault(key, f"{name} stands here twice")
+                self._add_fault(key, f"{name} is duplicated")
                 continue
             self._lines[(*path, name)] = key.start_mark.line + 1
             value[name] = self._read_value(inner, (*path, name))
@@ -229,7 +230,7 @@ class _Reader:
             if isinstance(source, yaml.MappingNode):
                 merged = {**self._read_value(source, path), **merged}
             else:
-                self._add_fault(source, "<< takes a mapping, or a list of mappings")
+                self._add_fault(source, "<< must have a mapping, or a list of mappings")
         return merged
 
     def _read_scalar(self, node: yaml.Node) -> Any:
@@ -245,14 +246,14 @@ class _Reader:
                 return self._read_number(node, float)
             case "str":
                 return text
-        self._add_fault(node, f"{node.tag} is not known here")
+        self._add_fault(node, f"the type {node.tag} is not supported")
         return None
 
     def _read_number(self, node: yaml.Node, number_type: type[int] | type[float]) -> Any:
         try:
             number = number_type(node.value)
         except ValueError:
-            self._add_fault(node, f"{node.value[:40]!r} is no number")
+            self._add_fault(node, f"{node.value[:40]!r} is not a number")
             return None
         if number in (float("inf"), float("-inf")):
             self._add_fault(node, "the number is too large")

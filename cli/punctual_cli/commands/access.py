@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def login(cli_session: Session) -> None:
-    """Keep where the API is, and your token, for the commands to come."""
+    """Store the address of the API and a token for later commands."""
     path = profiles.config_path(os.environ)
     name = (
         cli_session.target_options.profile
@@ -34,33 +34,33 @@ def login(cli_session: Session) -> None:
     )
     token = cli_session.target_options.token
     if token is None and sys.stdin.isatty():
-        token = prompting.ask_secret("Token (empty for a node without tokens)")
+        token = prompting.ask_secret("Token (empty if the node has no tokens)")
     client = session.make_client(ApiTarget(url, token or None, "login"))
     # Health needs no token, so a wrong address differs from a wrong token.
     client.health()
     identity = client.whoami()
     profiles.save_profile(path, name, url, token or None)
     if token and url.startswith("http:") and not profiles.is_loopback(url):
-        cli_session.screen.print_note("The token travels unencrypted: use https.", "yellow")
+        cli_session.screen.print_note("The token is sent unencrypted. Use https.", "yellow")
     if cli_session.as_json:
         answers.write_json({"url": url, "profile": name, "config": str(path), **identity.raw})
         return
     cli_session.screen.print_line(
         f"Logged in at {url} as {identity.name} ({identity.role}).", "green"
     )
-    cli_session.screen.print_note(f"Kept in {path}.")
+    cli_session.screen.print_note(f"Stored in {path}.")
 
 
 def _ask_url(default: str) -> str:
     if not sys.stdin.isatty():
-        raise CommandError("Nobody is here to ask: say where the API is with --url.")
+        raise CommandError("The address of the API is missing. Set it with --url.")
     return prompting.ask("URL of the API", default)
 
 
 def logout(cli_session: Session) -> None:
-    """Forget what login kept.
+    """Delete a stored login.
 
-    The token itself stays in force: punctual tokens revoke ends it.
+    The token itself stays valid. Revoke it with punctual tokens revoke.
     """
     path = profiles.config_path(os.environ)
     name = (
@@ -72,14 +72,14 @@ def logout(cli_session: Session) -> None:
     if cli_session.as_json:
         answers.write_json({"profile": name, "forgotten": existed})
     else:
-        message = "Logged out" if existed else "There was no login"
+        message = "Logged out" if existed else "No stored login"
         cli_session.screen.print_line(f"{message} (profile {name}).")
     if not existed and cli_session.target_options.profile:
         raise CommandError(f"There is no profile {name!r}.", ExitCode.NOT_FOUND)
 
 
 def whoami(cli_session: Session) -> None:
-    """Whom the server takes you for, and what you may."""
+    """Show the identity, role and limits of the token in use."""
     answers.write_item(
         cli_session,
         cli_session.client.whoami(),

@@ -25,22 +25,24 @@ def apply(
             "--file",
             "-f",
             metavar="FILE",
-            help="YAML or JSON, or a folder of such files; repeatable; - is standard input.",
+            help="YAML or JSON file, folder of such files, or - for standard input. Repeatable.",
         ),
     ],
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Cancel the jobs of the files' sets that no file names."),
+        typer.Option("--prune", help="Cancel jobs of the declared sets that no file declares."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes without applying them.")
+    ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Like --dry-run; exit code 1 if anything would change.")
+        bool, typer.Option("--check", help="Like --dry-run. Exit code 1 if anything would change.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Make jobs be as files declare them.
+    """Create and change jobs to match the declarations in files.
 
-    It shows what would change and asks. What is so already is not touched.
+    The command shows the changes and asks for confirmation. Unchanged jobs are not touched.
     """
     from punctual_cli.apply import execute, plan_view
 
@@ -66,7 +68,7 @@ def apply(
                 advance(1)
     except BaseException:
         session.screen.print_note(
-            f"{len(results)} of {plan.step_count} steps are done: apply again for the rest."
+            f"{len(results)} of {plan.step_count} steps are done. Apply again for the rest."
         )
         raise
     if session.as_json:
@@ -77,9 +79,10 @@ def apply(
 def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
     if "-" in files and not yes:
         raise CommandError(
-            "Nothing was changed: the file came by standard input.", advice="Use --yes."
+            "Nothing was changed. Standard input is the file, so it cannot be a confirmation.",
+            advice="Confirm with --yes.",
         )
-    return prompting.confirm(session, "Apply this?", yes)
+    return prompting.confirm(session, "Apply these changes?", yes)
 
 
 def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
@@ -97,10 +100,10 @@ def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
         )
     if prune and not any(group.set_name for group in groups):
         raise CommandError(
-            "No file names a set: there is nothing that --prune could go by.",
-            advice="Begin a file with `set: NAME`; the jobs that apply makes then belong to it.",
+            "--prune requires a set, and no file names one.",
+            advice="Begin a file with `set: NAME`. Its jobs then belong to the set.",
         )
-    with progress.spinner(session, "Looking at what is there"):
+    with progress.spinner(session, "Reading the jobs"):
         task_types = (
             frozenset(session.client.health().task_types) or declared.ALL_FEATURES.task_types
         )
@@ -118,7 +121,7 @@ def _exit_with_faults(session: Session, faults: "Sequence[Fault]", code: ExitCod
     file_text = file_names[0] if len(file_names) == 1 else f"{len(file_names)} files"
     failure = Failure(
         code,
-        f"{len(faults)} wrong in {file_text}; nothing was changed.",
+        f"{len(faults)} errors in {file_text}. Nothing was changed.",
         errors=tuple((f"{fault.file}:{fault.line}", fault.message) for fault in faults),
     )
     print_failure(failure, session.as_json)
@@ -134,7 +137,7 @@ def _print_results(session: Session, plan: "Plan", results: "Sequence[StepResult
             session.screen.print_line(plan_view.render_summary(plan, is_done=True), "green")
         return
     errors = [error for result in refused_results for error in _result_errors(result)]
-    text = f"{len(refused_results)} of {len(results)} steps were refused; the others are done."
+    text = f"{len(refused_results)} of {len(results)} steps failed. The others are done."
     print_failure(Failure(ExitCode.REFUSED, text, errors=tuple(errors)), session.as_json)
     raise typer.Exit(ExitCode.REFUSED)
 

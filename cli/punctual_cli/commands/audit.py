@@ -22,25 +22,28 @@ def audit(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="What was done to this job.",
+            help="Only entries of this job.",
             autocompletion=complete_jobs,
             show_default=False,
         ),
     ] = None,
     caller: Annotated[
-        str | None, typer.Option(metavar="NAME", help="By this caller.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="Only actions of this caller.", show_default=False),
     ] = None,
     action: Annotated[
         str | None,
-        typer.Option(metavar="ACTION", help="Such as job.update.", show_default=False),
+        typer.Option(
+            metavar="ACTION", help="Only this action, such as job.update.", show_default=False
+        ),
     ] = None,
     start: From = None,
     end: To = None,
     limit: Limit = DEFAULT_LIST_LIMIT,
 ) -> None:
-    """Who changed what, the newest first.
+    """List the changes and their callers, newest first.
 
-    For administrators.
+    Requires the role admin.
     """
     now = session.clock()
     job_id = None if job is None else find_job_id(session.client, job)

@@ -24,12 +24,12 @@ def completion(
     session: Session,
     shell: Annotated[
         Shell | None,
-        typer.Argument(metavar="SHELL", help="By default that of $SHELL."),
+        typer.Argument(metavar="SHELL", help="Shell of the script. Default: the shell in $SHELL."),
     ] = None,
 ) -> None:
-    """Print what makes your shell complete words.
+    """Print the completion script of a shell.
 
-    Commands, options, and the names of jobs.
+    It completes commands, options and the names of jobs.
     """
     from punctual_cli.program import app
 
@@ -37,7 +37,7 @@ def completion(
     chosen = shell or _default_shell()
     os.environ[COMPLETION_VARIABLE] = f"source_{chosen.value}"
     if sys.stdout.isatty():
-        session.screen.print_note(f"For good, in {INSTALL_HINTS[chosen]}")
+        session.screen.print_note(f"To install it permanently, in {INSTALL_HINTS[chosen]}")
     app(prog_name=PROGRAM_NAME)
 
 
@@ -54,4 +54,6 @@ def _default_shell() -> Shell:
     try:
         return Shell(name)
     except ValueError:
-        raise CommandError("Which shell? punctual completion bash, zsh or fish.") from None
+        raise CommandError(
+            "The shell is unknown. Name it: punctual completion bash, zsh or fish."
+        ) from None

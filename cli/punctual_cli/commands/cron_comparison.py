@@ -123,9 +123,12 @@ def _known_reasons(schedule: "Cron", punctual_at: datetime, croniter_at: datetim
     one_value_range = RANGE_OF_ONE_VALUE.search(schedule.expression)
     if one_value_range:
         reasons.append(
-            f"Punctual reads the range {one_value_range[0]} as one value; croniter reads it as all values."
+            f"Punctual reads the range {one_value_range[0]} as one value; "
+            "croniter reads it as all values."
         )
-    return reasons or ["No known rule explains it. One of the two programs may be wrong."]
+    return reasons or [
+        "No known rule explains the difference. One of the two programs may have a bug."
+    ]
 
 
 def _clock_change_reasons(schedule: "Cron", at: datetime) -> list[str]:

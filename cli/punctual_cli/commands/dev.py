@@ -12,14 +12,14 @@ from punctual_cli.session import Session
 def dev(
     _session: Session,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, envvar="PUNCTUAL_PORT", help="On 127.0.0.1.")
+        int, typer.Option(min=0, max=65_535, envvar="PUNCTUAL_PORT", help="Port on 127.0.0.1.")
     ] = 8080,
     data: Annotated[
         Path,
-        typer.Option(envvar="PUNCTUAL_DATA", help="Where everything is kept.", file_okay=False),
+        typer.Option(envvar="PUNCTUAL_DATA", help="Data folder of the node.", file_okay=False),
     ] = Path(".punctual"),
 ) -> None:
-    """Run Punctual here, on loopback, until Ctrl-C."""
+    """Run a local node on 127.0.0.1 until Ctrl-C."""
     from punctual.node.main import main
 
     env = {**os.environ, "PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(data)}

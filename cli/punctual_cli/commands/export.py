@@ -16,16 +16,18 @@ def export(
     session: Session,
     set_name: Annotated[
         str | None,
-        typer.Option("--set", metavar="NAME", help="The jobs of this set.", show_default=False),
+        typer.Option("--set", metavar="NAME", help="Only jobs of this set.", show_default=False),
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
+        typer.Option(
+            "--to", "-o", metavar="FILE", help="Write the output to FILE.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Write the jobs there are, as apply takes them.
+    """Write the declarations of the jobs, in the form that apply reads.
 
-    Those that are scheduled or paused: what has ended is no longer declared.
+    Only scheduled and paused jobs are exported.
     """
     from punctual_cli.apply import file, yaml_lines
 
@@ -46,7 +48,7 @@ def export(
         sys.stdout.write(text)
     else:
         to.write_text(text)
-        session.screen.print_note(f"{len(jobs):,} jobs in {to}.")
+        session.screen.print_note(f"Wrote {len(jobs):,} jobs to {to}.")
 
 
 def group_by_set(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -23,9 +23,9 @@ MIN_CONFIRMED_RUNS = 2  # runs
 
 
 def pause(session: Session, job: JobName) -> None:
-    """Hold its schedule.
+    """Pause the schedule of a job.
 
-    What runs goes on, and punctual jobs run still runs it.
+    Active runs continue, and punctual jobs run still works.
     """
     _print_job(session, session.client.jobs.pause(find_job_id(session.client, job)))
 
@@ -36,13 +36,13 @@ def resume(
     missed: Annotated[
         Missed | None,
         typer.Option(
-            help="What becomes of what the pause held off; by default the job's misfire_policy.",
+            help="Policy for occurrences during the pause. Default: the job's misfire_policy.",
             case_sensitive=False,
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Go on with its schedule."""
+    """Resume the schedule of a paused job."""
     resumed_job = session.client.jobs.resume(
         find_job_id(session.client, job), missed=option_value(missed)
     )
@@ -50,9 +50,9 @@ def resume(
 
 
 def cancel(session: Session, job: JobName) -> None:
-    """End it for good.
+    """Cancel a job permanently.
 
-    Nothing starts any more, and what runs is stopped.
+    Active runs are stopped, and no further run starts.
     """
     _print_job(session, session.client.jobs.cancel(find_job_id(session.client, job)))
 
@@ -63,16 +63,18 @@ def run(
     payload: Annotated[
         str | None,
         typer.Option(
-            metavar="JSON", help="In place of the job's own; or @FILE.", show_default=False
+            metavar="JSON",
+            help="Payload of this run, or @FILE. Default: the job's payload.",
+            show_default=False,
         ),
     ] = None,
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
 ) -> None:
-    """Run it now, once.
+    """Run a job once, now.
 
-    Its schedule stays as it is.
+    The schedule does not change.
     """
     max_wait = max_wait_option(wait, timeout)
     payload_fields: dict[str, Any] = (
@@ -86,19 +88,23 @@ def run(
 def backfill(
     session: Session,
     job: JobName,
-    start: Annotated[str, typer.Option("--from", metavar="TIME", help="From then on.")],
-    end: Annotated[str, typer.Option("--to", metavar="TIME", help="Until before then.")] = "now",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run.")] = False,
+    start: Annotated[str, typer.Option("--from", metavar="TIME", help="Start of the range.")],
+    end: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="End of the range, exclusive.")
+    ] = "now",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the runs without starting them.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
-    """Run what should have run and did not.
+    """Run the missed occurrences of a time range.
 
-    It shows the times, and asks before it orders more than one run.
+    The command shows the times, and asks for confirmation if there is more than one run.
     """
     now = session.clock()
     times = parse_time_option("--from", start, now), parse_time_option("--to", end, now)
     job_id = find_job_id(session.client, job)
-    with progress.spinner(session, "Looking at what ran"):
+    with progress.spinner(session, "Reading the runs"):
         result = session.client.jobs.backfill(job_id, *times, dry_run=True)
     if dry_run:
         _print_backfill(session, result, dry_run)
@@ -106,11 +112,11 @@ def backfill(
     if not session.as_json:
         _print_missing_runs(session, result)
     if result.runs >= MIN_CONFIRMED_RUNS and not confirm(
-        session, f"Order {result.runs} runs?", yes
+        session, f"Start {result.runs} runs?", yes
     ):
-        raise CommandError("Nothing was ordered.", ExitCode.REFUSED)
+        raise CommandError("No run was started.", ExitCode.REFUSED)
     if result.runs:
-        with progress.spinner(session, f"Ordering {result.runs} runs"):
+        with progress.spinner(session, f"Starting {result.runs} runs"):
             result = session.client.jobs.backfill(job_id, *times)
     _print_backfill(session, result, dry_run)
 
@@ -125,16 +131,16 @@ def _print_backfill(session: Session, result: "Backfill", dry_run: bool) -> None
         _print_missing_runs(session, result)
     else:
         session.screen.print_line(
-            f"{_count_text(result.runs)} ordered.", "green" if result.runs else None
+            f"{_count_text(result.runs)} started.", "green" if result.runs else None
         )
 
 
 def _print_missing_runs(session: Session, result: "Backfill") -> None:
     screen = session.screen
     if not result.runs:
-        screen.print_line("Nothing in that range is left to run.")
+        screen.print_line("The range has no missed occurrence.")
         return
-    screen.print_line(f"{_count_text(result.runs)} did not happen:")
+    screen.print_line(f"{_count_text(result.runs)} to start:")
     for at in result.times[:MAX_SHOWN_TIMES]:
         screen.print_line(f"  {screen.long_time(at)}")
     if result.runs > MAX_SHOWN_TIMES:

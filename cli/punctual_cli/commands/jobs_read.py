@@ -31,26 +31,37 @@ def list_jobs(
     session: Session,
     status: Annotated[
         list[JobStatus] | None,
-        typer.Option(help="One of these; repeatable.", case_sensitive=False, show_default=False),
+        typer.Option(
+            help="Only jobs with this status. Repeatable.", case_sensitive=False, show_default=False
+        ),
     ] = None,
     kind: Annotated[
         ScheduleType | None,
-        typer.Option("--type", help="Of this schedule.", case_sensitive=False, show_default=False),
+        typer.Option(
+            "--type",
+            help="Only jobs with this schedule type.",
+            case_sensitive=False,
+            show_default=False,
+        ),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Names that begin so.", show_default=False)
+        str | None,
+        typer.Option(metavar="TEXT", help="Only jobs with this name prefix.", show_default=False),
     ] = None,
     created_by: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Made by this caller.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="Only jobs created by this caller.", show_default=False),
     ] = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="With this tag; repeatable.", show_default=False),
+        typer.Option(
+            metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.", show_default=False
+        ),
     ] = None,
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
-    """The jobs, the newest first."""
+    """List jobs, newest first."""
     listed_jobs = fetch_up_to(
         session,
         limit,
@@ -70,7 +81,7 @@ def list_jobs(
 
 
 def show(session: Session, job: JobName) -> None:
-    """A job: what it does, when it ran and runs next."""
+    """Show one job with its schedule, latest run and next run."""
     answers.write_item(
         session,
         find_job(session.client, job),
@@ -97,13 +108,13 @@ def explain(
         typer.Option(
             "--at",
             metavar="TIME",
-            help="Such as 'yesterday', 09:30 or +2d, in the job's time zone; else the last due "
-            "time.",
+            help="Time, such as 'yesterday', 09:30 or +2d, in the job's time zone. "
+            "Default: the last due time.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Why it ran at a time, or did not, or whether it will."""
+    """Explain why a job ran, did not run or will run at a time."""
     found_job = find_job(session.client, job)
     screen, zone = session.screen, find_zone(found_job.timezone)
     explanation = session.client.jobs.explain(
@@ -115,7 +126,7 @@ def explain(
             [
                 ("At", screen.long_time(shown_explanation.at, zone)),
                 ("Outcome", screen.status(shown_explanation.outcome)),
-                ("Because", shown_explanation.reason),
+                ("Reason", shown_explanation.reason),
                 ("Run", shown_explanation.run_id),
                 ("Before", screen.long_time(shown_explanation.previous, zone)),
                 ("After", screen.long_time(shown_explanation.next, zone)),

@@ -24,7 +24,7 @@ File = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="YAML or JSON with the fields; - is standard input.",
+        help="YAML or JSON file with the fields, or - for standard input.",
         show_default=False,
     ),
 ]
@@ -34,26 +34,28 @@ def create(
     session: Session,
     flags: JobFlags,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="What to call it.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)
     ] = None,
     file: File = None,
     key: Key = None,
 ) -> None:
-    """Make a job, or many from a file.
+    """Create a job, or several jobs from a file.
 
-    Without --cron, --every or --at it runs at once, and once.
+    Without --cron, --every or --at the job runs once, immediately.
     """
     base_fields = {} if file is None else job_files.read_jobs(file)
     if isinstance(base_fields, list):
         if name is not None or flags != JobFlags():
-            raise CommandError("A file with many jobs stands for itself: no name and no options.")
+            raise CommandError(
+                "A file with a list of jobs cannot be combined with a name or options."
+            )
         _create_many(session, base_fields, key)
         return
     if name is not None:
         base_fields = {**base_fields, "name": name}
     fields = flags.apply_to(base_fields, session.clock())
     if "name" not in fields and file is None:  # the server reports all faults of a file
-        raise CommandError("A job needs a name: punctual jobs create NAME …")
+        raise CommandError("The name is missing: punctual jobs create NAME …")
     fields.setdefault("schedule_type", "IMMEDIATE")
     _print_job(session, session.client.jobs.create(idempotency_key=key, **fields), "Created")
 
@@ -81,7 +83,11 @@ def _create_many(session: Session, jobs: list[dict[str, Any]], key: str | None) 
             for error in _result_errors(declined_result)
         ]
         print_failure(
-            Failure(ExitCode.REFUSED, f"{len(declined_results)} refused.", errors=tuple(error)),
+            Failure(
+                ExitCode.REFUSED,
+                f"{len(declined_results)} jobs were not created.",
+                errors=tuple(error),
+            ),
             session.as_json,
         )
         raise typer.Exit(ExitCode.REFUSED)
@@ -108,19 +114,24 @@ def update(
     job: JobName,
     flags: JobFlags,
     name: Annotated[
-        str | None, typer.Option("--name", help="A new name.", metavar="NAME", show_default=False)
+        str | None,
+        typer.Option("--name", help="New name of the job.", metavar="NAME", show_default=False),
     ] = None,
     file: File = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD", help="Back to its default; repeatable.", show_default=False),
+        typer.Option(
+            metavar="FIELD", help="Reset a field to its default. Repeatable.", show_default=False
+        ),
     ] = None,
     if_version: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Only while the job has this version.", show_default=False),
+        typer.Option(
+            metavar="N", help="Change the job only if it has this version.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Change a job: the fields that are given, and no others."""
+    """Change fields of a job. Other fields stay as they are."""
     job_id = find_job_id(session.client, job)
     base_fields = {} if file is None else job_files.read_job(file)
     if name is not None:
@@ -133,7 +144,7 @@ def update(
     changes = flags.apply_to(base_fields, session.clock())
     changes.update(dict.fromkeys(unset or ()))
     if not changes:
-        raise CommandError("Nothing to change: give an option, --set, --unset or --file.")
+        raise CommandError("Nothing to change. Add an option, --set, --unset or --file.")
     updated_job = session.client.jobs.update(job_id, if_match=if_version, **changes)
     _print_job(session, updated_job, "Changed")
 

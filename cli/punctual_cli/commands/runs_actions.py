@@ -8,14 +8,14 @@ from punctual_cli.session import Session
 
 
 def cancel(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:
-    """Stop a run."""
+    """Cancel a run."""
     cancelled_run = session.client.runs.cancel(find_run(session.client, job, run))
     answers.write_item(
         session,
         cancelled_run,
         lambda shown_run: session.screen.print_line(
             f"Run {shown_run.run_id}\n{run_views.state_line(session, shown_run)}"
-            + ("" if shown_run.ended else ": told to stop")
+            + ("" if shown_run.ended else ": cancel requested")
         ),
     )
 
@@ -28,9 +28,9 @@ def retry(
     timeout: WaitTimeout = None,
     key: Key = None,
 ) -> None:
-    """Do it once more, as a new run.
+    """Retry a run as a new run.
 
-    By the job as it is now, with the payload that the run had.
+    The new run uses the job's current definition and the payload of the former run.
     """
     max_wait = max_wait_option(wait, timeout)
     original_run = find_run(session.client, job, run)

@@ -41,31 +41,33 @@ def list_runs(
         str | None,
         typer.Argument(
             metavar="JOB",
-            help="Of this job alone.",
+            help="Only runs of this job.",
             autocompletion=complete_jobs,
             show_default=False,
         ),
     ] = None,
     status: Annotated[
         list[RunStatus] | None,
-        typer.Option(help="One of these; repeatable.", case_sensitive=False, show_default=False),
+        typer.Option(
+            help="Only runs with this status. Repeatable.", case_sensitive=False, show_default=False
+        ),
     ] = None,
     trigger: Annotated[
         Trigger | None,
-        typer.Option(help="What made them.", case_sensitive=False, show_default=False),
+        typer.Option(help="Only runs with this trigger.", case_sensitive=False, show_default=False),
     ] = None,
     start: From = None,
     end: To = None,
     by: Annotated[
         RunTime,
-        typer.Option(help="The time that is shown, and that --from and --to mean."),
+        typer.Option(help="Time to show, and to compare with --from and --to."),
     ] = RunTime.SCHEDULED,
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
-    """Runs, the newest first.
+    """List runs, newest first.
 
-    With --status RUNNING: what runs now.
+    --status RUNNING lists the active runs.
     """
     now = session.clock()
     job_id = None if job is None else find_job_id(session.client, job)
@@ -113,16 +115,14 @@ def _job_names(session: Session, runs: list[Any]) -> dict[str, str]:
 
 
 def show(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:
-    """A run with its attempts."""
+    """Show one run with its attempts."""
     found_run = find_run(session.client, job, run)
     answers.write_item(
         session, found_run, lambda shown_run: run_views.print_card(session, shown_run)
     )
 
 
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Leave escape sequences as they are, also on a terminal.")
-]
+Raw = Annotated[bool, typer.Option("--raw", help="Do not escape control characters on a terminal.")]
 
 
 def output(
@@ -131,13 +131,15 @@ def output(
     run: RunName = LATEST_RUN,
     to: Annotated[
         Path | None,
-        typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
+        typer.Option(
+            "--to", "-o", metavar="FILE", help="Write the output to FILE.", show_default=False
+        ),
     ] = None,
     raw: Raw = False,
 ) -> None:
-    """What its task answered or printed, byte for byte.
+    """Print the stored output of a run, byte for byte.
 
-    On a terminal only text and colours are shown, and other escape sequences are written out.
+    On a terminal, control characters other than colours are escaped.
     """
     found_run = find_run(session.client, job, run)
     with _explain_missing(found_run, "output"):
@@ -147,14 +149,14 @@ def output(
         answers.write_json({**text, "truncated": stored_output.truncated})
     elif to is not None:
         to.write_bytes(stored_output.data)
-        session.screen.print_note(f"{len(stored_output.data):,} bytes in {to}.")
+        session.screen.print_note(f"Wrote {len(stored_output.data):,} bytes to {to}.")
     elif sys.stdout.isatty() and not raw:
         _write_text([stored_output.data.decode(errors="backslashreplace")], raw)
     else:
         sys.stdout.buffer.write(stored_output.data)
         sys.stdout.buffer.flush()
     if stored_output.truncated:
-        session.screen.print_note("The output was cut: it was longer than what is kept.", "yellow")
+        session.screen.print_note("The output was truncated at its size limit.", "yellow")
 
 
 def logs(
@@ -162,13 +164,13 @@ def logs(
     job: JobName,
     run: RunName = LATEST_RUN,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the logs until the run has ended.")
     ] = False,
     raw: Raw = False,
 ) -> None:
-    """What it wrote to its logs.
+    """Print the logs of a run.
 
-    Colours are kept, and other escape sequences are written out. With --json a line for each piece.
+    Control characters other than colours are escaped. With --json, print one document per piece.
     """
     found_run = find_run(session.client, job, run)
     with _explain_missing(found_run, "logs"):
@@ -195,11 +197,13 @@ def _explain_missing(run: "Run", content_name: str) -> Iterator[None]:
         yield
     except NotFound as error:
         if run.ended:
-            advice = f"See how it ended: punctual runs show {run.job_id} {run.run_id}"
+            advice = f"Show the run with: punctual runs show {run.job_id} {run.run_id}"
         else:
-            advice = f"Wait until it has ended: punctual runs watch {run.job_id} {run.run_id}"
+            advice = f"Wait for its end with: punctual runs watch {run.job_id} {run.run_id}"
         detail = error.problem.detail if error.problem else f"The run has no {content_name}."
-        raise CommandError(f"{detail} It is {run.status}.", ExitCode.NOT_FOUND, advice) from error
+        raise CommandError(
+            f"{detail} The run is {run.status}.", ExitCode.NOT_FOUND, advice
+        ) from error
 
 
 def _write_text(pieces: Iterable[str], raw: bool) -> None:
@@ -217,7 +221,7 @@ def watch(
 ) -> None:
     """Follow a run until it has ended.
 
-    Exit code 1 if it did not succeed. With --json a line for each state.
+    Exit code 1 if it did not succeed. With --json, print one document per state.
     """
     max_wait = max_wait_option(True, timeout)
     ended_run = following.follow_run(

@@ -24,20 +24,23 @@ DEFAULT_UPCOMING_LIMIT = 20  # one screen
 def preview(
     session: Session,
     expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help="A cron expression, rate(…) or at(…), in quotes.")
+        str, typer.Argument(metavar="EXPR", help="Cron expression, rate(…) or at(…), in quotes.")
     ],
-    tz: Annotated[str, typer.Option("--tz", metavar="ZONE", help="Its time zone.")] = "UTC",
+    tz: Annotated[
+        str, typer.Option("--tz", metavar="ZONE", help="Time zone of the expression.")
+    ] = "UTC",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=100, metavar="N", help="How many times.")
+        int,
+        typer.Option("--count", "-n", min=1, max=100, metavar="N", help="Number of times to show."),
     ] = 10,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="The times after that one.")
+        str, typer.Option("--from", metavar="TIME", help="Show the times after this time.")
     ] = "now",
     gap: Annotated[
         Gap | None,
         typer.Option(
             "--dst-gap",
-            help="What a time does that the clocks skip.",
+            help="Rule for a local time that a clock change skips.",
             case_sensitive=False,
             show_default=False,
         ),
@@ -46,7 +49,7 @@ def preview(
         Fold | None,
         typer.Option(
             "--dst-fold",
-            help="What a time does that comes twice.",
+            help="Rule for a local time that a clock change repeats.",
             case_sensitive=False,
             show_default=False,
         ),
@@ -63,7 +66,7 @@ def preview(
 ) -> None:
     """Show the next times of a cron expression.
 
-    It also shows what clock changes do to them. It needs no server.
+    The command also shows the effect of clock changes. It needs no server.
     """
     from punctual.domain.schedules import schedule
     from punctual.domain.schedules.schedule import Cron
@@ -115,7 +118,7 @@ def _print_preview(session: Session, result: Any, tz: str) -> None:
     screen.print_line(result.description, "bold")
     screen.print_line()
     if not result.times:
-        screen.print_line("It never fires after that.", "yellow")
+        screen.print_line("The expression has no further time.", "yellow")
     rows = [
         (
             f"{local:%a %Y-%m-%d %H:%M:%S}",
@@ -136,14 +139,14 @@ def _print_preview(session: Session, result: Any, tz: str) -> None:
 def upcoming(
     session: Session,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Not before.", show_default=True)
+        str, typer.Option("--from", metavar="TIME", help="Start of the range.", show_default=True)
     ] = "now",
     within: Annotated[
-        str, typer.Option("--within", metavar="DURATION", help="So long ahead, to 31d.")
+        str, typer.Option("--within", metavar="DURATION", help="Length of the range, at most 31d.")
     ] = "1d",
     limit: Limit = DEFAULT_UPCOMING_LIMIT,
 ) -> None:
-    """What runs next, over all jobs."""
+    """List the next occurrences of all jobs."""
     from punctual_cli.input.job_flags import parse_option
 
     start_at = parse_time_option("--from", start, session.clock())

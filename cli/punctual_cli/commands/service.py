@@ -17,7 +17,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def stats(session: Session) -> None:
-    """How many jobs and runs there are, and how late they start."""
+    """Show the numbers of jobs and runs, and the lateness of runs."""
     answers.write_item(
         session, session.client.stats(), lambda answer: _print_stats(session, answer)
     )
@@ -36,8 +36,9 @@ def _print_stats(session: Session, answer: "Stats") -> None:
     if lateness is not None and lateness.p50 is not None:
         rows.append(
             (
-                "Late by",
-                f"{_milliseconds_text(lateness.p50)} p50, {_milliseconds_text(lateness.p99)} p99, {_milliseconds_text(lateness.max)} most",
+                "Lateness",
+                f"{_milliseconds_text(lateness.p50)} p50, "
+                f"{_milliseconds_text(lateness.p99)} p99, {_milliseconds_text(lateness.max)} max",
             )
         )
     if queue is not None:
@@ -72,11 +73,10 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 def _last_hour_text(answer: "Stats") -> str:
     minutes = answer.last_hour
-    started, failed = (
-        sum(minute.started for minute in minutes),
-        sum(minute.failed for minute in minutes),
-    )
-    return f"{started:,} started, {sum(minute.succeeded for minute in minutes):,} succeeded, {failed:,} failed"
+    started = sum(minute.started for minute in minutes)
+    succeeded = sum(minute.succeeded for minute in minutes)
+    failed = sum(minute.failed for minute in minutes)
+    return f"{started:,} started, {succeeded:,} succeeded, {failed:,} failed"
 
 
 def _milliseconds_text(value: float | None) -> str:
@@ -97,9 +97,9 @@ def sparkline(numbers: list[int]) -> str:
 
 
 def health(session: Session) -> None:
-    """Whether the installation is well.
+    """Show the health of the installation.
 
-    Exit code 1 if it is late or down. It needs no token.
+    Exit code 1 if it is not ok. The command needs no token.
     """
     answer = session.client.health()
     answers.write_item(session, answer, lambda shown_health: _print_health(session, shown_health))
@@ -115,7 +115,7 @@ def _print_health(session: Session, answer: "Health") -> None:
             ("Status", screen.status(answer.status)),
             ("Server", session.target.url),
             ("Version", answer.version),
-            ("Late by", None if lateness_ms is None else f"{_milliseconds_text(lateness_ms)} p99"),
+            ("Lateness", None if lateness_ms is None else f"{_milliseconds_text(lateness_ms)} p99"),
             ("Planner seen", screen.long_time(answer.planner_heartbeat)),
             ("Guarantee", answer.guarantee),
             ("Tasks", ", ".join(answer.task_types)),

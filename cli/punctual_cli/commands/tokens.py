@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will use it, or what.")],
-    role: Annotated[Role, typer.Option(help="What it may.", case_sensitive=False)] = Role.VIEWER,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user or program.")],
+    role: Annotated[
+        Role, typer.Option(help="Role of the token.", case_sensitive=False)
+    ] = Role.VIEWER,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="In force until then: +90d.", show_default=False),
+        typer.Option(metavar="TIME", help="Expiry time, such as +90d.", show_default=False),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For another tenant.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Tenant of the token. Default: your tenant.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Make a token. It is shown this once."""
+    """Create a token. It is shown only once."""
     expires_at = (
         None if expires is None else parse_time_option("--expires", expires, session.clock())
     )
@@ -44,11 +48,11 @@ def create(
     sys.stdout.write(new_token.token + "\n")
     print_note = session.screen.print_note
     print_note(f"{new_token.token_id}: {new_token.name}, {new_token.role} of {new_token.tenant}.")
-    print_note("Keep it now: it is not shown again.", "yellow")
+    print_note("Store the token now. It is not shown again.", "yellow")
 
 
 def list_tokens(session: Session, limit: Limit = DEFAULT_LIST_LIMIT) -> None:
-    """The tokens, the newest first, without their secrets."""
+    """List tokens, newest first, without their secrets."""
     listed_tokens = fetch_up_to(
         session, limit, lambda max_items: session.client.tokens.list(limit=max_items)
     )
@@ -81,17 +85,17 @@ def _state_text(session: Session, token: "Token") -> str:
     if token.revoked_at is not None:
         return "revoked"
     if token.expires_at is None:
-        return "in force"
+        return "valid"
     is_expired = token.expires_at <= session.clock()
     return "expired" if is_expired else f"ends {screen.relative_time(token.expires_at)}"
 
 
 def revoke(
     session: Session,
-    which: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, or its name.")],
+    reference: Annotated[str, typer.Argument(metavar="TOKEN", help="Id or name of the token.")],
 ) -> None:
-    """End a token: within a minute nobody can call with it."""
-    token_id = _find_token_id(session, which)
+    """Revoke a token. The server refuses it within a minute."""
+    token_id = _find_token_id(session, reference)
     revoked_token = session.client.tokens.revoke(token_id)
     answers.write_item(
         session,
@@ -103,7 +107,7 @@ def revoke(
 
 
 def webhook_secret(session: Session) -> None:
-    """What your webhooks are signed with, for who receives them."""
+    """Print the secret that signs your webhooks, for their receivers."""
     secret = session.client.webhook_secret()
     if session.as_json:
         answers.write_json({"secret": secret})
@@ -125,11 +129,12 @@ def _find_token_id(session: Session, reference: str) -> str:
         raise CommandError(
             f"There is no token {reference!r}.",
             ExitCode.NOT_FOUND,
-            "`punctual tokens list` shows what there is.",
+            "List the tokens with `punctual tokens list`.",
         )
     if len(namesakes) > 1:
         listing = "".join(f"\n  {token.token_id}" for token in namesakes)
         raise CommandError(
-            f"{len(namesakes)} tokens are called {reference!r}:{listing}", ExitCode.REFUSED
+            f"{len(namesakes)} tokens are named {reference!r}. Use an id:{listing}",
+            ExitCode.REFUSED,
         )
     return namesakes[0].token_id

@@ -21,7 +21,7 @@ def read_text(name: str) -> str:
             data = file.read(MAX_JOB_FILE_BYTES + 1)
     if len(data) > MAX_JOB_FILE_BYTES:
         raise CommandError(
-            f"{display_name(name)} has more than {MAX_JOB_FILE_BYTES:,} bytes: split it."
+            f"{display_name(name)} is larger than {MAX_JOB_FILE_BYTES:,} bytes. Split it."
         )
     try:
         return data.decode()
@@ -38,7 +38,7 @@ def expand_files(names: Sequence[str]) -> list[str]:
             unique_files.setdefault(file if file == "-" else str(Path(file).resolve()), file)
             if len(unique_files) > MAX_JOB_FILES:
                 raise CommandError(
-                    f"There are more than {MAX_JOB_FILES:,} files: name a smaller folder."
+                    f"There are more than {MAX_JOB_FILES:,} files. Name a smaller folder."
                 )
     return list(unique_files.values())
 
@@ -53,8 +53,8 @@ def _find_files(folder: Path) -> Iterator[str]:
             yield str(path)
     if is_empty:
         raise CommandError(
-            f"{folder} holds no file that ends with {', '.join(JOB_FILE_SUFFIXES)}.",
-            advice="Name a file, or a folder that holds jobs.",
+            f"{folder} has no file with the suffix {', '.join(JOB_FILE_SUFFIXES)}.",
+            advice="Name a file, or a folder with job files.",
         )
 
 
@@ -74,7 +74,7 @@ def read_jobs(name: str) -> list[dict[str, Any]] | dict[str, Any]:
         )
         raise CommandError(faults) from error
     if len(documents) != 1:
-        raise CommandError(f"{display_name(name)} must hold one document, not {len(documents)}.")
+        raise CommandError(f"{display_name(name)} must have one document; got {len(documents)}.")
     value = documents[0].value
     if isinstance(value, dict) and set(value) == {"jobs"}:
         value = value["jobs"]
@@ -82,11 +82,11 @@ def read_jobs(name: str) -> list[dict[str, Any]] | dict[str, Any]:
         return value
     if isinstance(value, dict):
         return value
-    raise CommandError(f"{display_name(name)} must hold a job, or a list of jobs.")
+    raise CommandError(f"{display_name(name)} must be a job or a list of jobs.")
 
 
 def read_job(name: str) -> dict[str, Any]:
     content = read_jobs(name)
     if isinstance(content, list):
-        raise CommandError(f"{display_name(name)} holds a list: one job is meant here.")
+        raise CommandError(f"{display_name(name)} must be one job; got a list.")
     return content

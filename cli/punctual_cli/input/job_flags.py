@@ -13,9 +13,9 @@ from punctual_cli.input import moments, text_fields
 
 T = TypeVar("T")
 SCHEDULE_FLAGS_PANEL, TASK_FLAGS_PANEL, OTHER_FLAGS_PANEL = (
-    "When it runs",
-    "What it runs",
-    "The rest",
+    "Schedule options",
+    "Task options",
+    "Other options",
 )
 RUNTIMES_BY_SUFFIX = {
     ".py": "python",
@@ -40,7 +40,7 @@ class JobFlags:
             SCHEDULE_FLAGS_PANEL,
             "--cron",
             metavar="EXPR",
-            help_text="At the times of a cron expression.",
+            help_text="Run at the times of a cron expression.",
         ),
     ] = None
     every: Annotated[
@@ -49,13 +49,16 @@ class JobFlags:
             SCHEDULE_FLAGS_PANEL,
             "--every",
             metavar="DURATION",
-            help_text="Each 90, 30s, 5m, 1h30m or 1d.",
+            help_text="Run at an interval, such as 90 (seconds), 30s, 5m, 1h30m or 1d.",
         ),
     ] = None
     at: Annotated[
         str | None,
         _option(
-            SCHEDULE_FLAGS_PANEL, "--at", metavar="TIME", help_text=f"Once: {moments.TIME_FORMS}."
+            SCHEDULE_FLAGS_PANEL,
+            "--at",
+            metavar="TIME",
+            help_text=f"Run once at a time: {moments.TIME_FORMS}.",
         ),
     ] = None
     tz: Annotated[
@@ -64,17 +67,25 @@ class JobFlags:
             SCHEDULE_FLAGS_PANEL,
             "--tz",
             metavar="ZONE",
-            help_text="Of --cron and --at: Europe/Berlin.",
+            help_text="Time zone of --cron and --at, such as Europe/Berlin.",
         ),
     ] = None
     http: Annotated[
         str | None,
-        _option(TASK_FLAGS_PANEL, "--http", metavar="URL", help_text="Calls this address."),
+        _option(
+            TASK_FLAGS_PANEL,
+            "--http",
+            metavar="URL",
+            help_text="Send an HTTP request to this address.",
+        ),
     ] = None
     method: Annotated[
         str | None,
         _option(
-            TASK_FLAGS_PANEL, "--method", metavar="METHOD", help_text="Of --http; POST by default."
+            TASK_FLAGS_PANEL,
+            "--method",
+            metavar="METHOD",
+            help_text="HTTP method of --http. Default: POST.",
         ),
     ] = None
     header: Annotated[
@@ -83,22 +94,25 @@ class JobFlags:
             TASK_FLAGS_PANEL,
             "--header",
             metavar="'NAME: VALUE'",
-            help_text="Of --http; repeatable.",
+            help_text="HTTP header of --http. Repeatable.",
         ),
     ] = None
     script: Annotated[
         Path | None,
         _option(
-            TASK_FLAGS_PANEL, "--script", metavar="FILE", help_text="Runs a file: .py, .js or .sh."
+            TASK_FLAGS_PANEL,
+            "--script",
+            metavar="FILE",
+            help_text="Run a script file with the suffix .py, .js or .sh.",
         ),
     ] = None
     bash: Annotated[
         str | None,
-        _option(TASK_FLAGS_PANEL, "--bash", metavar="CODE", help_text="Runs this in bash."),
+        _option(TASK_FLAGS_PANEL, "--bash", metavar="CODE", help_text="Run this code in bash."),
     ] = None
     python: Annotated[
         str | None,
-        _option(TASK_FLAGS_PANEL, "--python", metavar="CODE", help_text="Runs this in Python."),
+        _option(TASK_FLAGS_PANEL, "--python", metavar="CODE", help_text="Run this code in Python."),
     ] = None
     payload: Annotated[
         str | None,
@@ -106,23 +120,34 @@ class JobFlags:
             TASK_FLAGS_PANEL,
             "--payload",
             metavar="JSON",
-            help_text="What the task is given; or @FILE.",
+            help_text="Payload of the task, or @FILE to read it from a file.",
         ),
     ] = None
     timeout: Annotated[
         str | None,
-        _option(OTHER_FLAGS_PANEL, "--timeout", metavar="DURATION", help_text="Of one attempt."),
+        _option(
+            OTHER_FLAGS_PANEL,
+            "--timeout",
+            metavar="DURATION",
+            help_text="Maximum duration of one attempt.",
+        ),
     ] = None
     retries: Annotated[
         int | None,
         _option(
-            OTHER_FLAGS_PANEL, "--retries", metavar="N", help_text="After an attempt that failed."
+            OTHER_FLAGS_PANEL,
+            "--retries",
+            metavar="N",
+            help_text="Maximum number of retries after failed attempts.",
         ),
     ] = None
     priority: Annotated[
         str | None,
         _option(
-            OTHER_FLAGS_PANEL, "--priority", metavar="HIGH|NORMAL|LOW", help_text="Who goes first."
+            OTHER_FLAGS_PANEL,
+            "--priority",
+            metavar="HIGH|NORMAL|LOW",
+            help_text="Priority of the runs in the run queue.",
         ),
     ] = None
     notify: Annotated[
@@ -131,7 +156,7 @@ class JobFlags:
             OTHER_FLAGS_PANEL,
             "--notify",
             metavar="STATUS,…=URL",
-            help_text="A signed webhook for runs that end so, such as FAILED; repeatable.",
+            help_text="Send a signed webhook for runs with a status, such as FAILED. Repeatable.",
         ),
     ] = None
     output: Annotated[
@@ -140,7 +165,7 @@ class JobFlags:
             OTHER_FLAGS_PANEL,
             "--output",
             metavar="keep|discard",
-            help_text="Whether to store what runs print or return; keep by default.",
+            help_text="Keep or discard the output of runs. Default: keep.",
         ),
     ] = None
     tag: Annotated[
@@ -153,7 +178,7 @@ class JobFlags:
             OTHER_FLAGS_PANEL,
             "--set",
             metavar="FIELD=VALUE",
-            help_text="Any field of a job, such as retry.backoff_seconds=10; repeatable.",
+            help_text="Set any field of the job, such as retry.backoff_seconds=10. Repeatable.",
         ),
     ] = None
 
@@ -181,7 +206,7 @@ class JobFlags:
     def _schedule_fields(self, now: datetime) -> dict[str, Any]:
         chosen = [name for name in ("cron", "every", "at") if getattr(self, name) is not None]
         if len(chosen) > 1:
-            raise CommandError(f"--{chosen[0]} and --{chosen[1]} do not go together.")
+            raise CommandError(f"--{chosen[0]} and --{chosen[1]} cannot be combined.")
         if self.cron is not None:
             timezone_field = {} if self.tz is None else {"timezone": self.tz}
             return {"schedule_type": "CRON", "cron_expression": self.cron, **timezone_field}
@@ -198,11 +223,11 @@ class JobFlags:
             name for name in ("http", "script", "bash", "python") if getattr(self, name) is not None
         ]
         if len(chosen) > 1:
-            raise CommandError(f"--{chosen[0]} and --{chosen[1]} do not go together.")
+            raise CommandError(f"--{chosen[0]} and --{chosen[1]} cannot be combined.")
         if self.http is not None:
             return self._http_task()
         if self.method is not None or self.header:
-            raise CommandError("--method and --header belong to --http.")
+            raise CommandError("--method and --header require --http.")
         if self.script is not None:
             return _script_task(self.script)
         for runtime in ("bash", "python"):
@@ -259,7 +284,7 @@ def parse_option(option: str, action: Callable[[], T]) -> T:
     try:
         return action()
     except OverflowError as error:
-        raise CommandError(f"{option}: that is further away than there is time.") from error
+        raise CommandError(f"{option}: date out of range.") from error
     except ValueError as error:
         raise CommandError(f"{option}: {error}.") from error
 
@@ -267,7 +292,7 @@ def parse_option(option: str, action: Callable[[], T]) -> T:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise CommandError(f"--header {text!r}: write 'Name: value'.")
+        raise CommandError(f"--header must be 'NAME: VALUE'; got {text!r}.")
     return name.strip(), value.strip()
 
 
@@ -275,10 +300,10 @@ def _script_task(file: Path) -> dict[str, Any]:
     runtime = RUNTIMES_BY_SUFFIX.get(file.suffix)
     if runtime is None:
         raise CommandError(
-            f"--script {file}: its ending does not say what runs it: {', '.join(RUNTIMES_BY_SUFFIX)}.",
-            advice="Say it with --set task.type=script --set task.runtime=… --set task.code=….",
+            f"--script {file}: the suffix must be {', '.join(RUNTIMES_BY_SUFFIX)}.",
+            advice="Or use --set task.type=script --set task.runtime=… --set task.code=….",
         )
     try:
         return {"type": "script", "runtime": runtime, "code": file.read_text()}
     except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is no text in UTF-8.") from error
+        raise CommandError(f"{file} is not valid UTF-8.") from error

@@ -12,26 +12,27 @@ DEFAULT_LIST_LIMIT = 100
 
 Limit = Annotated[
     int,
-    typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many; 0: all there are."),
+    typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of items. 0 lists all."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one to a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids, one per line.")]
 Key = Annotated[
     str | None,
     typer.Option(
         "--key",
         metavar="KEY",
-        help="An Idempotency-Key: asked again with it, nothing happens twice.",
+        help="Idempotency key. A repeated request with the same key has no further effect.",
         show_default=False,
     ),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Not before, such as -2h.", show_default=False),
+    typer.Option("--from", metavar="TIME", help="Earliest time, such as -2h.", show_default=False),
 ]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Before that.", show_default=False)
+    str | None,
+    typer.Option("--to", metavar="TIME", help="Latest time, exclusive.", show_default=False),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without being asked.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 
 
 def fetch_up_to(
@@ -42,7 +43,9 @@ def fetch_up_to(
         return list(fetch(None))
     items = list(fetch(limit + 1))
     if len(items) > limit:
-        session.screen.print_note(f"There are more than {limit}: --limit 0 lists all.")
+        session.screen.print_note(
+            f"The list has more than {limit} items. Use --limit 0 to list all."
+        )
     return items[:limit]
 
 

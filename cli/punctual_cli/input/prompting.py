@@ -12,7 +12,7 @@ def confirm(session: Session, question: str, yes: bool) -> bool:
         return True
     if session.as_json or not sys.stdin.isatty():
         raise CommandError(
-            "Nothing was changed: nobody is here to say yes.", advice="Say it with --yes."
+            "Nothing was changed. The confirmation needs a terminal.", advice="Confirm with --yes."
         )
     return _read_answer(f"{question} [y/N] ").lower() in ("y", "yes")
 
@@ -25,7 +25,7 @@ def ask_secret(question: str) -> str:
     try:
         return getpass.getpass(f"{question}: ").strip()
     except EOFError:
-        raise CommandError("No answer: the input ended.") from None
+        raise CommandError("The input ended before an answer.") from None
 
 
 def _read_answer(question: str) -> str:
@@ -33,5 +33,5 @@ def _read_answer(question: str) -> str:
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
-        raise CommandError("No answer: the input ended.")
+        raise CommandError("The input ended before an answer.")
     return line.strip()

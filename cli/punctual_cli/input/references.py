@@ -19,14 +19,14 @@ JobName = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The job's id, or its name.",
+        help="Id or name of the job.",
         autocompletion=completions.complete_jobs,
         show_default=False,
     ),
 ]
 RunName = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="The run's id; the latest by default."),
+    typer.Argument(metavar="RUN", help="Id of the run. Default: the latest run."),
 ]
 
 
@@ -41,7 +41,7 @@ def find_job(client: "Punctual", reference: str) -> "Job":
         raise CommandError(
             f"There is no job {reference!r}.",
             ExitCode.NOT_FOUND,
-            "`punctual jobs list` shows what there is.",
+            "List the jobs with `punctual jobs list`.",
         )
     if len(candidates) > 1:
         listing = "\n".join(
@@ -53,7 +53,7 @@ def find_job(client: "Punctual", reference: str) -> "Job":
             else ""
         )
         raise CommandError(
-            f"{len(candidates)} jobs are called {reference!r}: say which by its id.\n{listing}{omitted}",
+            f"{len(candidates)} jobs are named {reference!r}. Use an id:\n{listing}{omitted}",
             ExitCode.REFUSED,
         )
     return candidates[0]
@@ -83,6 +83,7 @@ def find_run(client: "Punctual", job: str, run: str) -> "Run":
 def _parse_run_id(text: str) -> str:
     if not _UUID_FORM.fullmatch(text.lower()):
         raise CommandError(
-            f"{text!r} is no run's id.", advice="`punctual runs list JOB` shows them."
+            f"{text!r} is not the id of a run.",
+            advice="List the runs with `punctual runs list JOB`.",
         )
     return text.lower()

@@ -11,15 +11,19 @@ from punctual_cli.errors import CommandError
 def apply_assignments(fields: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Return the fields with each `field=value` applied. A value is JSON if it parses, else text.
 
-    >>> apply_assignments({"task": {"type": "http"}}, ["task.url=http://a", "max_retries=5", "tags.a=b"])
-    {'task': {'type': 'http', 'url': 'http://a'}, 'max_retries': 5, 'tags': {'a': 'b'}}
+    >>> apply_assignments({"task": {"type": "http"}}, ["task.url=http://a", "tags.a=b"])
+    {'task': {'type': 'http', 'url': 'http://a'}, 'tags': {'a': 'b'}}
+    >>> apply_assignments({}, ["max_retries=5"])
+    {'max_retries': 5}
     """
     assigned_fields = dict(fields)
     for text in assignments:
         path, equals, value = text.partition("=")
         parts = path.strip().split(".")
         if not equals or not all(parts):
-            raise CommandError(f"--set {text!r}: write field=value, such as task.url=https://….")
+            raise CommandError(
+                f"--set must be field=value, such as task.url=https://…; got {text!r}."
+            )
         _assign(assigned_fields, parts, parse_json_or_text(value), text)
     return assigned_fields
 
@@ -33,7 +37,7 @@ def _assign(fields: dict[str, Any], parts: list[str], value: Any, text: str) -> 
     if inner is None:
         inner = {}
     if not isinstance(inner, dict):
-        raise CommandError(f"--set {text!r}: {name} holds no fields.")
+        raise CommandError(f"--set {text!r}: {name} is not an object.")
     fields[name] = dict(inner)
     _assign(fields[name], inner_parts, value, text)
 
@@ -60,11 +64,11 @@ def parse_payload(text: str) -> Any:
     try:
         return json.loads(source, parse_constant=_reject_constant)
     except RecursionError as error:
-        raise CommandError("The payload is nested too deep.") from error
+        raise CommandError("The payload is nested too deeply.") from error
     except ValueError as error:
         location = text[1:] if text.startswith("@") else "--payload"
-        advice = "A text is JSON in quotes: --payload '\"hello\"'."
-        raise CommandError(f"{location} is no JSON: {error}.", advice=advice) from error
+        advice = "Text must be a JSON string: --payload '\"hello\"'."
+        raise CommandError(f"{location} is not valid JSON: {error}.", advice=advice) from error
 
 
 def parse_tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
@@ -79,7 +83,7 @@ def parse_tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
             (index for index in (text.find("="), text.find(":")) if index > 0), default=0
         )
         if not separator:
-            raise CommandError(f"{option} {text!r}: write key=value.")
+            raise CommandError(f"{option} must be key=value; got {text!r}.")
         parsed[text[:separator]] = text[separator + 1 :]
     return parsed
 
@@ -94,7 +98,9 @@ def parse_webhooks(texts: Iterable[str]) -> list[dict[str, Any]]:
     for text in texts:
         status_list, equals, url = text.partition("=")
         if not equals or not status_list.strip() or not url:
-            raise CommandError(f"--notify {text!r}: write STATUS=URL, such as FAILED=https://….")
+            raise CommandError(
+                f"--notify must be STATUS=URL, such as FAILED=https://…; got {text!r}."
+            )
         parsed.append(
             {"on": [status.strip().upper() for status in status_list.split(",")], "url": url}
         )
@@ -105,4 +111,4 @@ def _read_content(name: str) -> str:
     try:
         return Path(name).read_text()
     except UnicodeDecodeError as error:
-        raise CommandError(f"{name} is no text in UTF-8.") from error
+        raise CommandError(f"{name} is not valid UTF-8.") from error

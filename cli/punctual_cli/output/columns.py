@@ -17,9 +17,10 @@ def fit_widths(
 ) -> list[int]:
     """Return the width of each column. The widest columns shrink first.
 
-    >>> fit_widths([Column("A", min_width=8), Column("B"), Column("C", min_width=4)], [30, 10, 12], 40)
+    >>> columns = [Column("A", min_width=8), Column("B"), Column("C", min_width=4)]
+    >>> fit_widths(columns, [30, 10, 12], 40)
     [14, 10, 12]
-    >>> fit_widths([Column("A", min_width=8), Column("B")], [30, 10], 5)
+    >>> fit_widths(columns[:2], [30, 10], 5)
     [8, 10]
     """
     column_widths = [

@@ -61,12 +61,12 @@ def print_card(session: Session, run: "Run") -> None:
         ("Run", run.run_id),
         ("Job", f"{run.job_id} (version {run.job_version})"),
         ("Status", screen.status(run.status, run.count)),
-        ("Because", reason_text(run)),
+        ("Reason", reason_text(run)),
         ("Trigger", _trigger_text(run)),
         ("Scheduled", screen.long_time(run.scheduled_time)),
         ("Due", screen.long_time(run.due_time)),
         ("Started", screen.long_time(run.start_time)),
-        ("Late by", lateness),
+        ("Lateness", lateness),
         ("Ended", screen.long_time(run.end_time)),
         ("Took", duration_text(session, run)),
         ("Next attempt", screen.long_time(run.next_attempt_time)),
@@ -75,7 +75,7 @@ def print_card(session: Session, run: "Run") -> None:
         ("Error", run.error_message),
         ("Payload", _payload_text(run)),
         ("Output", "discarded (the job's output is discard)" if run.output_discarded else None),
-        ("Logs", "punctual runs logs, cut at their limit" if run.log_truncated else None),
+        ("Logs", "truncated; see punctual runs logs" if run.log_truncated else None),
     ]
     screen.print_pairs(rows)
     if len(run.attempts) > 1:

@@ -41,7 +41,7 @@ def full_schedule(job: "Job") -> str:
         return f"every {format_interval(job.interval_seconds or 0)}{suffix}"
     if job.schedule_type == "FUTURE" and job.schedule_time is not None:
         return f"once, at {_format_utc(job.schedule_time)}"
-    return "once, at once"
+    return "once, immediately"
 
 
 def _describe_cron(job: "Job") -> str:

@@ -7,11 +7,11 @@ a job is not trusted, so every control character is written as its escape (`\\x1
 import re
 
 # C0 and C1 controls except tab and newline, and the marks that reverse the text direction.
-_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_ESCAPED_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
 _INCOMPLETE_SEQUENCE = re.compile("(?:\x1b(?:\\[[0-9;:]{0,64})?|\r)\\Z")
 _COLOUR_RESET = "\x1b[0m"
-_COLOUR_OR_CONTROL = re.compile(f"{_COLOUR.pattern}|\r\n|{_CONTROL_CHARACTERS.pattern}")
+_COLOUR_OR_CONTROL = re.compile(f"{_COLOUR.pattern}|\r\n|{_ESCAPED_CHARACTERS.pattern}")
 
 
 def escape_controls(value: object) -> str:
@@ -20,7 +20,7 @@ def escape_controls(value: object) -> str:
     >>> escape_controls("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
     """
-    return _CONTROL_CHARACTERS.sub(_escape_match, str(value))
+    return _ESCAPED_CHARACTERS.sub(_escape_match, str(value))
 
 
 class ColouredText:

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 MIN_WATCH_POLL_SECONDS, MAX_WATCH_POLL_SECONDS, WATCH_POLL_GROWTH = 0.1, 2.0, 1.3
 
 Wait = Annotated[
-    bool, typer.Option("--wait", "-w", help="Until it has ended; exit code 1 if it failed.")
+    bool,
+    typer.Option(
+        "--wait", "-w", help="Wait until the run has ended. Exit code 1 if it did not succeed."
+    ),
 ]
 WaitTimeout = Annotated[
     str | None,
     typer.Option(
         "--timeout",
         metavar="DURATION",
-        help="Wait no longer than 90, 30s or 5m: exit code 7.",
+        help="Maximum wait, such as 90 (seconds), 30s or 5m. Exit code 7 when it is over.",
         show_default=False,
     ),
 ]
@@ -35,7 +38,7 @@ def max_wait_option(wait: bool, timeout: str | None) -> timedelta | None:
     if timeout is None:
         return None
     if not wait:
-        raise CommandError("--timeout belongs to --wait.")
+        raise CommandError("--timeout requires --wait.")
     return parse_option("--timeout", lambda: moments.parse_duration(timeout))
 
 
@@ -68,8 +71,8 @@ def follow_run(session: Session, run: "Run", max_wait: timedelta | None, as_stre
                     draw(f"{run_views.state_line(session, run)}{_elapsed_text(session, run)}")
     except KeyboardInterrupt:
         session.screen.print_note(
-            f"The run goes on: punctual runs watch {run.job_id} {run.run_id}\n"
-            f"To stop it: punctual runs cancel {run.job_id} {run.run_id}"
+            f"The run continues. Follow it with: punctual runs watch {run.job_id} {run.run_id}\n"
+            f"Cancel it with: punctual runs cancel {run.job_id} {run.run_id}"
         )
         raise
     return run
@@ -95,9 +98,10 @@ def _poll_states(
         )
         if remaining_seconds <= 0:
             raise CommandError(
-                f"The run is {run.status} after {moments.format_distance(max_wait or timedelta())}.",
+                f"The run is {run.status} after "
+                f"{moments.format_distance(max_wait or timedelta())}.",
                 ExitCode.TIMED_OUT,
-                f"It goes on: punctual runs watch {run.job_id} {run.run_id}",
+                f"The run continues. Follow it with: punctual runs watch {run.job_id} {run.run_id}",
             )
         clock.sleep(min(delay_seconds, remaining_seconds))
         delay_seconds = min(MAX_WATCH_POLL_SECONDS, delay_seconds * WATCH_POLL_GROWTH)

@@ -1,4 +1,4 @@
-"""The node that is asked: the one that PUNCTUAL_URL names, else one of our own."""
+"""The installation under test: the one of PUNCTUAL_URL, or a local node."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def http(url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def shared(http: httpx.Client) -> Iterator[Api]:
-    """For what a whole module looks at together."""
+    """Yield a client for the shared fixtures of a module."""
     api = Api(http)
     yield api
     api.clear()
@@ -49,7 +49,7 @@ def task_types(http: httpx.Client) -> frozenset[str]:
 
 @pytest.fixture(autouse=True)
 def what_it_needs(request: pytest.FixtureRequest, task_types: frozenset[str]) -> None:
-    """`needs("script")`: the task types without which a test can show nothing."""
+    """Skip a test if a task type of its mark `needs` is missing, for example `needs("script")`."""
     needed = {kind for mark in request.node.iter_markers("needs") for kind in mark.args}
     missing = sorted(needed - task_types)
     if missing:

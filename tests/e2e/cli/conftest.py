@@ -1,4 +1,4 @@
-"""A node for all these tests, and a program with a home of its own for each."""
+"""One node for all tests, and a program with its own home for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def client(node_url: str) -> Iterator[Punctual]:
 
 @pytest.fixture
 def program(node_url: str, client: Punctual, tmp_path: Path) -> Iterator[Program]:
-    """Whatever a test has made is cancelled after it."""
+    """Yield a program. All active jobs are cancelled after the test."""
     home = tmp_path / "home"
     home.mkdir()
     yield Program(home, PUNCTUAL_URL=node_url)

@@ -1,4 +1,4 @@
-"""The real program, as a shell starts it: its words, its exit code, and a terminal for it."""
+"""The installed program with its output and exit code, and a terminal for it."""
 
 import errno
 import json
@@ -39,12 +39,12 @@ class Said(NamedTuple):
 
     @property
     def error(self) -> Any:
-        """What --json says on standard error."""
+        """Return the error that --json prints on standard error."""
         return json.loads(self.err)["error"]
 
 
 class Program:
-    """With a home of its own, asking one node."""
+    """A program with its own home and one node."""
 
     def __init__(self, home: Path, **env: str) -> None:
         self.home = home
@@ -81,7 +81,7 @@ class Program:
 
 
 class Terminal:
-    """The program in a terminal of its own, for who types."""
+    """The program in a pseudo-terminal."""
 
     def __init__(self, args: tuple[str, ...], env: Mapping[str, str], folder: Path) -> None:
         self._ours, theirs = pty.openpty()
@@ -109,7 +109,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """Without what moves the cursor or colours."""
+        """Return the output without control sequences."""
         return _CONTROL.sub("", self._raw)
 
     @property
@@ -128,7 +128,7 @@ class Terminal:
         return self
 
     def ends(self) -> int:
-        """Its exit code, once everything it said was read."""
+        """Read the rest of the output, and return the exit code."""
         while self._read():
             pass
         code = self._process.wait(timeout=WITHIN)
@@ -141,7 +141,7 @@ class Terminal:
         try:
             found = os.read(self._ours, 65_536)
         except OSError as error:
-            if error.errno != errno.EIO:  # the other side is closed
+            if error.errno != errno.EIO:  # the program has closed the terminal
                 raise
             return False
         self._raw += found.decode(errors="replace")
@@ -149,7 +149,7 @@ class Terminal:
 
 
 def steady(text: str) -> str:
-    """Without what differs from run to run: ids, and where the clock is read."""
+    """Replace ids, dates and durations, which differ from run to run."""
     text = _ID.sub("<id>", text)
     text = _DAY.sub("<day>", text)
     text = _CLOCK.sub("<time>", text)

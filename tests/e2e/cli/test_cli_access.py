@@ -1,4 +1,4 @@
-"""Who the program is to the server: login, tokens, and the file that keeps them."""
+"""Access of the program: login, tokens and the stored profiles."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class Guarded(NamedTuple):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """`punctual dev`, which asks for tokens."""
+    """Yield `punctual dev` with tokens required."""
     folder = tmp_path_factory.mktemp("guarded")
     env = {**Program(folder).env, "PUNCTUAL_AUTH": "on"}
     node = subprocess.Popen(
@@ -94,7 +94,7 @@ def test_profiles_are_kept_separately(home: Program, guarded: Guarded, node_url:
     assert home.json("whoami", "--profile", "work")["name"] == "first"
     assert home.json("whoami")["name"] == "local"
     assert home.but(PUNCTUAL_PROFILE="work").json("whoami")["name"] == "first"
-    # The environment says where, unless the command line names a login.
+    # The environment sets the address unless the command line names a profile.
     elsewhere = home.but(PUNCTUAL_URL=node_url, PUNCTUAL_TOKEN="pnc_none")
     assert elsewhere.json("whoami", "--profile", "work")["name"] == "first"
     home("logout", "--profile", "work")

@@ -1,4 +1,4 @@
-"""Jobs that files declare: made, changed, left alone, cancelled."""
+"""Jobs declared in files: created, changed, unchanged and cancelled."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -353,7 +353,7 @@ def test_apply_reads_a_folder_and_its_subfolders_without_hidden_files(
     (program.home / "jobs" / "d.json").write_text(
         '{"jobs": [{"name": "d", "schedule_type": "INTERVAL", "interval_seconds": 60}]}'
     )
-    # A file that is named beside its folder is read once.
+    # A file that is named in addition to its folder is read once.
     said = program("apply", "-f", "jobs", "-f", "jobs/a.yml", "--yes").out
     assert said.endswith("3 created, 0 changed, 0 cancelled; 0 unchanged.\n")
     assert set(alive(client)) == {"a", "b", "d"}

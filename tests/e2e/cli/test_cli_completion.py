@@ -1,4 +1,4 @@
-"""What shells offer at Tab."""
+"""Shell completion."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 def in_bash(program: Program, *words: str) -> list[str]:
-    """What bash would offer for the last of these words."""
+    """Return the completions that bash offers for the last word."""
     quoted = " ".join(f"'{word}'" for word in ("punctual", *words))
     path = f"{Path(PROGRAM).parent}:{program.env['PATH']}"
     done = subprocess.run(

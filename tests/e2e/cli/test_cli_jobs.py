@@ -1,4 +1,4 @@
-"""Jobs from the command line, from their making to their end."""
+"""Job commands, from creation to cancellation."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_each_job_of_a_file_is_accepted_or_refused(program: Program) -> None:
 
 def test_job_list_fits_80_columns(program: Program) -> None:
     program(*NIGHTLY)
-    long = "a job whose name is much too long for a table of eighty columns"
+    long = "a job with a name that is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
     program("jobs", "pause", long)
     said = program("jobs", "list", *ALIVE).out
@@ -101,7 +101,7 @@ def test_job_list_fits_80_columns(program: Program) -> None:
 
 
 def test_pipe_receives_full_names(program: Program) -> None:
-    long = "a job whose name is much too long for a table of eighty columns"
+    long = "a job with a name that is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
     assert long in program.but(COLUMNS=None)("jobs", "list", *ALIVE).out
 
@@ -175,7 +175,7 @@ def test_explain_shows_the_outcome(program: Program) -> None:
 
 
 def test_explain_uses_the_time_zone_of_the_job(program: Program) -> None:
-    at = ("--cron", "0 9 * * *", "--tz", "Asia/Kolkata")  # the program's own zone is Berlin
+    at = ("--cron", "0 9 * * *", "--tz", "Asia/Kolkata")  # the time zone of the program is Berlin
     program("jobs", "create", "morning", *at)
     said = program("jobs", "explain", "morning", "--at", "2037-06-01 09:00").out
     assert "At       2037-06-01 09:00:00 IST" in said

@@ -1,4 +1,4 @@
-"""What the program says and how it ends when something is not as it should be."""
+"""Errors of the program: messages, advice and exit codes."""
 
 import json
 import os
@@ -20,7 +20,7 @@ AN_ID = "01a1f045-d229-7038-89eb-02a8d89bc224"
 
 @contextmanager
 def a_server(status: int, body: Any, **headers: str) -> Iterator[str]:
-    """Something that answers everything alike."""
+    """Yield the address of a server with one fixed response."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -130,7 +130,7 @@ def test_health_of_a_late_installation_fails(program: Program) -> None:
     with a_server(503, {"status": "late", "lateness_ms_p99": 20_000.0}) as url:
         said = program("health", "--url", url, code=1)
     assert "Status   late" in said.out
-    assert "Late by  20,000.0 ms p99" in said.out
+    assert "Lateness  20,000.0 ms p99" in said.out
     assert program.json("health")["status"] == "ok"
 
 
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_a_command_with_130(program: Program) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        # Idle until it is asked to come back: by then it waits.
+        # The program sleeps until the time of the retry.
         _until_it_waits(running.pid)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=WITHIN)

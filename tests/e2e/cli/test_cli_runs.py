@@ -1,4 +1,4 @@
-"""Runs from the command line: waited for, watched, read."""
+"""Run commands: wait, watch, read."""
 
 import re
 import subprocess
@@ -189,7 +189,7 @@ def test_terminal_output_keeps_colours_and_escapes_other_control_characters(
     with program.terminal("runs", "output", "hostile", "--raw") as terminal:
         assert terminal.ends() == 0
     assert "\x1b]0;title\x07" in terminal.raw
-    # A pipe gets the bytes as they are.
+    # A pipe receives the exact bytes.
     assert "\x1b]0;title\x07" in program("runs", "output", "hostile").out
 
 

@@ -1,4 +1,4 @@
-"""The program in a terminal: questions, spinners, bars, Ctrl-C."""
+"""The program in a terminal: prompts, spinners, progress bars and Ctrl-C."""
 
 import json
 import stat

@@ -1,4 +1,4 @@
-"""Clients that tools generate from the OpenAPI document have right types, and work."""
+"""Clients that are generated from the OpenAPI document have correct types and work."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 DOCUMENT = ROOT / "docs/openapi.json"
 GENERATOR = ROOT / ".venv-clients/bin/openapi-python-client"
 NODE_MODULES = ROOT / "node_modules"
-# The generator formats by ruff unless it is told otherwise: that takes most of its time.
+# By default the generator runs ruff, which takes most of its time.
 PYTHON_SETTINGS = "post_hooks: []\n"
 STRICT = {
     "strict": True,

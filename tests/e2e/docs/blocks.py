@@ -1,4 +1,4 @@
-"""The fenced blocks of a page, in order, and what becomes of each."""
+"""The fenced blocks of a page, in order, with the use of each."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Use(Enum):
 
 
 class Wrong(ValueError):
-    """A block that says nothing about what becomes of it."""
+    """A block without a known use."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The name it is written under: its first line's comment, or the one that info gives."""
+        """Return the file name, from the first line's comment or from the info string, or None."""
         given = GIVEN.match(self.info)
         if given:
             return given["name"]

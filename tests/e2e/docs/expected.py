@@ -1,22 +1,24 @@
-"""Whether a command said what the page shows."""
+"""Compare the output of a command with the text of a page."""
 
 import re
 
 WRITTEN_ON = "2026-11-18"
-"""Times of this day stand for whenever it is tried; all others are meant as they stand."""
+"""Times of this day match any time. All other times match only themselves."""
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(WRITTEN_ON + r"[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 ANY_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?"
 CLOCK = re.compile(r"^\d\d:\d\d:\d\d(?= )")
-"""A time of day at the beginning of a line: when something was seen."""
+"""A time of day at the beginning of a line, for example in logs."""
 
-ANY_CLOCK = r"\d\d:\d\d(?::\d\d)?"  # a full minute is shown without its seconds
+ANY_CLOCK = r"\d\d:\d\d(?::\d\d)?"  # a full minute is printed without seconds
 ANY_LINES = r"(?:[^\n]*\n)*?"
 
 
 def shows(expected: str, said: str) -> bool:
-    r"""`…` stands for anything in its line, alone in a line for any lines; blanks do not count.
+    r"""Return True if the output matches.
+
+    `…` matches any text in a line, or any lines if it stands alone. White space does not count.
 
     >>> shows("a  b\n…\nz …\n", "a b\n1\n2\nz 3\n")
     True

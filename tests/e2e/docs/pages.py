@@ -1,4 +1,4 @@
-"""The pages, and how the blocks of one are run from its beginning to its end."""
+"""The pages, and the execution of a page's blocks in order."""
 
 import os
 import re
@@ -21,17 +21,17 @@ OWN = {
     "docs/reference/api.md": "tests/unit/web/test_openapi.py",
     "docs/requirements.md": "tests/unit/project/test_requirements.py",
 }
-"""Pages that a test of their own holds to what is there."""
+"""Pages that have a test of their own."""
 
 PORTS = ("8080", "9000")
-"""Where a reader's node and receiver are; whoever tries a page takes ports that are free."""
+"""Ports of node and receiver in the pages. A test replaces them by free ports."""
 
 TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{22,}")
 SOME_TOKEN = "pnc_…"
-"""The token that was shown last, as a reader copies it from one terminal into another."""
+"""Stands for the token that was shown last."""
 
 SOME_ADDRESS = re.compile(r"https://…\.execute-api\.[a-z0-9-]+\.amazonaws\.com/v1\b")
-"""The deployment's, as `make deploy` says it."""
+"""The address of the deployment, as `make deploy` prints it."""
 
 INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
@@ -52,7 +52,7 @@ def has_aws_commands(page: str) -> bool:
 
 
 class Page:
-    """One page in a folder and a home of its own."""
+    """One page with its own folder and home."""
 
     def __init__(self, name: str, folder: Path, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -77,8 +77,8 @@ class Page:
         }
         options = f"--port {self._ports['8080']} --data {folder / 'data'}"
         self._serving = {
-            "make run": f"{sys.executable} -m punctual.node",  # without an installation
-            "punctual dev": f"punctual dev {options}",  # it goes by its options alone
+            "make run": f"{sys.executable} -m punctual.node",  # without `requirements/install`
+            "punctual dev": f"punctual dev {options}",  # it gets options instead
         }
         self._log = folder / "node.log"
         self._token = environment.get("PUNCTUAL_TOKEN")
@@ -87,7 +87,7 @@ class Page:
         self._python: Python | None = None
 
     def run(self, blocks: Sequence[Block], *, served: bool) -> None:
-        """With `served`, the page takes a node for granted and finds one."""
+        """Run the blocks. With `served`, a node already runs at the page's address."""
         with ExitStack() as stack:
             stack.callback(self._stop)
             if served:
@@ -137,7 +137,7 @@ class Page:
             self._terminal = None
 
     def _here(self, text: str) -> str:
-        """As the page's reader would type it, with the ports and the token of this one."""
+        """Replace the token, the address and the ports of the page by those of this run."""
         if self._token is not None:
             text = text.replace(SOME_TOKEN, self._token)
         text = SOME_ADDRESS.sub(self._environment["PUNCTUAL_URL"], text)
@@ -153,18 +153,18 @@ class Page:
 
 
 def try_here(name: str, folder: Path) -> None:
-    """All that is for the local node."""
+    """Run all blocks for the local node."""
     found = list(_those(blocks_of(ROOT, name), aws=False))
     Page(name, folder, {}).run(found, served=all(block.use is not Use.NODE for block in found))
 
 
 def try_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """All that is for a deployment, which `environment` names."""
+    """Run all blocks for the deployment of `environment`."""
     Page(name, folder, environment).run(list(_those(blocks_of(ROOT, name), aws=True)), served=False)
 
 
 def _those(found: list[Block], *, aws: bool) -> Iterator[Block]:
-    """What is shown as said goes where its block goes; files are written for both."""
+    """Select blocks. Output follows the command before it, and files are written in both cases."""
     ours = True
     for block in found:
         if block.use is Use.FILE:

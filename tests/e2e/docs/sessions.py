@@ -1,4 +1,4 @@
-"""What a page's blocks are typed into: a shell, a Python, and terminals where something serves."""
+"""Sessions that run the blocks of a page: a shell, a Python process, and terminals for servers."""
 
 import errno
 import json
@@ -37,11 +37,11 @@ for line in sys.stdin:
 
 
 class Failed(AssertionError):
-    """A block did not do what its page says."""
+    """A block behaved differently from its page."""
 
 
 class Session:
-    """A process that is handed one block after the other and says when each has ended."""
+    """A process that runs blocks one after another and reports the end of each."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class Session:
         self._process.stdout.close()
 
     def _say(self, line: str) -> str:
-        """What it says to this line, until it says that it has ended well."""
+        """Send a line, and return the output up to the mark of a successful end."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
@@ -97,7 +97,7 @@ class Session:
 
 
 class Shell(Session):
-    """One bash: what a block sets the next one finds, and whatever fails ends the page."""
+    """One bash. Variables persist between blocks, and the first failure ends the page."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         super().__init__(["bash", "--norc"], environment, folder)
@@ -114,7 +114,7 @@ class Shell(Session):
 
 
 class Python(Session):
-    """One namespace, in a process of its own."""
+    """One Python namespace in its own process."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         super().__init__([sys.executable, "-W", "error", "-c", PYTHON], environment, folder)
@@ -124,7 +124,7 @@ class Python(Session):
 
 
 class Terminal:
-    """A command that serves on a terminal of its own, until it is stopped as by Ctrl-C."""
+    """A server command in its own terminal, which runs until SIGINT."""
 
     def __init__(
         self, command: str, environment: Mapping[str, str], folder: Path, log: Path
@@ -146,13 +146,13 @@ class Terminal:
         self._reader.start()
 
     def _keep(self, ours: int) -> None:
-        """Write into the log what the terminal shows, until its last process has ended."""
+        """Append the terminal's output to the log until its last process has ended."""
         with self._log.open("ab", buffering=0) as kept, os.fdopen(ours, "rb", 0) as terminal:
             while data := _shown_by(terminal):
                 kept.write(data.replace(b"\r\n", b"\n"))
 
     def until(self, serves: Callable[[], bool]) -> str:
-        """What it has said by the time it serves."""
+        """Return the output so far when `serves` becomes true."""
         deadline = time.monotonic() + WITHIN
         while not serves():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -169,7 +169,7 @@ def _shown_by(terminal: BinaryIO) -> bytes:
     try:
         return terminal.read(65_536)
     except OSError as error:
-        if error.errno != errno.EIO:  # the other side is closed
+        if error.errno != errno.EIO:  # the process has closed the terminal
             raise
         return b""
 

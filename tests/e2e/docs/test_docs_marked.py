@@ -1,4 +1,4 @@
-"""No block of a page goes untried without a word, and no link leads nowhere."""
+"""Every block of a page is tested or marked, and all links have targets."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ DONE = {
     "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
     "make acceptance URL=$PUNCTUAL_URL TOKEN=$PUNCTUAL_TOKEN": "tests/rehearsal/acceptance.py",
 }
-"""Commands that a page names and that another file does, with a stage or folder of its own."""
+"""Commands of pages that another file covers, with its own stage or folder."""
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^( *)(`{3,})[^`]*\n.*?^\1\2$", re.MULTILINE | re.DOTALL)

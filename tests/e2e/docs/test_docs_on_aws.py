@@ -1,4 +1,4 @@
-"""What pages tell to type against a deployment: `make rehearse` does so, with its own."""
+"""Commands of pages against a deployment. `make rehearse` runs them."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever a page tells its reader to type is typed here, and says what the page shows."""
+"""All commands of a page are run, and their output is compared with the page."""
 
 from pathlib import Path
 

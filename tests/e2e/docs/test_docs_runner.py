@@ -1,4 +1,4 @@
-"""A page that tells what is not so is found out."""
+"""The runner detects pages with wrong content."""
 
 import time
 from pathlib import Path

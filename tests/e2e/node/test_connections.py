@@ -1,4 +1,4 @@
-"""A real node under connections that never send their request to its end."""
+"""A node with connections that never complete their request."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ from tests.support.node.node_calls import call
 HALF_SENT = 1_100
 HALF = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appli"
 RUNS = 12
-PATIENCE = 120.0  # seconds; a busy machine may need some of them
+PATIENCE = 120.0  # seconds, for a busy machine
 
 
 @contextmanager

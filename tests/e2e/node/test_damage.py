@@ -1,4 +1,4 @@
-"""A node whose files were damaged says so, and goes on only where nothing can be lost."""
+"""A node with damaged files reports it, and continues only if no data can be lost."""
 
 import sqlite3
 from pathlib import Path
@@ -19,7 +19,7 @@ def log_of(folder: Path) -> str:
 
 
 def blob_of(node: RunningNode, kind: str) -> Path:
-    """The file of the only log or output: they differ in length."""
+    """Return the file of the only log or output. Both differ in size."""
     size = {"logs": 8, "output": 4}[kind]
     files = [path for path in (node.folder / "blobs").rglob("*") if path.is_file()]
     (file,) = [path for path in files if path.stat().st_size == size]

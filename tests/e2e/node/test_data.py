@@ -1,4 +1,4 @@
-"""The data folder of a node that runs: closed to others, and started on after a power cut."""
+"""The data folder of a running node: its permissions, and a start after a power cut."""
 
 import sqlite3
 import stat

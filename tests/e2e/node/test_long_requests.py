@@ -1,4 +1,4 @@
-"""A real node answers other calls while one that takes long is worked on."""
+"""A node answers other calls during an expensive one."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ MORE_THAN_COULD_BE = 60.0
 
 
 def costly_jobs() -> list[dict[str, Any]]:
-    """Each second of each Monday, but for 366 Mondays that a list of times has to pass over."""
+    """Return jobs for each second of each Monday, with 366 excluded Mondays to skip."""
     today = datetime.now(UTC).date()
     monday = today + timedelta(days=21 - today.weekday())
     return [
@@ -50,4 +50,4 @@ def test_cheap_call_is_answered_during_an_expensive_one(node: RunningNode) -> No
 
     status, body, answered = asyncio.run(play())
     assert (status, body["code"]) == (422, "TOO_MUCH_WORK")
-    assert answered >= 20  # two seconds of work are a hundred slices
+    assert answered >= 20  # two seconds of work are 100 slices

@@ -1,4 +1,4 @@
-"""Another user of the machine calls a node that asks for no tokens."""
+"""Another user of the machine calls a node without tokens."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from bench.client import request
 from bench.running import RunningNode
 
 NOBODY = 65_534
-# Nothing of ours is imported: another user may not read our files.
+# The program imports nothing of the project, because another user cannot read its files.
 CALL = """
 import encodings.idna, os, socket, sys
 uid, port = int(sys.argv[1]), int(sys.argv[2])
@@ -42,7 +42,7 @@ def call_as(uid: int, port: int, asked: bytes) -> tuple[int, Any]:
 
 
 def last(asked: bytes) -> bytes:
-    """The last request of its connection."""
+    """Return the request with `Connection: close`."""
     return asked.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 

@@ -1,4 +1,4 @@
-"""The node as people run it: its own process, killed, stopped, refused."""
+"""The node as a process: killed, stopped and refused."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Scripts on a real node: its settings, its tenants, and hostile ones against the node itself."""
+"""Scripts on a node: settings, tenants, and attacks on the node."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def eventually(what: Callable[[], Any]) -> Any:
 
 
 def ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
-    """The job's latest run, once it has ended."""
+    """Return the latest run of a job after its end."""
 
     def latest() -> Any:
         run = http.get(f"/jobs/{job_id}/status").json()["latest_run"]
@@ -75,7 +75,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tokens(data: Path) -> Tokens:
-    """Of an editor of each tenant, made before tokens were asked for."""
+    """Return an editor token of each tenant, created while the node requires no tokens."""
     with run_node(data) as node, client(node) as http:
         return {
             tenant: http.post(
@@ -175,7 +175,7 @@ def test_other_tenants_cannot_run_scripts_without_a_sandbox(data: Path, tokens: 
             assert batched["status"] == 422
             assert http.put(f"/jobs/{kept}", json={"name": "other"}).status_code == 422
             assert http.post("/jobs", json={**job(""), "task": None}).status_code == 202
-            # What was accepted under another sandbox does not run under this one.
+            # A task that another sandbox accepted does not run under this one.
             assert http.post(f"/jobs/{kept}/runNow").status_code == 202
             failed = ended(http, kept)
             assert failed["status"] == "FAILED"
@@ -200,7 +200,7 @@ def test_script_of_an_editor_cannot_attack_the_node(
         kill = f"\nos.kill({pid_of(node)}, signal.SIGKILL)\n"
         done = run(http, job(ATTACKS + kill, "python", target))
         found = json.loads(output(http, done))
-        assert done["status"] == "FAILED"  # the kill raised
+        assert done["status"] == "FAILED"  # because the kill raised
         assert http.get("/whoami").json()["tenant"] == "acme"
         assert (other / "secret").read_text() == "of another run"
     succeeded = {name for name, (got_it, _) in found.items() if got_it}
@@ -219,7 +219,7 @@ def test_process_that_outlives_launcher_and_node_is_killed_at_start(data: Path) 
             logs = f"/jobs/{job_id}/runs/{run_id}/logs"
             said = eventually(lambda: re.fullmatch(r"(\d+) (\d+) (\d+)\n", http.get(logs).text))
         launcher, script, detached = map(int, said.groups())
-        # At one moment: neither can end what the other leaves.
+        # Stop the launcher first, so that neither process can end the children of the other.
         os.kill(launcher, signal.SIGSTOP)
         node.kill()
         os.kill(launcher, signal.SIGKILL)
@@ -230,7 +230,7 @@ def test_process_that_outlives_launcher_and_node_is_killed_at_start(data: Path) 
 
 
 def test_process_that_hides_from_its_launcher_is_killed_with_its_run(data: Path) -> None:
-    """No id of a run tells it apart, so the node has to adopt it."""
+    """The process has no run id in its environment, so the node must adopt it."""
     with run_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
         done = run(http, job(CLEARED, "python"))
         assert done["status"] == "FAILED"
@@ -239,7 +239,7 @@ def test_process_that_hides_from_its_launcher_is_killed_with_its_run(data: Path)
 
 
 def test_node_process_is_protected_from_its_own_user(tmp_path: Path) -> None:
-    """As another user where we are root: to root nothing is hidden."""
+    """As root the test uses another user, because root may read all processes."""
     user = "nobody" if os.geteuid() == 0 else "ours"
     python = python_for(user)
     with tempfile.TemporaryDirectory() as folder:
@@ -267,7 +267,7 @@ def logged(folder: Path, event: str) -> Iterator[dict[str, Any]]:
 
 
 def test_node_without_a_sandbox_logs_a_warning(data: Path, tmp_path: Path) -> None:
-    """As it is where the kernel has no Landlock: the system call answers an error."""
+    """The system call fails, as on a kernel without Landlock."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: runs may end first, a second signal stops them, and none is lost."""
+"""Ctrl-C and SIGTERM: runs may end first, a second signal stops them, and no run is lost."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def test_run_that_ends_within_the_grace_period_is_not_interrupted(
     send(node, number)
     eventually(lambda: '"event":"stopping"' in log_of(node))
     made = call(node, "POST", "/jobs", {"name": "late", "schedule_type": "IMMEDIATE"})
-    assert made[0] == 202  # it is kept, and starts with the next node
+    assert made[0] == 202  # the job is stored, and starts with the next node
     go.touch()
     assert ended(node, 60) == 0
     with run_node(tmp_path / "data") as again:
@@ -104,7 +104,7 @@ def test_node_with_deleted_data_reports_it_and_exits(tmp_path: Path, what: str) 
     started(node, "sleep 600")
     lost = tmp_path / what
     if lost.is_dir():
-        # The run's launcher may still write there: a folder is deleted where nobody adds to it.
+        # The launcher may still write there, so the folder is renamed before its deletion.
         shutil.rmtree(lost.rename(tmp_path / "deleted"), ignore_errors=True)
     else:
         lost.unlink()

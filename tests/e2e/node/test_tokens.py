@@ -1,4 +1,4 @@
-"""The node with `PUNCTUAL_AUTH=on`, as people start it: its first token, its key, and an issuer."""
+"""A node with `PUNCTUAL_AUTH=on`: its first token, its key, and an issuer."""
 
 import json
 import os
@@ -23,7 +23,7 @@ FIRST_TOKEN = re.compile(r"pnc_[\w-]{56}\n")
 
 
 def first_token(node: RunningNode) -> str:
-    """Take the admin token from the file that the start has named."""
+    """Take the admin token from the file that the start names."""
     path = node.folder / "admin-token"
     assert (
         node.startup_output
@@ -148,7 +148,7 @@ JSON = {"content-type": "application/json"}
 
 
 def _pieces(value: object) -> Iterator[bytes]:
-    """A body that comes in pieces goes the long way through the node."""
+    """Yield a body in two chunks, which the node reads without its fast path."""
     text = json.dumps(value).encode()
     return iter((text[:10], text[10:]))
 
@@ -174,7 +174,7 @@ def test_contradictory_setting_is_reported_in_one_line(
 
 
 def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
-    """Of a node that then refuses to start, by a key that is none."""
+    """Start a node with an invalid token key, and return the ended process."""
     Store.open(folder).close()
     (folder / "token.key").write_bytes(key)
     (folder / "token.key").chmod(rights)

@@ -1,4 +1,4 @@
-"""Webhooks of the node as people run it: a receiver on this machine, a node that is killed."""
+"""Webhooks of a node: a local receiver, and a node that is killed."""
 
 import json
 import stat
@@ -22,7 +22,7 @@ FAILS = {"type": "script", "runtime": "bash", "code": "exit 3"}
 
 
 class Receiver:
-    """Takes webhooks on a port that stays its own, while it is down too."""
+    """A webhook receiver that keeps its port while it is down."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, str], bytes]] = []

@@ -1,4 +1,4 @@
-"""Every refusal of the contract, from the node as people run it, asking for tokens."""
+"""Every error of the contract, from a node that requires tokens."""
 
 import json
 import sqlite3
@@ -19,7 +19,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Caller:
-    """Sends what it is told to, and holds each answer to the document."""
+    """A caller that checks each response against the OpenAPI document."""
 
     def __init__(self, node: Node, token: str) -> None:
         self.node = node
@@ -115,7 +115,7 @@ def test_insufficient_role_or_cross_site_request_returns_403(place: Place) -> No
 
 
 def test_all_unknown_jobs_return_the_same_404(place: Place) -> None:
-    """What is not there, what is another tenant's, what is no id."""
+    """A job that does not exist, a job of another tenant, and an invalid id."""
     details = {
         refused(caller("GET", path), 404, "NOT_FOUND")["detail"]
         for caller, path in (
@@ -189,7 +189,7 @@ def test_too_many_calls_of_a_tenant_return_429(place: Place) -> None:
     for answer in refusals:
         refused(answer, 429, "LIMIT_EXCEEDED")
         assert int(answer.headers["retry-after"]) >= 1
-    assert place.admin("GET", "/jobs").status_code == 200  # others notice nothing
+    assert place.admin("GET", "/jobs").status_code == 200  # other tenants are not affected
 
 
 def test_too_many_headers_return_431(place: Place) -> None:
@@ -208,7 +208,7 @@ def test_locked_store_returns_503_and_changes_nothing(place: Place) -> None:
 
 @contextmanager
 def held(store: Path) -> Iterator[None]:
-    """Another process writes, and does not end."""
+    """Hold the write lock of the store in another connection."""
     other = sqlite3.connect(store, isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")

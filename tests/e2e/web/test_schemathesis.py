@@ -1,4 +1,4 @@
-"""A bounded part of the campaign: generated calls to a node of its own, over all operations."""
+"""A bounded campaign of generated calls to a node, over all operations."""
 
 import pytest
 

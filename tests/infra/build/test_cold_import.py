@@ -1,4 +1,4 @@
-"""Each handler imports by itself, with its folder, the layers, and what Lambda brings."""
+"""Each handler imports with only its folder, the layers and the packages of Lambda."""
 
 import json
 import os
@@ -19,7 +19,7 @@ NAMES = sorted(path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py"
 FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
 API = {"job_search", "job_service"}
 
-# Only what the layers and Lambda hold can be imported, whatever else is installed here.
+# Only modules of the layers and of Lambda can be imported, regardless of other installed packages.
 PROGRAM = """
 import importlib.abc, json, sys
 folder, core, absent = sys.argv[1], sys.argv[2], set(sys.argv[3].split())
@@ -37,7 +37,7 @@ print(json.dumps({"callable": callable(handler.handler), "modules": sorted(sys.m
 
 
 def in_layers() -> set[str]:
-    """What the pinned packages are imported by."""
+    """Return the module names of the pinned packages."""
     pinned = {
         canonicalize_name(line.partition("==")[0])
         for line in VENDOR_LOCK.read_text().splitlines()
@@ -109,28 +109,28 @@ def test_functions_have_handlers() -> None:
     assert {"planner", "poller", "executor"} <= set(NAMES)
 
 
-# What each function may import of what costs: 20 ms and more each, or of no use to it.
+# Functions that may import each expensive module (20 ms and more) or each unneeded one.
 HEAVY = {
     "anyio": set(),
-    "asyncio": API,  # by powertools' router
+    "asyncio": API,  # the router of powertools imports it
     "aws_lambda_powertools": {*NAMES} - {"authorizer"},
     "aws_lambda_powertools.event_handler": API,
     "aws_xray_sdk": set(),
-    "boto3": set(),  # botocore alone makes clients
-    "botocore.session": {*NAMES} - API,  # the API has the processor to make clients later
+    "boto3": set(),  # clients are made with botocore alone
+    "botocore.session": {*NAMES} - API,  # the API makes its clients later
     "croniter": set(),
-    "cryptography": set(),  # with the first JWT
-    "httpcore": set(),  # with the first http task or URL
+    "cryptography": set(),  # imported with the first JWT
+    "httpcore": set(),  # imported with the first http task or URL
     "httpx": set(),
     "jwt": set(),
     "msgspec": {*NAMES} - {"authorizer"},
-    "pydantic": {"job_service"},  # preview, the one read that takes a body, imports it later
+    "pydantic": {"job_service"},  # the preview imports it on demand
     "pydantic_core": {"job_service"},
     "punctual.domain.schedules.cron.expression": {*NAMES} - {"authorizer"},
     "punctual.engine": {*NAMES} - {"authorizer"},
     "punctual.node": set(),
     "punctual.tasks.http.task": set(),
-    "punctual.web": {*API, "status"},  # its words for what changed
+    "punctual.web": {*API, "status"},  # for the texts of changes
     "punctual.web.routing": API,
     "s3transfer": set(),
     "zoneinfo": {*NAMES} - {"authorizer"},
@@ -146,7 +146,7 @@ def test_handler_imports_only_its_folder_and_the_layers(name: str) -> None:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether a module, or a package above it, is left out of the layer."""
+    """Return True if a module or a parent package is left out of the layer."""
     above = [path, *map(str, PurePosixPath(path).parents)]
     return any(
         fnmatch(one, pattern.removesuffix(".py"))

@@ -1,4 +1,4 @@
-"""How starts are compared on a machine that does other things beside: `make cold`."""
+"""Comparison of start times on a busy machine: `make cold`."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ QUIET = {BARE_FUNCTION: 100.0, "quick": 140.0, "slow": 100.0 * MAX_INIT_RATIO + 
 
 
 def a_machine(takes: Mapping[str, float], busy: Callable[[int], float]) -> Callable[[str], Start]:
-    """Each start takes so long, and `busy` times as long at the start of that number."""
+    """Return a start function. `busy` returns the factor of the start with that number."""
     numbers = Counter[str]()
 
     def begin(name: str) -> Start:
@@ -30,7 +30,7 @@ def test_fastest_start_of_each_function_is_reported() -> None:
 
 
 def test_disturbed_medians_do_not_exceed_the_aim(capsys: pytest.CaptureFixture[str]) -> None:
-    """As once nine of ten starts of one function met other work, which had no more than that."""
+    """Once, nine of ten starts of one function were slowed down by other work."""
     disturbed = iter([240.0, 240.0, 130.0, 240.0, 240.0])
     rows = measure_starts(
         lambda name: Start(100.0 if name == BARE_FUNCTION else next(disturbed), 1.0), ["one"], 5, 0

@@ -1,6 +1,6 @@
-"""Synthesis needs no AWS account and no network: it is done where both are refused.
+"""Synthesis works without an AWS account and without a network.
 
-Layers are left unbuilt here: the vendor layer is fetched once, and kept from then on.
+The layers are not built here. The vendor layer is downloaded once and then kept.
 """
 
 import json
@@ -15,7 +15,7 @@ from infra.config.cdk_json import PROJECT_ROOT as ROOT
 from tests.support.infra.synthesised import NO_LAYERS, assembly
 
 SYNTHESIS = "import runpy; runpy.run_module('infra.app', run_name='__main__')"
-# Of names as well: who asks for an address asks somebody else.
+# Name resolution is refused as well, because it uses the network.
 REFUSED = """
 import socket
 
@@ -39,7 +39,7 @@ for (const name of ["lookup", "resolve", "resolve4", "resolve6"]) require("dns")
 
 
 def offline(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Python, and the Node that the CDK runs in, without a network and without credentials."""
+    """Run Python and the Node of the CDK without network and credentials."""
     hook = folder / "refused.cjs"
     hook.write_text(REFUSED_IN_NODE)
     environment = {name: value for name, value in os.environ.items() if name[:4] != "AWS_"}

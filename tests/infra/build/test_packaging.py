@@ -1,4 +1,4 @@
-"""The layers: what goes into their hash, what is compiled how, and what is said if it cannot be."""
+"""The layers: their hash, their bytecode, and the errors of a build."""
 
 import importlib.util
 import marshal
@@ -60,13 +60,13 @@ def test_traceback_names_the_path_on_lambda(folder: Path) -> None:
 def test_pyodide_compiles_for_python_of_lambda(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a machine that has no Python 3.13."""
+    """The machine has no Python 3.13."""
     find = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if "python" in name else find(name))
     compile_for_lambda(folder)
     data = compiled(folder)
     assert int.from_bytes(data[:2], "little") == BYTECODE_MAGIC
-    assert int.from_bytes(data[4:8], "little") == 1  # by hash, and unchecked
+    assert int.from_bytes(data[4:8], "little") == 1  # an unchecked hash-based pyc
 
 
 def test_other_or_missing_bytecode_is_refused(folder: Path) -> None:
@@ -137,14 +137,14 @@ def test_bundle_is_built_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_layer_over_its_size_limit_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The real layers are held to it by every synthesis that builds them or takes them as built."""
+    """Each synthesis checks the real layers, whether it builds or reuses them."""
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
     monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
     monkeypatch.setattr(packaging, "compile_for_lambda", lambda _folder: None)
     shutil.copytree(folder / "thing", folder / "source/thing")
     (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MAX_LAYER_BYTES["core"]))
-    for _ in range(2):  # nor as it stands there from the time before
+    for _ in range(2):  # the second build reuses the bundle
         with pytest.raises(NotPackaged, match=r"layer core has 4\.0 MB unpacked, more than the 4 "):
             packaging.core_layer(Stack(App(), "Some"), LAMBDA_TARGET)
         assert "layer core for cp3.13-manylinux2014_aarch64: 4.0 MB" in capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_layer_limits_total_a_sixth_of_the_lambda_limit() -> None:
 def test_unbuilt_layer_has_another_key_than_the_built_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CDK keeps both under their hash in one folder; destroy builds nothing, deploy does."""
+    """The CDK keeps both in one folder by hash. Destroy builds no layer, deploy builds them."""
     monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE_SOURCE", folder / "source")
     monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")

@@ -1,4 +1,4 @@
-"""What a stage reserves of Lambda, how one number scales it, and what each function needs."""
+"""Reserved concurrency of a stage, its scale, and the needs of each function."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from infra.config.concurrency import (
 )
 from infra.config.stage import Stage, WrongStage, read_stage
 
-API_FUNCTIONS = ("authorizer", "job-service", "job-search")  # all that a request calls
+API_FUNCTIONS = ("authorizer", "job-service", "job-search")  # the functions of a request
 
 
 def prod(**values: Any) -> Stage:

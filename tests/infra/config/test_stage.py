@@ -1,4 +1,4 @@
-"""A stage is described fully and rightly, or every wrong field of it is named."""
+"""A valid stage is read completely, and every wrong setting of a stage is named."""
 
 from typing import Any
 
@@ -174,7 +174,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         },
         "`tasksMayReach` must take at most 1500 characters",
     ),
-    ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
+    ({"alarmEmail": "no-address"}, "`alarmEmail` must be an address or null, not 'no-address'"),
     ({"retention": 7}, "`retention` is unknown"),
 ]
 

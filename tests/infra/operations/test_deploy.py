@@ -1,4 +1,4 @@
-"""make deploy, token and destroy against moto; the CDK's command line is played."""
+"""make deploy, token and destroy against moto, with a stand-in for the CDK's command line."""
 
 import json
 import re
@@ -45,7 +45,7 @@ class Said(list[str]):
 
 
 class Cdk:
-    """Answers as told, and does what a deploy would do to the parameters."""
+    """A CDK command line with a fixed exit code, which applies the effects of a deploy."""
 
     def __init__(self, effect: Callable[[], None] = lambda: None, code: int = 0) -> None:
         self.calls: list[list[str]] = []
@@ -64,7 +64,7 @@ class Cdk:
 
 
 class Account:
-    """moto's, which knows no limits of Lambda: those of an account that has asked for more."""
+    """An account of moto with Lambda limits, which moto does not have."""
 
     limit, others = 1_000, 0
 
@@ -289,7 +289,7 @@ def test_protected_stage_is_not_destroyed(session: Any) -> None:
 
 
 def test_stage_without_protection_is_destroyed_completely(session: Any) -> None:
-    """As docs/deploying.md says: `protected` to false, `make deploy`, `make destroy`."""
+    """As in docs/deploying.md: set `protected` to false, then deploy and destroy."""
     put(session, BOOTSTRAP_PARAMETER, "21")
     opened = stage()
     protected = replace(opened, protected=True)
@@ -399,7 +399,7 @@ def test_ci_output_is_not_a_terminal(
 def test_token_command_checks_for_a_terminal(
     session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """pytest's own output is no terminal."""
+    """The output of pytest is not a terminal."""
     put(session, HASH, MINE)
     monkeypatch.setenv("AWS_REGION", REGION)
     assert main(["token", "dev"]) == 0

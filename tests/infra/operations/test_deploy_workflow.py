@@ -1,4 +1,4 @@
-"""The deployment from GitHub: its workflow, and the rights of the role that its page describes."""
+"""The deployment from GitHub: its workflow, and the rights of its role."""
 
 import fnmatch
 import json
@@ -16,7 +16,7 @@ from infra.operations.account import BOOTSTRAP_PARAMETER
 from infra.operations.deploy import deploy
 from tests.infra.operations.test_deploy import Cdk, Said, as_the_template_says, put, session, stage
 
-__all__ = ["session"]  # the fixture
+__all__ = ["session"]  # a fixture
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/how-to/deploy-from-github.md").read_text()
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/deploy.yml").read_text())
@@ -56,7 +56,7 @@ def test_stage_is_deployed_in_the_environment_of_its_name() -> None:
     assert JOB["environment"] == "${{ inputs.stage }}"
     (run,) = [one for one in JOB["steps"] if "run" in one]
     assert run["run"] == 'make deploy STAGE="$STAGE"'
-    assert run["env"] == {"STAGE": "${{ inputs.stage }}"}  # never pasted into a shell
+    assert run["env"] == {"STAGE": "${{ inputs.stage }}"}  # never interpolated into a shell command
     assert WORKFLOW["concurrency"]["cancel-in-progress"] is False
 
 
@@ -75,7 +75,7 @@ def test_only_one_environment_of_one_repository_may_assume_the_role() -> None:
 
 @contextmanager
 def called(session: Any) -> Iterator[set[str]]:
-    """The rights that AWS asks for, by what boto3 calls."""
+    """Collect the IAM actions of all boto3 calls."""
     found: set[str] = set()
     make = session.client
 
@@ -102,8 +102,8 @@ def test_role_has_exactly_the_rights_that_a_deployment_uses(session: Any) -> Non
         for one in file("rights.json")["Statement"]
         for action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])
     }
-    free = {"sts:GetCallerIdentity"}  # of anybody
-    # The first is asked by a double here; the others by the CDK, and for a stack that failed.
+    free = {"sts:GetCallerIdentity"}  # needs no right
+    # A stand-in answers the first. The CDK uses the others, also for a failed stack.
     unseen = {
         "lambda:GetAccountSettings",
         "sts:AssumeRole",

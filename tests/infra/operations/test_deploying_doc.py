@@ -1,4 +1,4 @@
-"""docs/deploying.md: every setting has its line, and nothing is named that is not there."""
+"""docs/deploying.md describes every setting and names only existing things."""
 
 import json
 import re
@@ -23,7 +23,7 @@ RESTORED = {
 
 
 def table(heading: str) -> dict[str, list[str]]:
-    """By what stands in backticks in the first cell: the other cells."""
+    """Return the cells of a table by the name in the first cell."""
     section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines]
@@ -31,7 +31,7 @@ def table(heading: str) -> dict[str, list[str]]:
 
 
 def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a stage is read from, by path: `tasksMayReach.queues`."""
+    """Return the paths of all settings of a stage, for example `tasksMayReach.queues`."""
     asked: list[str] = []
 
     class Noting(cdk_json.Fields):

@@ -1,4 +1,4 @@
-"""A first deployment: what must be so in the account, and what a failed one leaves behind."""
+"""A first deployment: the required account limits, and recovery after a failure."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, UNSET_SECRET
 from tests.infra.operations.test_deploy import REGION, Said, put, read, session
 from tests.support.infra.synthesised import assembly, resources, synthesise
 
-__all__ = ["session"]  # the fixture
+__all__ = ["session"]  # a fixture
 ACCOUNT = "123456789012"
 EMPTY = json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}})
 
@@ -85,7 +85,7 @@ def test_existing_reservations_of_the_stage_count_as_its_own(session: Any) -> No
     client.put_function_concurrency(
         FunctionName="punctual-prod-executor-quick", ReservedConcurrentExecutions=200
     )
-    session.limit, session.others = 900, 200  # of which all are ours
+    session.limit, session.others = 900, 200  # all reserved by this stage
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
@@ -109,7 +109,7 @@ def test_account_below_the_required_limit_gets_no_deployment(session: Any) -> No
 
 
 class Cdk:
-    """Makes the stacks that it is asked for, up to the one that is to fail."""
+    """A CDK command line that creates the requested stacks up to the one that fails."""
 
     def __init__(self, session: Any, effects: dict[str, Callable[[], None]]) -> None:
         self.calls: list[list[str]] = []
@@ -136,13 +136,13 @@ class Cdk:
         return 0
 
     def option(self, call: int) -> str:
-        """The stacks that this call makes without protection."""
+        """Return the stacks that a call creates without protection."""
         found = [one for one in self.calls[call] if one.startswith("--context=unprotected=")]
         return found[0].rpartition("=")[2] if found else ""
 
 
 class Stacks:
-    """The stacks of an account, whose state a test may set; moto has no failed ones."""
+    """An account with stacks in any state. moto has no failed stacks."""
 
     def __init__(self, session: Any, states: dict[str, dict[str, Any]]) -> None:
         self._session = session
@@ -177,7 +177,7 @@ def test_first_deployment_is_protected_after_all_stacks_exist(session: Any) -> N
     assert second[1 : 1 + len(STACK_SUFFIXES)] == [f"Punctual-prod-{one}" for one in STACK_SUFFIXES]
     assert "--exclusively" in second
     assert cdk.option(1) == ""
-    assert deploy(prod(), session, cdk, said) == 0  # an update keeps the protection all the time
+    assert deploy(prod(), session, cdk, said) == 0  # an update keeps the protection
     assert (cdk.option(2), len(cdk.calls)) == ("", 3)
 
 
@@ -271,7 +271,7 @@ def test_log_groups_of_a_former_stage_are_named_before_a_deployment(
         "/aws/lambda/punctual-prod-planner",
         "/aws/vendedlogs/punctual-prod-api",
     ]
-    check_log_groups(session, prod(), ("Data", "Execution"))  # those are not theirs
+    check_log_groups(session, prod(), ("Data", "Execution"))  # these stacks have no such log groups
 
 
 def test_log_groups_match_the_templates() -> None:

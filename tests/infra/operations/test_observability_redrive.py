@@ -1,4 +1,4 @@
-"""Changes that could not be followed are handed on once more, as the stream itself hands them."""
+"""Failed stream changes are sent to the status function again, in the form of the stream."""
 
 import io
 import json
@@ -21,7 +21,7 @@ TABLE = "jobs"
 
 
 class Status:
-    """The function: answers as it is told to, and remembers what it was given."""
+    """The status function with a fixed answer. It records its input."""
 
     def __init__(self) -> None:
         self.given: list[dict[str, Any]] = []
@@ -38,7 +38,7 @@ class Status:
 
 
 class World:
-    """A table with a stream and the queue of what failed, in moto."""
+    """A table with a stream and the queue of failed changes, in moto."""
 
     def __init__(self) -> None:
         self.status = Status()
@@ -59,12 +59,12 @@ class World:
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
-            # Its stubs know one name at a time.
+            # The type stubs allow only literal names.
             self._clients[service] = self._session.client(service)  # type: ignore[call-overload]
         return self._clients[service]
 
     def write(self, *ids: str) -> list[str]:
-        """Where each stands in the stream."""
+        """Write rows, and return their positions in the stream."""
         before = len(self.records())
         for one in ids:
             item = {"pk": {"S": one}, "h": {"B": b"\x00\xff"}}

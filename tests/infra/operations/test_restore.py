@@ -1,4 +1,4 @@
-"""make restore and make resume against moto: five tables, a bucket, what a restore leaves out."""
+"""make restore and make resume against moto: five tables, a bucket, and omitted settings."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ AT = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
 
 
 class Session:
-    """moto's account, in which AWS's answers that moto lacks are played."""
+    """An account of moto with the answers that moto lacks."""
 
     def __init__(self) -> None:
         self.real: Any = boto3.Session(region_name=REGION)

@@ -1,4 +1,4 @@
-"""A stage that uses what was restored: everything that names a table names the restored one."""
+"""A stage with restored tables uses them everywhere."""
 
 import json
 import re

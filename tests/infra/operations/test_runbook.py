@@ -1,4 +1,4 @@
-"""The runbook: every alarm has its section, and nothing is named or typed that is not there."""
+"""The runbook has a section for every alarm and names only existing things."""
 
 import re
 import shlex
@@ -36,19 +36,19 @@ BY_HAND = [
     "Rotate the admin token",
 ]
 EVERYWHERE = {"query", "output", "max-items", "region", "profile"}
-"""Options that the AWS command line takes for any command."""
+"""Options of every AWS CLI command."""
 
 SWITCH = "boolean"
 
 
 def sections() -> dict[str, str]:
-    """By heading."""
+    """Return the sections by heading."""
     found = re.split(r"^## (.+)$", TEXT, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
 def commands() -> list[str]:
-    """What is typed, with what is typed inside of it."""
+    """Return all commands, including nested ones."""
     blocks = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line]
     return [one for line in lines for one in nested(line)]
@@ -131,7 +131,7 @@ def test_parameters_exist_and_values_are_allowed() -> None:
 
 
 class Ssm:
-    """Answers with what was last put."""
+    """An SSM client that returns the last written values."""
 
     def __init__(self, put: list[tuple[str, str]]) -> None:
         self._values = dict(put)
@@ -203,7 +203,7 @@ def test_aws_command_exists_with_its_options(words: list[str]) -> None:
         assert known, f"{service} {name} --{option}"
     required = {xform_name(one, "-") for one in shape.required_members}
     assert required <= {one.removeprefix("no-") for one in given}
-    # One thing more stands without an option: the file for what a function answers.
+    # `lambda invoke` has one positional argument, the output file.
     plain = [one for one in rest if not one.startswith("--")]
     valued = [
         one
@@ -240,7 +240,7 @@ def test_commands_use_known_programs_only() -> None:
 
 
 def test_commands_show_no_secrets_and_decode_logs() -> None:
-    """Keys stand beside the knobs, and what Lambda answers of its log is base64."""
+    """The keys are stored beside the parameters, and the log of Lambda is base64."""
     for one in commands():
         assert "get-parameters-by-path" not in one
         assert "--with-decryption" not in one

@@ -1,4 +1,4 @@
-"""The HTTP API, read from its template and held against the contract."""
+"""The HTTP API in the template matches the contract."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def routes(stage: str) -> dict[str, dict[str, Any]]:
 
 
 def integrations(stage: str) -> dict[str, str]:
-    """The function's name, by the integration's logical id."""
+    """Return the function names by logical id of the integration."""
     by_id = {made.name: name for name, made in functions(assembly(stage)).items()}
     return {
         found.name: by_id[found.properties["IntegrationUri"]["Fn::GetAtt"][0]]
@@ -49,7 +49,7 @@ def test_writes_and_reads_are_routed_to_their_functions(stage: str) -> None:
     writing_reads = {
         key for key in served if key.startswith("GET ") and served[key] != "job-search"
     }
-    assert writing_reads == {"GET /webhook-secret"}  # the audit notes each read of it
+    assert writing_reads == {"GET /webhook-secret"}  # the audit records each read of the secret
 
 
 def test_only_public_calls_need_no_token(stage: str) -> None:
@@ -113,7 +113,7 @@ def test_cors_is_enabled_only_for_configured_origins(stage: str) -> None:
 
 
 def test_cors_preflight_needs_no_token() -> None:
-    """`$default` would take it, for it takes whatever no other route names, and want a token."""
+    """`$default` would match the preflight request and require a token."""
     found = {
         str(route.properties["RouteKey"]): route.properties
         for route in resources(full(), "AWS::ApiGatewayV2::Route")

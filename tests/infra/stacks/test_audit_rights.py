@@ -1,4 +1,4 @@
-"""The audit is a table of its own so that roles can say who adds, who reads, and nobody else."""
+"""The audit has its own table, so that roles can separate writers from readers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_audit_rows_are_added_by_writers_and_read_by_job_search_only(stage: str, name: str) -> None:
-    """A put is conditional in the code; no role has a right that changes or deletes a row."""
+    """The code makes a put conditional. No role may change or delete a row."""
     found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
     assert found == MAY.get(name, set())
 

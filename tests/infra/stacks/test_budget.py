@@ -1,4 +1,4 @@
-"""The stage's monthly budget: who is told, of which costs, and that a stage may do without."""
+"""The monthly budget of a stage: its costs, its subscriber, and stages without one."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def test_alarm_address_is_notified_before_and_after_the_limit() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_all_resources_have_the_budget_tag(stage: str) -> None:
-    """A tag `stage` may be another program's."""
+    """Another program may use a tag `stage`."""
     text = json.dumps(list(assembly(stage).templates.values()))
     assert text.count(STAGE_TAG) == text.count('"application"') > 40
 

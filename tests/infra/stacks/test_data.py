@@ -1,4 +1,4 @@
-"""What the data stack promises, read from its template."""
+"""The data stack: tables, buckets and the event bus."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the rules find: nothing stands unanswered, and each answer names one place and a reason."""
+"""Findings of the security rules: each has an acknowledgement with one place and a reason."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_both_rule_packs_find_no_unanswered_violation(made: Made) -> None:
 
 
 def test_acknowledged_findings_match_the_list() -> None:
-    """After a change that is meant: python -m tests.support.infra.synthesised."""
+    """Update after an intended change: python -m tests.support.infra.synthesised."""
     assert acknowledged() == ACKNOWLEDGED.read_text()
 
 

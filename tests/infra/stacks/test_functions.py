@@ -1,4 +1,4 @@
-"""What every function is, and what sets some apart."""
+"""Properties of all functions, and of some."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_function_environment_holds_the_settings(stage: str, name: str) -> None:
 
 
 def plain(value: Any) -> str:
-    """Text as CloudFormation would make it, each reference in short."""
+    """Return a text with each reference shortened, as CloudFormation would resolve it."""
     if isinstance(value, str):
         return value
     match value:
@@ -117,7 +117,7 @@ def test_executor_has_its_lane_and_authorizer_has_the_issuer(stage: str) -> None
     for name, function in functions(full()).items():
         environment = function.properties["Environment"]["Variables"]
         trusting = {key: value for key, value in environment.items() if "OIDC" in key}
-        # job-search tells of the issuer in GET /health.
+        # job-search shows the issuer in GET /health.
         assert trusting == (TRUSTED if name in ("authorizer", "job-search") else {})
 
 
@@ -128,7 +128,7 @@ def test_dead_letters_function_has_the_queues_of_all_lanes(stage: str) -> None:
 
 
 def test_only_poller_and_executors_allow_recursion(stage: str) -> None:
-    """Lambda stops a chain through SQS after some 16 hops unless the function allows it."""
+    """Lambda stops a chain through SQS after about 16 hops unless the function allows it."""
     made = functions(assembly(stage))
     loops = {name for name, one in made.items() if one.properties.get("RecursiveLoop") == "Allow"}
     assert loops == {"poller", "executor-quick", "executor-long"}

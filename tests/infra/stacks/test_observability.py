@@ -1,4 +1,4 @@
-"""What the alarms watch, read from all templates: what is new and not watched is found here."""
+"""The alarms of all templates cover every resource."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 
 
 def of(made: Made, namespace: str, **dimensions: str) -> set[str]:
-    """The metrics of one thing that alarms read."""
+    """Return the names of a resource's metrics that alarms read."""
     return {
         one.name
         for one in watched(made)
@@ -47,7 +47,7 @@ def of(made: Made, namespace: str, **dimensions: str) -> set[str]:
 
 
 def queues(made: Made) -> dict[str, Resource]:
-    """By how another stack would name them."""
+    """Return the queues by their reference from another stack."""
     return {
         f"<{stack}.{one.name}.Arn>": one
         for stack in OURS
@@ -64,7 +64,7 @@ def sources(made: Made) -> list[Any]:
 
 
 def failures(made: Made) -> set[str]:
-    """Queues that something is put aside into."""
+    """Return the queues for failed messages."""
     behind = {
         f"<{stack}.{one.properties['RedrivePolicy']['deadLetterTargetArn']['Fn::GetAtt'][0]}.Arn>"
         for stack in OURS
@@ -99,7 +99,7 @@ def test_every_queue_has_an_alarm_for_age_or_failures(made: Made) -> None:
         wanted = {"ApproximateAgeOfOldestMessage"}
         if arn in kept:
             wanted = {"ApproximateNumberOfMessagesVisible"}
-            # What a function takes at once is gone before anybody counts it.
+            # A function may take messages before the metric counts them.
             wanted |= (
                 {"NumberOfMessagesReceived"} if arn.replace(".Arn>", ">") in emptied else set()
             )
@@ -129,7 +129,7 @@ def test_stream_consumers_have_an_iterator_age_alarm(made: Made) -> None:
 def test_failed_stream_changes_are_reported_while_the_stream_holds_them(
     made: Made,
 ) -> None:
-    """It holds them for a day: after that no redrive brings lists, counts and audit back."""
+    """The stream keeps changes for a day. Later, lists, counters and audit stay wrong."""
     (source,) = [one for one in sources(made) if "StartingPosition" in one]
     given_up = source["MaximumRecordAgeInSeconds"]
     assert given_up <= DAY / 4
@@ -273,7 +273,7 @@ def test_only_alarms_of_the_stage_may_publish_to_the_topic_over_tls() -> None:
     assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
     assert allowed["Resource"] == f"<Observability.{name}>"
     assert allowed["Condition"]["ArnLike"]["aws:SourceArn"].endswith(":alarm:punctual-prod-*")
-    # CloudWatch asks for these itself, with nothing that a condition could name.
+    # CloudWatch uses the key without a source that a condition could name.
     (opened,) = [one for one in key["KeyPolicy"]["Statement"] if "Service" in one["Principal"]]
     assert opened["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
 

@@ -1,4 +1,4 @@
-"""The dashboard as CloudWatch is given it, and the saved queries: nothing in them is made up."""
+"""The dashboard and the saved queries name only existing things."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ FREE = {
     },
     "AWS/ApiGateway": {"Count", "4xx", "5xx", "Latency", "IntegrationLatency"},
 }
-"""Of AWS's own metrics, those that are used here, as its documentation spells them."""
+"""The metrics of AWS that the dashboard uses, as in the AWS documentation."""
 
 
 @pytest.fixture(scope="module", params=SHOWN)
@@ -78,7 +78,7 @@ def shown(made: Made) -> Iterator[Series]:
 
 
 def things(made: Made) -> set[tuple[str, str]]:
-    """What AWS's own metrics may be about."""
+    """Return the dimensions that AWS metrics may have."""
     queues = resources(made, "AWS::SQS::Queue")
     return {
         *(("FunctionName", one.properties["FunctionName"]) for one in functions(made).values()),
@@ -107,7 +107,7 @@ def test_widgets_do_not_overlap(made: Made) -> None:
 
 
 def test_dashboard_has_its_rows_in_order(made: Made) -> None:
-    """What it is and which alarms ring, then row by row: a line that explains, then graphs."""
+    """First a description and the alarms, then row by row an explanation and graphs."""
     assert headings(made)[1:] == ROWS
     ordered = sorted(board(made), key=lambda one: (one["y"], one["x"]))
     assert [one["type"] for one in ordered[:2]] == ["text", "alarm"]
@@ -129,7 +129,7 @@ def test_all_alarms_are_at_the_top(made: Made) -> None:
     listed = board(made)[1]["properties"]["alarms"]
     names = observed(made, "AWS::CloudWatch::Alarm")
     assert listed == [f"<Observability.{name}.Arn>" for name in names]
-    assert len(listed) <= 100  # a widget shows no more
+    assert len(listed) <= 100  # the maximum of a widget
 
 
 def test_every_displayed_metric_exists(made: Made) -> None:
@@ -154,7 +154,7 @@ def test_every_function_queue_and_table_is_displayed(made: Made) -> None:
 
 def test_dashboard_uses_metrics_if_enabled_and_log_queries_otherwise() -> None:
     paid = {one.name for one in shown(assembly("prod")) if one.namespace == METRIC_NAMESPACE}
-    assert paid == set(Metric) - {Metric.TICKS}  # AWS counts those for nothing
+    assert paid == set(Metric) - {Metric.TICKS}  # a free metric of AWS counts them
     assert not [one for one in board(assembly("prod")) if one["type"] == "log"]
     assert not [one for one in shown(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
     asked = [one["properties"]["query"] for one in board(all_on("dev")) if one["type"] == "log"]

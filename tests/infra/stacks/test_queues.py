@@ -1,4 +1,4 @@
-"""Queues, what feeds functions from them, and what starts functions by time."""
+"""Queues, event sources and schedule rules."""
 
 import json
 from typing import Any
@@ -22,13 +22,13 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 
 def queues(stage: str) -> dict[str, Resource]:
-    """By what follows the stage's name."""
+    """Return the queues by their name without the stage."""
     found = resources(assembly(stage), "AWS::SQS::Queue")
     return {one.properties["QueueName"].removeprefix(f"punctual-{stage}-"): one for one in found}
 
 
 def mappings(stage: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Function and queue by name, with what is between them; "" for the stream."""
+    """Return function, queue and mapping. The queue of the stream is ""."""
     by_id = {one.name: name for name, one in queues(stage).items()}
     names = {one.name: name for name, one in functions(assembly(stage)).items()}
     found = []

@@ -1,4 +1,4 @@
-"""What each function may do, as its role in the template says."""
+"""The rights of each function, from the role in the template."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from infra.config.stage import FUNCTION_NAMES
 from tests.support.infra.synthesised import STAGES, assembly, full, functions, resources
 
-# AWS knows no resource for these, or no way to name it.
+# AWS has no resource for these actions, or cannot name it.
 ON_ANYTHING = {
     "dynamodb:ListStreams",
     "xray:PutTraceSegments",
@@ -176,7 +176,7 @@ def test_only_executors_reach_task_targets_and_secrets(stage: str) -> None:
 
 
 def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
-    """Whatever the stage names, and whatever a function's own policy says of this account."""
+    """This holds for any setting of the stage, and for any resource policy in the account."""
     queues = [one.properties["QueueName"] for one in resources(assembly(stage), "AWS::SQS::Queue")]
     for name in FUNCTION_NAMES:
         denied = [

@@ -1,4 +1,4 @@
-"""What holds for every template: the rules, the same again, nothing unexpected in it."""
+"""Rules for all templates: deterministic, tagged, and without unexpected resources."""
 
 import json
 import re
@@ -15,7 +15,7 @@ LINT = "from cfnlint.runner import main; main()"
 
 
 def test_resources_match_the_list() -> None:
-    """After a change that is meant: python -m tests.support.infra.synthesised."""
+    """Update after an intended change: python -m tests.support.infra.synthesised."""
     assert listed() == KEPT.read_text()
 
 
@@ -84,7 +84,7 @@ def test_all_resources_are_tagged(stage: str) -> None:
 
 
 def outputs(one: dict[str, Any]) -> dict[str, Any]:
-    """Those that are meant for people."""
+    """Return the outputs that are meant for people."""
     found = one.get("Outputs", {}).items()
     return {name: body for name, body in found if not name.startswith("PublishOutput")}
 
@@ -93,7 +93,7 @@ def test_templates_pass_cfn_lint(tmp_path: Path) -> None:
     for kind, made in (("dev", assembly("dev")), ("full", full())):
         for name, one in made.templates.items():
             (tmp_path / f"{kind}-{name}.json").write_text(json.dumps(one))
-    # W3005: CDK itself writes what a reference already says.
+    # The CDK itself adds redundant dependencies (W3005).
     answer = subprocess.run(
         [
             *(sys.executable, "-c", LINT, "--regions", "us-east-1"),

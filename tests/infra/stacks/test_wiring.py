@@ -1,7 +1,7 @@
-"""What is tied to what, and with which numbers: each such resource is compared as a whole.
+"""Each connection between resources is compared as a whole.
 
-So nothing can be left out of one, and nothing come in, that is not said here. Names stand for
-references: `<wake.Arn>` is that queue, whichever stack names it; `<wake>` is its address.
+So no property can be missing or unexpected. Names replace references: `<wake.Arn>` is the ARN of
+that queue in any stack, and `<wake>` is its URL.
 """
 
 import json
@@ -33,7 +33,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 
 
 def lanes(made: Made) -> dict[str, int]:
-    """Queues by name: how many executors work at a time."""
+    """Return the maximum number of executors by queue."""
     return {
         lane if priority == "all" else f"{lane}-{priority}": most
         for lane, queues in values(made)["lanes"].items()
@@ -154,7 +154,7 @@ def test_dead_letters_function_reads_the_dead_letter_queue_of_each_lane(made: Ma
     assert sorted(told) == sorted(f"<{lane}-dead.fifo>" for lane in lanes(made))
 
 
-# Clocks
+# Schedule rules
 
 
 def test_schedule_rule_starts_one_function_and_drops_late_starts(made: Made) -> None:
@@ -189,7 +189,7 @@ def test_scheduled_functions_have_their_retry_limits(made: Made) -> None:
     }
 
 
-# Queues, and what feeds functions
+# Queues and event sources
 
 
 def test_each_queue_has_its_properties(made: Made) -> None:
@@ -247,7 +247,7 @@ def test_queue_policy_requires_tls(made: Made) -> None:
 
 
 def test_each_event_source_has_its_batch_properties(made: Made) -> None:
-    """A queue has no window, else a run would be late by it; the stream has one of a second."""
+    """Queues have no batching window, which would delay runs. The stream has one second."""
     pollers = values(made)["reservedConcurrency"].get("poller", 2 * values(made)["shards"])
     wanted: list[Mapping[str, Any]] = [
         fed("poller", "wake", 10, pollers),
@@ -292,7 +292,7 @@ def fed(function: str, queue: str, batch: int, at_most: int | None) -> dict[str,
 
 
 def test_queue_consumers_request_exactly_their_reserved_concurrency(made: Made) -> None:
-    """Poller and executors ask for all that is reserved for them, and never for more."""
+    """Poller and executors request all of their reserved concurrency, and no more."""
     reserved = values(made)["reservedConcurrency"]
     asked: dict[str, int] = {}
     for one in every(made, "AWS::Lambda::EventSourceMapping"):

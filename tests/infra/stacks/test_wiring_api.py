@@ -1,4 +1,4 @@
-"""What ties the API to its functions, its log and its name: compared as a whole."""
+"""Connections of the API with its functions, its log and its domain, compared as a whole."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is kept, how, and for how long: logs, tables, outputs, and who may write the access log."""
+"""Retention of logs, tables and outputs, and the rights to the access log."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_every_log_group_has_the_configured_retention(made: Made) -> None:
 
 
 def test_tables_are_encrypted_with_the_aws_owned_key(made: Made) -> None:
-    """No DynamoDB table is without encryption: `SSEEnabled` false is the key that AWS owns."""
+    """DynamoDB encrypts every table. With `SSEEnabled` false it uses the key of AWS."""
     for one in every(made, "AWS::DynamoDB::Table"):
         assert one["SSESpecification"] == {"SSEEnabled": False}
 
@@ -49,7 +49,7 @@ def test_outputs_expire_after_retention_and_deleted_objects_stay_restorable(
         ),
         {
             "Id": "deleted-stays-restorable",
-            "NoncurrentVersionExpiration": {"NoncurrentDays": 35},  # as tables go back
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 35},  # the recovery window
             "ExpiredObjectDeleteMarker": True,
             "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
             "Status": "Enabled",

@@ -1,4 +1,4 @@
-"""When alarms ring, who may say so, and the small things beside: compared as a whole."""
+"""Alarm conditions, topic policies and small resources, compared as a whole."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def alarmed() -> Made:
 
 
 def test_alarms_match_the_list() -> None:
-    """After a change that is meant: python -m tests.support.infra.observed."""
+    """Update after an intended change: python -m tests.support.infra.observed."""
     assert listed() == LISTED.read_text()
 
 
@@ -100,6 +100,6 @@ def test_layers_are_compatible_with_the_function_runtime(made: Made) -> None:
 
 
 def test_queues_are_deleted_with_their_stack_in_a_protected_stage(made: Made) -> None:
-    """What stands in them is sent again by the heads; and a lane that is split leaves its queue."""
+    """The job states send queued runs again. A split lane drops its former queue."""
     for one in resources(made, "AWS::SQS::Queue"):
         assert one.body["DeletionPolicy"] == one.body["UpdateReplacePolicy"] == "Delete", one.name

@@ -62,7 +62,7 @@ class Desk:
         return list(self.audit.page("acme", filters, 50, None, self.clock()).entries)
 
 
-@pytest.mark.parametrize("step", ["wished", "note", "revoke"])
+@pytest.mark.parametrize("step", ["store_revocation_request", "add_note", "revoke"])
 def test_of_two_at_the_same_time_one_is_noted_and_its_time_stands(step: str) -> None:
     with moto(ManualClock(NOON)) as store:
         desk = Desk(store)
@@ -70,18 +70,18 @@ def test_of_two_at_the_same_time_one_is_noted_and_its_time_stands(step: str) -> 
         def other() -> None:
             desk.revoke("other")
 
-        if step == "note":
+        if step == "add_note":
             token = desk.revoke("one", audit=Before(desk.audit, step, other))
         else:
             token = desk.revoke("one", rows=Before(desk.rows, step, other))
         (line,) = desk.lines()
-        assert line.note.actor.caller == ("other" if step == "wished" else "one")
+        assert line.note.actor.caller == ("other" if step == "store_revocation_request" else "one")
         assert token.revoked_at == line.note.at
         assert desk.revoke("later") == token
         assert desk.lines() == [line]
 
 
-@pytest.mark.parametrize("step", ["note", "revoke"])
+@pytest.mark.parametrize("step", ["add_note", "revoke"])
 def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step: str) -> None:
     with moto(ManualClock(NOON)) as store:
         desk = Desk(store)
@@ -103,7 +103,7 @@ def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step:
         assert (line.note.actor.caller, line.note.at) == ("one", done.revoked_at)
 
 
-@pytest.mark.parametrize("step", ["note", "revoke"])
+@pytest.mark.parametrize("step", ["add_note", "revoke"])
 def test_what_failed_days_ago_is_done_in_the_name_and_at_the_time_of_who_asks_now(
     step: str,
 ) -> None:

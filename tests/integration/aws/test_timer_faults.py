@@ -11,7 +11,7 @@ from punctual.aws.dynamodb.attributes import to_attribute
 from punctual.aws.dynamodb.client import chunked
 from punctual.aws.dynamodb.sort_keys import time_key
 from punctual.aws.dynamodb.timers import keys as timer_keys
-from punctual.aws.dynamodb.timers.rows import MEMBERS_ATTR
+from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from tests.support.aws.moto_adapter import Moto, moto

@@ -1,4 +1,4 @@
-"""Each test of the contract, once for each adapter."""
+"""Run each test of the contract once for each adapter."""
 
 from collections.abc import Iterator
 from pathlib import Path

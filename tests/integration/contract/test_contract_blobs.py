@@ -1,4 +1,4 @@
-"""Blobs: whole or not at all, by any name."""
+"""Blobs: stored completely or not at all, under any name."""
 
 import pytest
 
@@ -20,26 +20,26 @@ NAMES = (
 )
 
 
-def test_a_blob_comes_back_whole(ports: Ports) -> None:
+def test_blob_is_read_as_it_was_written(ports: Ports) -> None:
     data = bytes(range(256)) * 1_024
     ports.blobs.put("output/1", data, "application/octet-stream")
     assert ports.blobs.get("output/1") == data
 
 
-def test_many_are_there_when_they_were_put(ports: Ports) -> None:
+def test_blobs_put_together_are_all_stored(ports: Ports) -> None:
     blobs = [Blob(f"payloads/{n}", b"%d" % n, "application/json") for n in range(40)]
     assert list(ports.blobs.put_many(blobs)) == [None] * 40
-    assert [ports.blobs.get(one.name) for one in blobs] == [one.data for one in blobs]
+    assert [ports.blobs.get(blob.name) for blob in blobs] == [blob.data for blob in blobs]
     assert list(ports.blobs.put_many([])) == []
 
 
-def test_an_empty_blob_is_not_a_missing_one(ports: Ports) -> None:
+def test_empty_blob_differs_from_a_missing_one(ports: Ports) -> None:
     ports.blobs.put("empty", b"", "text/plain")
     assert ports.blobs.get("empty") == b""
     assert ports.blobs.get("missing") is None
 
 
-def test_a_blob_put_again_is_replaced(ports: Ports) -> None:
+def test_blob_put_again_is_replaced(ports: Ports) -> None:
     ports.blobs.put("b", b"a longer first one", "text/plain")
     ports.blobs.put("b", b"second", "text/plain")
     assert ports.blobs.get("b") == b"second"
@@ -58,22 +58,22 @@ def test_a_blob_put_again_is_replaced(ports: Ports) -> None:
         (4, 4, b""),
     ],
 )
-def test_a_part_of_a_blob_is_read(ports: Ports, start: int, end: int | None, wanted: bytes) -> None:
+def test_range_of_a_blob_is_read(ports: Ports, start: int, end: int | None, wanted: bytes) -> None:
     ports.blobs.put("b", b"0123456789", "text/plain")
     assert ports.blobs.get("b", start, end) == wanted
 
 
-def test_a_part_of_nothing_is_nothing(ports: Ports) -> None:
+def test_range_of_a_missing_blob_is_none(ports: Ports) -> None:
     assert ports.blobs.get("missing", 3, 6) is None
 
 
-def test_names_of_any_kind_never_meet(ports: Ports) -> None:
+def test_blobs_of_similar_names_stay_apart(ports: Ports) -> None:
     for number, name in enumerate(NAMES):
         ports.blobs.put(name, b"%d" % number, "text/plain")
     assert [ports.blobs.get(name) for name in NAMES] == [b"%d" % n for n in range(len(NAMES))]
 
 
-def test_a_deleted_blob_is_gone_and_deleting_again_is_no_error(ports: Ports) -> None:
+def test_deleted_blob_is_gone_and_a_second_delete_succeeds(ports: Ports) -> None:
     ports.blobs.put("a", b"1", "text/plain")
     ports.blobs.put("b", b"2", "text/plain")
     ports.blobs.delete([])
@@ -82,7 +82,7 @@ def test_a_deleted_blob_is_gone_and_deleting_again_is_no_error(ports: Ports) -> 
     assert (ports.blobs.get("a"), ports.blobs.get("b")) == (None, b"2")
 
 
-def test_a_link_is_an_address_or_there_is_none(ports: Ports) -> None:
+def test_link_is_an_address_or_none(ports: Ports) -> None:
     ports.blobs.put("a", b"1", "text/plain")
     link = ports.blobs.link("a", "text/plain")
     assert link is None or link.startswith("http")

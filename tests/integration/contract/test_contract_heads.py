@@ -1,4 +1,4 @@
-"""Heads: what is written comes back, one swap wins, and whose answer was lost has won."""
+"""Job states: a read returns what was written, and one swap of each version wins."""
 
 from datetime import date, timedelta
 
@@ -50,12 +50,12 @@ def load(ports: Ports, head: JobState) -> JobState | None:
     return None if stored is None else stored.state
 
 
-def written(ports: Ports, head: JobState, expect: int = 0) -> JobState:
+def write(ports: Ports, head: JobState, expect: int = 0) -> JobState:
     assert list(ports.job_states.swap([Swap(head, expect)])) == [True]
     return head
 
 
-def step(head: JobState, writer: str, by: int = 1) -> JobState:
+def next_state(head: JobState, writer: str, by: int = 1) -> JobState:
     return replace(
         head,
         version=head.version + by,
@@ -73,7 +73,7 @@ def step(head: JobState, writer: str, by: int = 1) -> JobState:
         Cron("0 9 * * MON", "Europe/Berlin", exclude=(date(2026, 12, 24),), dst_gap="SKIP"),
     ],
 )
-def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | None) -> None:
+def test_state_is_read_as_it_was_written(ports: Ports, schedule: Schedule | None) -> None:
     head = a_head(
         schedule=schedule,
         kind=ScheduleKind.INTERVAL,
@@ -88,22 +88,31 @@ def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | 
         planned_until=NOON - MICRO,
         next_at=NOON + MICRO,
         runs=(
-            a_run(status=RunStatus.WAITING, reason=Reason.BACKOFF, next_at=after(1), past_attempts="FTL"),
+            a_run(
+                status=RunStatus.WAITING,
+                reason=Reason.BACKOFF,
+                next_at=after(1),
+                past_attempts="FTL",
+            ),
         ),
-        wait_queue=(WaitingRun("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
-        unrecorded=(a_run("r3", RunStatus.MISSED, occurrence_count=12, last_at=after(2), ended_at=after(3)),),
+        wait_queue=(
+            WaitingRun("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),
+        ),
+        unrecorded=(
+            a_run("r3", RunStatus.MISSED, occurrence_count=12, last_at=after(2), ended_at=after(3)),
+        ),
         catch_up=CatchUp(until=NOON, policy=MisfirePolicy.SKIP, after_pause=True),
         latest_run_id="r1",
         latest_not_run_id="r3",
         timer_at=NOON,
         write_ids=("a", "b", "c", "d"),
     )
-    written(ports, head)
+    write(ports, head)
     assert load(ports, head) == head
 
 
-def test_what_is_not_there_is_left_out(ports: Ports) -> None:
-    head = written(ports, a_head())
+def test_missing_state_is_left_out(ports: Ports) -> None:
+    head = write(ports, a_head())
     missing = JobKey("acme", an_id(2))
     assert set(ports.job_states.load([key_of(head), missing])) == {key_of(head)}
 
@@ -114,133 +123,133 @@ def test_empty_batches_do_nothing(ports: Ports) -> None:
     assert list(ports.job_states.renew_leases([])) == []
 
 
-def test_a_key_asked_for_twice_is_one_answer(ports: Ports) -> None:
-    head = written(ports, a_head())
+def test_key_given_twice_has_one_answer(ports: Ports) -> None:
+    head = write(ports, a_head())
     assert set(ports.job_states.load([key_of(head)] * 3)) == {key_of(head)}
 
 
-def test_a_swap_raises_the_version_it_read(ports: Ports) -> None:
-    first = written(ports, a_head())
-    second = written(ports, step(first, "v"), expect=1)
+def test_swap_raises_the_version_it_expects(ports: Ports) -> None:
+    first = write(ports, a_head())
+    second = write(ports, next_state(first, "v"), expect=1)
     assert load(ports, first) == second
 
 
 @pytest.mark.parametrize("expect", [1, 7])
-def test_a_swap_of_what_is_not_there_is_lost(ports: Ports, expect: int) -> None:
+def test_swap_of_a_missing_state_loses(ports: Ports, expect: int) -> None:
     head = a_head(version=expect + 1)
     assert list(ports.job_states.swap([Swap(head, expect)])) == [False]
     assert load(ports, head) is None
 
 
 @pytest.mark.parametrize("expect", [0, 1, 3])
-def test_a_swap_of_another_version_is_lost_and_changes_nothing(ports: Ports, expect: int) -> None:
-    first = written(ports, a_head())
-    second = written(ports, step(first, "v"), expect=1)
+def test_swap_of_another_version_loses_and_changes_nothing(ports: Ports, expect: int) -> None:
+    first = write(ports, a_head())
+    second = write(ports, next_state(first, "v"), expect=1)
     late = replace(second, version=expect + 1, write_ids=("late",), status=JobStatus.CANCELLED)
     assert list(ports.job_states.swap([Swap(late, expect)])) == [False]
     assert load(ports, first) == second
 
 
-def test_of_many_who_read_the_same_one_wins(ports: Ports) -> None:
-    first = written(ports, a_head())
-    won = [list(ports.job_states.swap([Swap(step(first, f"w{n}"), 1)])) for n in range(10)]
+def test_one_of_many_swaps_of_one_version_wins(ports: Ports) -> None:
+    first = write(ports, a_head())
+    won = [list(ports.job_states.swap([Swap(next_state(first, f"w{n}"), 1)])) for n in range(10)]
     assert won == [[True]] + [[False]] * 9
     stored = load(ports, first)
     assert stored is not None
     assert stored.write_ids[-1] == "w0"
 
 
-def test_a_version_may_leap(ports: Ports) -> None:
-    """A look takes the version that a slow writer put a timer for."""
-    first = written(ports, a_head())
-    leapt = written(ports, step(first, "v", by=5), expect=1)
+def test_version_may_skip_numbers(ports: Ports) -> None:
+    """An evaluation takes the version for which a slow writer put a timer."""
+    first = write(ports, a_head())
+    leapt = write(ports, next_state(first, "v", by=5), expect=1)
     assert load(ports, first) == leapt
-    assert list(ports.job_states.swap([Swap(step(first, "slow"), 1)])) == [False]
+    assert list(ports.job_states.swap([Swap(next_state(first, "slow"), 1)])) == [False]
 
 
-def test_each_of_a_large_batch_is_judged_alone(ports: Ports) -> None:
+def test_each_swap_of_a_large_batch_wins_or_loses_alone(ports: Ports) -> None:
     heads = [a_head(an_id(n)) for n in range(250)]
     ports.job_states.swap([Swap(head, 0) for head in heads[::5]])
     again = [replace(head, write_ids=("second",)) for head in heads]
     answers = list(ports.job_states.swap([Swap(head, 0) for head in again]))
     assert answers == [index % 5 != 0 for index in range(250)]
-    found = ports.job_states.load([key_of(head) for head in heads])
-    assert [found[key_of(head)].state.write_ids[-1] for head in heads] == [
+    loaded = ports.job_states.load([key_of(head) for head in heads])
+    assert [loaded[key_of(head)].state.write_ids[-1] for head in heads] == [
         "second" if won else "w" for won in answers
     ]
 
 
-def test_a_swap_that_meets_its_own_effect_has_won(ports: Ports) -> None:
-    first = written(ports, a_head())
-    mine = Swap(step(first, "mine"), 1)
+def test_repeated_swap_that_won_before_wins(ports: Ports) -> None:
+    first = write(ports, a_head())
+    mine = Swap(next_state(first, "mine"), 1)
     assert list(ports.job_states.swap([mine])) == [True]
     assert list(ports.job_states.swap([mine])) == [True]
     assert load(ports, first) == mine.state
 
 
-def test_a_creation_that_meets_its_own_effect_has_won(ports: Ports) -> None:
+def test_repeated_creation_that_won_before_wins(ports: Ports) -> None:
     mine = Swap(a_head(writer="mine"), 0)
     assert list(ports.job_states.swap([mine])) == [True]
     assert list(ports.job_states.swap([mine])) == [True]
 
 
-def test_it_has_won_also_when_others_wrote_on_top_of_it(ports: Ports) -> None:
-    first = written(ports, a_head())
-    mine = Swap(step(first, "mine"), 1)
-    second = written(ports, mine.state, 1)
-    third = written(ports, step(second, "x"), 2)
-    fourth = written(ports, step(third, "y"), 3)
+def test_repeated_swap_wins_after_later_swaps_by_others(ports: Ports) -> None:
+    first = write(ports, a_head())
+    mine = Swap(next_state(first, "mine"), 1)
+    second = write(ports, mine.state, 1)
+    third = write(ports, next_state(second, "x"), 2)
+    fourth = write(ports, next_state(third, "y"), 3)
     assert list(ports.job_states.swap([mine])) == [True]
     assert load(ports, first) == fourth
 
 
-def test_it_has_lost_when_only_others_wrote(ports: Ports) -> None:
-    first = written(ports, a_head())
-    written(ports, step(first, "other"), 1)
-    assert list(ports.job_states.swap([Swap(step(first, "mine"), 1)])) == [False]
+def test_swap_loses_if_only_others_wrote(ports: Ports) -> None:
+    first = write(ports, a_head())
+    write(ports, next_state(first, "other"), 1)
+    assert list(ports.job_states.swap([Swap(next_state(first, "mine"), 1)])) == [False]
 
 
-def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -> None:
-    first = written(ports, a_head())
-    mine = written(ports, step(first, "mine"), 1)
-    other = written(ports, step(mine, "other"), 2)
-    again = replace(step(mine, "mine"), status=JobStatus.CANCELLED)
+def test_write_id_of_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -> None:
+    first = write(ports, a_head())
+    mine = write(ports, next_state(first, "mine"), 1)
+    other = write(ports, next_state(mine, "other"), 2)
+    again = replace(next_state(mine, "mine"), status=JobStatus.CANCELLED)
     assert list(ports.job_states.swap([Swap(again, 2)])) == [False]
     assert load(ports, first) == other
 
 
-def test_a_swap_without_a_mark_is_nobodys_own(ports: Ports) -> None:
-    written(ports, a_head(writer=""))
+def test_repeated_swap_without_a_write_id_loses(ports: Ports) -> None:
+    write(ports, a_head(writer=""))
     assert list(ports.job_states.swap([Swap(a_head(writer=""), 0)])) == [False]
 
 
-def test_a_blank_head_holds_a_place(ports: Ports) -> None:
-    blank = written(ports, blank_state(JobKey("acme", JOB), 3, "look", NOON))
+def test_blank_state_stops_a_creation(ports: Ports) -> None:
+    blank = write(ports, blank_state(JobKey("acme", JOB), 3, "look", NOON))
     assert load(ports, blank) == blank
     assert list(ports.job_states.swap([Swap(a_head(), 0)])) == [False]
-    made = written(ports, a_head(version=4), expect=3)
-    assert load(ports, blank) == made
+    created = write(ports, a_head(version=4), expect=3)
+    assert load(ports, blank) == created
 
 
-def test_an_expired_head_is_gone_and_its_place_is_free(world: World) -> None:
+def test_expired_state_is_gone_and_can_be_created_again(world: World) -> None:
     ports = world.ports
-    ended = written(ports, a_head(status=JobStatus.COMPLETED, ended_at=NOON))
+    ended = write(ports, a_head(status=JobStatus.COMPLETED, ended_at=NOON))
     world.clock.set(NOON + HISTORY_RETENTION - MICRO)
     assert load(ports, ended) == ended
     world.clock.set(NOON + HISTORY_RETENTION)
     assert load(ports, ended) is None
-    new = written(ports, a_head(writer="new"))
+    new = write(ports, a_head(writer="new"))
     assert load(ports, new) == new
 
 
-def test_tenants_never_meet(ports: Ports) -> None:
+def test_states_of_similar_tenants_stay_apart(ports: Ports) -> None:
     heads = [a_head(tenant=tenant, latest_run_id=tenant) for tenant in TENANTS]
     assert all(ports.job_states.swap([Swap(head, 0) for head in heads]))
-    found = ports.job_states.load([key_of(head) for head in heads])
-    assert [found[key_of(head)].state for head in heads] == heads
+    loaded = ports.job_states.load([key_of(head) for head in heads])
+    assert [loaded[key_of(head)].state for head in heads] == heads
 
 
-def test_a_long_line_fits(ports: Ports) -> None:
-    line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
-    head = written(ports, a_head(wait_queue=line))
+def test_long_wait_queue_fits(ports: Ports) -> None:
+    waiting = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
+    head = write(ports, a_head(wait_queue=waiting))
     assert load(ports, head) == head

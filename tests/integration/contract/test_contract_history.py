@@ -1,4 +1,4 @@
-"""History: a row for each run, found by run, by job and over all jobs, until it expires."""
+"""History: a row for each run, read by run, by job and over all jobs until it expires."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,21 +14,21 @@ from tests.support.ports import Ports
 
 MICRO = timedelta(microseconds=1)
 HERE = JobKey("acme", JOB)
-MARK = "0123456789ab"
+WRITE_ID = "0123456789ab"
 
 
 def key_of(row: RunRow) -> RunKey:
     return RunKey(row.tenant, row.job_id, row.run.run_id)
 
 
-def an_end(n: int, **fields: Any) -> AttemptRow:
-    made = {"run_id": an_id(n), "status": "SUCCESS", "nonce": f"{MARK}.{n}", **fields}
-    return an_attempt(**made)
+def an_ended_attempt(n: int, **fields: Any) -> AttemptRow:
+    values = {"run_id": an_id(n), "status": "SUCCESS", "nonce": f"{WRITE_ID}.{n}", **fields}
+    return an_attempt(**values)
 
 
-def left(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail | None:
-    """What a look finds that has to write the run's own row."""
-    run = a_run(row.run_id, token=row.token, nonce=row.nonce or f"{MARK}.0")
+def find_result(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail | None:
+    """Return the stored result of an attempt whose run has no row yet."""
+    run = a_run(row.run_id, token=row.token, nonce=row.nonce or f"{WRITE_ID}.0")
     return ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, now)
 
 
@@ -38,26 +38,26 @@ def ids(rows: list[RunRow]) -> list[tuple[str, str]]:
 
 def page_all(world: World, limit: int, tenant: str = "acme") -> list[RunRow]:
     world.settle()
-    found: list[RunRow] = []
+    rows: list[RunRow] = []
     before = None
     while page := world.ports.history.page_all(tenant, before, limit, NOON):
         assert len(page) <= limit
-        found += page
+        rows += page
         before = (page[-1].run.run_id, page[-1].job_id)
-    return found
+    return rows
 
 
 def page(ports: Ports, limit: int) -> list[RunRow]:
-    found: list[RunRow] = []
+    all_rows: list[RunRow] = []
     before = None
     while rows := ports.history.page(HERE, before, None, limit, NOON):
         assert len(rows) <= limit
-        found += rows
+        all_rows += rows
         before = rows[-1].run.run_id
-    return found
+    return all_rows
 
 
-def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
+def test_row_is_read_as_it_was_written(ports: Ports) -> None:
     row = a_row(
         run=a_run(
             RUN,
@@ -88,14 +88,14 @@ def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
     assert dict(ports.history.get([key_of(row)], NOON)) == {key_of(row): row}
 
 
-def test_a_large_detail_fits(ports: Ports) -> None:
+def test_large_detail_fits(ports: Ports) -> None:
     row = a_row(detail=Detail(error="é" * 50_000, output=b"\0" * 100_000))
     ports.history.put_runs([row])
     assert ports.history.get([key_of(row)], NOON)[key_of(row)] == row
 
 
-def test_a_row_put_again_is_one_and_the_later_stands(ports: Ports) -> None:
-    """The one row of a catch-up grows while it goes on."""
+def test_row_put_again_replaces_the_earlier_one(ports: Ports) -> None:
+    """The row of a catch-up grows while the catch-up goes on."""
     first = a_row(run=a_run(status=RunStatus.MISSED, occurrence_count=3))
     grown = a_row(run=a_run(status=RunStatus.MISSED, occurrence_count=2_003))
     ports.history.put_runs([first])
@@ -104,7 +104,7 @@ def test_a_row_put_again_is_one_and_the_later_stands(ports: Ports) -> None:
     assert list(ports.history.page(HERE, None, None, 10, NOON)) == [grown]
 
 
-def test_presence_is_known_of_each(ports: Ports) -> None:
+def test_recorded_keys_returns_exactly_the_stored_keys(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(120)]
     ports.history.put_runs(rows)
     missing = [
@@ -123,7 +123,7 @@ def test_empty_batches_do_nothing(ports: Ports) -> None:
     assert dict(ports.history.get([], NOON)) == {}
 
 
-def test_what_is_not_there_is_left_out(ports: Ports) -> None:
+def test_missing_row_is_left_out(ports: Ports) -> None:
     row = a_row()
     ports.history.put_runs([row])
     other = RunKey("acme", JOB, an_id(7))
@@ -131,40 +131,40 @@ def test_what_is_not_there_is_left_out(ports: Ports) -> None:
     assert list(ports.history.attempts(other, NOON)) == []
 
 
-def test_an_expired_row_is_never_returned(world: World) -> None:
+def test_expired_row_is_never_returned(world: World) -> None:
     history = world.ports.history
     row = a_row(expires_at=after(5.000001))
     history.put_runs([row])
     world.settle()
-    for now, there in ((row.expires_at - MICRO, [row]), (row.expires_at, [])):
+    for now, expected in ((row.expires_at - MICRO, [row]), (row.expires_at, [])):
         world.clock.set(now)
-        assert list(history.get([key_of(row)], now).values()) == there
-        assert list(history.page(HERE, None, None, 10, now)) == there
-        assert list(history.page_all("acme", None, 10, now)) == there
+        assert list(history.get([key_of(row)], now).values()) == expected
+        assert list(history.page(HERE, None, None, 10, now)) == expected
+        assert list(history.page_all("acme", None, 10, now)) == expected
 
 
-def test_expired_rows_do_not_shorten_what_comes_behind_them(ports: Ports) -> None:
+def test_expired_rows_do_not_end_a_list_early(ports: Ports) -> None:
     rows = [a_row(an_id(n), expires_at=NOON if n >= 5 else after(5)) for n in range(30)]
     ports.history.put_runs(rows)
-    found: list[RunRow] = []
+    all_rows: list[RunRow] = []
     before = None
     for _ in range(30):
-        got = ports.history.page(HERE, before, None, 3, NOON)
-        if not got:
+        page_rows = ports.history.page(HERE, before, None, 3, NOON)
+        if not page_rows:
             break
-        found += got
-        before = got[-1].run.run_id
-    assert found == rows[4::-1]
+        all_rows += page_rows
+        before = page_rows[-1].run.run_id
+    assert all_rows == rows[4::-1]
 
 
-def test_a_jobs_runs_come_newest_first(ports: Ports) -> None:
+def test_runs_of_a_job_are_listed_newest_first(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in (3, 1, 5, 2, 4)]
     ports.history.put_runs(rows)
     wanted = sorted(rows, key=lambda row: row.run.run_id, reverse=True)
     assert list(ports.history.page(HERE, None, None, 10, NOON)) == wanted
 
 
-def test_a_jobs_runs_are_bounded_on_both_sides(ports: Ports) -> None:
+def test_runs_of_a_job_are_listed_between_two_ids(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(10)]
     ports.history.put_runs(rows)
     history = ports.history
@@ -176,13 +176,13 @@ def test_a_jobs_runs_are_bounded_on_both_sides(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 200])
-def test_pages_of_a_job_are_complete_and_without_doubles(ports: Ports, limit: int) -> None:
+def test_pages_of_a_job_are_complete_and_without_duplicates(ports: Ports, limit: int) -> None:
     rows = [a_row(an_id(n)) for n in range(45)]
     ports.history.put_runs([*rows, a_row(an_id(3), an_id(9)), a_row(an_id(4), tenant="acme#")])
     assert page(ports, limit) == rows[::-1]
 
 
-def test_what_ends_between_pages_neither_doubles_nor_hides(ports: Ports) -> None:
+def test_runs_that_end_between_pages_neither_repeat_nor_hide_others(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(20)]
     ports.history.put_runs(rows)
     first = list(ports.history.page(HERE, None, None, 8, NOON))
@@ -199,19 +199,19 @@ def test_pages_over_all_jobs_are_complete_and_in_order(world: World, limit: int)
     assert ids(page_all(world, limit)) == sorted(ids(rows), reverse=True)
 
 
-def test_runs_of_one_moment_come_in_order_over_all_jobs(world: World) -> None:
-    """Midnight: their ids share their time."""
+def test_runs_of_one_time_are_in_order_over_all_jobs(world: World) -> None:
+    """Runs due at the same time have ids that share the time."""
     moment = an_id(1)[:-12]
     rows = [a_row(f"{moment}{n * 7919 % 1_000:012}", an_id(n)) for n in range(150)]
     world.ports.history.put_runs(rows)
     assert ids(page_all(world, 40)) == sorted(ids(rows), reverse=True)
 
 
-def test_a_list_over_all_jobs_may_be_empty(ports: Ports) -> None:
-    assert list(ports.history.page_all("nobody", None, 10, NOON)) == []
+def test_list_over_all_jobs_may_be_empty(ports: Ports) -> None:
+    assert list(ports.history.page_all("unknown", None, 10, NOON)) == []
 
 
-def test_large_batches_are_written_whole(ports: Ports) -> None:
+def test_large_batches_are_written_completely(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in range(230)]
     ports.history.put_runs(rows)
     assert dict(ports.history.get([key_of(row) for row in rows], NOON)) == {
@@ -219,7 +219,7 @@ def test_large_batches_are_written_whole(ports: Ports) -> None:
     }
 
 
-def test_attempts_come_by_number_and_token(ports: Ports) -> None:
+def test_attempts_are_ordered_by_number_and_token(ports: Ports) -> None:
     wanted = [
         an_attempt(1, 2, status="LOST", lost=True),
         an_attempt(2, 9, detail=Detail(error="first")),
@@ -231,12 +231,12 @@ def test_attempts_come_by_number_and_token(ports: Ports) -> None:
     assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == wanted
 
 
-def test_what_a_holder_wrote_stands_beside_what_was_written_of_its_loss(ports: Ports) -> None:
+def test_row_of_a_holder_is_kept_beside_the_row_of_its_lost_lease(ports: Ports) -> None:
     own, lost = an_attempt(detail=Detail(error="mine")), an_attempt(status="LOST", lost=True)
     ports.history.put_attempts([own])
     ports.history.put_attempts([lost, own])
-    found = list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON))
-    assert sorted(found, key=lambda row: row.lost) == [own, lost]
+    stored = list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON))
+    assert sorted(stored, key=lambda row: row.lost) == [own, lost]
 
 
 def test_attempts_belong_to_one_run(ports: Ports) -> None:
@@ -259,47 +259,56 @@ def test_expired_attempts_are_never_returned(world: World) -> None:
     assert list(history.attempts(RunKey("acme", JOB, RUN), after(5))) == [kept, forever]
 
 
-def test_what_an_end_left_is_found_by_its_run_and_token(ports: Ports) -> None:
-    """Several were claimed together, and some had nothing in common with them but a mark."""
-    rows = [an_end(n, detail=Detail(output=b"%d" % n, output_type="text/plain")) for n in range(12)]
-    others = [an_end(0, token=9, detail=Detail(error="another claim")), an_end(1, tenant="acme#")]
+def test_result_of_an_attempt_is_found_by_run_and_token(ports: Ports) -> None:
+    """Some attempts were claimed together. Others share only the write id."""
+    rows = [
+        an_ended_attempt(n, detail=Detail(output=b"%d" % n, output_type="text/plain"))
+        for n in range(12)
+    ]
+    others = [
+        an_ended_attempt(0, token=9, detail=Detail(error="another claim")),
+        an_ended_attempt(1, tenant="acme#"),
+    ]
     ports.history.put_results([*rows, *others])
     for n, row in enumerate(rows):
-        assert left(ports, row) == Detail(output=b"%d" % n, output_type="text/plain")
-    assert left(ports, others[0]) == Detail(error="another claim")
-    assert left(ports, others[1]) == Detail()
-    assert left(ports, replace(rows[0], token=3)) is None
-    assert left(ports, replace(rows[0], job_id=an_id(99))) is None
-    assert left(ports, replace(rows[0], tenant="globex")) is None
+        assert find_result(ports, row) == Detail(output=b"%d" % n, output_type="text/plain")
+    assert find_result(ports, others[0]) == Detail(error="another claim")
+    assert find_result(ports, others[1]) == Detail()
+    assert find_result(ports, replace(rows[0], token=3)) is None
+    assert find_result(ports, replace(rows[0], job_id=an_id(99))) is None
+    assert find_result(ports, replace(rows[0], tenant="globex")) is None
 
 
-def test_what_is_put_in_parts_or_once_more_takes_nothing_away(ports: Ports) -> None:
-    """A swap was lost: whoever of the batch is left decides and writes once more."""
-    rows = [an_end(n, detail=Detail(exit_code=n)) for n in range(4)]
+def test_results_put_again_in_parts_remove_nothing(ports: Ports) -> None:
+    """After a lost swap the rest of the batch is decided and written again."""
+    rows = [an_ended_attempt(n, detail=Detail(exit_code=n)) for n in range(4)]
     ports.history.put_results([])
     ports.history.put_results(rows)
     ports.history.put_results(rows[2:])
     ports.history.put_results(rows[:1])
-    assert [left(ports, row) for row in rows] == [Detail(exit_code=n) for n in range(4)]
+    assert [find_result(ports, row) for row in rows] == [Detail(exit_code=n) for n in range(4)]
 
 
-def test_what_an_end_left_expires(world: World) -> None:
-    kept = an_end(1, expires_at=after(9))
-    gone = an_end(2, nonce="fedcba987654.0", expires_at=after(5))
+def test_result_of_an_attempt_expires(world: World) -> None:
+    kept = an_ended_attempt(1, expires_at=after(9))
+    gone = an_ended_attempt(2, nonce="fedcba987654.0", expires_at=after(5))
     world.ports.history.put_results([kept, gone])
-    assert left(world.ports, gone) == Detail()
+    assert find_result(world.ports, gone) == Detail()
     world.clock.set(after(5))
-    assert left(world.ports, gone, after(5)) is None
-    assert left(world.ports, kept, after(5)) == Detail()
+    assert find_result(world.ports, gone, after(5)) is None
+    assert find_result(world.ports, kept, after(5)) == Detail()
 
 
-def test_large_ends_are_kept_too(ports: Ports) -> None:
-    rows = [an_end(n, detail=Detail(error="é" * 40_000, output=b"\0" * 99_000)) for n in range(9)]
+def test_large_results_are_stored(ports: Ports) -> None:
+    rows = [
+        an_ended_attempt(n, detail=Detail(error="é" * 40_000, output=b"\0" * 99_000))
+        for n in range(9)
+    ]
     ports.history.put_results(rows)
-    assert [left(ports, row) for row in rows] == [row.detail for row in rows]
+    assert [find_result(ports, row) for row in rows] == [row.detail for row in rows]
 
 
-def test_many_attempts_are_kept(ports: Ports) -> None:
+def test_many_attempts_are_stored(ports: Ports) -> None:
     attempts = [an_attempt(n, n + 1) for n in range(1, 106)]
     ports.history.put_attempts(attempts)
     assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == attempts

@@ -1,4 +1,4 @@
-"""A job that stands is in every list of it, or the list is refused: never is it left out."""
+"""A stored job is in each list, or the list is refused. No list leaves it out."""
 
 from collections.abc import Callable
 from dataclasses import replace as with_ports
@@ -22,7 +22,7 @@ JOBS = [an_id(n) for n in range(1, 4)]
 BARE = JOBS[1]
 
 
-class Told:
+class LogStub:
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any]]] = []
 
@@ -30,15 +30,15 @@ class Told:
         self.lines.append((event, facts))
 
 
-def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, Told]:
-    told = Told()
+def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, LogStub]:
+    log = LogStub()
     ports = with_ports(world.ports, job_states=heads or world.ports.job_states)
-    return job_queries(ports, world.clock, cast(Any, None), told), told
+    return job_queries(ports, world.clock, cast(Any, None), log), log
 
 
 @pytest.fixture
-def kept(world: World) -> World:
-    """Three jobs to come, of which one lacks the definition that its head names."""
+def stored_world(world: World) -> World:
+    """Store three upcoming jobs. One lacks the definition that its state names."""
     heads = [a_head(job_id, schedule=Once(after(60)), next_at=after(60)) for job_id in JOBS]
     world.ports.job_states.put_definitions([a_body(job_id) for job_id in JOBS if job_id != BARE])
     assert world.ports.job_states.swap([Swap(head, 0) for head in heads]) == [True] * 3
@@ -46,7 +46,7 @@ def kept(world: World) -> World:
     return world
 
 
-ASKED: list[Callable[[JobQueries], Any]] = [
+QUERIES: list[Callable[[JobQueries], Any]] = [
     lambda search: finish(search.jobs("acme", JobFilters(), 50, None)),
     lambda search: finish(search.jobs("acme", JobFilters(name_prefix="a"), 50, None)),
     lambda search: search.job("acme", BARE),
@@ -54,28 +54,28 @@ ASKED: list[Callable[[JobQueries], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ask", ASKED, ids=["list", "filtered", "one", "upcoming"])
-def test_a_definition_that_is_missing_is_told_and_refused(
-    kept: World, ask: Callable[[JobQueries], Any]
+@pytest.mark.parametrize("run_query", QUERIES, ids=["list", "filtered", "get", "upcoming"])
+def test_missing_definition_is_logged_and_the_list_refused(
+    stored_world: World, run_query: Callable[[JobQueries], Any]
 ) -> None:
-    search, told = a_search(kept)
+    search, log = a_search(stored_world)
     with pytest.raises(Unavailable):
-        ask(search)
-    assert told.lines == [("definition_missing", {"tenant": "acme", "job_id": BARE})]
-    kept.ports.job_states.put_definitions([a_body(BARE)])
-    ask(search)
-    assert len(told.lines) == 1
+        run_query(search)
+    assert log.lines == [("definition_missing", {"tenant": "acme", "job_id": BARE})]
+    stored_world.ports.job_states.put_definitions([a_body(BARE)])
+    run_query(search)
+    assert len(log.lines) == 1
 
 
-def test_other_tenants_and_pages_are_not_concerned(kept: World) -> None:
-    search, told = a_search(kept)
+def test_missing_definition_does_not_affect_other_tenants_and_pages(stored_world: World) -> None:
+    search, log = a_search(stored_world)
     assert finish(search.jobs("globex", JobFilters(), 50, None)).items == []
     (newest,) = finish(search.jobs("acme", JobFilters(), 1, None)).items
-    assert (newest.head.job_id, told.lines) == (JOBS[2], [])
+    assert (newest.state.job_id, log.lines) == (JOBS[2], [])
 
 
 class Expiring:
-    """Reads of the job `BARE` find it as it was before it expired and its rows were removed."""
+    """Return the job `BARE` as it was before it expired and its rows were removed."""
 
     def __init__(self, heads: JobStates) -> None:
         self._heads = heads
@@ -84,18 +84,18 @@ class Expiring:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._heads, name)
 
-    def page(self, *asked: Any) -> JobStatePage:
-        page = self._heads.page(*asked)
+    def page(self, *args: Any) -> JobStatePage:
+        page = self._heads.page(*args)
         return page._replace(without_definition=[self._expired])
 
     def load(self, keys: Any) -> Any:
         return {**self._heads.load(keys), JobKey("acme", BARE): StoredState(self._expired, {})}
 
 
-def test_listing_leaves_out_job_that_expires_between_reads(kept: World) -> None:
-    search, told = a_search(kept, cast(JobStates, Expiring(kept.ports.job_states)))
-    found = finish(search.jobs("acme", JobFilters(), 50, None)).items
-    assert [view.head.job_id for view in found] == [JOBS[2], JOBS[0]]
+def test_listing_leaves_out_job_that_expires_between_reads(stored_world: World) -> None:
+    search, log = a_search(stored_world, cast(JobStates, Expiring(stored_world.ports.job_states)))
+    views = finish(search.jobs("acme", JobFilters(), 50, None)).items
+    assert [view.state.job_id for view in views] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):
         search.job("acme", BARE)
-    assert told.lines == []
+    assert log.lines == []

@@ -1,4 +1,4 @@
-"""Bodies, and lists of heads: complete and without doubles while things are added."""
+"""Definitions, and lists of job states that stay complete while jobs are added."""
 
 from typing import Any
 
@@ -23,17 +23,17 @@ def accept(ports: Ports, *heads: JobState) -> None:
 
 
 def read_all(world: World, tenant: str, limit: int) -> list[str]:
-    """The job ids of all pages."""
+    """Return the job ids of all pages."""
     world.settle()
-    found: list[str] = []
+    job_ids: list[str] = []
     before = None
     for _ in range(1_000):
         page = world.ports.job_states.page(tenant, before, limit)
         assert len(page.items) <= limit
-        found += [head.job_id for head, _ in page.items]
+        job_ids += [head.job_id for head, _ in page.items]
         before = page.before
         if before is None:
-            return found
+            return job_ids
     raise AssertionError("the list does not end")
 
 
@@ -49,21 +49,21 @@ def read_all(world: World, tenant: str, limit: int) -> list[str]:
         "",
     ],
 )
-def test_a_body_comes_back_as_it_was_written(ports: Ports, payload: Any) -> None:
+def test_definition_is_read_as_it_was_written(ports: Ports, payload: Any) -> None:
     body = a_body(payload=payload, tags={"team": "Dàtà 🎉"}, name="Ночь ☾", created_by="ada")
     ports.job_states.put_definitions([body])
     wanted = (JobKey("acme", JOB), body.ref)
     assert dict(ports.job_states.load_definitions([wanted])) == {wanted: body}
 
 
-def test_each_version_of_a_definition_stands(ports: Ports) -> None:
+def test_all_versions_of_a_definition_are_kept(ports: Ports) -> None:
     bodies = [a_body(ref=f"{n}-x", edition=n, previous_ref=f"{n - 1}-x") for n in range(1, 4)]
     ports.job_states.put_definitions(bodies)
     wanted = [(JobKey("acme", JOB), body.ref) for body in bodies]
     assert list(ports.job_states.load_definitions(wanted).values()) == bodies
 
 
-def test_a_body_put_twice_is_one(ports: Ports) -> None:
+def test_definition_put_twice_is_stored_once(ports: Ports) -> None:
     body = a_body()
     ports.job_states.put_definitions([body, body])
     ports.job_states.put_definitions([body])
@@ -71,7 +71,7 @@ def test_a_body_put_twice_is_one(ports: Ports) -> None:
     assert ports.job_states.load_definitions([wanted])[wanted] == body
 
 
-def test_bodies_that_are_not_there_are_left_out(ports: Ports) -> None:
+def test_missing_definitions_are_left_out(ports: Ports) -> None:
     ports.job_states.put_definitions([a_body()])
     others = [
         (JobKey("acme", JOB), "2-body"),
@@ -82,13 +82,13 @@ def test_bodies_that_are_not_there_are_left_out(ports: Ports) -> None:
     assert dict(ports.job_states.load_definitions([])) == {}
 
 
-def test_many_bodies_at_once(ports: Ports) -> None:
+def test_many_definitions_are_loaded_at_once(ports: Ports) -> None:
     ports.job_states.put_definitions([])
     bodies = [a_body(an_id(n), name=f"job {n}") for n in range(230)]
     ports.job_states.put_definitions(bodies)
     wanted = [(JobKey("acme", body.job_id), body.ref) for body in bodies]
-    found = ports.job_states.load_definitions(wanted)
-    assert [found[one] for one in wanted] == bodies
+    loaded = ports.job_states.load_definitions(wanted)
+    assert [loaded[wanted_key] for wanted_key in wanted] == bodies
 
 
 def test_jobs_are_listed_newest_first(world: World) -> None:
@@ -98,34 +98,34 @@ def test_jobs_are_listed_newest_first(world: World) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 200])
-def test_pages_are_complete_and_without_doubles(world: World, limit: int) -> None:
+def test_pages_are_complete_and_without_duplicates(world: World, limit: int) -> None:
     ids = [an_id(n) for n in range(60)]
     accept(world.ports, *(a_head(job_id) for job_id in ids))
     assert read_all(world, "acme", limit) == ids[::-1]
 
 
-def test_what_is_added_between_pages_neither_doubles_nor_hides(world: World) -> None:
+def test_jobs_added_between_pages_neither_repeat_nor_hide_others(world: World) -> None:
     ports = world.ports
     ids = [an_id(n) for n in range(20)]
     accept(ports, *(a_head(job_id) for job_id in ids))
     world.settle()
     first = ports.job_states.page("acme", None, 8)
     accept(ports, *(a_head(an_id(n)) for n in range(100, 110)))
-    found = [head.job_id for head, _ in first.items]
+    job_ids = [head.job_id for head, _ in first.items]
     before = first.before
     while before is not None:
         page = ports.job_states.page("acme", before, 8)
-        found += [head.job_id for head, _ in page.items]
+        job_ids += [head.job_id for head, _ in page.items]
         before = page.before
-    assert found == ids[::-1]
+    assert job_ids == ids[::-1]
 
 
-def test_an_empty_list_is_one_empty_page(ports: Ports) -> None:
-    page = ports.job_states.page("nobody", None, 10)
+def test_empty_list_is_one_empty_page(ports: Ports) -> None:
+    page = ports.job_states.page("unknown", None, 10)
     assert (list(page.items), page.before) == ([], None)
 
 
-def test_a_list_has_each_head_as_it_is_with_its_present_body(world: World) -> None:
+def test_list_has_each_state_with_its_present_definition(world: World) -> None:
     ports = world.ports
     head = a_head()
     accept(ports, head)
@@ -140,7 +140,7 @@ def test_a_list_has_each_head_as_it_is_with_its_present_body(world: World) -> No
     assert (shown.name, shown.edition) == (body.name, body.edition)
 
 
-def test_a_list_holds_one_tenant_without_blank_and_expired_heads(world: World) -> None:
+def test_list_has_one_tenant_without_blank_and_expired_states(world: World) -> None:
     ports = world.ports
     accept(ports, a_head(an_id(1)), a_head(an_id(2), tenant="acme#"), a_head(an_id(3), tenant="ac"))
     accept(ports, a_head(an_id(4), status=JobStatus.COMPLETED, ended_at=NOON))
@@ -150,39 +150,41 @@ def test_a_list_holds_one_tenant_without_blank_and_expired_heads(world: World) -
     assert read_all(world, "acme", 10) == [an_id(1)]
 
 
-def test_busy_heads_are_those_with_runs_alive_in_line_or_unrecorded(world: World) -> None:
+def test_active_states_have_runs_waiting_runs_or_unrecorded_runs(world: World) -> None:
     ports = world.ports
-    alive = a_head(an_id(1), runs=(a_run(),))
-    in_line = a_head(an_id(2), wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
-    ended = a_head(an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),))
+    with_run = a_head(an_id(1), runs=(a_run(),))
+    with_waiting_run = a_head(an_id(2), wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
+    with_unrecorded_run = a_head(
+        an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)
+    )
     idle = a_head(an_id(4))
     other = a_head(an_id(5), tenant="other", runs=(a_run(),))
-    accept(ports, alive, in_line, ended, idle, other)
+    accept(ports, with_run, with_waiting_run, with_unrecorded_run, idle, other)
     world.settle()
-    found = sorted(ports.job_states.active_states("acme"), key=lambda head: head.job_id)
-    assert found == [alive, in_line, ended]
-    ports.job_states.swap([Swap(replace(alive, version=2, runs=()), 1)])
+    active = sorted(ports.job_states.active_states("acme"), key=lambda head: head.job_id)
+    assert active == [with_run, with_waiting_run, with_unrecorded_run]
+    ports.job_states.swap([Swap(replace(with_run, version=2, runs=()), 1)])
     world.settle()
     assert an_id(1) not in {head.job_id for head in ports.job_states.active_states("acme")}
 
 
 @pytest.mark.parametrize("limit", [1, 10, 500])
-def test_a_walk_meets_every_head_of_every_tenant_once(world: World, limit: int) -> None:
+def test_walk_returns_each_state_of_each_tenant_once(world: World, limit: int) -> None:
     ports = world.ports
     heads = [a_head(an_id(n), tenant=f"t{n % 3}#") for n in range(25)]
     accept(ports, *heads)
     world.settle()
-    met: list[JobKey] = []
+    keys: list[JobKey] = []
     cursor = None
     for _ in range(1_000):
         page = ports.job_states.walk(cursor, limit)
-        met += [key_of(head) for head in page.states]
+        keys += [key_of(head) for head in page.states]
         cursor = page.cursor
         if cursor is None:
             break
-    assert sorted(met) == sorted(key_of(head) for head in heads)
+    assert sorted(keys) == sorted(key_of(head) for head in heads)
 
 
-def test_a_walk_over_nothing_ends_at_once(ports: Ports) -> None:
+def test_walk_over_no_states_ends_at_once(ports: Ports) -> None:
     page = ports.job_states.walk(None, 10)
     assert list(page.states) == []

@@ -1,4 +1,4 @@
-"""Filtered lists of runs: all that passes, each once, and nothing read that ids prove outside."""
+"""Filtered lists of runs: complete, without duplicates, and bounded by what ids prove."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.identifiers import EPOCH, derived_id, occurrence_id
+from punctual.domain.identifiers import derived_id, occurrence_id
 from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
+from punctual.domain.utc import EPOCH
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import RunRow
@@ -37,29 +38,31 @@ SKIPPED = frozenset({RunStatus.SKIPPED.value})
 
 
 def a_ledger(job_id: str, dice: Random) -> list[Run]:
-    """Three weeks of an hourly schedule: what ran, what did not, alone or many at once, and orders
-    of all kinds: asked for up to a day before they were carried out, and for any time before."""
+    """Return three weeks of an hourly schedule, with requested runs of all kinds.
+
+    A requested run has an id up to a day older than its time.
+    """
     runs: list[Run] = []
     at = BEGIN
     while at < NOON:
         stretch = dice.choice([*[1] * 20, dice.randrange(2, 100)])
         last = at + (stretch - 1) * HOUR
-        bulk: dict[str, Any] = {"count": stretch, "last_at": last} if stretch > 1 else {}
+        bulk: dict[str, Any] = {"occurrence_count": stretch, "last_at": last} if stretch > 1 else {}
         status = RunStatus.SKIPPED if bulk else dice.choice(ENDED)
         runs.append(a_run(occurrence_id(job_id, at), status, scheduled_at=at, **bulk))
         at = last + HOUR
         if dice.random() < 0.3:
-            runs.append(_ordered(job_id, at, dice))
+            runs.append(_requested_run(job_id, at, dice))
     return runs
 
 
-def _ordered(job_id: str, at: datetime, dice: Random) -> Run:
+def _requested_run(job_id: str, at: datetime, dice: Random) -> Run:
     trigger = dice.choice([Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL])
-    asked = at - timedelta(seconds=dice.choice([0, 0, 60, 86_400]))
-    run_id = derived_id(asked, job_id, str(dice.random()))
+    requested_at = at - timedelta(seconds=dice.choice([0, 0, 60, 86_400]))
+    run_id = derived_id(requested_at, job_id, str(dice.random()))
     scheduled_at = at
     if trigger is Trigger.RETRY:
-        scheduled_at = asked - dice.randrange(400) * HOUR
+        scheduled_at = requested_at - dice.randrange(400) * HOUR
     elif trigger is Trigger.BACKFILL:
         scheduled_at = at - dice.randrange(100) * HOUR
         run_id = backfill_id(job_id, scheduled_at, dice.randrange(1_000_000))
@@ -67,10 +70,10 @@ def _ordered(job_id: str, at: datetime, dice: Random) -> Run:
 
 
 @pytest.fixture
-def kept(ports: Ports) -> list[RunRow]:
+def stored_rows(ports: Ports) -> list[RunRow]:
     dice = Random(7)
     rows = [
-        a_row(run.run_id, job_id, run=replace_ended(run))
+        a_row(run.run_id, job_id, run=with_times(run))
         for job_id in (JOB, OTHER)
         for run in a_ledger(job_id, dice)
     ]
@@ -81,43 +84,43 @@ def kept(ports: Ports) -> list[RunRow]:
     return rows
 
 
-def replace_ended(run: Run) -> Run:
-    """With a start and an end up to four days after the time of its id; some never started."""
-    made = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
-    started = made + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
+def with_times(run: Run) -> Run:
+    """Add a start and an end up to four days after the time of the id. Some never start."""
+    created_at = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
+    started = created_at + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
     ran = run.status not in (*NOT_RUN_STATUSES, RunStatus.CANCELLED)
     times = {"started_at": started if ran else None, "ended_at": started + HOUR}
     return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | times)
 
 
-class Counted:
-    """A history that counts the rows it was asked for and gave."""
+class CountingHistory:
+    """A history that records how many rows each page has."""
 
     def __init__(self, history: Any) -> None:
         self._history = history
-        self.given: list[int] = []
+        self.page_sizes: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._history, name)
 
-    def page(self, *asked: Any) -> Any:
-        return self._note(self._history.page(*asked))
+    def page(self, *args: Any) -> Any:
+        return self._note(self._history.page(*args))
 
-    def page_all(self, *asked: Any) -> Any:
-        return self._note(self._history.page_all(*asked))
+    def page_all(self, *args: Any) -> Any:
+        return self._note(self._history.page_all(*args))
 
     def _note(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
-        self.given.append(len(rows))
+        self.page_sizes.append(len(rows))
         return rows
 
 
-def a_search(world: World) -> tuple[JobQueries, Counted]:
-    counted = Counted(world.ports.history)
+def a_search(world: World) -> tuple[JobQueries, CountingHistory]:
+    counted = CountingHistory(world.ports.history)
     ports = replace(world.ports, history=cast(Any, counted))
     return job_queries(ports, world.clock, cast(Any, None)), counted
 
 
-def listed(
+def list_all(
     search: JobQueries, job_id: str | None, filters: RunFilters, limit: int
 ) -> Iterator[RunView]:
     after: tuple[str, ...] | None = None
@@ -135,7 +138,7 @@ STATUSES = (frozenset[str](), frozenset({"SUCCESS"}), frozenset({"FAILED", "MISS
 TRIGGERS = ("", *(trigger.value for trigger in Trigger))
 FROM = (None, BEGIN + 61.5 * HOUR, NOON - 100 * HOUR, NOON - 3 * HOUR)
 TO = (None, BEGIN + 90 * HOUR, NOON)
-ASKED = [
+FILTER_ARGUMENTS = [
     *Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [TimeField.SCHEDULED])), 25),
     *Random(2).sample(
         list(product(STATUSES, TRIGGERS, FROM, TO, [TimeField.STARTED, TimeField.ENDED])), 12
@@ -143,8 +146,8 @@ ASKED = [
 ]
 
 
-def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
-    """From times that an entry for many just reaches, which began long before."""
+def boundary_filters(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
+    """Yield filters whose start equals the last time of an entry of many occurrences."""
     for row in rows:
         if row.run.occurrence_count > 40 and row.run.last_at is not None:
             yield RunFilters(start=row.run.last_at)
@@ -152,51 +155,64 @@ def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
 
 
 @pytest.mark.parametrize("job_id", [JOB, None], ids=["one job", "all jobs"])
-def test_filters_by_time_lose_nothing(world: World, kept: list[RunRow], job_id: str | None) -> None:
+def test_filters_by_time_return_all_matching_runs(
+    world: World, stored_rows: list[RunRow], job_id: str | None
+) -> None:
     search, _ = a_search(world)
     world.settle()
-    for number, filters in enumerate([RunFilters(*asked) for asked in ASKED] + [*reached(kept)]):
-        mine = [row for row in kept if job_id in (None, row.job_id) and filters.matches(row.run)]
-        expected = sorted(((row.run.run_id, row.job_id) for row in mine), reverse=True)
+    for number, filters in enumerate(
+        [RunFilters(*arguments) for arguments in FILTER_ARGUMENTS]
+        + [*boundary_filters(stored_rows)]
+    ):
+        matching = [
+            row for row in stored_rows if job_id in (None, row.job_id) and filters.matches(row.run)
+        ]
+        expected = sorted(((row.run.run_id, row.job_id) for row in matching), reverse=True)
         limit = (1, 7)[number % 2] if len(expected) < 10 else (37, 50, 200)[number % 3]
-        found = [(v.run.run_id, v.job_id) for v in listed(search, job_id, filters, limit)]
-        assert found == expected, filters
+        run_ids = [(v.run.run_id, v.job_id) for v in list_all(search, job_id, filters, limit)]
+        assert run_ids == expected, filters
 
 
-def test_the_time_of_a_start_or_an_end_is_the_one_that_a_run_has(
-    world: World, kept: list[RunRow]
+def test_filter_by_start_or_end_uses_the_time_of_the_run(
+    world: World, stored_rows: list[RunRow]
 ) -> None:
     search, _ = a_search(world)
     low, high = NOON - 200 * HOUR, NOON - 100 * HOUR
     for by, field in ((TimeField.STARTED, "started_at"), (TimeField.ENDED, "ended_at")):
-        asked = RunFilters(start=low, end=high, time_field=by)
-        found = {view.run.run_id for view in listed(search, JOB, asked, 50)}
-        times = {row.run.run_id: getattr(row.run, field) for row in kept if row.job_id == JOB}
+        filters = RunFilters(start=low, end=high, time_field=by)
+        run_ids = {view.run.run_id for view in list_all(search, JOB, filters, 50)}
+        times = {
+            row.run.run_id: getattr(row.run, field) for row in stored_rows if row.job_id == JOB
+        }
         expected = {run_id for run_id, at in times.items() if at is not None and low <= at < high}
-        assert found == expected
-        assert 20 < len(found) < len(times)
+        assert run_ids == expected
+        assert 20 < len(run_ids) < len(times)
 
 
-def test_the_time_of_a_start_reads_large_pages_and_no_more_than_some(world: World) -> None:
-    many(world.ports, UNINDEXED_PAGE_SIZE + 1)
+def test_filter_by_start_time_reads_one_large_page(world: World) -> None:
+    store_hourly_runs(world.ports, UNINDEXED_PAGE_SIZE + 1)
     world.settle()
     search, counted = a_search(world)
     page = finish(
         search.runs("acme", JOB, RunFilters(start=NOON, time_field=TimeField.STARTED), 1, None)
     )
-    assert (page.items, page.next_cursor, counted.given) == ([], None, [UNINDEXED_PAGE_SIZE, 1])
-    counted.given.clear()
+    assert (page.items, page.next_cursor, counting.page_sizes) == (
+        [],
+        None,
+        [UNINDEXED_PAGE_SIZE, 1],
+    )
+    counting.page_sizes.clear()
     page = finish(
         search.runs(
             "acme", JOB, RunFilters(end=NOON - 300 * HOUR, time_field=TimeField.ENDED), 1, None
         )
     )
     assert [view.run.ended_at for view in page.items] == [NOON - 301 * HOUR]
-    assert counted.given == [FILTERED_PAGE_SIZE]
+    assert counting.page_sizes == [FILTERED_PAGE_SIZE]
 
 
-def many(ports: Ports, count: int) -> None:
-    """A run each hour, all of them good."""
+def store_hourly_runs(ports: Ports, count: int) -> None:
+    """Store a successful run for each of the last `count` hours."""
     ports.job_states.put_definitions([a_body()])
     assert ports.job_states.swap([Swap(a_head(), 0)]) == [True]
     moments = [NOON - n * HOUR for n in range(count)]
@@ -212,35 +228,33 @@ def many(ports: Ports, count: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 50])
-def test_a_list_from_a_time_on_stops_where_ids_prove_that_nothing_comes(
-    world: World, limit: int
-) -> None:
-    """One answer, and no token: not one short page after another, to the end of history."""
-    many(world.ports, 400)
+def test_list_with_a_start_stops_where_ids_prove_its_end(world: World, limit: int) -> None:
+    """One answer without a token, not many short pages to the end of the history."""
+    store_hourly_runs(world.ports, 400)
     world.settle()
     search, counted = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", JOB, tomorrow, limit, None))
-    assert (page.items, page.next_cursor, counted.given) == ([], None, [FILTERED_PAGE_SIZE])
-    counted.given.clear()
+    assert (page.items, page.next_cursor, counting.page_sizes) == ([], None, [FILTERED_PAGE_SIZE])
+    counting.page_sizes.clear()
     good = RunFilters(frozenset({"SUCCESS"}), start=NOON + 24 * HOUR)
     for job_id in (JOB, None):
         page = finish(search.runs("acme", job_id, good, limit, None))
         assert (page.items, page.next_cursor) == ([], None)
-    of_job, of_all = counted.given
-    assert of_job <= 2  # those of the day that an order's id may be older
+    of_job, of_all = counting.page_sizes
+    assert of_job <= 2  # runs of the day by which the id of a requested run may be older
     assert of_all == FILTERED_PAGE_SIZE
 
 
-def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large_pages(
+def test_list_of_all_jobs_with_a_start_reads_large_pages_for_long_entries(
     world: World,
 ) -> None:
-    """Such an entry may have begun at any time, and nothing else may still come."""
-    many(world.ports, 400)
+    """An entry of many occurrences may begin at any time. Other runs cannot follow."""
+    store_hourly_runs(world.ports, 400)
     world.settle()
     search, counted = a_search(world)
     page = finish(search.runs("acme", None, RunFilters(start=NOON + 24 * HOUR), 1, None))
-    assert (page.items, page.next_cursor, counted.given) == (
+    assert (page.items, page.next_cursor, counting.page_sizes) == (
         [],
         None,
         [FILTERED_PAGE_SIZE, 400 - FILTERED_PAGE_SIZE],
@@ -248,43 +262,43 @@ def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large
     assert 400 - FILTERED_PAGE_SIZE < UNINDEXED_PAGE_SIZE
 
 
-def test_over_all_jobs_no_answer_reads_more_than_one_large_page(world: World) -> None:
-    many(world.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
+def test_list_of_all_jobs_reads_at_most_one_large_page_an_answer(world: World) -> None:
+    store_hourly_runs(world.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
     world.settle()
     search, counted = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", None, tomorrow, 1, None))
-    answers = [list(counted.given)]
+    answers = [list(counting.page_sizes)]
     while page.next_cursor is not None:
         assert page.items == []
-        counted.given.clear()
+        counting.page_sizes.clear()
         page = finish(search.runs("acme", None, tomorrow, 1, page.next_cursor))
-        answers.append(list(counted.given))
+        answers.append(list(counting.page_sizes))
     assert answers == [[FILTERED_PAGE_SIZE, UNINDEXED_PAGE_SIZE], [UNINDEXED_PAGE_SIZE], [1]]
 
 
-def test_a_list_up_to_a_time_begins_there(world: World) -> None:
-    many(world.ports, 400)
+def test_list_with_an_end_begins_there(world: World) -> None:
+    store_hourly_runs(world.ports, 400)
     world.settle()
     search, counted = a_search(world)
-    asked = RunFilters(trigger="SCHEDULE", end=NOON - 300 * HOUR)
+    filters = RunFilters(trigger="SCHEDULE", end=NOON - 300 * HOUR)
     for job_id in (JOB, None):
-        page = finish(search.runs("acme", job_id, asked, 3, None))
+        page = finish(search.runs("acme", job_id, filters, 3, None))
         assert [v.run.scheduled_at for v in page.items] == [
             NOON - n * HOUR for n in (301, 302, 303)
         ]
-    assert counted.given == [FILTERED_PAGE_SIZE, FILTERED_PAGE_SIZE]
+    assert counting.page_sizes == [FILTERED_PAGE_SIZE, FILTERED_PAGE_SIZE]
 
 
-def test_a_filter_that_passes_nothing_reads_hundreds_of_rows_an_answer(world: World) -> None:
-    many(world.ports, 400)
+def test_filter_without_matches_reads_a_bounded_number_of_pages(world: World) -> None:
+    store_hourly_runs(world.ports, 400)
     world.settle()
     search, counted = a_search(world)
     nothing = RunFilters(frozenset({"TIMED_OUT"}))
     page = finish(search.runs("acme", JOB, nothing, 1, None))
     assert page.items == []
     assert page.next_cursor is not None
-    assert counted.given == [FILTERED_PAGE_SIZE] * MAX_PAGES_READ
+    assert counting.page_sizes == [FILTERED_PAGE_SIZE] * MAX_PAGES_READ
     answers = 1
     while page.next_cursor is not None:
         page = finish(search.runs("acme", JOB, nothing, 1, page.next_cursor))

@@ -1,4 +1,4 @@
-"""What goes in and out: receipts of requests, messages to executors, published events."""
+"""Receipts of requests, messages to executors, and published events."""
 
 from datetime import timedelta
 
@@ -19,13 +19,13 @@ def a_message(
     return Message("acme", job_id, run_id, NOON, Priority.NORMAL, lane, version, "event")
 
 
-def test_the_first_receipt_of_a_key_stands(ports: Ports) -> None:
+def test_first_receipt_of_a_key_wins(ports: Ports) -> None:
     first, second = a_receipt(an_id(1)), a_receipt(an_id(2), "another body")
     assert list(ports.receipts.claim("acme", [("k", first)], NOON)) == [first]
     assert list(ports.receipts.claim("acme", [("k", second)], after(1))) == [first]
 
 
-def test_a_receipt_stands_for_its_time_and_no_longer(ports: Ports) -> None:
+def test_receipt_is_valid_until_it_expires(ports: Ports) -> None:
     first = a_receipt(an_id(1), expires_at=NOON + DAY)
     second = a_receipt(an_id(2), created_at=NOON + DAY, expires_at=NOON + DAY * 2)
     ports.receipts.claim("acme", [("k", first)], NOON)
@@ -35,27 +35,27 @@ def test_a_receipt_stands_for_its_time_and_no_longer(ports: Ports) -> None:
     assert list(ports.receipts.claim("acme", [("k", first)], NOON + DAY)) == [second]
 
 
-def test_keys_of_tenants_never_meet(ports: Ports) -> None:
+def test_receipts_of_similar_tenants_and_keys_stay_apart(ports: Ports) -> None:
     pairs = [("acme", "k"), ("acme#", "k"), ("acme", "#k"), ("acme#k", ""), ("acme", "k/0")]
     for number, (tenant, key) in enumerate(pairs):
         mine = a_receipt(an_id(number))
         assert list(ports.receipts.claim(tenant, [(key or "x", mine)], NOON)) == [mine]
 
 
-def test_a_key_twice_in_one_batch_is_one(ports: Ports) -> None:
+def test_key_twice_in_one_batch_has_one_receipt(ports: Ports) -> None:
     first, second = a_receipt(an_id(1)), a_receipt(an_id(2))
     assert list(ports.receipts.claim("acme", [("k", first), ("k", second)], NOON)) == [first] * 2
 
 
-def test_a_large_batch_is_answered_in_order(ports: Ports) -> None:
+def test_large_batch_is_answered_in_order(ports: Ports) -> None:
     old = [(f"k/{n}", a_receipt(an_id(n))) for n in range(0, 150, 2)]
     ports.receipts.claim("acme", old, NOON)
     new = [(f"k/{n}", a_receipt(an_id(1_000 + n))) for n in range(150)]
-    made = [receipt.created_id for receipt in ports.receipts.claim("acme", new, after(1))]
-    assert made == [an_id(n if n % 2 == 0 else 1_000 + n) for n in range(150)]
+    created_ids = [receipt.created_id for receipt in ports.receipts.claim("acme", new, after(1))]
+    assert created_ids == [an_id(n if n % 2 == 0 else 1_000 + n) for n in range(150)]
 
 
-def test_a_receipt_is_found_while_it_stands_and_none_is_made(ports: Ports) -> None:
+def test_find_returns_valid_receipts_and_creates_none(ports: Ports) -> None:
     first = a_receipt(an_id(1), expires_at=NOON + DAY)
     ports.receipts.claim("acme", [("k", first)], NOON)
     assert ports.receipts.find("acme", ["k", "other"], after(1)) == {"k": first}
@@ -66,16 +66,16 @@ def test_a_receipt_is_found_while_it_stands_and_none_is_made(ports: Ports) -> No
     assert list(ports.receipts.claim("acme", [("other", late)], after(1))) == [late]
 
 
-def test_no_receipts_are_claimed_for_nothing(ports: Ports) -> None:
+def test_claim_without_keys_returns_no_receipts(ports: Ports) -> None:
     assert list(ports.receipts.claim("acme", [], NOON)) == []
 
 
 def send(world: World, *messages: Message) -> list[bool]:
-    """Send messages of runs that stand queued, as the swap before a message leaves them."""
+    """Store the queued runs of these messages, and send the messages."""
     for message in messages:
         key = JobKey(message.tenant, message.job_id)
-        standing = world.ports.job_states.load([key]).get(key)
-        version = 0 if standing is None else standing.state.version
+        stored = world.ports.job_states.load([key]).get(key)
+        version = 0 if stored is None else stored.state.version
         rules = {1: Rules("1-body", NOON, "script", message.lane, message.priority)}
         run = a_run(message.run_id, due_at=message.due_at)
         head = a_head(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))
@@ -87,7 +87,7 @@ def delivered(world: World) -> list[tuple[str, str]]:
     return [(message.job_id, message.run_id) for message in world.delivered(NOON)]
 
 
-def test_messages_are_taken_and_delivered(world: World) -> None:
+def test_sent_messages_are_delivered(world: World) -> None:
     sent = [
         a_message(an_id(n), job_id=an_id(n), lane=Lane.LONG if n % 5 == 0 else Lane.QUICK)
         for n in range(25)
@@ -96,25 +96,25 @@ def test_messages_are_taken_and_delivered(world: World) -> None:
     assert sorted(delivered(world)) == sorted((an_id(n), an_id(n)) for n in range(25))
 
 
-def test_a_message_sent_twice_is_delivered_at_least_once(world: World) -> None:
+def test_message_sent_twice_is_delivered_at_least_once(world: World) -> None:
     assert send(world, a_message()) == [True]
     assert send(world, a_message()) == [True]
     assert set(delivered(world)) == {(JOB, RUN)}
 
 
-def test_a_message_of_a_newer_version_is_another(world: World) -> None:
-    """A look sends again what stands queued: the queue must not take it for the first."""
+def test_message_of_a_newer_version_is_delivered_again(world: World) -> None:
+    """An evaluation sends a queued run again. The queue must not treat it as a duplicate."""
     assert send(world, a_message(version=2)) == [True]
     assert set(delivered(world)) == {(JOB, RUN)}
     assert send(world, a_message(version=3)) == [True]
     assert (JOB, RUN) in delivered(world)
 
 
-def test_no_messages_are_no_answer(ports: Ports) -> None:
+def test_send_without_messages_returns_nothing(ports: Ports) -> None:
     assert list(ports.run_queue.send([])) == []
 
 
-def test_each_event_gets_an_id_of_its_own(ports: Ports) -> None:
+def test_each_published_event_has_its_own_id(ports: Ports) -> None:
     events = [
         {"source": "punctual", "detail-type": "Job Run 🎉", "detail": {"n": n, "payload": None}}
         for n in range(25)
@@ -125,5 +125,5 @@ def test_each_event_gets_an_id_of_its_own(ports: Ports) -> None:
     assert all(ids)
 
 
-def test_no_events_have_no_ids(ports: Ports) -> None:
+def test_publish_without_events_returns_no_ids(ports: Ports) -> None:
     assert list(ports.feed.publish([])) == []

@@ -1,4 +1,4 @@
-"""Timers: each found, soonest first, in the minute and shard it was filed under."""
+"""Timers: read by time in the bucket and shard under which they are filed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from tests.support.ports import Ports
 FOREVER = datetime.max.replace(tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
-SHARED = 19  # timers, at the most, that a row may hold: so many more may come with a page
+SHARED = 19  # timers at most in a row, so a page may have that many more
 
 
 def in_order(timers: Sequence[Timer]) -> list[Timer]:
@@ -24,38 +24,38 @@ def due(ports: Ports, until: datetime = FOREVER, shard: int = 0) -> list[Timer]:
 
 
 def pages(ports: Ports, limit: int, until: datetime = FOREVER) -> list[Sequence[Timer]]:
-    """All of them, held to what a page may be like."""
-    found: list[Sequence[Timer]] = []
+    """Return all pages, and check the size and order of each."""
+    all_pages: list[Sequence[Timer]] = []
     cursor = None
-    while not found or cursor is not None:
+    while not all_pages or cursor is not None:
         page, cursor, _ = ports.timers.due(NOON, 0, until, cursor, limit)
         assert len(page) <= limit + SHARED
         assert page or cursor is None
         assert len(set(page)) == len(page)
-        found.append(page)
-    moments = [timer.at for page in found for timer in page]
-    assert moments == sorted(moments)
-    return found
+        all_pages.append(page)
+    times = [timer.at for page in all_pages for timer in page]
+    assert times == sorted(times)
+    return all_pages
 
 
 def read_all(ports: Ports, limit: int, until: datetime = FOREVER) -> list[Timer]:
     return in_order(list({timer for page in pages(ports, limit, until) for timer in page}))
 
 
-def test_a_timer_comes_back_to_the_microsecond(ports: Ports) -> None:
+def test_timer_keeps_its_microseconds(ports: Ports) -> None:
     timers = [a_timer(after(1.000001)), a_timer(after(59.999999), version=2**39)]
     ports.timers.put(timers)
     assert due(ports) == timers
 
 
-def test_what_is_put_twice_stands_once(ports: Ports) -> None:
+def test_timer_put_twice_is_stored_once(ports: Ports) -> None:
     timer = a_timer()
     ports.timers.put([timer])
     ports.timers.put([timer, timer])
     assert due(ports) == [timer]
 
 
-def test_what_is_put_again_with_others_comes_once_and_goes(ports: Ports) -> None:
+def test_timer_put_again_with_others_is_read_once_and_deleted(ports: Ports) -> None:
     timer, other = a_timer(), a_timer(job_id=an_id(2))
     ports.timers.put([timer])
     ports.timers.put([timer, other])
@@ -67,7 +67,7 @@ def test_what_is_put_again_with_others_comes_once_and_goes(ports: Ports) -> None
     assert due(ports) == []
 
 
-def test_timers_come_by_moment_whatever_they_are_of(ports: Ports) -> None:
+def test_timers_are_ordered_by_time(ports: Ports) -> None:
     wanted = [
         a_timer(after(1), tenant="b"),
         a_timer(after(1) + MICRO, tenant="a"),
@@ -81,20 +81,20 @@ def test_timers_come_by_moment_whatever_they_are_of(ports: Ports) -> None:
     assert [timer.at for page in pages(ports, 100) for timer in page] == [t.at for t in wanted]
 
 
-def test_a_timer_is_due_at_its_very_moment(ports: Ports) -> None:
+def test_timer_is_due_at_exactly_its_time(ports: Ports) -> None:
     timers = [a_timer(after(1.000001), an_id(n)) for n in range(3)]
     ports.timers.put(timers)
     assert due(ports, timers[0].at - MICRO) == []
     assert due(ports, timers[0].at) == timers
 
 
-def test_a_late_timer_is_found_in_the_minute_it_was_filed_under(ports: Ports) -> None:
+def test_late_timer_is_found_in_its_bucket(ports: Ports) -> None:
     late = a_timer(NOON - timedelta(days=3), bucket=NOON)
     ports.timers.put([late, a_timer(after(1))])
     assert due(ports, NOON) == [late]
 
 
-def test_minutes_and_shards_are_apart(ports: Ports) -> None:
+def test_buckets_and_shards_are_separate(ports: Ports) -> None:
     here = a_timer(after(1))
     there = [a_timer(after(61)), a_timer(after(1), shard=1), a_timer(after(1), shard=10)]
     ports.timers.put([here, *there])
@@ -105,23 +105,23 @@ def test_minutes_and_shards_are_apart(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_exactly_what_is_named_is_deleted(ports: Ports, together: bool) -> None:
-    gone = a_timer(after(1))
+def test_delete_removes_exactly_the_named_timers(ports: Ports, together: bool) -> None:
+    deleted = a_timer(after(1))
     near = [
-        gone._replace(version=2),
-        gone._replace(job_id=an_id(2)),
-        gone._replace(tenant="acme#"),
-        gone._replace(at=gone.at + MICRO),
-        gone._replace(shard=1),
+        deleted._replace(version=2),
+        deleted._replace(job_id=an_id(2)),
+        deleted._replace(tenant="acme#"),
+        deleted._replace(at=deleted.at + MICRO),
+        deleted._replace(shard=1),
     ]
-    for some in [[gone, *near]] if together else [[timer] for timer in (gone, *near)]:
-        ports.timers.put(some)
-    ports.timers.delete([gone])
+    for batch in [[deleted, *near]] if together else [[timer] for timer in (deleted, *near)]:
+        ports.timers.put(batch)
+    ports.timers.delete([deleted])
     assert set(due(ports)) == set(near[:4])
     assert due(ports, shard=1) == near[4:]
 
 
-def test_deleting_what_is_not_there_is_no_error(ports: Ports) -> None:
+def test_delete_of_a_missing_timer_succeeds(ports: Ports) -> None:
     kept = a_timer()
     ports.timers.put([kept])
     ports.timers.delete([a_timer(version=2), a_timer(after(61))])
@@ -129,7 +129,7 @@ def test_deleting_what_is_not_there_is_no_error(ports: Ports) -> None:
     assert due(ports) == [kept]
 
 
-def test_a_timer_may_be_put_again_after_it_was_deleted(ports: Ports) -> None:
+def test_deleted_timer_may_be_put_again(ports: Ports) -> None:
     timers = [a_timer(job_id=an_id(n)) for n in range(3)]
     ports.timers.put(timers)
     ports.timers.delete(timers[:2])
@@ -159,28 +159,30 @@ def test_pages_are_complete(ports: Ports, limit: int, together: int) -> None:
     assert read_all(ports, limit) == in_order(timers)
 
 
-def test_pages_stop_at_the_moment_asked_for(ports: Ports) -> None:
+def test_pages_stop_at_the_given_time(ports: Ports) -> None:
     timers = [a_timer(after(n % 7), an_id(n)) for n in range(50)]
     ports.timers.put(timers)
-    assert read_all(ports, 10, after(3)) == in_order([one for one in timers if one.at <= after(3)])
+    assert read_all(ports, 10, after(3)) == in_order(
+        [timer for timer in timers if timer.at <= after(3)]
+    )
 
 
 @pytest.mark.parametrize("moments", [1, 4, 50])
-def test_what_is_handled_while_reading_hides_nothing(ports: Ports, moments: int) -> None:
+def test_timers_deleted_between_pages_hide_no_others(ports: Ports, moments: int) -> None:
     timers = [a_timer(after(1 + n % moments), an_id(n)) for n in range(50)]
     ports.timers.put(timers)
-    found: set[Timer] = set()
+    timers_read: set[Timer] = set()
     cursor, unread = None, True
     while unread:
         page, cursor, _ = ports.timers.due(NOON, 0, FOREVER, cursor, 9)
-        found.update(page)
+        timers_read.update(page)
         ports.timers.delete(page)
-        ports.timers.put([a_timer(after(0), an_id(1_000 + len(found)))])
+        ports.timers.put([a_timer(after(0), an_id(1_000 + len(timers_read)))])
         unread = cursor is not None
-    assert found == set(timers)
+    assert timers_read == set(timers)
 
 
-def test_what_is_put_behind_the_place_reached_is_found(ports: Ports) -> None:
+def test_timer_put_after_the_cursor_is_found(ports: Ports) -> None:
     timers = [a_timer(after(n), an_id(n)) for n in range(0, 20, 2)]
     ports.timers.put(timers)
     first, cursor, _ = ports.timers.due(NOON, 0, FOREVER, None, 5)
@@ -190,7 +192,7 @@ def test_what_is_put_behind_the_place_reached_is_found(ports: Ports) -> None:
     assert in_order(list({*first, *rest})) == in_order([*timers, late])
 
 
-def test_large_batches_are_put_and_deleted_whole(ports: Ports) -> None:
+def test_large_batches_are_put_and_deleted_completely(ports: Ports) -> None:
     timers = [a_timer(after(n // 130), an_id(n)) for n in range(260)]
     ports.timers.put(timers)
     ports.timers.delete(timers[::2])
@@ -200,7 +202,7 @@ def test_large_batches_are_put_and_deleted_whole(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("tenant", ["a#b", "日本🕰", "עברית", "a|1", "#", "%", "a b", ""])
-def test_any_tenant_comes_back_as_it_is(ports: Ports, tenant: str) -> None:
+def test_timer_of_any_tenant_name_is_stored(ports: Ports, tenant: str) -> None:
     timers = [a_timer(tenant=tenant), a_timer(tenant=tenant, job_id=an_id(2)), a_timer()]
     ports.timers.put(timers)
     assert due(ports) == in_order(timers)
@@ -208,7 +210,7 @@ def test_any_tenant_comes_back_as_it_is(ports: Ports, tenant: str) -> None:
     assert due(ports) == [a_timer()]
 
 
-def test_a_job_has_a_timer_where_one_stands_of_any_version(ports: Ports) -> None:
+def test_find_existing_ignores_the_version(ports: Ports) -> None:
     shared = [a_timer(after(1), an_id(n), version=7) for n in range(45)]
     alone = [a_timer(after(2), an_id(n), version=n) for n in range(1, 9)]
     ports.timers.put(shared)
@@ -220,7 +222,7 @@ def test_a_job_has_a_timer_where_one_stands_of_any_version(ports: Ports) -> None
     assert ports.timers.find_existing(asked) == frozenset([*asked[20:48], *asked[49:]])
 
 
-def test_a_timer_elsewhere_says_nothing_of_the_one_asked_for(ports: Ports) -> None:
+def test_find_existing_compares_all_other_fields(ports: Ports) -> None:
     timer = a_timer(after(1), an_id(2))
     ports.timers.put([timer, a_timer(after(1), an_id(1)), a_timer(after(1), an_id(9))])
     near = [

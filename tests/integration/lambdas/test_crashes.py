@@ -110,11 +110,11 @@ def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> N
 
 def test_there_is_something_to_break() -> None:
     assert [f"{call.port}.{call.method}" for call in calls("quick")] == [
-        *("heads.load", "heads.swap", "heads.bodies"),
-        *("heads.load", "heads.swap", "history.put"),
+        *("job_states.load", "heads.swap", "job_states.load_definitions"),
+        *("job_states.load", "heads.swap", "history.put_runs"),
     ]
     assert [f"{call.port}.{call.method}" for call in calls("outputs")] == [
-        *("heads.load", "heads.swap", "heads.bodies", "blobs.put_many"),
-        *("heads.load", "history.put_ends", "heads.swap", "history.put"),
+        *("job_states.load", "heads.swap", "job_states.load_definitions", "blobs.put_many"),
+        *("job_states.load", "history.put_results", "heads.swap", "history.put_runs"),
     ]
-    assert "heads.beat" in [f"{call.port}.{call.method}" for call in calls("long")]
+    assert "job_states.renew_leases" in [f"{call.port}.{call.method}" for call in calls("long")]

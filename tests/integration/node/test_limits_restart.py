@@ -1,4 +1,4 @@
-"""A node that is started anew: what it started and was ordered in the last minute still counts."""
+"""A restarted node counts the starts and the requested runs of the last minute."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ TEN = TenantLimits(runs_per_minute=10)
 
 
 @contextmanager
-def started(folder: Path, clock: ManualClock) -> Iterator[World]:
+def a_limited_world(folder: Path, clock: ManualClock) -> Iterator[World]:
     world = World(folder, clock, lambda tenant: TEN if tenant == T else TenantLimits())
     try:
         yield world
@@ -29,39 +29,39 @@ def started(folder: Path, clock: ManualClock) -> Iterator[World]:
         world.store.close()
 
 
-def began(world: World) -> list[float]:
-    found = (view.run.started_at for view in world.runs(None))
-    return sorted((at - NOON).total_seconds() for at in found if at is not None)
+def started_seconds(world: World) -> list[float]:
+    started_times = (view.run.started_at for view in world.runs(None))
+    return sorted((at - NOON).total_seconds() for at in started_times if at is not None)
 
 
-def test_no_minute_over_a_restart_has_more_starts_than_may_be(tmp_path: Path) -> None:
+def test_restart_keeps_starts_within_the_limit_in_any_minute(tmp_path: Path) -> None:
     at = (NOON + timedelta(seconds=1)).isoformat()
     clock = ManualClock(NOON)
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         for _ in range(35):
             world.submit(schedule_type="FUTURE", schedule_time=at)
         world.until(1)
-        assert began(world) == [1.0] * 10
+        assert started_seconds(world) == [1.0] * 10
     clock.set(NOON + timedelta(seconds=30))
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         world.until(60)
-        assert began(world) == [1.0] * 10
+        assert started_seconds(world) == [1.0] * 10
         world.until(61)
-        assert began(world) == [1.0] * 10 + [61.0] * 10
+        assert started_seconds(world) == [1.0] * 10 + [61.0] * 10
     clock.set(NOON + timedelta(seconds=90))
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         world.until(300)
-        assert began(world) == [1.0] * 10 + [61.0] * 10 + [121.0] * 10 + [181.0] * 5
+        assert started_seconds(world) == [1.0] * 10 + [61.0] * 10 + [121.0] * 10 + [181.0] * 5
 
 
-def test_orders_count_over_a_restart(tmp_path: Path) -> None:
+def test_requested_runs_before_a_restart_count(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         job = world.submit(schedule_type="INTERVAL", interval_seconds=3600)
         for _ in range(10):
             world.do(lambda: world.node.jobs.run_now(T, job))
     clock.set(NOON + timedelta(seconds=59))
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         with pytest.raises(LimitExceeded) as refused:
             world.do(lambda: world.node.jobs.run_now(T, job))
         assert refused.value.retry_after_seconds == 1
@@ -69,9 +69,9 @@ def test_orders_count_over_a_restart(tmp_path: Path) -> None:
         world.do(lambda: world.node.jobs.run_now(T, job))
 
 
-def test_who_is_not_limited_writes_nothing_and_what_is_old_goes(tmp_path: Path) -> None:
+def test_node_stores_no_starts_of_unlimited_tenants_and_drops_old_ones(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
-    with started(tmp_path, clock) as world:
+    with a_limited_world(tmp_path, clock) as world:
         world.do(lambda: world.store.starts.add(START_KIND, "old", NOON, 3, NOON))
         later = NOON + timedelta(seconds=61)
         world.do(lambda: world.store.starts.add(START_KIND, "old", later, 2, NOON + SECOND))
@@ -85,7 +85,7 @@ def test_who_is_not_limited_writes_nothing_and_what_is_old_goes(tmp_path: Path) 
         store.close()
 
 
-def test_what_a_tenant_started_that_starts_no_more_is_removed(tmp_path: Path) -> None:
+def test_purge_removes_old_starts_of_idle_tenants(tmp_path: Path) -> None:
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
         for tenant in ("a", "b", "c"):

@@ -1,4 +1,4 @@
-"""What a node reads of limits when it starts."""
+"""The limits that a node loads when it starts."""
 
 import json
 from pathlib import Path
@@ -17,29 +17,29 @@ def options(folder: Path, **env: str) -> Options:
 
 
 def no_log(_event: str, /, **_fields: object) -> None:
-    raise AssertionError("there is nothing to tell")
+    raise AssertionError("no log event is expected")
 
 
 LOG = cast(EventLog, no_log)
 
 
-def test_without_limits_nothing_is_asked(tmp_path: Path) -> None:
+def test_node_without_limits_loads_none(tmp_path: Path) -> None:
     assert load_limits(options(tmp_path), LOG) is None
     assert load_limits(options(tmp_path, PUNCTUAL_LIMITS=""), LOG) is None
 
 
-def test_the_environments_limits_are_everybodys_and_the_files_a_tenants_own(tmp_path: Path) -> None:
+def test_environment_sets_default_limits_and_file_sets_tenant_limits(tmp_path: Path) -> None:
     (tmp_path / LIMITS_FILE).write_text(json.dumps({"acme": {"jobs": 9, "burst": None}}))
-    known = load_limits(options(tmp_path, PUNCTUAL_LIMITS="jobs=5 burst=7"), LOG)
-    assert known is not None
-    assert known("local") == TenantLimits(jobs=5, burst=7)
-    assert known("acme") == TenantLimits(jobs=9)
+    limits_of = load_limits(options(tmp_path, PUNCTUAL_LIMITS="jobs=5 burst=7"), LOG)
+    assert limits_of is not None
+    assert limits_of("local") == TenantLimits(jobs=5, burst=7)
+    assert limits_of("acme") == TenantLimits(jobs=9)
     only_file = load_limits(options(tmp_path), LOG)
     assert only_file is not None
     assert only_file("local") == TenantLimits()
 
 
-def test_a_slip_of_the_pen_stops_the_start(tmp_path: Path) -> None:
+def test_invalid_limits_stop_the_start(tmp_path: Path) -> None:
     with pytest.raises(NodeLimitsError, match="PUNCTUAL_LIMITS"):
         options(tmp_path, PUNCTUAL_LIMITS="jobs=many")
     (tmp_path / LIMITS_FILE).write_text("{")

@@ -1,4 +1,4 @@
-"""The node as a whole, stepped by hand on a clock that stands."""
+"""The whole node. Each test steps it on a clock that stands still."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -27,16 +27,16 @@ def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
         yield world
 
 
-def test_an_immediate_event_runs_with_the_next_step(world: World) -> None:
+def test_immediate_event_runs_with_the_next_step(world: World) -> None:
     job = world.submit(payload={"x": 1})
     world.node.step()
     (view,) = world.runs(job)
     assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.COMPLETED
+    assert world.do(lambda: world.node.search.job(T, job)).state.status is JobStatus.COMPLETED
     assert world.do(lambda: world.node.search.output(T, job, view.run.run_id)).data
 
 
-def test_a_cron_job_runs_each_minute_on_its_second(world: World) -> None:
+def test_cron_job_runs_each_minute_on_its_second(world: World) -> None:
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *")
     world.until(3_600)
     views = world.runs(job)
@@ -46,7 +46,7 @@ def test_a_cron_job_runs_each_minute_on_its_second(world: World) -> None:
     assert {view.run.lateness for view in views} == {timedelta(0)}
 
 
-def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
+def test_task_in_a_thread_stores_output_and_log(world: World) -> None:
     job = world.submit(task={"type": "script"})
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
@@ -61,7 +61,7 @@ def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
     assert world.do(lambda: world.node.search.logs(T, job, run_id, 3).data) == b"un\n"
 
 
-def test_an_output_is_a_file_of_the_attempts_path(world: World) -> None:
+def test_output_is_a_file_named_by_its_attempt(world: World) -> None:
     world.gate.open.set()
     job = world.submit(task={"type": "script"})
     world.node.step()
@@ -71,7 +71,7 @@ def test_an_output_is_a_file_of_the_attempts_path(world: World) -> None:
     assert path.read_bytes() == b"done"
 
 
-def test_a_job_that_discards_its_output_leaves_no_file_and_its_log_is_read_while_it_runs(
+def test_job_with_discarded_output_stores_no_file_and_shows_live_log(
     world: World,
 ) -> None:
     job = world.submit(task={"type": "script"}, output="discard")
@@ -91,7 +91,7 @@ def test_a_job_that_discards_its_output_leaves_no_file_and_its_log_is_read_while
         world.do(lambda: world.node.search.logs(T, job, run_id, 0))
 
 
-def test_the_id_of_an_event_is_discarded_too(world: World) -> None:
+def test_discarded_output_includes_the_event_id(world: World) -> None:
     job = world.submit(output="discard")
     world.node.step()
     (view,) = world.runs(job)
@@ -103,7 +103,7 @@ def test_the_id_of_an_event_is_discarded_too(world: World) -> None:
     assert view.detail.discarded
 
 
-def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: World) -> None:
+def test_failed_task_retries_after_its_delay_until_max_retries(world: World) -> None:
     world.gate.open.set()
     job = world.submit(task={"type": "script"}, payload="fail", max_retries=2)
     world.node.step()
@@ -122,7 +122,7 @@ def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: W
     assert world.gate.attempts == [1, 2, 3]
 
 
-def test_what_a_script_printed_stays_with_its_run_and_out_of_the_log(
+def test_error_output_of_a_script_stays_out_of_the_log(
     world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = "Exit code 3\npassword: hush"
@@ -135,21 +135,21 @@ def test_what_a_script_printed_stays_with_its_run_and_out_of_the_log(
     world.settle()
     (view,) = world.runs(job)
     assert (view.run.status, view.detail.error) == (RunStatus.FAILED, error)
-    told = [facts["error"] for event, facts in world.lines if "error" in facts]
-    assert told == ["Exit code 3"] * 2
+    errors = [facts["error"] for event, facts in world.lines if "error" in facts]
+    assert errors == ["Exit code 3"] * 2
     assert "hush" not in str(world.lines)
 
 
-def test_cancelling_a_job_stops_what_runs(world: World) -> None:
+def test_cancelled_job_stops_its_runs(world: World) -> None:
     job = world.submit(task={"type": "script"})
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
-    assert world.do(lambda: world.node.jobs.cancel(T, job)).head.state is JobStatus.CANCELLED
+    assert world.do(lambda: world.node.jobs.cancel(T, job)).state.status is JobStatus.CANCELLED
     world.settle()
     assert world.statuses(job) == ["CANCELLED"]
 
 
-def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
+def test_restarted_node_ends_claims_of_the_crashed_node(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as first:
         job = first.submit(task={"type": "script"})
@@ -165,7 +165,7 @@ def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
         assert second.gate.attempts == [2]
 
 
-def test_the_next_node_takes_over_the_minutes_of_one_that_died(tmp_path: Path) -> None:
+def test_restarted_node_takes_over_buckets_of_the_crashed_node(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     at = (NOON + timedelta(seconds=30)).isoformat()
     with a_world(tmp_path, clock) as first:
@@ -177,7 +177,7 @@ def test_the_next_node_takes_over_the_minutes_of_one_that_died(tmp_path: Path) -
         assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
 
 
-def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
+def test_long_run_keeps_its_claim_by_heartbeats(world: World) -> None:
     job = world.submit(task={"type": "script"})
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
@@ -189,7 +189,7 @@ def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
     assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Path) -> None:
+def test_missed_occurrences_after_an_outage_coalesce_into_the_latest(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as first:
         job = first.submit(schedule_type="CRON", cron_expression="* * * * *")
@@ -201,7 +201,7 @@ def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Pat
             clock.advance(timedelta(seconds=1))
         views = second.runs(job)
         coalesced = [view.run for view in views if view.run.reason == "COALESCED"]
-        # Before the outage one ran; after it the latest missed, and those merely late or on time.
+        # One ran before the outage. The latest missed one and those after it run too.
         assert [run.occurrence_count for run in coalesced] == [7 * 1_440 - 3]
         ran = [view.run for view in views if view.run.status is RunStatus.SUCCESS]
         assert len(ran) + coalesced[0].occurrence_count == (clock.now - NOON) // timedelta(
@@ -209,7 +209,7 @@ def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Pat
         )
 
 
-def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None:
+def test_resumed_job_skips_occurrences_missed_while_paused(world: World) -> None:
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *", misfire_policy="SKIP")
     world.until(60)
     world.do(lambda: world.node.jobs.pause(T, job))
@@ -225,7 +225,7 @@ def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None
     ]
 
 
-def test_what_a_run_waits_in_its_own_jobs_line_makes_nobody_late(world: World) -> None:
+def test_wait_queue_time_does_not_count_as_lateness(world: World) -> None:
     job_id = world.submit(
         schedule_type="INTERVAL", interval_seconds=10, misfire_grace_seconds=60, max_runs=2,
         task={"type": "script", "runtime": "bash", "code": "true"},
@@ -245,7 +245,7 @@ def test_what_a_run_waits_in_its_own_jobs_line_makes_nobody_late(world: World) -
     assert world.do(lambda: world.node.search.stats(T)).lateness_ms["max"] == 0
 
 
-def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
+def test_run_fired_ahead_is_not_listed_before_its_due_time(world: World) -> None:
     world.gate.open.set()
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *", task={"type": "script"})
     world.until(60)
@@ -253,7 +253,7 @@ def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
     world.until(119)
     assert world.statuses(job) == ["SUCCESS"]
     view = world.do(lambda: world.node.search.job(T, job))
-    assert [run.due_at for run in view.head.runs] == [NOON + timedelta(minutes=2)]
+    assert [run.due_at for run in view.state.runs] == [NOON + timedelta(minutes=2)]
     assert view.latest.run.scheduled_at == NOON + timedelta(minutes=1)
     at = NOON + timedelta(minutes=2)
     explained = world.do(lambda: finish(world.node.search.explain(T, job, at)))
@@ -262,7 +262,7 @@ def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
     assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) -> None:
+def test_closed_node_returns_claims_of_its_runs(tmp_path: Path, clock: ManualClock) -> None:
     with a_world(tmp_path, clock) as world:
         job = world.submit(task={"type": "script"})
         world.node.step()
@@ -274,9 +274,7 @@ def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) 
         assert (view.run.status, view.run.past_attempts) == (RunStatus.QUEUED, "L")
 
 
-def test_the_log_is_written_back_to_the_file_when_nothing_is_due_soon(
-    world: World, tmp_path: Path
-) -> None:
+def test_idle_node_checkpoints_the_write_ahead_log(world: World, tmp_path: Path) -> None:
     far = {"name": "far", "schedule_type": "FUTURE", "schedule_time": "2026-11-19T12:00:00Z"}
     file = tmp_path / "punctual.db"
     world.do(lambda: world.node.jobs.submit(T, "me", [Submission(dict(far)) for _ in range(2_000)]))

@@ -1,4 +1,4 @@
-"""The audit on the node: in the transaction of the change, or not at all."""
+"""The audit on the node: an entry commits in the transaction of its change."""
 
 import json
 import sqlite3
@@ -28,27 +28,27 @@ JOB = {"name": "a", "schedule_type": "FUTURE", "schedule_time": "2026-12-01T10:0
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeClient]:
-    made = NodeClient(tmp_path)
-    yield made
-    made.close()
-    made.store.close()
+    client = NodeClient(tmp_path)
+    yield client
+    client.close()
+    client.store.close()
 
 
 def entries(node: NodeClient, query: str = "") -> list[dict[str, Any]]:
-    """All of them, oldest first, page by page."""
-    found: list[dict[str, Any]] = []
+    """Read all entries page by page, and return them oldest first."""
+    rows: list[dict[str, Any]] = []
     token = ""
     while True:
         answer = node.get(f"/v1/audit?limit=3{query}&next_token={token}")
         assert answer.status == 200, answer.body
-        found += answer.json["entries"]
+        rows += answer.json["entries"]
         token = answer.json["next_token"]
         if not token:
-            return found[::-1]
+            return rows[::-1]
 
 
 def actions(node: NodeClient) -> list[str]:
-    return [one["action"] for one in entries(node)]
+    return [entry["action"] for entry in entries(node)]
 
 
 def submit(node: NodeClient, value: Any = CRON, **headers: str) -> str:
@@ -57,12 +57,12 @@ def submit(node: NodeClient, value: Any = CRON, **headers: str) -> str:
     return str(answer.json["job_id"])
 
 
-def test_every_change_is_noted_once_in_its_order(node: NodeClient) -> None:
+def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
     node.clock.set(NOON)
     job = f"/v1/jobs/{submit(node)}"
     moment = NOON
 
-    def later(method: str, target: str, value: Any = None) -> Any:
+    def call_later(method: str, target: str, value: Any = None) -> Any:
         nonlocal moment
         moment += timedelta(seconds=1)
         node.clock.set(moment)
@@ -71,17 +71,17 @@ def test_every_change_is_noted_once_in_its_order(node: NodeClient) -> None:
         assert answer.status in (200, 201, 202), answer.body
         return answer.json
 
-    later("PATCH", job, {"priority": "HIGH"})
-    later("POST", f"{job}/pause")
-    later("POST", f"{job}/resume", {"missed": "SKIP"})
-    ran = later("POST", f"{job}/runNow", {"payload": {"secret": "s"}})["run_id"]
-    later("POST", f"{job}/runs/{ran}/cancel")
-    again = later("POST", f"{job}/runs/{ran}/retry")["run_id"]
-    later("DELETE", job)
-    token = later("POST", "/v1/tokens", {"name": "ci", "role": "viewer", "expires_at": None})
-    later("DELETE", f"/v1/tokens/{token['token_id']}")
-    found = entries(node)
-    assert [one["action"] for one in found] == [
+    call_later("PATCH", job, {"priority": "HIGH"})
+    call_later("POST", f"{job}/pause")
+    call_later("POST", f"{job}/resume", {"missed": "SKIP"})
+    run_id = call_later("POST", f"{job}/runNow", {"payload": {"secret": "s"}})["run_id"]
+    call_later("POST", f"{job}/runs/{run_id}/cancel")
+    retry_id = call_later("POST", f"{job}/runs/{run_id}/retry")["run_id"]
+    call_later("DELETE", job)
+    token = call_later("POST", "/v1/tokens", {"name": "ci", "role": "viewer", "expires_at": None})
+    call_later("DELETE", f"/v1/tokens/{token['token_id']}")
+    rows = entries(node)
+    assert [entry["action"] for entry in rows] == [
         "job.create",
         "job.update",
         "job.pause",
@@ -93,44 +93,50 @@ def test_every_change_is_noted_once_in_its_order(node: NodeClient) -> None:
         "token.create",
         "token.revoke",
     ]
-    told = {one["action"]: one for one in found}
-    assert told["job.create"]["after"] == CRON
-    assert told["job.update"]["before"] == {"priority": "NORMAL"}
-    assert told["job.update"]["after"] == {"priority": "HIGH"}
-    assert told["job.pause"]["before"] == {"status": "SCHEDULED"}
-    assert told["job.pause"]["after"] == {"status": "PAUSED"}
-    assert told["job.resume"]["after"] == {"missed": "SKIP", "status": "SCHEDULED"}
-    assert (told["run.order"]["run_id"], told["run.order"]["after"]) == (
-        ran,
+    entry_of = {entry["action"]: entry for entry in rows}
+    assert entry_of["job.create"]["after"] == CRON
+    assert entry_of["job.update"]["before"] == {"priority": "NORMAL"}
+    assert entry_of["job.update"]["after"] == {"priority": "HIGH"}
+    assert entry_of["job.pause"]["before"] == {"status": "SCHEDULED"}
+    assert entry_of["job.pause"]["after"] == {"status": "PAUSED"}
+    assert entry_of["job.resume"]["after"] == {"missed": "SKIP", "status": "SCHEDULED"}
+    assert (entry_of["run.order"]["run_id"], entry_of["run.order"]["after"]) == (
+        run_id,
         {"payload_given": True},
     )
-    assert told["run.cancel"]["run_id"] == ran
-    assert (told["run.retry"]["run_id"], told["run.retry"]["after"]) == (
-        again,
-        {"retried_from": ran},
+    assert entry_of["run.cancel"]["run_id"] == run_id
+    assert (entry_of["run.retry"]["run_id"], entry_of["run.retry"]["after"]) == (
+        retry_id,
+        {"retried_from": run_id},
     )
-    assert told["job.cancel"]["after"] == {"status": "CANCELLED"}
-    made = told["token.create"]
-    assert (made["subject_token_id"], made["after"]["name"]) == (token["token_id"], "ci")
-    assert token["token"] not in str(found)
-    assert "'s'" not in str(found)
-    assert {one["caller"] for one in found} == {"local"}
-    assert len({one["request_id"] for one in found}) == len(found)
-    assert found == sorted(found, key=lambda one: str(one["audit_id"]))
+    assert entry_of["job.cancel"]["after"] == {"status": "CANCELLED"}
+    token_entry = entry_of["token.create"]
+    assert (token_entry["subject_token_id"], token_entry["after"]["name"]) == (
+        token["token_id"],
+        "ci",
+    )
+    assert token["token"] not in str(rows)
+    assert "'s'" not in str(rows)
+    assert {entry["caller"] for entry in rows} == {"local"}
+    assert len({entry["request_id"] for entry in rows}) == len(rows)
+    assert rows == sorted(rows, key=lambda entry: str(entry["audit_id"]))
 
 
-def test_a_backfill_is_one_entry_that_counts(node: NodeClient) -> None:
+def test_backfill_is_one_audit_entry_with_a_count(node: NodeClient) -> None:
     job = submit(node, {**CRON, "start_time": "2026-11-18T11:00:00Z"})
-    asked = {"from": "2026-11-18T11:00:00Z", "to": "2026-11-18T11:30:00Z"}
-    answer = node.post(f"/v1/jobs/{job}/backfill", {**asked, "dry_run": True})
+    period = {"from": "2026-11-18T11:00:00Z", "to": "2026-11-18T11:30:00Z"}
+    answer = node.post(f"/v1/jobs/{job}/backfill", {**period, "dry_run": True})
     assert (answer.status, actions(node)) == (200, ["job.create"])
-    assert node.post(f"/v1/jobs/{job}/backfill", asked).json == {"runs": 3}
-    noted = entries(node)[-1]
-    assert (noted["action"], noted["count"]) == ("job.backfill", 3)
-    assert noted["after"] == {"from": "2026-11-18T11:00:00.000Z", "to": "2026-11-18T11:30:00.000Z"}
+    assert node.post(f"/v1/jobs/{job}/backfill", period).json == {"runs": 3}
+    entry = entries(node)[-1]
+    assert (entry["action"], stored_entries["count"]) == ("job.backfill", 3)
+    assert entry["after"] == {
+        "from": "2026-11-18T11:00:00.000Z",
+        "to": "2026-11-18T11:30:00.000Z",
+    }
 
 
-def test_what_changes_nothing_leaves_no_second_line(node: NodeClient) -> None:
+def test_call_that_changes_nothing_adds_no_audit_entry(node: NodeClient) -> None:
     key = {"idempotency_key": "one"}
     job = submit(node, CRON, **key)
     assert submit(node, CRON, **key) == job
@@ -149,7 +155,7 @@ def test_what_changes_nothing_leaves_no_second_line(node: NodeClient) -> None:
     assert actions(node) == ["job.create", "job.pause", "job.resume", "job.cancel"]
 
 
-def test_an_order_asked_twice_with_one_key_is_noted_once(node: NodeClient) -> None:
+def test_run_requested_twice_with_one_key_has_one_audit_entry(node: NodeClient) -> None:
     job = submit(node)
     for _ in range(2):
         answer = node.post(f"/v1/jobs/{job}/runNow", {}, idempotency_key="k")
@@ -157,19 +163,19 @@ def test_an_order_asked_twice_with_one_key_is_noted_once(node: NodeClient) -> No
     assert actions(node) == ["job.create", "run.order"]
 
 
-def test_a_refusal_leaves_no_line(node: NodeClient) -> None:
+def test_refused_call_adds_no_audit_entry(node: NodeClient) -> None:
     job = submit(node)
     node.call("DELETE", f"/v1/jobs/{job}")
     before = actions(node)
-    nobody = "01939f6a-7b12-7000-8000-000000000000"
+    unknown_id = "01939f6a-7b12-7000-8000-000000000000"
     for method, target, value, status in (
         ("POST", "/v1/jobs", {"name": "x"}, 422),
         ("PATCH", f"/v1/jobs/{job}", {"name": "b"}, 409),
         ("POST", f"/v1/jobs/{job}/pause", None, 409),
         ("POST", f"/v1/jobs/{job}/runNow", {}, 409),
-        ("POST", f"/v1/jobs/{nobody}/runNow", {}, 404),
-        ("POST", f"/v1/jobs/{job}/runs/{nobody}/cancel", None, 404),
-        ("DELETE", f"/v1/tokens/{nobody}", None, 404),
+        ("POST", f"/v1/jobs/{unknown_id}/runNow", {}, 404),
+        ("POST", f"/v1/jobs/{job}/runs/{unknown_id}/cancel", None, 404),
+        ("DELETE", f"/v1/tokens/{unknown_id}", None, 404),
         ("POST", "/v1/tokens", {"name": "", "role": "king"}, 422),
     ):
         body = None if value is None else _encoded(value)
@@ -178,59 +184,59 @@ def test_a_refusal_leaves_no_line(node: NodeClient) -> None:
     assert actions(node) == before
 
 
-def test_each_job_of_a_batch_is_a_line_and_those_refused_are_none(node: NodeClient) -> None:
+def test_batch_adds_one_audit_entry_for_each_accepted_job(node: NodeClient) -> None:
     jobs = [{**JOB, "name": f"n{n}"} for n in range(499)]
     answer = node.post("/v1/jobs/batch", {"jobs": [*jobs, {"name": "wrong"}]})
-    accepted = [one["job_id"] for one in answer.json["results"] if one["status"] == 202]
+    accepted = [entry["job_id"] for entry in answer.json["results"] if entry["status"] == 202]
     assert len(accepted) == 499
-    found = entries(node)
-    assert {one["job_id"] for one in found} == set(accepted)
-    assert len(found) == 499
-    assert len({one["request_id"] for one in found}) == 1
+    rows_read = entries(node)
+    assert {entry["job_id"] for entry in rows_read} == set(accepted)
+    assert len(rows_read) == 499
+    assert len({entry["request_id"] for entry in rows_read}) == 1
     (rows,) = node.store._db.execute("SELECT count(*) FROM audit").fetchone()
     assert rows <= 499 // MAX_JOBS_PER_WRITE + 1  # a row for all that one transaction holds
-    (one,) = entries(node, f"&job_id={accepted[7]}")
-    assert one["after"]["name"] == "n7"
+    (entry,) = entries(node, f"&job_id={accepted[7]}")
+    assert entry["after"]["name"] == "n7"
 
 
-def submitted(node: NodeClient) -> None:
+def submit_one(node: NodeClient) -> None:
     node.node.jobs.submit("local", "ada", [Submission(JOB)], ADA)
 
 
-def test_a_change_that_is_undone_leaves_no_line(node: NodeClient) -> None:
-    class Died(Exception):
+def test_rolled_back_change_adds_no_audit_entry(node: NodeClient) -> None:
+    class PlannedError(Exception):
         pass
 
-    def dies() -> None:
+    def submit_and_fail() -> None:
         with node.store.transaction():
-            submitted(node)
-            assert len(noted(node.store, node.clock())) == 1
-            raise Died
+            submit_one(node)
+            assert len(stored_entries(node.store, node.clock())) == 1
+            raise PlannedError
 
-    with pytest.raises(Died):
-        dies()
-    assert noted(node.store, node.clock()) == []
+    with pytest.raises(PlannedError):
+        submit_and_fail()
+    assert stored_entries(node.store, node.clock()) == []
     assert node.get("/v1/jobs").json["jobs"] == []
 
 
 @pytest.mark.parametrize("at", ["INSERT INTO heads", "INSERT INTO audit", "COMMIT"])
-def test_a_write_that_fails_takes_the_change_and_its_line_with_it(
+def test_failed_write_rolls_back_change_and_audit_entry(
     node: NodeClient, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     unit = node.store.transaction()
-    monkeypatch.setattr(unit, "db", Failing(unit.db, at))
+    monkeypatch.setattr(unit, "db", FailingConnection(unit.db, at))
     with pytest.raises(Unavailable):
-        node.node.perform([lambda: submitted(node)])
+        node.node.perform([lambda: submit_one(node)])
     monkeypatch.undo()
-    assert noted(node.store, node.clock()) == []
+    assert stored_entries(node.store, node.clock()) == []
     assert node.get("/v1/jobs").json["jobs"] == []
-    node.node.perform([lambda: submitted(node)])
-    assert len(noted(node.store, node.clock())) == 1
+    node.node.perform([lambda: submit_one(node)])
+    assert len(stored_entries(node.store, node.clock())) == 1
     assert len(node.get("/v1/jobs").json["jobs"]) == 1
 
 
-class Failing:
-    """A connection on which one statement fails, once written to."""
+class FailingConnection:
+    """A connection on which statements that start with `at` fail."""
 
     def __init__(self, db: Any, at: str) -> None:
         self._db = db
@@ -240,33 +246,33 @@ class Failing:
         return getattr(self._db, name)
 
     def execute(self, statement: str, *rest: Any) -> Any:
-        return self._tried(self._db.execute, statement, *rest)
+        return self._run(self._db.execute, statement, *rest)
 
     def executemany(self, statement: str, *rest: Any) -> Any:
-        return self._tried(self._db.executemany, statement, *rest)
+        return self._run(self._db.executemany, statement, *rest)
 
-    def _tried(self, run: Callable[..., Any], statement: str, *rest: Any) -> Any:
+    def _run(self, run: Callable[..., Any], statement: str, *rest: Any) -> Any:
         if " ".join(statement.split()).startswith(self._at):
             raise sqlite3.OperationalError("planted")
         return run(statement, *rest)
 
 
-def test_it_outlives_the_node_and_goes_when_runs_go(tmp_path: Path) -> None:
+def test_audit_entries_survive_a_restart_and_expire_with_runs(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     first = NodeClient(tmp_path)
-    submitted(first)
+    submit_one(first)
     first.close()
     first.store.close()
     store = Store.open(tmp_path, clock)
-    assert [one.note.actor for one in noted(store, NOON)] == [ADA]
+    assert [stored.note.actor for stored in stored_entries(store, NOON)] == [ADA]
     store.purge(NOON + HISTORY_RETENTION - timedelta(seconds=1), 100)
-    assert len(noted(store, NOON)) == 1
+    assert len(stored_entries(store, NOON)) == 1
     store.purge(NOON + HISTORY_RETENTION, 100)
-    assert noted(store, NOON) == []
+    assert stored_entries(store, NOON) == []
     store.close()
 
 
-def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None:
+def test_audit_entries_of_a_clock_far_ahead_do_not_delay_purging(tmp_path: Path) -> None:
     store = Store.open(tmp_path, ManualClock(NOON))
     ahead = NOON + timedelta(days=3_650)
     for at in (*[ahead] * 5, NOON, NOON + timedelta(days=10), NOON + timedelta(days=1)):
@@ -281,16 +287,16 @@ def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None
     store.close()
 
 
-def test_many_of_one_commit_stand_in_rows_of_bounded_size(node: NodeClient) -> None:
-    wanted = [Submission(JOB)] * (MAX_SUBJECTS_PER_ROW + 1)
-    node.node.perform([lambda: node.node.jobs.submit("local", "ada", wanted, ADA)])
+def test_audit_entries_of_one_commit_use_rows_of_bounded_size(node: NodeClient) -> None:
+    submissions = [Submission(JOB)] * (MAX_SUBJECTS_PER_ROW + 1)
+    node.node.perform([lambda: node.node.jobs.submit("local", "ada", submissions, ADA)])
     (rows,) = node.store._db.execute("SELECT count(*) FROM audit").fetchone()
     assert rows == 2
-    assert len(noted(node.store, node.clock())) == MAX_SUBJECTS_PER_ROW + 1
+    assert len(stored_entries(node.store, node.clock())) == MAX_SUBJECTS_PER_ROW + 1
 
 
-def test_every_call_that_writes_has_an_action(node: NodeClient) -> None:
-    """A new call that changes something must be noted: this list is then to grow."""
+def test_each_writing_call_has_an_audit_action(node: NodeClient) -> None:
+    """A new call that writes needs an action in this list."""
     writing = {(call.method, call.path) for call in API_CALLS if call.function == WRITE_FUNCTION}
     by_calls = [action for action in ACTIONS if action != LIMITS_CHANGE]
     assert len(writing) == len(by_calls) + 2, "PUT beside PATCH, and /jobs/batch beside /jobs"
@@ -300,13 +306,13 @@ def test_every_call_that_writes_has_an_action(node: NodeClient) -> None:
     "query",
     ["action=job.delete", "job_id=x", "from=yesterday", "limit=0", "next_token=AAAA", "who=ada"],
 )
-def test_a_wrong_filter_is_refused_by_name(node: NodeClient, query: str) -> None:
+def test_invalid_audit_filter_is_refused_by_name(node: NodeClient, query: str) -> None:
     answer = node.get(f"/v1/audit?{query}")
     assert answer.status == 422
     assert list(answer.fields) == [query.partition("=")[0]]
 
 
-def test_a_token_of_a_page_is_good_for_its_filters_alone(node: NodeClient) -> None:
+def test_page_token_is_valid_only_for_its_filters(node: NodeClient) -> None:
     for _ in range(3):
         submit(node)
     token = node.get("/v1/audit?limit=1").json["next_token"]
@@ -314,7 +320,7 @@ def test_a_token_of_a_page_is_good_for_its_filters_alone(node: NodeClient) -> No
     assert node.get(f"/v1/audit?limit=2&next_token={token}").status == 200
 
 
-def noted(store: Store, now: datetime) -> list[Any]:
+def stored_entries(store: Store, now: datetime) -> list[Any]:
     return list(store.audit.page("local", AuditFilters(), 1_000, None, now).entries)
 
 

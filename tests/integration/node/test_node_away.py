@@ -1,4 +1,4 @@
-"""The node's store failing at every statement and every commit: 503, nothing half done, no lies."""
+"""The node's store fails at each statement and commit: 503, and no partial change."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.files.data_folder import DATABASE
+from punctual.node.sqlite.store import Store
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.web_client import Answer
 
@@ -18,8 +19,8 @@ FULL, BUSY, IO = sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR
 _WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
 
 
-class Failing:
-    """A connection that fails from its n-th statement on, of writes only where the disk is full."""
+class FailingConnection:
+    """A connection that fails from its n-th statement on. A full disk fails writes only."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -40,13 +41,13 @@ class Failing:
     def hit(self) -> bool:
         return self.seen > self._first
 
-    def execute(self, text: str, *given: Any) -> Any:
+    def execute(self, text: str, *args: Any) -> Any:
         self._ask(text)
-        return self._db.execute(text, *given)
+        return self._db.execute(text, *args)
 
-    def executemany(self, text: str, *given: Any) -> Any:
+    def executemany(self, text: str, *args: Any) -> Any:
         self._ask(text)
-        return self._db.executemany(text, *given)
+        return self._db.executemany(text, *args)
 
     def _ask(self, text: str) -> None:
         begun = text.lstrip().split(None, 1)[0].upper()
@@ -70,11 +71,11 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 
 @pytest.fixture
-def failing(client: NodeClient) -> Failing:
+def failing(client: NodeClient) -> FailingConnection:
     unit = client.store._transaction
-    made = Failing(unit.db)
-    unit.db = made  # type: ignore[assignment]
-    return made
+    connection = FailingConnection(unit.db)
+    unit.db = connection  # type: ignore[assignment]
+    return connection
 
 
 def is_refused(answer: Answer) -> bool:
@@ -86,7 +87,7 @@ def is_refused(answer: Answer) -> bool:
     return True
 
 
-def ask(client: NodeClient, method: str, path: str, body: Json, key: str) -> Answer:
+def send(client: NodeClient, method: str, path: str, body: Json, key: str) -> Answer:
     if method == "GET":
         return client.get(path)
     return client.post(path, {} if body is None else body, idempotency_key=key)
@@ -120,8 +121,8 @@ WRITES: dict[str, Callable[[NodeClient], tuple[str, Json]]] = {
 }
 
 
-def seen(client: NodeClient) -> Json:
-    """All that anybody can see of jobs and runs."""
+def listed(client: NodeClient) -> Json:
+    """Return all jobs and runs that the API lists."""
     jobs = client.get("/v1/jobs?limit=200").json["jobs"]
     runs = client.get("/v1/runs?limit=200").json["runs"]
     return {job["job_id"]: job for job in jobs}, {run["run_id"]: run for run in runs}
@@ -133,36 +134,38 @@ def timers(store: Store) -> set[str]:
 
 @pytest.mark.parametrize("code", [FULL, BUSY, IO], ids=["full", "locked", "I/O error"])
 @pytest.mark.parametrize("name", sorted(WRITES))
-def test_a_write_that_the_disk_refuses_has_not_happened(
-    client: NodeClient, failing: Failing, name: str, code: int
+def test_write_refused_by_the_disk_changes_nothing(
+    client: NodeClient, failing: FailingConnection, name: str, code: int
 ) -> None:
     for first in count():
         path, body = WRITES[name](client)
-        before, key = seen(client), f"{name}-{first}"
+        before, key = listed(client), f"{name}-{first}"
         failing.fail(code, first)
-        answer = ask(client, "POST", path, body, key)
+        answer = send(client, "POST", path, body, key)
         hit = failing.hit
         failing.heal()
         if not hit:
             assert answer.status in (200, 202, 207)
             break
         assert is_refused(answer), (first, answer.body)
-        assert seen(client) == before
-        again = ask(client, "POST", path, body, key)
-        assert again.status in (200, 202, 207), again.body
-        assert ask(client, "POST", path, body, key).json == again.json
-        jobs, runs = seen(client)
-        made = {"submit": 1, "now": 1, "large": 1, "batch": 2}.get(name, 0)
-        assert len(jobs) - len(before[0]) == made
+        assert listed(client) == before
+        retried = send(client, "POST", path, body, key)
+        assert retried.status in (200, 202, 207), retried.body
+        assert send(client, "POST", path, body, key).json == retried.json
+        jobs, runs = listed(client)
+        new_jobs = {"submit": 1, "now": 1, "large": 1, "batch": 2}.get(name, 0)
+        assert len(jobs) - len(before[0]) == new_jobs
         assert len(runs) - len(before[1]) == (name in ("now", "order", "retry"))
         waiting = {job_id for job_id, job in jobs.items() if job["next_run_time"]}
         assert waiting <= timers(client.store)
     assert first > 1
     client.node.step()
-    assert {run["status"] for run in seen(client)[1].values()} <= {"SUCCESS", "CANCELLED"}
+    assert {run["status"] for run in listed(client)[1].values()} <= {"SUCCESS", "CANCELLED"}
 
 
-def test_a_read_that_fails_is_refused_and_never_short(client: NodeClient, failing: Failing) -> None:
+def test_failed_read_is_refused_and_never_partial(
+    client: NodeClient, failing: FailingConnection
+) -> None:
     jobs = [a_job(client) for _ in range(3)]
     run = ended_run(client)
     paths = (
@@ -186,7 +189,7 @@ def test_a_read_that_fails_is_refused_and_never_short(client: NodeClient, failin
         assert (right.status, refused > 0) == (200, first > 0), path
 
 
-def test_a_disk_that_is_really_full_refuses_writes_and_answers_reads(client: NodeClient) -> None:
+def test_full_disk_refuses_writes_and_answers_reads(client: NodeClient) -> None:
     job = a_job(client)
     db = client.store._transaction.db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
@@ -196,24 +199,22 @@ def test_a_disk_that_is_really_full_refuses_writes_and_answers_reads(client: Nod
     assert full
     assert all(is_refused(answer) for answer in full)
     assert "disk is full" in full[0].json["detail"]
-    kept = {answer.json["job_id"] for answer in answers if answer.status == 202} | {job}
-    assert {one["job_id"] for one in client.get("/v1/jobs").json["jobs"]} == kept
+    stored_ids = {answer.json["job_id"] for answer in answers if answer.status == 202} | {job}
+    assert {job_json["job_id"] for job_json in client.get("/v1/jobs").json["jobs"]} == stored_ids
     db.execute("PRAGMA max_page_count = 1000000")
     assert client.post("/v1/jobs", DAILY).status == 202
 
 
-def test_a_store_that_another_program_has_locked_refuses_writes_and_answers_reads(
-    client: NodeClient, tmp_path: Path
-) -> None:
+def test_locked_store_refuses_writes_and_answers_reads(client: NodeClient, tmp_path: Path) -> None:
     job = a_job(client)
     client.store._transaction.db.execute("PRAGMA busy_timeout = 0")
-    other = sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)
+    other = sqlite3.connect(tmp_path / DATABASE, isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
         assert is_refused(client.post("/v1/jobs", DAILY))
         assert is_refused(client.post(f"/v1/jobs/{job}/runNow", {}))
         assert client.get(f"/v1/jobs/{job}").status == 200
-        assert [one["job_id"] for one in client.get("/v1/jobs").json["jobs"]] == [job]
+        assert [job_json["job_id"] for job_json in client.get("/v1/jobs").json["jobs"]] == [job]
         other.execute("ROLLBACK")
     finally:
         other.close()

@@ -1,4 +1,4 @@
-"""A node whose wall clock is set, forward and back, while the clock that only goes on goes on."""
+"""A node whose wall clock is set forward and back. Its steady clock goes on."""
 
 import asyncio
 import time
@@ -23,72 +23,72 @@ SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with a_world(tmp_path, ManualClock(NOON)) as made:
-        yield made
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        yield world
 
 
 def pass_time(world: World, seconds: float) -> None:
-    """Step at each moment that the node asks for, for so long."""
+    """Step at each time that the node asks for, for `seconds`."""
     world.until((world.clock.now - NOON).total_seconds() + seconds)
 
 
-def was_ahead(world: World) -> None:
-    """The clock is two hours ahead for a while, in which minutes are closed, and is corrected."""
+def run_clock_ahead(world: World) -> None:
+    """Set the clock two hours ahead until buckets are closed, and set it back."""
     world.clock.jump(AHEAD)
     pass_time(world, 30)
     mark = world.store.partitions.watermark()
     assert mark is not None
-    assert mark > NOON + HOUR, "minutes that are still to come were closed"
+    assert mark > NOON + HOUR, "future buckets were closed"
     world.clock.jump(-AHEAD)
 
 
-def soon(world: World, seconds: float = 30) -> str:
+def submit_soon(world: World, seconds: float = 30) -> str:
     at = world.clock.now + timedelta(seconds=seconds)
     return world.submit(schedule_type="FUTURE", schedule_time=at.isoformat())
 
 
-def test_a_job_accepted_after_the_clock_ran_ahead_runs_at_its_time(world: World) -> None:
-    was_ahead(world)
-    job = soon(world)
+def test_job_accepted_after_the_clock_ran_ahead_runs_on_time(world: World) -> None:
+    run_clock_ahead(world)
+    job = submit_soon(world)
     pass_time(world, 31)
     assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_a_job_accepted_before_the_next_step_runs_at_its_time(world: World) -> None:
-    """Its minute is opened again by the request itself, not by the step that follows."""
-    was_ahead(world)
-    job = soon(world)
-    (timer,) = standing(world, job)
+def test_job_accepted_before_the_next_step_reopens_its_bucket(world: World) -> None:
+    """The request itself opens the bucket again, not the step after it."""
+    run_clock_ahead(world)
+    job = submit_soon(world)
+    (timer,) = stored_timers(world, job)
     assert not world.store.partitions.is_done(timer.bucket, 0)
 
 
-def test_a_recurring_job_accepted_after_the_clock_ran_ahead_runs_each_minute(world: World) -> None:
-    was_ahead(world)
+def test_recurring_job_accepted_after_the_clock_ran_ahead_runs_each_minute(world: World) -> None:
+    run_clock_ahead(world)
     begin = world.clock.now
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *")
     pass_time(world, 300)
-    late = [view.run.lateness for view in world.runs(job)]
-    assert len(late) == 5
-    assert max(one for one in late if one is not None) < timedelta(seconds=1)
+    latenesses = [view.run.lateness for view in world.runs(job)]
+    assert len(latenesses) == 5
+    assert max(value for value in latenesses if value is not None) < timedelta(seconds=1)
     assert all(view.run.due_at > begin for view in world.runs(job))
 
 
-def test_a_start_opens_the_minutes_that_a_clock_ahead_has_closed(tmp_path: Path) -> None:
+def test_start_reopens_buckets_closed_by_a_clock_ahead(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)):
         pass
     with a_world(tmp_path, ManualClock(NOON + AHEAD)) as ahead:
         ahead.until(AHEAD.total_seconds() + 30)
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        job = soon(world)
+        job = submit_soon(world)
         pass_time(world, 31)
         assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
+def test_buckets_are_reopened_while_an_older_one_holds_the_watermark(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are then closed one by one, and the watermark says nothing of it."""
-    key = JobKey(T, soon(world, 5))
+    """The buckets close one by one, and the watermark stays."""
+    key = JobKey(T, submit_soon(world, 5))
     real = world.store.job_states.load
 
     def load(keys: Sequence[JobKey]) -> object:
@@ -99,16 +99,16 @@ def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
     with monkeypatch.context() as patched:
         patched.setattr(world.store.job_states, "load", load)
         pass_time(world, 250)
-    assert world.store.partitions.watermark() == NOON, "its timer still stands"
+    assert world.store.partitions.watermark() == NOON, "its timer is still stored"
     assert world.store.partitions.is_done(NOON + timedelta(minutes=2), 0)
     world.clock.jump(-timedelta(seconds=125))
-    job = soon(world, 10)
+    job = submit_soon(world, 10)
     pass_time(world, 60)
     assert world.statuses(job) == ["SUCCESS"]
     assert world.statuses(key.job_id) == ["SUCCESS"]
 
 
-def standing(world: World, job: str) -> list[Timer]:
+def stored_timers(world: World, job: str) -> list[Timer]:
     rows = world.store._db.execute(
         "SELECT bucket, shard, at, version FROM timers WHERE job_id = ?", (job,)
     )
@@ -120,7 +120,7 @@ def standing(world: World, job: str) -> list[Timer]:
     ]
 
 
-# The walk over all heads
+# The reconciler's walk over all job states
 
 
 def lose_timers(world: World) -> None:
@@ -129,48 +129,48 @@ def lose_timers(world: World) -> None:
         world.store._db.execute("DELETE FROM timers")
 
 
-def test_a_start_puts_the_timers_that_are_missing(tmp_path: Path) -> None:
+def test_start_adds_missing_timers(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         pass_time(world, 5)
-        jobs = [soon(world, 600) for _ in range(3)]
+        jobs = [submit_soon(world, 600) for _ in range(3)]
         lose_timers(world)
     with a_world(tmp_path, ManualClock(NOON + timedelta(seconds=10))) as world:
         pass_time(world, 5)
         assert world.events.count("reconciler_mended") == 1
-        assert all(standing(world, job) for job in jobs)
+        assert all(stored_timers(world, job) for job in jobs)
         pass_time(world, 600)
         assert [world.statuses(job) for job in jobs] == [["SUCCESS"]] * 3
 
 
-def test_the_walk_of_a_start_goes_on_in_small_slices_beside_what_is_due(
+def test_reconciler_walks_in_small_pages_without_delaying_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "WALK_PAGE_SIZE", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for _ in range(9):
-            soon(world, 3_000)
+            submit_soon(world, 3_000)
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        taken: list[tuple[float, int]] = []
+        pages: list[tuple[float, int]] = []
         real = world.store.job_states.walk
 
         def walk(cursor: str | None, limit: int) -> object:
-            taken.append((world.clock.monotonic(), limit))
+            pages.append((world.clock.monotonic(), limit))
             return real(cursor, limit)
 
         monkeypatch.setattr(world.store.job_states, "walk", walk)
-        due = soon(world, 0.25)
+        due = submit_soon(world, 0.25)
         pass_time(world, 10)
         (view,) = world.runs(due)
         assert view.run.lateness == timedelta(0)
-    moments = [at for at, _ in taken]
-    assert len(taken) == 6, "ten jobs, two at a time, and that there are no more"
-    assert {limit for _, limit in taken} == {2}
-    assert all(b - a >= maintenance.WALK_PAUSE_SECONDS * 0.99 for a, b in pairwise(moments))
+    page_times = [at for at, _ in pages]
+    assert len(pages) == 6, "ten jobs on pages of two, and an empty page"
+    assert {limit for _, limit in pages} == {2}
+    assert all(b - a >= maintenance.WALK_PAUSE_SECONDS * 0.99 for a, b in pairwise(page_times))
 
 
-def test_the_walk_comes_again_each_day(world: World) -> None:
+def test_reconciler_walks_each_day(world: World) -> None:
     pass_time(world, 10)
-    soon(world, 3 * 86_400)
+    submit_soon(world, 3 * 86_400)
     lose_timers(world)
     pass_time(world, 86_000)
     assert "reconciler_mended" not in world.events
@@ -178,11 +178,11 @@ def test_the_walk_comes_again_each_day(world: World) -> None:
     assert world.events.count("reconciler_mended") == 1
 
 
-def test_a_head_that_cannot_be_read_is_told_and_keeps_no_other_from_the_walk(
+def test_unreadable_state_is_reported_and_the_walk_goes_on(
     tmp_path: Path,
 ) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        jobs = sorted(soon(world, 600) for _ in range(3))
+        jobs = sorted(submit_soon(world, 600) for _ in range(3))
         lose_timers(world)
         with world.store.transaction():
             world.store._transaction.begin()
@@ -192,13 +192,13 @@ def test_a_head_that_cannot_be_read_is_told_and_keeps_no_other_from_the_walk(
     with a_world(tmp_path, ManualClock(NOON)) as world:
         pass_time(world, 5)
         assert world.store.warnings()
-        assert [bool(standing(world, job)) for job in jobs] == [False, True, True]
+        assert [bool(stored_timers(world, job)) for job in jobs] == [False, True, True]
 
 
-# What runs while the clock is set
+# Running attempts while the clock is set
 
 
-def running(world: World, **fields: object) -> str:
+def start_running(world: World, **fields: object) -> str:
     job = world.submit(task=SCRIPT, **fields)
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
@@ -207,11 +207,11 @@ def running(world: World, **fields: object) -> str:
 
 @pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
 @pytest.mark.parametrize("by", [-AHEAD, AHEAD, timedelta(seconds=25), timedelta(seconds=-25)])
-def test_what_runs_goes_on_when_the_clock_is_set(
+def test_running_attempt_goes_on_when_the_clock_is_set(
     world: World, by: timedelta, delivery: str
 ) -> None:
-    job = running(world, delivery=delivery)
-    pass_time(world, 9)  # it has beaten
+    job = start_running(world, delivery=delivery)
+    pass_time(world, 9)  # one heartbeat was sent
     world.clock.jump(by)
     world.node.step()
     pass_time(world, 90)
@@ -223,31 +223,31 @@ def test_what_runs_goes_on_when_the_clock_is_set(
     assert world.gate.attempts == [1]
 
 
-def test_what_was_just_claimed_goes_on_when_the_clock_is_set_forward(world: World) -> None:
-    """Before its first beat; its lease is over by the new time."""
-    job = running(world, delivery="AT_MOST_ONCE")
+def test_claimed_run_goes_on_when_the_clock_is_set_forward(world: World) -> None:
+    """The clock is set before the first heartbeat, so the lease has ended by the new time."""
+    job = start_running(world, delivery="AT_MOST_ONCE")
     world.clock.jump(HOUR)
-    world.do(lambda: world.node.jobs.run_now(T, job))  # a look at the whole head
+    world.do(lambda: world.node.jobs.run_now(T, job))  # an evaluation of the whole state
     pass_time(world, 60)
     assert "RUNNING" in world.statuses(job)
     assert world.gate.attempts[0] == 1
 
 
-def test_beats_go_on_by_the_steady_clock(world: World) -> None:
-    job = running(world)
+def test_heartbeats_follow_the_steady_clock(world: World) -> None:
+    job = start_running(world)
     world.clock.jump(-HOUR)
     world.node.step()
     begin = world.clock.now
     pass_time(world, 30)
-    lease = world.store.job_states.load([JobKey(T, job)])[JobKey(T, job)].leases.values()
-    assert [one.until > begin + timedelta(seconds=30) for one in lease] == [True]
+    leases = world.store.job_states.load([JobKey(T, job)])[JobKey(T, job)].leases.values()
+    assert [renewed.until > begin + timedelta(seconds=30) for renewed in leases] == [True]
 
 
-# What waits while the clock is set
+# Waiting jobs while the clock is set
 
 
-def test_what_is_due_after_a_jump_forward_starts_in_the_next_step(world: World) -> None:
-    job = soon(world, 600)
+def test_run_due_after_a_clock_jump_starts_in_the_next_step(world: World) -> None:
+    job = submit_soon(world, 600)
     pass_time(world, 1)
     world.clock.jump(HOUR)
     assert world.node.has_clock_change
@@ -257,26 +257,26 @@ def test_what_is_due_after_a_jump_forward_starts_in_the_next_step(world: World) 
     assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_nothing_waits_after_a_jump_forward_and_back(world: World) -> None:
+def test_job_runs_on_time_after_a_clock_jump_forward_and_back(world: World) -> None:
     world.clock.jump(HOUR)
     world.node.step()
     world.clock.jump(-HOUR)
     world.node.step()
     assert world.node.next_at() - world.clock.monotonic() < 21, "the planner's tick at the latest"
-    job = soon(world, 2)
+    job = submit_soon(world, 2)
     pass_time(world, 3)
     assert world.statuses(job) == ["SUCCESS"]
 
 
-def test_a_pause_that_began_while_the_clock_was_ahead_ends_with_it(
+def test_retry_pause_begun_on_a_clock_ahead_ends_with_the_correction(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job whose evaluation left something undone is looked at again after a pause."""
-    soon(world, 4)
+    """A job whose evaluation is incomplete is evaluated again after a pause."""
+    submit_soon(world, 4)
     pass_time(world, 0.5)
     world.clock.jump(HOUR)
     with monkeypatch.context() as patched:
-        patched.setattr(world.node.queue, "send", refuse)
+        patched.setattr(world.node.queue, "send", refuse_all)
         world.node.step()
     assert [at > NOON + HOUR for at, _ in world.node.poller._delayed_timers] == [True]
     world.clock.jump(-HOUR)
@@ -284,11 +284,11 @@ def test_a_pause_that_began_while_the_clock_was_ahead_ends_with_it(
     assert all(at < NOON + timedelta(seconds=5) for at, _ in world.node.poller._delayed_timers)
 
 
-def refuse(messages: list[object]) -> list[bool]:
+def refuse_all(messages: list[object]) -> list[bool]:
     return [False] * len(messages)
 
 
-def test_a_clock_that_only_drifts_is_not_taken_for_set(world: World) -> None:
+def test_drifting_clock_is_not_reported_as_set(world: World) -> None:
     for _ in range(1_000):
         world.clock.advance(timedelta(seconds=1))
         world.clock.jump(timedelta(milliseconds=2))
@@ -297,8 +297,8 @@ def test_a_clock_that_only_drifts_is_not_taken_for_set(world: World) -> None:
     assert "clock_was_set" not in world.events
 
 
-class SetByHand(ManualClock):
-    """The real clocks, of which the test may set the one of the wall."""
+class SettableClock(ManualClock):
+    """The real clocks. The test may set the wall clock."""
 
     def __init__(self) -> None:
         super().__init__(datetime.now(UTC))
@@ -311,15 +311,15 @@ class SetByHand(ManualClock):
         return time.monotonic()
 
 
-def test_the_loop_notices_within_seconds_that_the_clock_was_set(tmp_path: Path) -> None:
-    """Without that it sleeps on to the next tick of the planner, or for as long as the jump."""
-    clock = SetByHand()
+def test_event_loop_notices_a_set_clock_within_seconds(tmp_path: Path) -> None:
+    """Otherwise the loop sleeps until the planner's next tick, or for as long as the jump."""
+    clock = SettableClock()
 
     async def play(world: World) -> None:
         loop = EventLoop(world.node, time.monotonic, lambda *_, **__: None)
         loop.start()
         try:
-            await asyncio.sleep(0.5)  # beyond the walk of the start; now nothing is due for 19 s
+            await asyncio.sleep(0.5)  # the walk of the start is over, and nothing is due for 19 s
             clock.ahead = HOUR
             await until(lambda: world.events.count("clock_was_set") == 1)
             clock.ahead = timedelta(0)
@@ -333,8 +333,8 @@ def test_the_loop_notices_within_seconds_that_the_clock_was_set(tmp_path: Path) 
     assert [round(seconds / 60) for seconds in set_by] == [60, -60]
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 10
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end, "it was not noticed"
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Events are fired ahead of their time, and claimed, published and ended by one commit."""
+"""Events are fired ahead of their time. One commit claims, publishes and ends them."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,15 +21,15 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-def fired_ahead(world: World, **fields: object) -> str:
+def submit_and_fire_ahead(world: World, **fields: object) -> str:
     """Submit an event for a minute past noon, and stop a moment before it."""
     job = world.submit(schedule_type="FUTURE", schedule_time="2026-11-18T12:01:00Z", **fields)
     world.until(59.5)
-    assert standing(world, job)[1] == 1
+    assert state_summary(world, job)[1] == 1
     return job
 
 
-def standing(world: World, job: str) -> tuple[int, int, str]:
+def state_summary(world: World, job: str) -> tuple[int, int, str]:
     head = world.store.job_states.load([JobKey(T, job)])[JobKey(T, job)].state
     return head.version, len(head.runs), head.status.value
 
@@ -43,28 +43,28 @@ def timers(world: World) -> int:
     return len(world.store.timers.due(minute, 0, NOON + timedelta(hours=1), None, 10).timers)
 
 
-def test_it_is_queued_ahead_and_published_at_its_time(world: World) -> None:
-    job = fired_ahead(world)
-    assert standing(world, job) == (2, 1, "SCHEDULED")
+def test_event_is_queued_ahead_and_published_on_time(world: World) -> None:
+    job = submit_and_fire_ahead(world)
+    assert state_summary(world, job) == (2, 1, "SCHEDULED")
     assert (world.statuses(job), timers(world), events(world)) == ([], 0, [])
     world.until(60)
     (view,) = world.runs(job)
     assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
-    assert standing(world, job) == (4, 0, "COMPLETED")
+    assert state_summary(world, job) == (4, 0, "COMPLETED")
     assert (timers(world), events(world)) == (0, [job])
 
 
-def test_what_was_cancelled_meanwhile_does_not_run(world: World) -> None:
-    job = fired_ahead(world)
+def test_job_cancelled_after_firing_ahead_publishes_no_event(world: World) -> None:
+    job = submit_and_fire_ahead(world)
     world.do(lambda: world.node.jobs.cancel(T, job))
     world.until(120)
     assert world.statuses(job) == []
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.CANCELLED
+    assert world.do(lambda: world.node.search.job(T, job)).state.status is JobStatus.CANCELLED
     assert (timers(world), events(world)) == (0, [])
 
 
-def test_what_was_paused_meanwhile_does_not_run(world: World) -> None:
-    job = fired_ahead(world)
+def test_job_paused_after_firing_ahead_publishes_after_resume_only(world: World) -> None:
+    job = submit_and_fire_ahead(world)
     world.do(lambda: world.node.jobs.pause(T, job))
     world.until(120)
     assert events(world) == []
@@ -73,27 +73,27 @@ def test_what_was_paused_meanwhile_does_not_run(world: World) -> None:
     assert events(world) == [job]
 
 
-def test_a_run_ordered_meanwhile_runs_beside_it_once_each(world: World) -> None:
-    job = fired_ahead(world)
+def test_run_now_and_run_fired_ahead_each_run_once(world: World) -> None:
+    job = submit_and_fire_ahead(world)
     world.do(lambda: world.node.jobs.run_now(T, job, "now"))
     world.until(120)
     assert world.statuses(job) == ["SUCCESS", "SUCCESS"]
     assert (timers(world), events(world)) == (0, [job, job])
 
 
-def test_a_node_that_dies_before_its_time_leaves_it_to_the_next(tmp_path: Path) -> None:
+def test_run_fired_ahead_by_a_crashed_node_runs_after_restart(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as first:
-        job = fired_ahead(first)
+        job = submit_and_fire_ahead(first)
     with a_world(tmp_path, clock) as second:
         second.until(61)
         assert second.statuses(job) == ["SUCCESS"]
         assert events(second) == [job]
 
 
-def test_a_unit_that_is_undone_loses_and_doubles_nothing(world: World) -> None:
-    job = fired_ahead(world)
-    whole = world.store.feed.publish
+def test_rolled_back_transaction_loses_and_repeats_no_event(world: World) -> None:
+    job = submit_and_fire_ahead(world)
+    publish = world.store.feed.publish
 
     def broken(_events: object) -> list[str]:
         raise Unavailable("no disk")
@@ -102,14 +102,14 @@ def test_a_unit_that_is_undone_loses_and_doubles_nothing(world: World) -> None:
     world.clock.set(NOON + timedelta(seconds=60))
     with pytest.raises(Unavailable):
         world.node.step()
-    assert standing(world, job) == (2, 1, "SCHEDULED")
-    world.store.feed.publish = whole  # type: ignore[method-assign]
+    assert state_summary(world, job) == (2, 1, "SCHEDULED")
+    world.store.feed.publish = publish  # type: ignore[method-assign]
     world.until(62)
     assert (world.statuses(job), events(world), timers(world)) == (["SUCCESS"], [job], 0)
 
 
-def test_one_that_cannot_be_published_fails_for_good(world: World) -> None:
-    job = fired_ahead(
+def test_event_that_cannot_be_published_fails_without_retry(world: World) -> None:
+    job = submit_and_fire_ahead(
         world, task={"type": "event", "detail_type": "{{payload.absent}}"}, payload={}
     )
     world.until(60)
@@ -118,24 +118,24 @@ def test_one_that_cannot_be_published_fails_for_good(world: World) -> None:
     assert "absent" in view.detail.error
 
 
-def test_recurring_ones_put_their_next_timer_with_each_end(world: World) -> None:
+def test_recurring_event_sets_its_next_timer_when_a_run_ends(world: World) -> None:
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *", max_runs=3)
     world.until(600)
     assert world.statuses(job) == ["SUCCESS"] * 3
     assert events(world) == [job] * 3
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.COMPLETED
+    assert world.do(lambda: world.node.search.job(T, job)).state.status is JobStatus.COMPLETED
 
 
-def test_many_are_each_done_once_whatever_the_memory_forgets(tmp_path: Path) -> None:
+def test_events_run_once_each_with_a_small_state_cache(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.job_states._cache._max_cached = 10
         document = {
-            "name": "one of many",
+            "name": "an event",
             "schedule_type": "FUTURE",
             "schedule_time": "2026-11-18T12:01:00Z",
         }
-        many = [Submission(dict(document)) for _ in range(1_200)]
-        world.do(lambda: world.node.jobs.submit(T, "me", many))
+        submissions = [Submission(dict(document)) for _ in range(1_200)]
+        world.do(lambda: world.node.jobs.submit(T, "me", submissions))
         world.until(62)
         assert world.store.count_runs(T) == {"SUCCESS": 1_200}
         assert len(set(map(str, [e for _, e in world.store.feed.read(0, 2_000)]))) == 1_200

@@ -1,4 +1,4 @@
-"""The token that a start prints: once, and again where nobody could get in any more."""
+"""The first admin token: a start prints it once, and again if its key is lost."""
 
 import os
 import sys
@@ -22,13 +22,13 @@ class OnTerminal(StringIO):
         return True
 
 
-def started(folder: Path, monkeypatch: pytest.MonkeyPatch, printed_to: StringIO) -> str:
-    """Return what a start prints, or nothing."""
+def printed_at_start(folder: Path, monkeypatch: pytest.MonkeyPatch, printed_to: StringIO) -> str:
+    """Return the text that a start prints; may be empty."""
     clock, store, key = ManualClock(NOON), Store.open(folder), TokenKey(folder)
     try:
         was_there = key.exists
-        made = new_id(clock)
-        tokens = Tokens(store.tokens, key.read, clock, made, os.urandom, "local", store.audit)
+        make_id = new_id(clock)
+        tokens = Tokens(store.tokens, key.read, clock, make_id, os.urandom, "local", store.audit)
         with monkeypatch.context() as patched:
             patched.setattr(sys, "stdout", printed_to)
             show_first_token(tokens, was_there, folder)
@@ -38,7 +38,7 @@ def started(folder: Path, monkeypatch: pytest.MonkeyPatch, printed_to: StringIO)
 
 
 def token_in(folder: Path, text: str) -> str:
-    """Return the token that a text ends with, once the folder's key has proved it."""
+    """Return the token at the end of `text`. The folder's key must have signed it."""
     token = text.rsplit(" ", 1)[-1].strip()
     assert has_valid_mac(TokenKey(folder).read(), token)
     return token
@@ -47,31 +47,31 @@ def token_in(folder: Path, text: str) -> str:
 def test_token_is_printed_once_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    printed = started(tmp_path, monkeypatch, OnTerminal())
+    printed = printed_at_start(tmp_path, monkeypatch, OnTerminal())
     assert token_in(tmp_path, printed)
     assert not (tmp_path / FIRST_TOKEN_FILE).exists()
-    assert not started(tmp_path, monkeypatch, OnTerminal())
+    assert not printed_at_start(tmp_path, monkeypatch, OnTerminal())
     assert (tmp_path / TOKEN_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_token_goes_to_a_file_where_the_output_may_be_a_log(
+def test_token_is_written_to_a_file_if_output_is_not_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / FIRST_TOKEN_FILE
-    printed = started(tmp_path, monkeypatch, StringIO())
+    printed = printed_at_start(tmp_path, monkeypatch, StringIO())
     assert printed == f"The admin token of the tenant local is in {path}: remove the file."
     assert token_in(tmp_path, path.read_text())
     assert path.stat().st_mode & 0o777 == 0o600
     path.unlink()
-    assert not started(tmp_path, monkeypatch, StringIO())
+    assert not printed_at_start(tmp_path, monkeypatch, StringIO())
     assert not path.exists()
 
 
-def test_a_key_that_was_lost_locks_nobody_out(
+def test_lost_token_key_yields_a_new_first_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = token_in(tmp_path, started(tmp_path, monkeypatch, OnTerminal()))
+    first = token_in(tmp_path, printed_at_start(tmp_path, monkeypatch, OnTerminal()))
     (tmp_path / TOKEN_KEY_FILE).unlink()
-    again = token_in(tmp_path, started(tmp_path, monkeypatch, OnTerminal()))
+    again = token_in(tmp_path, printed_at_start(tmp_path, monkeypatch, OnTerminal()))
     assert again != first
-    assert not started(tmp_path, monkeypatch, OnTerminal())
+    assert not printed_at_start(tmp_path, monkeypatch, OnTerminal())

@@ -1,4 +1,4 @@
-"""What a node says of itself after a restart, and while it winds down."""
+"""The node's health and statistics after a restart, and while it shuts down."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -11,13 +11,13 @@ SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
 
 
 def health(world: World) -> Health:
-    found: Health = world.do(world.node.search.health)
-    return found
+    result: Health = world.do(world.node.search.health)
+    return result
 
 
 def stats(world: World) -> Stats:
-    found: Stats = world.do(lambda: world.node.search.stats(T))
-    return found
+    result: Stats = world.do(lambda: world.node.search.stats(T))
+    return result
 
 
 def due_in(world: World, seconds: float) -> str:
@@ -25,7 +25,7 @@ def due_in(world: World, seconds: float) -> str:
     return world.submit(schedule_type="FUTURE", schedule_time=at.isoformat())
 
 
-def test_what_became_due_while_the_node_was_down_does_not_make_it_late(tmp_path: Path) -> None:
+def test_runs_due_while_the_node_was_down_do_not_make_it_late(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         job = due_in(world, 60)
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
@@ -35,12 +35,12 @@ def test_what_became_due_while_the_node_was_down_does_not_make_it_late(tmp_path:
         assert view.run.lateness is not None
         assert view.run.lateness >= timedelta(minutes=29)
         assert health(world).status == "ok"
-        most = stats(world).lateness_ms["max"]
-        assert most is not None
-        assert most >= 29 * 60_000, "the run was late, and its lateness is told"
+        max_lateness_ms = stats(world).lateness_ms["max"]
+        assert max_lateness_ms is not None
+        assert max_lateness_ms >= 29 * 60_000, "the lateness of the run is in the statistics"
 
 
-def test_what_becomes_due_after_the_start_and_starts_late_makes_the_node_late(
+def test_late_run_due_after_the_start_makes_the_node_late(
     tmp_path: Path,
 ) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
@@ -51,7 +51,7 @@ def test_what_becomes_due_after_the_start_and_starts_late_makes_the_node_late(
         assert health(world).status == "late"
 
 
-def test_a_machine_that_slept_is_not_late(tmp_path: Path) -> None:
+def test_machine_sleep_does_not_make_the_node_late(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         due_in(world, 60)
         world.clock.jump(timedelta(minutes=10))
@@ -60,7 +60,7 @@ def test_a_machine_that_slept_is_not_late(tmp_path: Path) -> None:
         assert health(world).status == "ok"
 
 
-def test_the_last_hour_outlives_a_restart(tmp_path: Path) -> None:
+def test_statistics_of_the_last_hour_survive_a_restart(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
         world.submit(schedule_type="FUTURE", schedule_time="2026-11-18T12:02:30Z")
@@ -73,18 +73,18 @@ def test_the_last_hour_outlives_a_restart(tmp_path: Path) -> None:
         assert after.lateness_ms == before.lateness_ms
     with a_world(tmp_path, ManualClock(NOON + timedelta(hours=3))) as world:
         assert world.store.minutes.load_since(NOON) != {}
-        assert [one["minute"] for one in stats(world).last_hour if one["minute"] < NOON] == []
+        assert [entry["minute"] for entry in stats(world).last_hour if entry["minute"] < NOON] == []
 
 
-def test_minutes_before_the_last_hour_are_not_kept(tmp_path: Path) -> None:
+def test_statistics_before_the_last_hour_are_removed(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
         world.until(2 * 3_600)
-        kept = world.store.minutes.load_since(NOON)
-    assert 60 <= len(kept) <= 63
+        minutes = world.store.minutes.load_since(NOON)
+    assert 60 <= len(minutes) <= 63
 
 
-def test_minutes_that_cannot_be_read_stop_no_start(tmp_path: Path) -> None:
+def test_unreadable_statistics_do_not_stop_the_start(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(schedule_type="CRON", cron_expression="* * * * *")
         world.until(200)
@@ -95,7 +95,7 @@ def test_minutes_that_cannot_be_read_stop_no_start(tmp_path: Path) -> None:
         assert stats(world).last_hour == []
 
 
-def test_a_node_that_winds_down_is_not_ready_though_its_run_goes_on(tmp_path: Path) -> None:
+def test_closing_node_reports_down_while_its_run_goes_on(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(task=SCRIPT)
         world.node.step()

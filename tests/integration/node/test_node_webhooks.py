@@ -1,4 +1,4 @@
-"""Webhooks of the node: written with the end of their run, told by threads, kept over a restart."""
+"""Webhooks of the node: stored with the end of a run, sent by threads, kept over a restart."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ FAILS = {"type": "event", "detail_type": "{{payload.nothing}}"}
 
 
 class Receiver:
-    """Answers as it is told, when it is let."""
+    """An HTTP task that returns the planned answers while `open` is set."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -47,11 +47,11 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def world(tmp_path: Path, receiver: Receiver) -> Iterator[World]:
-    with a_world(tmp_path, ManualClock(NOON)) as made:
-        yield receiving(made, receiver)
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        yield with_webhooks(world, receiver)
 
 
-def receiving(world: World, receiver: Receiver) -> World:
+def with_webhooks(world: World, receiver: Receiver) -> World:
     node = world.node
     node.webhooks = Webhooks(
         transaction=world.store.transaction(),
@@ -66,43 +66,43 @@ def receiving(world: World, receiver: Receiver) -> World:
     return world
 
 
-def fails(world: World, **fields: Any) -> str:
+def submit_failing(world: World, **fields: Any) -> str:
     notify = [{"on": ["SUCCESS"], "url": f"{HOOK}/no"}, {"on": ["FAILED"], "url": HOOK}]
     return world.submit(task=FAILS, notify=notify, **fields)
 
 
-def told(world: World) -> list[str]:
+def webhook_events(world: World) -> list[str]:
     return [event for event in world.events if event.startswith("webhook_")]
 
 
-def test_the_end_of_a_run_is_told_once(world: World, receiver: Receiver) -> None:
-    fails(world)
+def test_webhook_of_an_ended_run_is_sent_once(world: World, receiver: Receiver) -> None:
+    submit_failing(world)
     world.node.step()
     world.settle()
     assert [attempt.task["url"] for attempt in receiver.calls] == [HOOK]
-    assert told(world) == ["webhook_delivered"]
+    assert webhook_events(world) == ["webhook_delivered"]
     world.until(3_600)
     assert len(receiver.calls) == 1
 
 
-def test_a_node_without_webhooks_asks_its_store_for_none(world: World, tmp_path: Path) -> None:
+def test_node_without_webhooks_reads_no_notifications(world: World, tmp_path: Path) -> None:
     world.submit()
     world.node.step()
-    asked: list[str] = []
-    world.store._db.set_trace_callback(asked.append)
+    statements: list[str] = []
+    world.store._db.set_trace_callback(statements.append)
     world.submit()
     world.until(60)
     assert world.submit()
     world.store._db.set_trace_callback(None)
-    assert asked
-    assert [one for one in asked if "notices" in one] == []
+    assert statements
+    assert [statement for statement in statements if "notices" in statement] == []
 
 
-def test_a_receiver_that_is_down_is_asked_each_time_later_and_given_up(
+def test_webhook_to_an_unavailable_receiver_backs_off_and_is_abandoned(
     world: World, receiver: Receiver
 ) -> None:
     receiver.answers = [DOWN] * MAX_WEBHOOK_ATTEMPTS
-    fails(world)
+    submit_failing(world)
     world.node.step()
     for tries in range(1, MAX_WEBHOOK_ATTEMPTS + 1):
         world.settle()
@@ -112,47 +112,47 @@ def test_a_receiver_that_is_down_is_asked_each_time_later_and_given_up(
             world.clock.set(at)
             world.node.step()
     assert (world.clock() - NOON).total_seconds() > 5 * 3_600
-    assert told(world) == ["webhook_given_up"]
+    assert webhook_events(world) == ["webhook_given_up"]
     assert world.store.notifications.due(world.clock() + timedelta(days=9), 9, ()) == []
 
 
-def test_what_was_not_told_yet_is_told_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
+def test_undelivered_webhook_is_sent_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
     clock = ManualClock(NOON)
     receiver.answers = [DOWN]
     with a_world(tmp_path, clock) as world:
-        fails(receiving(world, receiver))
+        submit_failing(with_webhooks(world, receiver))
         world.node.step()
         world.settle()
     clock.set(NOON + timedelta(seconds=11))
-    with a_world(tmp_path, clock) as world:  # which has no key at its first step
-        receiving(world, receiver)
+    with a_world(tmp_path, clock) as world:  # its first step has no key
+        with_webhooks(world, receiver)
         world.clock.set(NOON + timedelta(seconds=72))
         world.node.step()
         world.settle()
-        assert told(world) == ["webhook_not_begun", "webhook_delivered"]
+        assert webhook_events(world) == ["webhook_not_begun", "webhook_delivered"]
     ids = [attempt.task["headers"]["webhook-id"] for attempt in receiver.calls]
     assert (len(ids), len(set(ids))) == (2, 1)
 
 
-def test_a_stop_breaks_off_what_is_being_told_and_counts_it_for_nothing(
+def test_stop_aborts_a_delivery_without_counting_an_attempt(
     world: World, receiver: Receiver
 ) -> None:
     receiver.open.clear()
-    fails(world)
+    submit_failing(world)
     world.node.step()
     assert not world.node.is_idle
     world.node.close()
     world.settle()
     assert world.node.is_idle
-    assert told(world) == []
-    (left,) = world.store.notifications.due(world.clock(), 9, ())
-    assert left.tries == 0
+    assert webhook_events(world) == []
+    (notification,) = world.store.notifications.due(world.clock(), 9, ())
+    assert notification.tries == 0
 
 
-def test_only_a_few_are_told_at_a_time(world: World, receiver: Receiver) -> None:
+def test_webhook_deliveries_are_limited_in_number(world: World, receiver: Receiver) -> None:
     receiver.open.clear()
     for _ in range(MAX_CONCURRENT_WEBHOOKS + 3):
-        fails(world)
+        submit_failing(world)
     world.node.step()
     for _ in range(200):
         if len(receiver.calls) == MAX_CONCURRENT_WEBHOOKS:
@@ -161,40 +161,40 @@ def test_only_a_few_are_told_at_a_time(world: World, receiver: Receiver) -> None
     world.node.step()
     assert len(receiver.calls) == MAX_CONCURRENT_WEBHOOKS
     at = world.node.next_at()
-    assert at > world.clock.monotonic(), "nobody waits for them in a circle"
+    assert at > world.clock.monotonic(), "the loop does not spin"
     receiver.open.set()
     for _ in range(MAX_CONCURRENT_WEBHOOKS + 3):
-        if len(told(world)) < MAX_CONCURRENT_WEBHOOKS + 3:
+        if len(webhook_events(world)) < MAX_CONCURRENT_WEBHOOKS + 3:
             world.settle()
-    assert told(world) == ["webhook_delivered"] * (MAX_CONCURRENT_WEBHOOKS + 3)
+    assert webhook_events(world) == ["webhook_delivered"] * (MAX_CONCURRENT_WEBHOOKS + 3)
 
 
-def test_a_notice_goes_with_the_transaction_that_made_it(tmp_path: Path) -> None:
+def test_notification_is_rolled_back_with_its_transaction(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "data", ManualClock(NOON))
-    notice: Notification = a_notice()
+    notification: Notification = a_notice()
     assert store.notifications.next_at(()) is None
 
-    def undone() -> None:
+    def put_and_fail() -> None:
         with store.transaction():
-            store.notifications.put([notice])
+            store.notifications.put([notification])
             assert store.notifications.next_at(()) == NOON
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        undone()
+        put_and_fail()
     assert store.notifications.next_at(()) is None
     assert store.notifications.due(NOON, 9, ()) == []
-    store.notifications.put([notice])
-    assert [one.notification for one in store.notifications.due(NOON, 9, ())] == [notice]
+    store.notifications.put([notification])
+    assert [row.notification for row in store.notifications.due(NOON, 9, ())] == [notification]
     store.close()
 
 
-def test_without_a_key_the_end_of_a_run_is_kept_to_be_told(tmp_path: Path) -> None:
+def test_webhook_without_a_key_stays_stored(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        fails(world)
+        submit_failing(world)
         world.until(59)
-        assert told(world) == ["webhook_not_begun"], "and nothing else is held up"
+        assert webhook_events(world) == ["webhook_not_begun"], "one attempt in the first minute"
         world.until(61)
-        assert told(world) == ["webhook_not_begun"] * 2
-        (left,) = world.store.notifications.due(NOON + timedelta(seconds=122), 9, ())
-        assert left.tries == 0
+        assert webhook_events(world) == ["webhook_not_begun"] * 2
+        (notification,) = world.store.notifications.due(NOON + timedelta(seconds=122), 9, ())
+        assert notification.tries == 0

@@ -1,6 +1,6 @@
-"""A run that finds no more files to open waits, and is given back; it never fails of that.
+"""A run that reaches the limit of open files waits or is returned. It does not fail.
 
-`test_open_files_everywhere.py` goes through all places of a run where a file is opened.
+`test_open_files_everywhere.py` fails each opening of a file in a run.
 """
 
 import errno
@@ -32,12 +32,12 @@ from tests.support.scripts.script_runs import an_attempt as a_script
 from tests.support.scripts.script_runs import execute
 
 
-def full() -> OSError:
+def too_many_open_files() -> OSError:
     return OSError(errno.EMFILE, "Too many open files")
 
 
-class Flaky:
-    """A task that cannot open a file for so many times."""
+class FlakyTask:
+    """A task that cannot open a file the first `times` times."""
 
     def __init__(self, times: float) -> None:
         self.left = times
@@ -47,7 +47,7 @@ class Flaky:
         self.left -= 1
         self.met.set()
         if self.left >= 0:
-            raise NotBegun from full()
+            raise NotBegun from too_many_open_files()
         return Outcome("SUCCESS")
 
 
@@ -62,32 +62,32 @@ def failing(times: float) -> Callable[[], str]:
         nonlocal left
         left -= 1
         if left >= 0:
-            raise NotBegun from full()
+            raise NotBegun from too_many_open_files()
         return "done"
 
     return action
 
 
-def test_what_opens_files_is_tried_again_and_not_for_ever() -> None:
-    waited: list[float] = []
-    assert retry_not_begun(failing(3), waited.append) == "done"
-    assert waited == list(RETRY_PAUSE_SECONDS[:3])
-    waited.clear()
+def test_opening_of_a_file_is_retried_a_limited_number_of_times() -> None:
+    pauses: list[float] = []
+    assert retry_not_begun(failing(3), pauses.append) == "done"
+    assert pauses == list(RETRY_PAUSE_SECONDS[:3])
+    pauses.clear()
     with pytest.raises(NotBegun):
-        retry_not_begun(failing(float("inf")), waited.append)
-    assert waited == list(RETRY_PAUSE_SECONDS)
+        retry_not_begun(failing(float("inf")), pauses.append)
+    assert pauses == list(RETRY_PAUSE_SECONDS)
     with pytest.raises(NotBegun):
-        retry_not_begun(failing(3), lambda _seconds: True)  # it is to stop
+        retry_not_begun(failing(3), lambda _seconds: True)  # a stop is requested
 
 
-def test_what_an_attempt_that_has_begun_needs_is_tried_until_there_is_room() -> None:
-    waited: list[float] = []
-    assert retry_until_free(failing(100), waited.append) == "done"
-    assert waited[: len(RETRY_PAUSE_SECONDS)] == list(RETRY_PAUSE_SECONDS)
-    assert set(waited[len(RETRY_PAUSE_SECONDS) :]) == {RETRY_PAUSE_SECONDS[-1]}
+def test_begun_attempt_retries_until_a_file_is_free() -> None:
+    pauses: list[float] = []
+    assert retry_until_free(failing(100), pauses.append) == "done"
+    assert pauses[: len(RETRY_PAUSE_SECONDS)] == list(RETRY_PAUSE_SECONDS)
+    assert set(pauses[len(RETRY_PAUSE_SECONDS) :]) == {RETRY_PAUSE_SECONDS[-1]}
 
 
-def test_other_errors_are_not_tried_again() -> None:
+def test_other_errors_are_not_retried() -> None:
     def action() -> None:
         raise OSError(errno.ENOSPC, "full")
 
@@ -95,65 +95,65 @@ def test_other_errors_are_not_tried_again() -> None:
         with pytest.raises(OSError, match="full"):
             repeated(action, lambda _seconds: pytest.fail("it waits"))
     wrapped = Unavailable("The data folder does not answer.")
-    wrapped.__cause__ = full()
+    wrapped.__cause__ = too_many_open_files()
     assert is_file_limit(wrapped)
 
 
-def test_a_run_begins_as_soon_as_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_begins_when_a_file_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0,) * 5)
     attempt = an_attempt("http://127.0.0.1/")
-    found = Registry({"http": Flaky(3)}).run(attempt, StopSignal(), NoLog())
-    assert found.status == "SUCCESS"
-    found = Registry({"http": Flaky(9)}).run(attempt, StopSignal(), NoLog())
-    assert (found.status, found.error, found.begun) == ("FAILED", NOT_BEGUN_MESSAGE, False)
+    outcome = Registry({"http": FlakyTask(3)}).run(attempt, StopSignal(), NoLog())
+    assert outcome.status == "SUCCESS"
+    outcome = Registry({"http": FlakyTask(9)}).run(attempt, StopSignal(), NoLog())
+    assert (outcome.status, outcome.error, outcome.begun) == ("FAILED", NOT_BEGUN_MESSAGE, False)
 
 
-def test_a_call_waits_for_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_call_waits_for_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0,) * 5)
-    made, left = network._new_socket, 3
+    new_socket, left = network._new_socket, 3
 
-    def sparse(family: int) -> socket.socket:
+    def limited_socket(family: int) -> socket.socket:
         nonlocal left
         left -= 1
         if left >= 0:
-            raise full()
-        return made(family)
+            raise too_many_open_files()
+        return new_socket(family)
 
-    monkeypatch.setattr(network, "_new_socket", sparse)
+    monkeypatch.setattr(network, "_new_socket", limited_socket)
     with serving(says(answer(200, b"here"))) as server:
         assert call(server.url()).output == b"here"
         left = 9
-        found = call(server.url())
-    assert (found.status, found.http_status, found.begun) == ("FAILED", None, False)
+        outcome = call(server.url())
+    assert (outcome.status, outcome.http_status, outcome.begun) == ("FAILED", None, False)
 
 
-def test_a_task_that_meets_the_lack_after_it_began_is_not_run_again() -> None:
+def test_task_that_fails_after_its_begin_is_not_run_again() -> None:
     runs = 0
 
-    class Begun:
+    class BegunTask:
         def run(self, _attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
             nonlocal runs
             runs += 1
-            raise full()
+            raise too_many_open_files()
 
-    found = Registry({"http": Begun()}).run(an_attempt("http://x/"), StopSignal(), NoLog())
-    assert (runs, found.status, found.begun) == (1, "FAILED", True)
+    outcome = Registry({"http": BegunTask()}).run(an_attempt("http://x/"), StopSignal(), NoLog())
+    assert (runs, outcome.status, outcome.begun) == (1, "FAILED", True)
 
 
-def test_a_script_that_prints_the_message_of_a_lack_has_begun(tmp_path: Path) -> None:
-    found = execute(tmp_path, a_script(f"echo '{NOT_BEGUN_MESSAGE}' >&2; exit 1"))
-    assert found.error.endswith(NOT_BEGUN_MESSAGE)
-    assert (found.status, found.begun) == ("FAILED", True)
+def test_script_that_prints_the_not_begun_message_counts_as_begun(tmp_path: Path) -> None:
+    outcome = execute(tmp_path, a_script(f"echo '{NOT_BEGUN_MESSAGE}' >&2; exit 1"))
+    assert outcome.error.endswith(NOT_BEGUN_MESSAGE)
+    assert (outcome.status, outcome.begun) == ("FAILED", True)
 
 
 @pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
-def test_a_run_that_cannot_begin_is_given_back_and_runs_later(
+def test_run_that_cannot_begin_is_returned_and_runs_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0,))
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as world:
-        flaky = Flaky(2)
+        flaky = FlakyTask(2)
         monkeypatch.setattr(world.gate, "run", flaky.run)
         task = {"type": "http", "url": "http://127.0.0.1/"}
         job_id = world.submit(max_retries=0, delivery=delivery, task=task)
@@ -170,14 +170,14 @@ def test_a_run_that_cannot_begin_is_given_back_and_runs_later(
         assert (view.run.status.value, view.run.attempt) == ("SUCCESS", 1)
 
 
-def test_a_run_that_waits_for_a_file_while_the_node_stops_runs_after_the_start(
+def test_run_that_waits_for_a_file_at_shutdown_runs_after_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it had begun, so the stop counts as no attempt under AT_MOST_ONCE either."""
+    """The attempt has not begun, so the stop does not count, not even under AT_MOST_ONCE."""
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (60.0,))
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as world:
-        flaky = Flaky(2)
+        flaky = FlakyTask(2)
         monkeypatch.setattr(world.gate, "run", flaky.run)
         task = {"type": "http", "url": "http://127.0.0.1/"}
         job_id = world.submit(delivery="AT_MOST_ONCE", task=task)

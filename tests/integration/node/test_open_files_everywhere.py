@@ -1,4 +1,4 @@
-"""A run meets a lack of open files wherever one is opened: it waits or goes on, and runs once."""
+"""Each opening of a file in a run fails once. The run waits or goes on, and runs once."""
 
 import errno
 import socket
@@ -29,10 +29,10 @@ from tests.support.node.node_world import NOON, T, World, a_world
 from tests.support.scripts.descriptor_faults import LauncherFaults, Openings, failing
 from tests.support.scripts.script_runs import usual
 
-# Openings that fail: one, or so many that the run is given back meanwhile.
+# The number of openings that fail: one, or enough to return the run.
 CASES = [("AT_MOST_ONCE", 1), ("AT_MOST_ONCE", 12), ("AT_LEAST_ONCE", 12)]
-PLACES = 200  # more than a run has openings
-STEPS = 60
+MAX_OPENINGS = 200  # more than a run has
+MAX_STEPS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def a_node(folder: Path, writable: Path) -> Iterator[World]:
 
 def end_of(world: World, job_id: str) -> RunView:
     """Step until the job's only run has ended."""
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         (view,) = world.runs(job_id)
         if view.run.status in ENDED_RUN_STATUSES:
             return view
@@ -87,7 +87,7 @@ def submit(world: World, delivery: str, **fields: Any) -> str:
     return world.submit(delivery=delivery, **retries, **fields)
 
 
-def script(marks: Path) -> dict[str, str]:
+def script_task(marks: Path) -> dict[str, str]:
     code = f"echo ran >> {marks}/ran; echo out; echo err >&2"
     return {"type": "script", "runtime": "bash", "code": code}
 
@@ -103,75 +103,75 @@ def check_script(world: World, view: RunView, marks: Path) -> None:
     assert list((world.folder / "work").iterdir()) == []
 
 
-@pytest.mark.parametrize(("delivery", "many"), CASES)
-def test_a_script_runs_once_whichever_opening_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, many: int
+@pytest.mark.parametrize(("delivery", "failures"), CASES)
+def test_script_runs_once_if_any_opening_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, failures: int
 ) -> None:
-    places = 0
+    openings_failed = 0
     with a_node(tmp_path / "node", tmp_path) as world:
-        for first in range(1, PLACES):
+        for first in range(1, MAX_OPENINGS):
             marks = tmp_path / f"marks-{first}"
             marks.mkdir()
-            job_id = submit(world, delivery, task=script(marks), payload="x" * 20_000)
-            with failing(monkeypatch, Openings(first, many)) as openings:
+            job_id = submit(world, delivery, task=script_task(marks), payload="x" * 20_000)
+            with failing(monkeypatch, Openings(first, failures)) as openings:
                 world.node.step()
                 view = end_of(world, job_id)
             check_script(world, view, marks)
             if not openings.failed:
                 break
-            places += 1
-    assert 15 < places < PLACES - 1
+            openings_failed += 1
+    assert 15 < openings_failed < MAX_OPENINGS - 1
 
 
 @pytest.mark.parametrize(
     ("delivery", "number"), [("AT_LEAST_ONCE", errno.EMFILE), ("AT_MOST_ONCE", errno.ENFILE)]
 )
-def test_a_script_runs_once_whichever_opening_of_its_launcher_fails(
+def test_script_runs_once_if_any_opening_of_its_launcher_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, number: int
 ) -> None:
-    places = 0
+    openings_failed = 0
     with a_node(tmp_path / "node", tmp_path) as world:
-        for first in range(1, PLACES):
+        for first in range(1, MAX_OPENINGS):
             marks = tmp_path / f"marks-{first}"
             marks.mkdir()
-            job_id = submit(world, delivery, task=script(marks))
+            job_id = submit(world, delivery, task=script_task(marks))
             with monkeypatch.context() as patch:
                 faults = LauncherFaults(patch, tmp_path, first, number=number)
                 world.node.step()
                 check_script(world, end_of(world, job_id), marks)
             if not faults.were_met:
                 break
-            places += 1
-    assert 5 < places < PLACES - 1
+            openings_failed += 1
+    assert 5 < openings_failed < MAX_OPENINGS - 1
 
 
-@pytest.mark.parametrize(("delivery", "many"), CASES)
-def test_an_address_is_called_once_whichever_opening_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, many: int
+@pytest.mark.parametrize(("delivery", "failures"), CASES)
+def test_http_task_calls_once_if_any_opening_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, failures: int
 ) -> None:
-    """A name is looked up; the address that it is sent on to needs another socket."""
-    moved = answer(307, Location="/there", Connection="close")
+    """The task resolves a name. The redirect needs another socket."""
+    redirect = answer(307, Location="/there", Connection="close")
     here = answer(200, b"here", Connection="close")
 
     def handle(connection: socket.socket, request: bytes) -> None:
-        connection.sendall(here if request.startswith(b"POST /there ") else moved)
+        connection.sendall(here if request.startswith(b"POST /there ") else redirect)
         connection.shutdown(socket.SHUT_RDWR)
 
-    places = 0
+    openings_failed = 0
     with serving(handle) as server, a_node(tmp_path / "node", tmp_path) as world:
-        for first in range(1, PLACES):
+        for first in range(1, MAX_OPENINGS):
             url = server.url(host="localhost")
             task = {"type": "http", "method": "POST", "url": url, "follow_redirects": 1}
             job_id = submit(world, delivery, task=task)
-            with failing(monkeypatch, Openings(first, many)) as openings:
+            with failing(monkeypatch, Openings(first, failures)) as openings:
                 world.node.step()
                 view = end_of(world, job_id)
             assert_succeeded(view)
             name = output_key(JobKey(T, job_id), view.run.run_id, view.run.attempt)
             assert world.store.blobs.get(name) == b"here"
-            called = [server.request().split()[1] for _ in range(server.requests.qsize())]
-            assert called == [b"/", b"/there"]
+            called_paths = [server.request().split()[1] for _ in range(server.requests.qsize())]
+            assert called_paths == [b"/", b"/there"]
             if not openings.failed:
                 break
-            places += 1
-    assert 4 < places < PLACES - 1
+            openings_failed += 1
+    assert 4 < openings_failed < MAX_OPENINGS - 1

@@ -1,4 +1,4 @@
-"""Without tokens the node takes calls from its own user alone, and from a caller with its token."""
+"""Without tokens the node accepts its own user, and callers with the local token."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from punctual.client.transport import read_local_token
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import StoreError
 from punctual.node.http.own_user import LOCAL_TOKEN_FILE, OwnUser, load_local_token
 from punctual.node.http.peers import Address, Peers, find_owner_in_table
 from punctual.web.http.problems import RequestRejected
@@ -33,22 +33,22 @@ def is_admitted(
     try:
         caller = own_user.authenticate(path, headers, "127.0.0.1", uid)
     except RequestRejected as error:
-        rejected = error
+        rejection = error
     else:
         assert (caller.tenant, caller.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
         return True
-    assert rejected.http_code == "UNAUTHENTICATED"
-    assert LOCAL_TOKEN_FILE in rejected.message
+    assert rejection.http_code == "UNAUTHENTICATED"
+    assert LOCAL_TOKEN_FILE in rejection.message
     return False
 
 
-def test_the_nodes_own_user_needs_no_token(own_user: OwnUser) -> None:
+def test_own_user_needs_no_token(own_user: OwnUser) -> None:
     assert is_admitted(own_user, ME)
     assert is_admitted(own_user, ME, b"Bearer something")
 
 
 @pytest.mark.parametrize("uid", [OTHER, ROOT, None])
-def test_every_other_user_needs_the_token(own_user: OwnUser, uid: int | None) -> None:
+def test_other_users_need_the_local_token(own_user: OwnUser, uid: int | None) -> None:
     good = b"Bearer " + TOKEN.encode()
     assert is_admitted(own_user, uid, good)
     for tokens in (
@@ -63,7 +63,7 @@ def test_every_other_user_needs_the_token(own_user: OwnUser, uid: int | None) ->
     assert is_admitted(own_user, uid, path=b"/v1/openapi.json")
 
 
-def test_the_token_is_made_once_and_for_the_owners_eyes(tmp_path: Path) -> None:
+def test_local_token_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     token = load_local_token(tmp_path)
     assert len(token) >= 32
     assert load_local_token(tmp_path) == token
@@ -73,7 +73,7 @@ def test_the_token_is_made_once_and_for_the_owners_eyes(tmp_path: Path) -> None:
         load_local_token(tmp_path)
 
 
-def test_the_client_sends_the_token_where_the_system_names_no_users(tmp_path: Path) -> None:
+def test_client_sends_the_local_token_where_sockets_have_no_user(tmp_path: Path) -> None:
     env = {"PUNCTUAL_DATA": str(tmp_path)}
     here, away = "http://127.0.0.1:8080/v1", "https://punctual.example/v1"
     assert read_local_token(here, env, "darwin") is None
@@ -96,7 +96,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket, Address]]:
 
 
 @linux
-def test_the_system_names_the_user_of_a_socket() -> None:
+def test_owner_of_a_socket_is_found() -> None:
     peers = Peers()
     try:
         with connected() as (client, _, server):
@@ -105,7 +105,7 @@ def test_the_system_names_the_user_of_a_socket() -> None:
             assert peers.find_owner(("127.0.0.1", 1), server) is None
             table = Path("/proc/net/tcp").read_text()
             assert find_owner_in_table(table, address, server) == os.geteuid()
-            peers.close()  # from here on the table is read
+            peers.close()  # from here on `find_owner` reads the table
             assert peers.find_owner(address, server) == os.geteuid()
     finally:
         peers.close()
@@ -113,7 +113,7 @@ def test_the_system_names_the_user_of_a_socket() -> None:
 
 @linux
 @pytest.mark.parametrize("by_table", [False, True])
-def test_a_socket_that_was_closed_is_nobodys_and_not_roots(by_table: bool) -> None:
+def test_closed_socket_has_no_owner(by_table: bool) -> None:
     peers = Peers()
     try:
         if by_table:

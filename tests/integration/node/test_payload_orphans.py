@@ -1,4 +1,4 @@
-"""Payloads that no row names are removed once they are old; those of jobs and runs stay."""
+"""Old payloads that no row references are removed. Payloads of jobs and runs stay."""
 
 import os
 from collections.abc import Sequence
@@ -35,15 +35,17 @@ def put(world: World, *keys: tuple[JobKey, str]) -> None:
         world.store.blobs.put(payload_name(key, given_by), b'"left"', "application/json")
 
 
-def start_over(folder: Path, seconds: float = 120) -> list[int]:
-    """Start the node again, and return how many payloads each step of its walk removed."""
+def restart_and_walk(folder: Path, seconds: float = 120) -> list[int]:
+    """Restart the node, and return how many payloads each step of its walk removes."""
     with a_world(folder, ManualClock(NOON)) as world:
         world.until(seconds)
-        lines = world.lines
-    return [facts["payloads"] for event, facts in lines if event == "payloads_without_row_removed"]
+        log_lines = world.lines
+    return [
+        facts["payloads"] for event, facts in log_lines if event == "payloads_without_row_removed"
+    ]
 
 
-def test_a_start_removes_what_no_row_names_and_nothing_else(tmp_path: Path) -> None:
+def test_start_removes_only_payloads_without_a_row(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         http = {"type": "http", "url": "http://127.0.0.1/"}
         world.gate.open.set()
@@ -55,50 +57,50 @@ def test_a_start_removes_what_no_row_names_and_nothing_else(tmp_path: Path) -> N
         world.node.step()
         world.settle()
         assert world.statuses(job) == world.statuses(other) == ["SUCCESS"]
-        kept = payload_files(tmp_path)
-        assert len(kept) == 2
+        expected = payload_files(tmp_path)
+        assert len(expected) == 2
         missing = JobKey(T, an_id(77))
         put(world, (missing, "1-abc"), (missing, an_id(5)), (JobKey(T, job), an_id(6)))
     make_old(payload_files(tmp_path), 2 * HOUR)
-    assert sum(start_over(tmp_path)) == 3
-    assert payload_files(tmp_path) == kept
+    assert sum(restart_and_walk(tmp_path)) == 3
+    assert payload_files(tmp_path) == expected
 
 
-def test_a_run_that_waits_keeps_its_payload(tmp_path: Path) -> None:
+def test_waiting_run_keeps_its_payload(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         http = {"type": "http", "url": "http://127.0.0.1/"}
         job = world.submit(schedule_type="CRON", cron_expression="0 0 1 1 *", task=http)
-        for _ in range(3):  # one runs, two stand in line
+        for _ in range(3):  # one runs, two are in the wait queue
             world.do(lambda: world.node.jobs.run_now(T, job, LARGE))
-        kept = payload_files(tmp_path)
-        assert len(kept) == 3
-        make_old(kept, 2 * HOUR)
+        expected = payload_files(tmp_path)
+        assert len(expected) == 3
+        make_old(expected, 2 * HOUR)
         world.until(120)
-        assert payload_files(tmp_path) == kept
+        assert payload_files(tmp_path) == expected
         assert "payloads_without_row_removed" not in world.events
 
 
-def test_a_payload_that_is_young_is_left_to_its_request(tmp_path: Path) -> None:
+def test_young_payload_without_a_row_is_kept(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         put(world, (JobKey(T, an_id(77)), "1-abc"))
     make_old(payload_files(tmp_path), HOUR - 300)
-    assert start_over(tmp_path) == []
+    assert restart_and_walk(tmp_path) == []
     assert len(payload_files(tmp_path)) == 1
 
 
-def test_the_walk_goes_on_in_small_steps_to_the_end(
+def test_payload_walk_removes_all_in_small_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orphans, "PAYLOAD_PAGE_SIZE", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         put(world, *((JobKey(T, an_id(n)), "1-abc") for n in range(600)))
     make_old(payload_files(tmp_path), 2 * HOUR)
-    removed = start_over(tmp_path)
+    removed = restart_and_walk(tmp_path)
     assert (sum(removed), max(removed)) == (600, 2)
     assert payload_files(tmp_path) == []
 
 
-def test_the_walk_comes_again_each_day(tmp_path: Path) -> None:
+def test_payload_walk_runs_each_day(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as world:
         world.until(60)
@@ -109,14 +111,14 @@ def test_the_walk_comes_again_each_day(tmp_path: Path) -> None:
         assert payload_files(tmp_path) == []
 
 
-def test_an_order_for_a_job_that_does_not_exist_stores_nothing(tmp_path: Path) -> None:
+def test_run_now_of_a_missing_job_stores_no_payload(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         with pytest.raises(NotFound):
             world.do(lambda: world.node.jobs.run_now(T, an_id(77), LARGE))
         assert payload_files(tmp_path) == []
 
 
-def test_a_walk_that_cannot_read_the_folder_stops_nothing_else(
+def test_payload_walk_that_cannot_read_the_folder_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:

@@ -1,4 +1,4 @@
-"""A row that cannot be read is passed over: it alone, whatever table it is in."""
+"""An unreadable row of any table affects only what it belongs to."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from punctual.engine.ports.rows import JobKey, Receipt, RunKey
 from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import DATABASE_FILE
+from punctual.node.files.data_folder import DATABASE
 from tests.integration.contract.test_contract_notices import a_notice
 from tests.support.builders import an_id
 from tests.support.node.node_world import NOON, T, World, a_world
@@ -30,8 +30,8 @@ BROKEN = ("", "text", b"", b"\x00\xff\x00", b"{}", b"\xc1", 7)
 
 
 def change(folder: Path, statement: str, *values: Any) -> None:
-    """As a damaged disk, or a person with SQLite's own shell, changes the file."""
-    db = sqlite3.connect(folder / DATABASE_FILE)
+    """Change the database file as a damaged disk or the SQLite shell does."""
+    db = sqlite3.connect(folder / DATABASE)
     with db:
         assert db.execute(statement, values).rowcount > 0
     db.close()
@@ -45,11 +45,11 @@ def restarted(folder: Path, seconds: float = 0) -> Iterator[World]:
 
 def two_jobs(folder: Path, **fields: Any) -> tuple[str, str]:
     with a_world(folder, ManualClock(NOON)) as world:
-        found = [world.submit(name=name, **{**EACH_SECOND, **fields}) for name in ("bad", "good")]
-    return found[0], found[1]
+        job_ids = [world.submit(name=name, **{**EACH_SECOND, **fields}) for name in ("bad", "good")]
+    return job_ids[0], job_ids[1]
 
 
-def damage_head(folder: Path, job_id: str, value: Any = b"\x00\xff\x00") -> None:
+def damage_state(folder: Path, job_id: str, value: Any = b"\x00\xff\x00") -> None:
     change(folder, "UPDATE heads SET head = ? WHERE job_id = ?", value, job_id)
 
 
@@ -57,33 +57,33 @@ def count(world: World, event: str) -> int:
     return world.events.count(event)
 
 
-def closed(world: World) -> datetime:
-    """All minutes before this one are done."""
+def watermark_of(world: World) -> datetime:
+    """Return the watermark. All earlier buckets are done."""
     mark = world.store.partitions.watermark()
     assert mark is not None
     return mark
 
 
-def told(world: World) -> list[tuple[str, str]]:
-    """Table and key of each row that the log names."""
+def reported_rows(world: World) -> list[tuple[str, str]]:
+    """Return table and key of each row that the log names."""
     return [(f["table"], f["row"]) for event, f in world.lines if event == "row_unreadable"]
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_a_head_that_cannot_be_read_stops_its_own_job_only(tmp_path: Path, value: Any) -> None:
+def test_unreadable_state_stops_only_its_job(tmp_path: Path, value: Any) -> None:
     bad, good = two_jobs(tmp_path)
-    damage_head(tmp_path, bad, value)
+    damage_state(tmp_path, bad, value)
     with restarted(tmp_path) as world:
         world.until(60)
         assert len(set(world.statuses(good))) == 1
         assert len(world.statuses(good)) == 60
-        assert told(world) == [("heads", f"{T}/{bad}")]
+        assert reported_rows(world) == [("heads", f"{T}/{bad}")]
         assert 1 <= count(world, "look_failed") <= 4
 
 
-def test_calls_on_its_job_name_it_and_their_neighbours_are_answered(tmp_path: Path) -> None:
+def test_calls_on_a_job_with_unreadable_state_fail_and_others_succeed(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
-    damage_head(tmp_path, bad)
+    damage_state(tmp_path, bad)
     with restarted(tmp_path) as world:
         jobs, search = world.node.jobs, world.node.search
         document = {"name": "new", "schedule_type": "IMMEDIATE"}
@@ -102,14 +102,14 @@ def test_calls_on_its_job_name_it_and_their_neighbours_are_answered(tmp_path: Pa
         refused = [answers[n] for n in (0, 2, 4, 5, 6, 7)]
         assert {type(answer) for answer in refused} == {Unreadable}
         assert all(bad in str(answer) for answer in refused)
-        (made,) = answers[1]
-        assert world.do(lambda: search.job(T, made.head.job_id)).head.job_id == made.head.job_id
-        assert world.do(lambda: search.job(T, good)).head.state.value == "PAUSED"
+        (view,) = answers[1]
+        assert world.do(lambda: search.job(T, view.state.job_id)).state.job_id == view.state.job_id
+        assert world.do(lambda: search.job(T, good)).state.status.value == "PAUSED"
 
 
-def test_health_counts_it_once_however_often_it_is_met(tmp_path: Path) -> None:
+def test_health_counts_an_unreadable_row_once(tmp_path: Path) -> None:
     bad, _ = two_jobs(tmp_path)
-    damage_head(tmp_path, bad)
+    damage_state(tmp_path, bad)
     with restarted(tmp_path) as world:
         world.until(3)
         for _ in range(3):
@@ -122,21 +122,21 @@ def test_health_counts_it_once_however_often_it_is_met(tmp_path: Path) -> None:
         assert count(world, "row_unreadable") == 1
 
 
-def test_its_minute_is_closed_in_the_end(tmp_path: Path) -> None:
+def test_bucket_of_an_unreadable_state_is_closed_in_the_end(tmp_path: Path) -> None:
     bad, _ = two_jobs(tmp_path)
-    damage_head(tmp_path, bad)
+    damage_state(tmp_path, bad)
     with restarted(tmp_path) as world:
         world.until(1_500)
         assert count(world, "look_set_aside") == 1
-        assert closed(world) >= NOON + timedelta(seconds=1_380)
+        assert watermark_of(world) >= NOON + timedelta(seconds=1_380)
 
 
-def test_a_job_that_ran_when_its_head_was_damaged_stops_no_start(tmp_path: Path) -> None:
+def test_damaged_state_of_a_running_job_does_not_stop_the_start(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         bad = world.submit(task=SCRIPT)
         world.node.step()
         assert world.gate.begun.acquire(timeout=10)
-    damage_head(tmp_path, bad)
+    damage_state(tmp_path, bad)
     with restarted(tmp_path) as world:
         good = world.submit(task=SCRIPT)
         world.gate.open.set()
@@ -145,12 +145,12 @@ def test_a_job_that_ran_when_its_head_was_damaged_stops_no_start(tmp_path: Path)
         assert world.statuses(good) == ["SUCCESS"]
 
 
-def test_a_queued_run_of_a_damaged_head_keeps_no_other_from_its_slot(tmp_path: Path) -> None:
+def test_queued_runs_of_damaged_states_block_no_slot(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         queued = [world.submit(task=SCRIPT) for _ in range(6)]  # four run, two wait for a slot
         world.node.step()
     for job_id in queued:
-        damage_head(tmp_path, job_id)
+        damage_state(tmp_path, job_id)
     with restarted(tmp_path) as world:
         good = world.submit(task=SCRIPT)
         world.gate.open.set()
@@ -161,32 +161,32 @@ def test_a_queued_run_of_a_damaged_head_keeps_no_other_from_its_slot(tmp_path: P
         assert count(world, "row_unreadable") == 6
 
 
-def read_again(world: World, job_id: str) -> None:
-    """Damage a head under a node that runs, and let the node forget what it remembers of it."""
-    damage_head(world.folder, job_id)
+def damage_and_clear_cache(world: World, job_id: str) -> None:
+    """Damage a job state under a running node, and clear the node's cache."""
+    damage_state(world.folder, job_id)
     world.store.job_states._cache._cache.clear()
 
 
-def test_a_run_that_is_queued_in_memory_when_its_head_is_damaged(tmp_path: Path) -> None:
+def test_state_damaged_after_submit_stops_only_its_job(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         bad, good = (world.submit(name=name) for name in ("bad", "good"))
-        read_again(world, bad)
+        damage_and_clear_cache(world, bad)
         world.until(30)
         assert world.statuses(good) == ["SUCCESS"]
-        assert told(world) == [("heads", f"{T}/{bad}")]
+        assert reported_rows(world) == [("heads", f"{T}/{bad}")]
 
 
-def test_a_run_that_is_held_ahead_of_its_time_when_its_head_is_damaged(tmp_path: Path) -> None:
+def test_state_damaged_after_firing_ahead_stops_only_its_job(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         bad, good = (world.submit(name=name, **EACH_SECOND) for name in ("bad", "good"))
         world.until(5)
-        read_again(world, bad)
+        damage_and_clear_cache(world, bad)
         world.until(30)
         assert len(world.statuses(good)) == 30
         assert count(world, "look_failed") <= 3
 
 
-def test_a_lease_that_cannot_be_read_is_its_jobs_matter(tmp_path: Path) -> None:
+def test_unreadable_lease_stops_only_its_job(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.submit(task=SCRIPT)
         world.node.step()
@@ -199,9 +199,7 @@ def test_a_lease_that_cannot_be_read_is_its_jobs_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", [{"type": "event"}, SCRIPT], ids=["event", "script"])
-def test_a_definition_that_cannot_be_read_stops_its_own_job_only(
-    tmp_path: Path, task: dict[str, Any]
-) -> None:
+def test_unreadable_definition_stops_only_its_job(tmp_path: Path, task: dict[str, Any]) -> None:
     bad, good = two_jobs(tmp_path, task={"type": "event"})
     with restarted(tmp_path) as world:
         other = world.submit(**EACH_SECOND, name="other", task=task)
@@ -210,13 +208,13 @@ def test_a_definition_that_cannot_be_read_stops_its_own_job_only(
     with restarted(tmp_path) as world:
         world.until(150)
         assert world.statuses(good) == ["SUCCESS"] * 150
-        assert closed(world) >= NOON + timedelta(seconds=60)
+        assert watermark_of(world) >= NOON + timedelta(seconds=60)
         with pytest.raises(Unavailable, match="definition cannot be read"):
             world.do(lambda: world.node.search.job(T, bad))
         assert count(world, "row_unreadable") == 2
 
 
-def test_a_large_payload_that_is_damaged_stops_its_own_job_only(tmp_path: Path) -> None:
+def test_damaged_large_payload_stops_only_its_job(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
     with restarted(tmp_path) as world:
         large = world.submit(name="large", **EACH_SECOND, payload="x" * 20_000)
@@ -234,8 +232,8 @@ def test_a_large_payload_that_is_damaged_stops_its_own_job_only(tmp_path: Path) 
             world.do(lambda: world.node.search.job(T, large))
 
 
-def ran(folder: Path) -> tuple[str, str]:
-    """A job with three runs that ended, and the id of the second."""
+def job_with_runs(folder: Path) -> tuple[str, str]:
+    """Return the id of a job with three ended runs, and the id of the second run."""
     with a_world(folder, ManualClock(NOON)) as world:
         job_id = world.submit(**EACH_SECOND)
         world.until(3)
@@ -243,8 +241,8 @@ def ran(folder: Path) -> tuple[str, str]:
         return job_id, world.runs(job_id)[1].run.run_id
 
 
-def test_a_run_whose_row_cannot_be_read_is_listed_as_such(tmp_path: Path) -> None:
-    job_id, run_id = ran(tmp_path)
+def test_run_with_unreadable_row_is_listed_with_an_error(tmp_path: Path) -> None:
+    job_id, run_id = job_with_runs(tmp_path)
     change(tmp_path, "UPDATE runs SET row = x'00ff' WHERE run_id = ?", run_id)
     with restarted(tmp_path, 4) as world:
         for listed in (world.runs(job_id), world.runs(None)):
@@ -257,24 +255,24 @@ def test_a_run_whose_row_cannot_be_read_is_listed_as_such(tmp_path: Path) -> Non
         assert NOON < view.run.ended_at <= NOON + timedelta(seconds=4)
 
 
-def test_an_attempt_whose_row_cannot_be_read_is_left_out_of_its_run(tmp_path: Path) -> None:
+def test_unreadable_attempt_row_is_left_out_of_its_run(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         job_id = world.submit(task=SCRIPT, payload="fail", max_retries=1)
         world.gate.open.set()
         world.node.step()
         world.settle()
         (view,) = world.runs(job_id)
-        found = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
-        assert len(found.attempts) == 1
+        run_view = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
+        assert len(run_view.attempts) == 1
     change(tmp_path, "UPDATE attempts SET row = x'00ff'")
     with restarted(tmp_path) as world:
-        found = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
-        assert (list(found.attempts), found.run.attempt) == ([], 2)
+        run_view = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
+        assert (list(run_view.attempts), run_view.run.attempt) == ([], 2)
 
 
-TIMERS = {
+TIMER_ASSIGNMENTS = {
     "a version that is text": "version = 'x'",
-    "a tenant that is no text": "tenant = x'00ff'",
+    "a tenant that is not text": "tenant = x'00ff'",
     "a tenant that is not UTF-8": "tenant = CAST(x'ff6c' AS TEXT)",
     "a job that is not UTF-8": "job_id = CAST(x'ff6c' AS TEXT)",
     "a time before all times": "at = -9223372036854775808",
@@ -282,21 +280,19 @@ TIMERS = {
 }
 
 
-@pytest.mark.parametrize("what", TIMERS.values(), ids=TIMERS.keys())
-def test_a_timer_that_cannot_be_read_is_removed_and_its_job_gets_another(
-    tmp_path: Path, what: str
-) -> None:
+@pytest.mark.parametrize("assignment", TIMER_ASSIGNMENTS.values(), ids=TIMER_ASSIGNMENTS.keys())
+def test_unreadable_timer_is_removed_and_replaced(tmp_path: Path, assignment: str) -> None:
     bad, good = two_jobs(tmp_path, cron_expression="*/10 * * * * *")
-    change(tmp_path, f"UPDATE timers SET {what} WHERE job_id = ?", bad)
+    change(tmp_path, f"UPDATE timers SET {assignment} WHERE job_id = ?", bad)
     with restarted(tmp_path) as world:
         world.until(900)
         assert len(world.statuses(good)) == 90
         assert len(world.statuses(bad)) >= 40  # the reconciler found it without a timer
         assert count(world, "row_unreadable") == 1
-        assert closed(world) >= NOON + timedelta(seconds=780)
+        assert watermark_of(world) >= NOON + timedelta(seconds=780)
 
 
-def test_an_audit_row_that_cannot_be_read_says_how_to_read_around_it(tmp_path: Path) -> None:
+def test_error_of_an_unreadable_audit_row_names_its_time_range(tmp_path: Path) -> None:
     actor = Actor("me", request_id="r")
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for second in (0, 100, 200):
@@ -323,14 +319,14 @@ def test_an_audit_row_that_cannot_be_read_says_how_to_read_around_it(tmp_path: P
             NOON + timedelta(seconds=200),
             NOON,
         ]
-        assert world.submit()  # and what is noted now can be noted
+        assert world.submit()  # a new entry can still be written
 
 
 def a_token(number: int, role: Role = Role.ADMIN) -> Token:
     return Token(an_id(number), T, f"token {number}", role, NOON, "me")
 
 
-def test_a_token_that_cannot_be_read_lets_nobody_in_and_hides_no_other(tmp_path: Path) -> None:
+def test_unreadable_token_is_refused_and_hides_no_other_token(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for number in range(4):
             world.store.tokens.put(a_token(number), f"hash {number}")
@@ -347,7 +343,7 @@ def test_a_token_that_cannot_be_read_lets_nobody_in_and_hides_no_other(tmp_path:
         assert [*first, *rest] == [a_token(3), a_token(1), a_token(0)]
 
 
-def test_a_receipt_that_cannot_be_read_refuses_its_own_request_only(tmp_path: Path) -> None:
+def test_unreadable_receipt_refuses_only_its_request(tmp_path: Path) -> None:
     receipt = Receipt("print", "made", NOON, NOON + timedelta(days=1))
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.receipts.claim(T, [("bad", receipt), ("good", receipt)], NOON)
@@ -366,7 +362,7 @@ def test_a_receipt_that_cannot_be_read_refuses_its_own_request_only(tmp_path: Pa
         assert set(receipts.find(T, ["new", "newer"], NOON)) == {"newer"}
 
 
-def test_a_notice_that_cannot_be_read_is_looked_at_seldom(tmp_path: Path) -> None:
+def test_unreadable_notification_is_read_again_after_an_hour(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.notifications.put([a_notice()])
     change(tmp_path, "UPDATE notices SET notice = x'00ff'")
@@ -377,7 +373,7 @@ def test_a_notice_that_cannot_be_read_is_looked_at_seldom(tmp_path: Path) -> Non
         assert world.store.notifications.next_at(()) == NOON + timedelta(hours=1)
 
 
-def test_events_around_a_row_that_cannot_be_read_are_read(tmp_path: Path) -> None:
+def test_events_around_an_unreadable_row_are_read(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for number in range(3):
             world.store.feed.publish([{"n": number}])
@@ -387,18 +383,18 @@ def test_events_around_a_row_that_cannot_be_read_are_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "what", ["token = 'x'", "until = 'x'", "done = 'x'", "look = x'00'", "owner = x'00'"]
+    "assignment", ["token = 'x'", "until = 'x'", "done = 'x'", "look = x'00'", "owner = x'00'"]
 )
-def test_a_minute_whose_row_cannot_be_read_is_taken_again(tmp_path: Path, what: str) -> None:
+def test_bucket_with_unreadable_row_is_leased_again(tmp_path: Path, assignment: str) -> None:
     _, good = two_jobs(tmp_path)
-    change(tmp_path, f"UPDATE buckets SET {what}")
+    change(tmp_path, f"UPDATE buckets SET {assignment}")
     with restarted(tmp_path) as world:
         world.until(120)
         assert len(world.statuses(good)) == 120
-        assert closed(world) >= NOON
+        assert watermark_of(world) >= NOON
 
 
-def test_a_start_that_cannot_be_counted_counts_for_nothing(tmp_path: Path) -> None:
+def test_unreadable_start_does_not_count(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.starts.add("start", T, NOON, 2, NOON - timedelta(minutes=1))
         later = NOON + timedelta(seconds=1)
@@ -409,8 +405,8 @@ def test_a_start_that_cannot_be_counted_counts_for_nothing(tmp_path: Path) -> No
         assert since == [NOON + timedelta(seconds=1)]
 
 
-def test_rows_that_cannot_be_read_go_when_their_time_is_over(tmp_path: Path) -> None:
-    job_id, run_id = ran(tmp_path)
+def test_unreadable_rows_expire(tmp_path: Path) -> None:
+    job_id, run_id = job_with_runs(tmp_path)
     with restarted(tmp_path, 5) as world:
         world.do(lambda: world.node.jobs.cancel(T, job_id))
         world.until(6)
@@ -420,16 +416,16 @@ def test_rows_that_cannot_be_read_go_when_their_time_is_over(tmp_path: Path) -> 
     with restarted(tmp_path, later) as world:
         world.until(later + 300)
         for table in ("heads", "bodies", "runs"):
-            (left,) = world.store._db.execute(f"SELECT count(*) FROM {table}").fetchone()
-            assert (table, left) == (table, 0)
+            (row_count,) = world.store._db.execute(f"SELECT count(*) FROM {table}").fetchone()
+            assert (table, row_count) == (table, 0)
         assert world.store.count_jobs(T) == {}
         assert world.store.history.recorded_keys([RunKey(T, job_id, run_id)]) == frozenset()
         assert JobKey(T, job_id) not in world.store.job_states.load([JobKey(T, job_id)])
 
 
-def test_the_reconciler_walks_past_a_head_that_cannot_be_read(tmp_path: Path) -> None:
+def test_reconciler_walks_past_an_unreadable_state(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
-    damage_head(tmp_path, bad)
+    damage_state(tmp_path, bad)
     with restarted(tmp_path) as world:
         walk = world.store.job_states.walk(None, 1)
         assert (walk.states, [key for key, _ in walk.unreadable]) == ([], [JobKey(T, bad)])

@@ -1,4 +1,4 @@
-"""Rows that go fifty a statement are written as if each had its own."""
+"""Rows inserted by one statement for many are stored as by one statement each."""
 
 import sqlite3
 
@@ -10,7 +10,7 @@ INSERT = "INSERT OR IGNORE INTO t (a, b) VALUES (?, ?)"
 
 
 @pytest.mark.parametrize(
-    "many",
+    "count",
     [
         0,
         1,
@@ -20,19 +20,19 @@ INSERT = "INSERT OR IGNORE INTO t (a, b) VALUES (?, ?)"
         3 * ROWS_PER_STATEMENT - 1,
     ],
 )
-def test_all_are_written_in_their_order_and_what_is_ignored_does_not_count(many: int) -> None:
+def test_bulk_insert_keeps_order_and_does_not_count_ignored_rows(count: int) -> None:
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE t (a INTEGER UNIQUE, b TEXT)")
-    rows = [(n, f"{n}") for n in range(many)]
-    assert insert_rows(db, INSERT, rows) == many
+    rows = [(n, f"{n}") for n in range(count)]
+    assert insert_rows(db, INSERT, rows) == count
     assert db.execute("SELECT a, b FROM t ORDER BY rowid").fetchall() == rows
-    more = [(n, "another") for n in range(many + 60)]
-    assert insert_rows(db, INSERT, more) == 60
+    more_rows = [(n, "another") for n in range(count + 60)]
+    assert insert_rows(db, INSERT, more_rows) == 60
     assert db.execute("SELECT count(*) FROM t WHERE b = 'another'").fetchone() == (60,)
     db.close()
 
 
-def test_one_that_is_refused_undoes_its_statement() -> None:
+def test_refused_row_rolls_back_its_statement() -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute("CREATE TABLE t (a INTEGER UNIQUE, b TEXT)")
     rows = [(n % (ROWS_PER_STATEMENT - 1), "") for n in range(ROWS_PER_STATEMENT)]

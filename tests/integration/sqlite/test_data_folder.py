@@ -1,4 +1,4 @@
-"""A data folder that has lost a part is refused: it never starts as an empty scheduler."""
+"""A data folder with a missing part is refused. It never starts as an empty scheduler."""
 
 import os
 import shutil
@@ -12,12 +12,11 @@ import pytest
 
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
-from punctual.node.errors import StoreError
-from punctual.node.files.data_folder import disk_warning
+from punctual.node.files.data_folder import DATABASE, StoreError, disk_warning
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.sqlite.store import Store
 from punctual.tasks.script.process_group import group_of
 from tests.support.builders import NOON, a_timer
 
@@ -50,8 +49,8 @@ def blob(folder: Path) -> None:
     store.close()
 
 
-def timers(folder: Path) -> list[Timer]:
-    """What a start finds, once it has added a timer."""
+def timers_after_start(folder: Path) -> list[Timer]:
+    """Start, add a timer, and return the timers_after_start found."""
     store = Store.open(folder, CLOCK)
     try:
         store.timers.put([a_timer()])
@@ -62,60 +61,60 @@ def timers(folder: Path) -> list[Timer]:
 
 @pytest.mark.parametrize("lose", [remove, empty])
 @pytest.mark.parametrize("leave", [key, webhook_key, groups, blob])
-def test_a_database_that_was_lost_beside_what_its_node_left_is_refused(
+def test_lost_database_beside_other_files_of_the_node_is_refused(
     tmp_path: Path, leave: Callable[[Path], None], lose: Callable[[Path], None]
 ) -> None:
     Store.open(tmp_path, CLOCK).close()
     leave(tmp_path)
-    lose(tmp_path / DATABASE_FILE)
+    lose(tmp_path / DATABASE)
     for _ in range(2):  # a refusal changes nothing
         with pytest.raises(StoreError, match="restore the database from a backup") as refused:
             Store.open(tmp_path, CLOCK)
-        assert str(tmp_path / DATABASE_FILE) in refused.value.message
+        assert str(tmp_path / DATABASE) in refused.value.message
         assert "\n" not in refused.value.message
 
 
-def test_a_database_that_was_emptied_beside_its_log_is_refused(tmp_path: Path) -> None:
+def test_emptied_database_beside_its_log_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
-    (tmp_path / DATABASE_FILE).unlink()
-    (tmp_path / f"{DATABASE_FILE}-wal").write_bytes(b"left")
+    (tmp_path / DATABASE).unlink()
+    (tmp_path / f"{DATABASE}-wal").write_bytes(b"left")
     with pytest.raises(StoreError, match=r"punctual\.db-wal"):
         Store.open(tmp_path, CLOCK)
 
 
-def test_a_first_start_that_was_cut_short_begins_again(tmp_path: Path) -> None:
-    """The lock, the empty folder of blobs and an empty database are all that it can leave."""
+def test_interrupted_first_start_begins_again(tmp_path: Path) -> None:
+    """It leaves at most the lock, the empty blob folder and an empty database."""
     Store.open(tmp_path, CLOCK).close()
-    (tmp_path / DATABASE_FILE).write_bytes(b"")
-    assert timers(tmp_path) == [a_timer()]
+    (tmp_path / DATABASE).write_bytes(b"")
+    assert timers_after_start(tmp_path) == [a_timer()]
 
 
-def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
+def test_first_start_interrupted_while_creating_tables_begins_again(
     tmp_path: Path,
 ) -> None:
-    """The tables are made in the write-ahead log, which is there before their commit."""
+    """The tables go to the write-ahead log, which exists before their commit."""
     code = (
         "import os, sys; from pathlib import Path; from punctual.node.sqlite import schema; "
         "schema.STATEMENTS = (os._exit(9) if n else 'CREATE TABLE a (b)' for n in range(2)); "
         "schema.connect(Path(sys.argv[1]), schema.STATEMENTS)"
     )
     (tmp_path / "blobs").mkdir()
-    path = tmp_path / DATABASE_FILE
-    ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
-    assert ended.returncode == 9
+    path = tmp_path / DATABASE
+    process = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
+    assert process.returncode == 9
     assert path.stat().st_size > 0
-    (tmp_path / f"{DATABASE_FILE}-wal").write_bytes(b"half of a frame")
-    assert timers(tmp_path) == [a_timer()]
+    (tmp_path / f"{DATABASE}-wal").write_bytes(b"half of a frame")
+    assert timers_after_start(tmp_path) == [a_timer()]
 
 
-def test_limits_that_were_written_before_the_first_start_are_no_sign_of_loss(
+def test_limits_file_before_the_first_start_does_not_stop_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "limits.json").write_text("{}")
-    assert timers(tmp_path) == [a_timer()]
+    assert timers_after_start(tmp_path) == [a_timer()]
 
 
-def test_a_database_without_its_folder_of_blobs_is_refused(tmp_path: Path) -> None:
+def test_database_without_its_blob_folder_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
     shutil.rmtree(tmp_path / "blobs")
     with pytest.raises(StoreError, match="blobs is missing"):
@@ -124,21 +123,21 @@ def test_a_database_without_its_folder_of_blobs_is_refused(tmp_path: Path) -> No
     Store.open(tmp_path, CLOCK).close()
 
 
-def test_a_database_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+def test_truncated_database_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
-    whole = (tmp_path / DATABASE_FILE).read_bytes()
-    (tmp_path / DATABASE_FILE).write_bytes(whole[: len(whole) // 2])
+    whole = (tmp_path / DATABASE).read_bytes()
+    (tmp_path / DATABASE).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreError, match="cut short"):
         Store.open(tmp_path, CLOCK)
-    (tmp_path / DATABASE_FILE).write_bytes(whole)
+    (tmp_path / DATABASE).write_bytes(whole)
     Store.open(tmp_path, CLOCK).close()
 
 
-def test_a_database_without_tables_beside_a_key_is_refused(tmp_path: Path) -> None:
+def test_database_without_tables_beside_a_key_is_refused(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
     key(tmp_path)
-    (tmp_path / DATABASE_FILE).unlink()
-    db = sqlite3.connect(tmp_path / DATABASE_FILE)
+    (tmp_path / DATABASE).unlink()
+    db = sqlite3.connect(tmp_path / DATABASE)
     db.execute("CREATE TABLE t (a)")
     db.execute("DROP TABLE t")
     db.close()
@@ -146,7 +145,7 @@ def test_a_database_without_tables_beside_a_key_is_refused(tmp_path: Path) -> No
         Store.open(tmp_path, CLOCK)
 
 
-def test_a_group_file_that_cannot_be_read_is_moved_aside_and_the_others_are_seen_to(
+def test_unreadable_group_file_is_moved_aside_and_others_are_handled(
     tmp_path: Path,
 ) -> None:
     files = GroupFiles(tmp_path)
@@ -163,13 +162,13 @@ GIB = 1024**3
 
 
 def a_disk(free: float, files: int = 1_000, free_files: int = 500) -> os.statvfs_result:
-    """Of 200 GiB, with so many of them free."""
+    """Return the statistics of a disk of 200 GiB with `free` GiB free."""
     blocks = [4_096, 4_096, 200 * GIB // 4_096, 0, int(free * GIB) // 4_096]
     return os.statvfs_result([*blocks, files, 0, free_files, 0, 255])
 
 
 @pytest.mark.parametrize(
-    ("disk", "said"),
+    ("disk", "text"),
     [
         (a_disk(5.1), None),
         (a_disk(4.9), "5,017 MiB left"),
@@ -177,32 +176,32 @@ def a_disk(free: float, files: int = 1_000, free_files: int = 500) -> os.statvfs
         (a_disk(100, files=0, free_files=0), None),
     ],
 )
-def test_a_disk_that_is_nearly_full_is_told(
-    tmp_path: Path, disk: os.statvfs_result, said: str | None
+def test_nearly_full_disk_gives_a_warning(
+    tmp_path: Path, disk: os.statvfs_result, text: str | None
 ) -> None:
     warning = disk_warning(tmp_path, lambda _: disk)
-    assert (warning is None) is (said is None)
-    assert said is None or (warning is not None and said in warning.text)
+    assert (warning is None) is (text is None)
+    assert text is None or (warning is not None and text in warning.text)
 
 
-def test_a_disk_that_fills_is_logged_once_and_shown_as_long_as_it_lasts(
+def test_nearly_full_disk_is_logged_once_and_warned_of_while_it_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    store = Store.open(tmp_path, CLOCK, lambda event, **_: told.append(event))
+    events: list[str] = []
+    store = Store.open(tmp_path, CLOCK, lambda event, **_: events.append(event))
     try:
         for free in (100, 1, 1, 100, 1):
-            found = a_disk(free)
-            monkeypatch.setattr(disk_warning, "__defaults__", (lambda _, found=found: found,))
+            disk = a_disk(free)
+            monkeypatch.setattr(disk_warning, "__defaults__", (lambda _, disk=disk: disk,))
             store.purge(NOON, 10)
-            codes = [one.code for one in store.warnings()]
+            codes = [warning.code for warning in store.warnings()]
             assert codes == (["DISK_NEARLY_FULL"] if free == 1 else [])
     finally:
         store.close()
-    assert told == ["disk_nearly_full"] * 2
+    assert events == ["disk_nearly_full"] * 2
 
 
-def test_a_kept_folder_starts_with_what_it_holds(tmp_path: Path) -> None:
+def test_kept_folder_starts_with_its_timers(tmp_path: Path) -> None:
     store = Store.open(tmp_path, CLOCK)
     store.timers.put([a_timer()])
     store.close()

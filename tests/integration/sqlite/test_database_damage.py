@@ -1,4 +1,4 @@
-"""Damage to the database that a node meets, or looks for: it is told, and no more is written."""
+"""Damage to the database is reported, and the node writes no more."""
 
 import sqlite3
 from pathlib import Path
@@ -8,17 +8,17 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.node.clock import ManualClock
-from punctual.node.errors import StoreLost
 from punctual.node.files.damage import Damage
+from punctual.node.files.data_folder import DATABASE, StoreLost
 from punctual.node.files.database_check import DatabaseCheck
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON
 
 CLOCK = ManualClock(NOON)
 PAGE = 4096
 
 
-class Events:
+class EventLogStub:
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, Any]]] = []
 
@@ -27,37 +27,37 @@ class Events:
 
 
 def overwrite_table(folder: Path, table: str) -> None:
-    """Overwrite the first page of a table, as a damaged disk does."""
-    db = sqlite3.connect(folder / DATABASE_FILE)
+    """Overwrite the first page of a table as a damaged disk does."""
+    db = sqlite3.connect(folder / DATABASE)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     db.close()
-    with (folder / DATABASE_FILE).open("r+b") as file:
+    with (folder / DATABASE).open("r+b") as file:
         file.seek((page - 1) * PAGE)
         file.write(b"\xff" * PAGE)
 
 
-def checked(folder: Path, damage: Damage, log: Events) -> None:
-    check = DatabaseCheck(folder / DATABASE_FILE, damage, log)
+def run_check(folder: Path, damage: Damage, log: EventLogStub) -> None:
+    check = DatabaseCheck(folder / DATABASE, damage, log)
     check.start()
     check._thread.join(30)
     assert not check._thread.is_alive()
 
 
-def test_a_whole_database_gives_no_warning(tmp_path: Path) -> None:
+def test_intact_database_gives_no_warning(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
-    log = Events()
+    log = EventLogStub()
     damage = Damage(log)
-    checked(tmp_path, damage, log)
+    run_check(tmp_path, damage, log)
     assert (list(damage.warnings()), log.seen) == ([], [])
 
 
-def test_damage_that_no_row_has_shown_is_found_after_a_start(tmp_path: Path) -> None:
+def test_damage_in_an_unread_table_is_found_after_a_start(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
     overwrite_table(tmp_path, "receipts")
-    log = Events()
+    log = EventLogStub()
     store = Store.open(tmp_path, CLOCK, log)
-    checked(tmp_path, store.damage, log)
+    run_check(tmp_path, store.damage, log)
     (warning,) = store.damage.warnings()
     store.close()
     assert warning.code == "DATABASE_DAMAGED"
@@ -65,19 +65,19 @@ def test_damage_that_no_row_has_shown_is_found_after_a_start(tmp_path: Path) -> 
     assert [event for event, _ in log.seen] == ["database_damaged"]
 
 
-def test_a_check_that_is_stopped_ends_and_tells_nothing(tmp_path: Path) -> None:
+def test_stopped_check_ends_without_an_event(tmp_path: Path) -> None:
     store = Store.open(tmp_path, CLOCK)
-    log = Events()
-    check = DatabaseCheck(tmp_path / DATABASE_FILE, store.damage, log)
+    log = EventLogStub()
+    check = DatabaseCheck(tmp_path / DATABASE, store.damage, log)
     check.start()
     check.stop()
     assert not check._thread.is_alive()
     assert log.seen == []
     store.close()
-    assert not (tmp_path / f"{DATABASE_FILE}-wal").exists(), "nothing holds the log any more"
+    assert not (tmp_path / f"{DATABASE}-wal").exists(), "no process holds the log"
 
 
-def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
+def test_read_of_a_damaged_page_ends_the_node(tmp_path: Path) -> None:
     Store.open(tmp_path, CLOCK).close()
     overwrite_table(tmp_path, "receipts")
     store = Store.open(tmp_path, CLOCK)
@@ -99,7 +99,7 @@ def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
         (sqlite3.SQLITE_IOERR, False),
     ],
 )
-def test_a_commit_that_meets_damage_ends_the_node(tmp_path: Path, code: int, ends: bool) -> None:
+def test_commit_with_a_damage_error_ends_the_node(tmp_path: Path, code: int, ends: bool) -> None:
     store = Store.open(tmp_path, CLOCK)
     lost: list[StoreLost] = []
     store.database.on_lost = lost.append

@@ -1,4 +1,4 @@
-"""The node's run queue on its real store: order, times, limits, and how little is read."""
+"""The node's run queue on its real store: order, times, limits, and the cost of a read."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ QUICK = Lane.QUICK
 
 
 class Scene:
-    """A store and its queue; `limits` may change at any time."""
+    """A store and its queue. A test may change `limits` at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(NOON)
@@ -39,23 +39,23 @@ class Scene:
             {Lane.QUICK: 8, Lane.LONG: 4},
         )
         self.queue = RunQueue(self.store.transaction(), self.store.job_states, self.admission)
-        self.heads: dict[tuple[str, str], JobState] = {}
-        self.made = 0
+        self.states: dict[tuple[str, str], JobState] = {}
+        self.write_count = 0
 
-    def put(self, *heads: JobState) -> None:
-        """Swap these in, whatever stands there."""
+    def put(self, *states: JobState) -> None:
+        """Store these job states over the present ones."""
         swaps = []
-        for head in heads:
-            old = self.heads.get((head.tenant, head.job_id))
-            version = 0 if old is None else old.version
-            new = replace(head, version=version + 1, write_ids=(f"w{self.made}",))
-            self.made += 1
-            self.heads[head.tenant, head.job_id] = new
-            swaps.append(Swap(new, version))
+        for state in states:
+            old_state = self.states.get((state.tenant, state.job_id))
+            version = 0 if old_state is None else old_state.version
+            new_state = replace(state, version=version + 1, write_ids=(f"w{self.write_count}",))
+            self.write_count += 1
+            self.states[state.tenant, state.job_id] = new_state
+            swaps.append(Swap(new_state, version))
         assert all(self.store.job_states.swap(swaps))
 
     def queue_runs(self, count: int, tenant: str = "acme", **fields: Any) -> None:
-        self.put(*(a_job(tenant, self.made + number, **fields) for number in range(count)))
+        self.put(*(a_job(tenant, self.write_count + number, **fields) for number in range(count)))
 
     def take(self, limit: int = 1_000, slot: str = QUICK) -> list[Message]:
         return self.queue.find_due(slot, self.clock(), limit)
@@ -64,28 +64,31 @@ class Scene:
         """Take and claim, as the node does."""
         taken = self.take(limit, slot)
         for run in taken:
-            head = self.heads[run.tenant, run.job_id]
-            began = {"status": RunStatus.RUNNING, "attempt_at": self.clock(), "token": 1}
-            runs = [replace(one, **began) if one.run_id == run.run_id else one for one in head.runs]
-            self.put(replace(head, runs=tuple(runs)))
-            begun = next(one for one in runs if one.run_id == run.run_id)
+            state = self.states[run.tenant, run.job_id]
+            fields = {"status": RunStatus.RUNNING, "attempt_at": self.clock(), "token": 1}
+            runs = [
+                replace(other, **fields) if other.run_id == run.run_id else other
+                for other in state.runs
+            ]
+            self.put(replace(state, runs=tuple(runs)))
+            begun = next(other for other in runs if other.run_id == run.run_id)
             self.admission.add_started([(run.tenant, begun)], slot)
         return taken
 
-    def steps(self) -> int:
-        """Return how many instructions one `find_due` costs the store's machine."""
-        taken = 0
+    def instruction_count(self) -> int:
+        """Return how many instructions of SQLite one `find_due` takes."""
+        count = 0
 
         def step() -> int:
-            nonlocal taken
-            taken += 1
+            nonlocal count
+            count += 1
             return 0
 
-        self.take(0)  # what is pending is written
+        self.take(0)  # writes what is pending
         self.store._db.set_progress_handler(step, 1)
         self.take(8)
         self.store._db.set_progress_handler(None, 0)
-        return taken
+        return count
 
 
 def a_job(
@@ -108,12 +111,12 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene.store.close()
 
 
-def jobs(runs: Iterable[Message]) -> list[int]:
+def jobs(messages: Iterable[Message]) -> list[int]:
     numbers = {an_id(number): number for number in range(100)}
-    return [numbers[run.job_id] for run in runs]
+    return [numbers[run.job_id] for run in messages]
 
 
-def test_due_runs_are_taken_by_priority_then_by_time_then_by_job(scene: Scene) -> None:
+def test_due_runs_are_taken_by_priority_then_time_then_job(scene: Scene) -> None:
     scene.put(
         a_job("acme", 1, after(-9), Priority.LOW),
         a_job("acme", 2, after(-1)),
@@ -125,14 +128,14 @@ def test_due_runs_are_taken_by_priority_then_by_time_then_by_job(scene: Scene) -
     assert jobs(scene.take()) == [4, 5, 3, 2, 1]
 
 
-def test_a_taken_run_stays_in_the_queue_until_it_is_claimed(scene: Scene) -> None:
+def test_taken_run_stays_in_the_queue_until_it_is_claimed(scene: Scene) -> None:
     scene.queue_runs(2)
     assert scene.take() == scene.take()
     assert len(scene.start()) == 2
     assert scene.take() == []
 
 
-def test_an_urgent_run_is_not_taken_before_its_time(scene: Scene) -> None:
+def test_high_priority_run_is_not_taken_before_its_due_time(scene: Scene) -> None:
     scene.put(a_job("acme", 1, after(1), Priority.HIGH), a_job("acme", 2))
     assert jobs(scene.start()) == [2]
     scene.queue.update_next_at([QUICK], scene.clock())
@@ -141,14 +144,14 @@ def test_an_urgent_run_is_not_taken_before_its_time(scene: Scene) -> None:
     assert jobs(scene.start()) == [1]
 
 
-def test_an_urgent_run_that_comes_later_goes_first(scene: Scene) -> None:
+def test_later_high_priority_run_is_taken_first(scene: Scene) -> None:
     scene.queue_runs(2)
     assert len(scene.start(1)) == 1
     scene.put(a_job("acme", 50, priority=Priority.HIGH))
     assert jobs(scene.take())[0] == 50
 
 
-def test_runs_of_one_slot_hold_up_no_run_of_another(scene: Scene) -> None:
+def test_runs_of_one_slot_do_not_block_another_slot(scene: Scene) -> None:
     scene.queue_runs(300, lane=Lane.LONG, priority=Priority.HIGH)
     scene.queue_runs(3)
     scene.queue_runs(2, task_type="event", lane=Lane.LONG)
@@ -159,17 +162,19 @@ def test_runs_of_one_slot_hold_up_no_run_of_another(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("other", [{"priority": Priority.HIGH}, {"lane": Lane.LONG}])
-def test_runs_of_one_job_are_each_in_their_own_place(scene: Scene, other: dict[str, Any]) -> None:
+def test_runs_of_one_job_keep_their_own_lane_and_priority(
+    scene: Scene, other: dict[str, Any]
+) -> None:
     rules = {1: Rules("1", NOON, task_type="http"), 2: Rules("2", NOON, task_type="http", **other)}
     runs = (a_run("b", due_at=after(60), definition=2), a_run("a"))
     scene.put(a_head(rules=rules, runs=runs))
     assert [run.run_id for run in scene.take()] == ["a"]
     scene.clock.advance(timedelta(seconds=60))
-    found = [run.run_id for slot in SLOT_NUMBERS for run in scene.take(slot=slot)]
-    assert sorted(found) == ["a", "b"]
+    run_ids = [run.run_id for slot in SLOT_NUMBERS for run in scene.take(slot=slot)]
+    assert sorted(run_ids) == ["a", "b"]
 
 
-def test_only_what_stands_queued_is_in_the_queue(scene: Scene) -> None:
+def test_queue_holds_only_queued_runs(scene: Scene) -> None:
     running = a_head(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
     waiting = a_head(an_id(2), wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
     both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
@@ -181,7 +186,7 @@ def test_only_what_stands_queued_is_in_the_queue(scene: Scene) -> None:
     assert scene.store.count_queued("acme") == 0
 
 
-def test_a_write_that_is_undone_leaves_the_queue_as_it_was(scene: Scene) -> None:
+def test_rolled_back_write_leaves_the_queue_unchanged(scene: Scene) -> None:
     scene.queue_runs(1)
     before = scene.take()
 
@@ -196,7 +201,7 @@ def test_a_write_that_is_undone_leaves_the_queue_as_it_was(scene: Scene) -> None
     assert scene.take() == before
 
 
-def test_the_queue_is_found_again_after_a_restart(tmp_path: Path) -> None:
+def test_queue_survives_a_restart(tmp_path: Path) -> None:
     first = Scene(tmp_path)
     first.queue_runs(3)
     before = first.take()
@@ -206,7 +211,7 @@ def test_the_queue_is_found_again_after_a_restart(tmp_path: Path) -> None:
     second.store.close()
 
 
-def test_a_postponed_run_keeps_no_other_from_its_slot(scene: Scene) -> None:
+def test_postponed_run_blocks_no_other_run_of_its_slot(scene: Scene) -> None:
     scene.queue_runs(3)
     first, *others = scene.take()
     scene.queue.postpone(QUICK, [first], after(20))
@@ -215,7 +220,7 @@ def test_a_postponed_run_keeps_no_other_from_its_slot(scene: Scene) -> None:
     assert scene.take() == [first, *others]
 
 
-def test_a_clock_that_is_set_back_ends_what_was_postponed(scene: Scene) -> None:
+def test_clock_set_back_ends_postponements(scene: Scene) -> None:
     scene.queue_runs(1)
     scene.queue.postpone(QUICK, scene.take(), after(3_600))
     assert scene.take() == []
@@ -223,7 +228,7 @@ def test_a_clock_that_is_set_back_ends_what_was_postponed(scene: Scene) -> None:
     assert len(scene.take()) == 1
 
 
-def test_a_tenant_at_its_limit_is_left_out(scene: Scene) -> None:
+def test_tenant_at_its_limit_is_left_out(scene: Scene) -> None:
     scene.limits["greedy"] = FIVE
     scene.queue_runs(200, "greedy", due_at=after(-1))
     scene.queue_runs(30, "other")
@@ -232,26 +237,26 @@ def test_a_tenant_at_its_limit_is_left_out(scene: Scene) -> None:
     assert scene.take() == []
 
 
-def test_many_runs_at_their_limit_cost_no_more_reads_than_few(scene: Scene) -> None:
+def test_many_runs_of_a_limited_tenant_cost_no_more_reads_than_few(scene: Scene) -> None:
     scene.limits["greedy"] = FIVE
     scene.queue_runs(10, "greedy")
     scene.queue_runs(20, "other")
     assert len(scene.start(25)) == 25
-    few = scene.steps()
+    baseline = scene.instruction_count()
     scene.queue_runs(3_000, "greedy", due_at=after(-1), priority=Priority.HIGH)
     assert scene.take() == []
-    assert scene.steps() <= few
+    assert scene.instruction_count() <= baseline
 
 
-def test_a_take_reads_little_of_a_long_queue(scene: Scene) -> None:
+def test_take_reads_little_of_a_long_queue(scene: Scene) -> None:
     scene.queue_runs(2 * QUEUE_PAGE_SIZE)
-    few = scene.steps()
+    baseline = scene.instruction_count()
     scene.queue_runs(3_000)
-    assert scene.steps() <= 1.2 * few
+    assert scene.instruction_count() <= 1.2 * baseline
     assert len(scene.take(5_000)) == 3_000 + 2 * QUEUE_PAGE_SIZE
 
 
-def test_each_of_many_tenants_has_its_own_room(scene: Scene) -> None:
+def test_each_tenant_has_its_own_limit(scene: Scene) -> None:
     tenants = [f"tenant{number:03}" for number in range(60)]
     scene.limits = dict.fromkeys(tenants, FIVE)
     for tenant in tenants:
@@ -260,7 +265,7 @@ def test_each_of_many_tenants_has_its_own_room(scene: Scene) -> None:
     assert {tenant: begun.count(tenant) for tenant in tenants} == dict.fromkeys(tenants, 5)
 
 
-def test_all_that_wait_start_in_their_minutes(scene: Scene) -> None:
+def test_limited_runs_start_five_a_minute(scene: Scene) -> None:
     scene.limits["greedy"] = FIVE
     scene.queue_runs(40, "greedy")
     for _ in range(8):
@@ -271,7 +276,7 @@ def test_all_that_wait_start_in_their_minutes(scene: Scene) -> None:
     assert scene.start() == []
 
 
-def test_a_tenant_whose_limits_change_is_held_and_let_go_at_once(scene: Scene) -> None:
+def test_changed_tenant_limits_apply_at_once(scene: Scene) -> None:
     scene.queue_runs(20, "acme")
     scene.limits["acme"] = FIVE
     assert len(scene.start()) == 5
@@ -279,7 +284,7 @@ def test_a_tenant_whose_limits_change_is_held_and_let_go_at_once(scene: Scene) -
     assert len(scene.start()) == 15
 
 
-def test_a_slot_without_room_asks_for_no_step(scene: Scene) -> None:
+def test_slot_without_room_schedules_no_step(scene: Scene) -> None:
     scene.queue_runs(1, lane=Lane.LONG)
     scene.queue.update_next_at([INLINE_SLOT, Lane.QUICK], scene.clock())
     assert scene.queue.next_at() is None
@@ -288,37 +293,37 @@ def test_a_slot_without_room_asks_for_no_step(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_take_is_what_a_list_of_all_runs_would_give(scene: Scene, seed: int) -> None:
-    """Jobs are queued, claimed and cancelled at random, against a model that sorts them all."""
+def test_queue_takes_the_same_runs_as_a_sorted_list(scene: Scene, seed: int) -> None:
+    """Queue, claim and cancel jobs at random, and compare with a model that sorts all runs."""
     chance = random.Random(seed)
     scene.limits = {"b": TenantLimits(concurrent_runs=3), "c": TenantLimits(lane_percent=50)}
     for number in range(150):
-        made: list[JobState] = []
+        new_states: list[JobState] = []
         for _ in range(chance.choice((0, 1, 6))):
             lane, task_type = chance.choice(list(Lane)), chance.choice(("script", "event"))
             due_at = scene.clock() + timedelta(seconds=chance.choice((-2, 0, 0, 1, 3)))
             priority, tenant = chance.choice(list(Priority)), chance.choice("abc")
-            number = 1_000 * seed + scene.made + len(made)
-            made.append(a_job(tenant, number, due_at, priority, lane, task_type))
-        scene.put(*made)
-        queued = [head for head in scene.heads.values() if head.runs]
+            number = 1_000 * seed + scene.write_count + len(new_states)
+            new_states.append(a_job(tenant, number, due_at, priority, lane, task_type))
+        scene.put(*new_states)
+        queued = [state for state in scene.states.values() if state.runs]
         if queued and chance.random() < 0.3:
             scene.put(replace(chance.choice(queued), runs=()))
         slot, limit = chance.choice(list(SLOT_NUMBERS)), chance.choice((1, 3, 50))
-        expected = by_sorting(scene, slot, limit)
+        expected = expected_run_ids(scene, slot, limit)
         assert [run.run_id for run in scene.start(limit, slot)] == expected
         scene.clock.advance(timedelta(seconds=chance.choice((0, 0.5, 2))))
 
 
-def by_sorting(scene: Scene, slot: str, limit: int) -> list[str]:
+def expected_run_ids(scene: Scene, slot: str, limit: int) -> list[str]:
     now = scene.clock()
     rows = sorted(
-        (head.current_rules.priority, run.due_at, head.job_id, run.run_id, head.tenant)
-        for head in scene.heads.values()
-        for run in head.runs
+        (state.current_rules.priority, run.due_at, state.job_id, run.run_id, state.tenant)
+        for state in scene.states.values()
+        for run in state.runs
         if run.status is RunStatus.QUEUED and run.due_at <= now
         if slot
-        == (INLINE_SLOT if head.current_rules.task_type == "event" else head.current_rules.lane)
+        == (INLINE_SLOT if state.current_rules.task_type == "event" else state.current_rules.lane)
     )
     rooms = {tenant: scene.admission.room(tenant, now, limit, slot) for tenant in "abc"}
     taken: list[str] = []

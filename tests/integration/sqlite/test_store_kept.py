@@ -1,4 +1,4 @@
-"""What the node asks of its store: what is queued, who held what, how many, and what expired."""
+"""What the node asks its store for: queued runs, ended leases, counts and expired rows."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.durations import HISTORY_RETENTION
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState, JobStatus, Priority, Rules
 from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.domain.utc import EPOCH
 from punctual.engine.changes.run_results import output_key
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.commands.definitions_store import payload_name
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def queued(
+def queued_state(
     number: int, due_at: datetime = NOON, priority: Priority = Priority.NORMAL, tenant: str = "acme"
 ) -> JobState:
     run = a_run(due_at=due_at)
@@ -57,21 +57,26 @@ def swap(store: Store, *heads: JobState) -> None:
 
 
 def purge_all(store: Store, now: datetime, limit: int) -> int:
-    """Until nothing is left to do; the number of steps."""
+    """Purge until nothing is left, and return the number of steps."""
     for step in range(1, 1_000):
         if not store.purge(now, limit):
             return step
     raise AssertionError("purging does not end")
 
 
-def test_the_oldest_queued_is_the_tenants_own(store: Store) -> None:
+def test_oldest_queued_time_is_of_its_tenant(store: Store) -> None:
     assert store.oldest_queued("acme") is None
-    swap(store, queued(1, after(2.5), Priority.LOW), queued(2, after(7)), queued(3, tenant="other"))
+    swap(
+        store,
+        queued_state(1, after(2.5), Priority.LOW),
+        queued_state(2, after(7)),
+        queued_state(3, tenant="other"),
+    )
     assert store.oldest_queued("acme") == after(2.5)
     assert store.count_queued("acme") == 2
 
 
-def test_at_a_start_every_lease_is_over_and_its_jobs_are_named(store: Store) -> None:
+def test_start_ends_all_leases_and_returns_their_jobs(store: Store) -> None:
     lease = Lease(token=2, until=after(30), is_renewed=True)
     heads = [a_head(an_id(n), version=2) for n in range(3)]
     runs = {RUN: lease, an_id(9): lease}
@@ -86,12 +91,12 @@ def test_at_a_start_every_lease_is_over_and_its_jobs_are_named(store: Store) -> 
     assert list(won) == [True]
 
 
-def test_without_leases_a_start_has_nothing_to_end(store: Store) -> None:
+def test_start_without_leases_ends_none(store: Store) -> None:
     swap(store, a_head())
     assert store.end_all_leases() == []
 
 
-def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
+def test_job_counts_leave_out_blank_states(store: Store) -> None:
     swap(store, a_head(an_id(1)), a_head(an_id(2), status=JobStatus.PAUSED), a_head(tenant="other"))
     blank = blank_state(JobKey("acme", an_id(3)), 1, "w", NOON)
     swap(store, blank)
@@ -99,18 +104,18 @@ def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
     store.job_states.swap([Swap(a_head(an_id(3), version=2), 1)])
     store.job_states.swap([Swap(a_head(an_id(2), version=2), 1)])
     assert store.count_jobs("acme") == {"SCHEDULED": 3}
-    assert store.count_jobs("nobody") == {}
+    assert store.count_jobs("unknown") == {}
 
 
-def test_a_job_counts_when_it_takes_a_blank_heads_place(store: Store) -> None:
+def test_job_that_replaces_a_blank_state_is_counted(store: Store) -> None:
     blank = blank_state(JobKey("acme", JOB), 1, "w", NOON)
     swap(store, blank)
-    made = a_head(version=2, status=blank.status)
-    assert list(store.job_states.swap([Swap(made, 1)])) == [True]
+    state = a_head(version=2, status=blank.status)
+    assert list(store.job_states.swap([Swap(state, 1)])) == [True]
     assert store.count_jobs("acme") == {blank.status.value: 1}
 
 
-def test_runs_are_counted_alive_and_ended(store: Store) -> None:
+def test_run_counts_include_active_and_ended_runs(store: Store) -> None:
     line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
     swap(store, a_head(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=line))
     store.history.put_runs([a_row(an_id(n)) for n in range(4)])
@@ -118,8 +123,8 @@ def test_runs_are_counted_alive_and_ended(store: Store) -> None:
     assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
 
 
-def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> None:
-    """Otherwise each job that ever ran would be read to find the few that run."""
+def test_state_is_not_active_if_its_commit_records_its_ended_run(store: Store) -> None:
+    """Otherwise a search for active jobs reads each job that ever ran."""
     ended = a_head(unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     with store.transaction():
         swap(store, ended)
@@ -128,7 +133,7 @@ def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
-def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) -> None:
+def test_expired_jobs_are_removed_with_their_data(store: Store, limit: int) -> None:
     gone = [a_head(an_id(n), status=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
     kept = a_head(an_id(50))
     late = a_head(an_id(51), status=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
@@ -151,7 +156,7 @@ def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) ->
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
 
 
-def test_a_run_of_its_own_payload_takes_it_along_when_it_expires(store: Store) -> None:
+def test_expired_run_is_removed_with_its_own_payload(store: Store) -> None:
     ended: dict[str, Any] = {"status": RunStatus.SUCCESS, "ended_at": NOON, "token": 2}
     names = []
     for number, own in ((1, True), (2, True), (3, False)):
@@ -166,7 +171,7 @@ def test_a_run_of_its_own_payload_takes_it_along_when_it_expires(store: Store) -
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> None:
-    def row(number: int, tenant: str, at: datetime) -> str:
+    def add_run(number: int, tenant: str, at: datetime) -> str:
         run_id = an_id(number, at)
         names = [f"{kind}/{tenant}/{run_id}" for kind in ("out", "log", "old")]
         names[0] = output_key(JobKey(tenant, JOB), run_id, 2)
@@ -174,24 +179,24 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
             store.blobs.put(name, b"x", "text/plain")
         detail = Detail(output_blob=names[0], log_blob=names[1])
         expires = at + HISTORY_RETENTION
-        made = a_row(run_id, tenant=tenant, detail=detail, expires_at=expires)
-        store.history.put_runs([made])
-        earlier = an_attempt(run_id=run_id, tenant=tenant, detail=Detail(output_blob=names[2]))
-        store.history.put_attempts([earlier])
+        run_row = a_row(run_id, tenant=tenant, detail=detail, expires_at=expires)
+        store.history.put_runs([run_row])
+        attempt = an_attempt(run_id=run_id, tenant=tenant, detail=Detail(output_blob=names[2]))
+        store.history.put_attempts([attempt])
         return run_id
 
     tenants = ("acme", "b", "c")
-    gone = [(tenant, row(n, tenant, NOON)) for tenant in tenants for n in range(4)]
-    kept = [(tenant, row(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
+    gone = [(tenant, add_run(n, tenant, NOON)) for tenant in tenants for n in range(4)]
+    kept = [(tenant, add_run(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
     backfilled = an_id(2)
     store.history.put_runs([a_row(backfilled, an_id(9), expires_at=NOON + MONTH * 2)])
     purge_all(store, NOON + MONTH, limit)
-    left = [
-        (tenant, row.run.run_id)
+    remaining = [
+        (tenant, add_run.run.run_id)
         for tenant in tenants
-        for row in store.history.page_all(tenant, None, 99, EPOCH)
+        for add_run in store.history.page_all(tenant, None, 99, EPOCH)
     ]
-    assert sorted(left) == sorted([*kept, ("acme", backfilled)])
+    assert sorted(remaining) == sorted([*kept, ("acme", backfilled)])
     for tenant, run_id in gone:
         assert store.blobs.get(output_key(JobKey(tenant, JOB), run_id, 2)) is None
         assert store.blobs.get(f"old/{tenant}/{run_id}") is None
@@ -202,7 +207,7 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     assert store.count_runs("acme") == {"SUCCESS": 3}
 
 
-def test_purging_goes_on_with_what_expires_later(store: Store) -> None:
+def test_purge_removes_later_rows_when_they_expire(store: Store) -> None:
     for day in range(3):
         at = NOON + timedelta(days=day)
         store.history.put_runs([a_row(an_id(day, at), expires_at=at + HISTORY_RETENTION)])
@@ -211,7 +216,7 @@ def test_purging_goes_on_with_what_expires_later(store: Store) -> None:
         assert store.count_runs("acme").get("SUCCESS", 0) == 2 - day
 
 
-def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
+def test_old_receipts_buckets_and_events_are_removed(store: Store) -> None:
     for n in range(5):
         store.receipts.claim("acme", [(f"k{n}", a_receipt())], NOON)
         lease = store.partitions.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
@@ -229,7 +234,7 @@ def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("filler", ["", "x" * 5_000, "x" * 70_000])
-def test_events_published_together_are_packed_and_read_from_any_number(
+def test_events_published_together_share_rows_and_are_read_by_number(
     store: Store, filler: str
 ) -> None:
     events = [{"n": n, "filler": filler} for n in range(1, 151)]
@@ -239,26 +244,26 @@ def test_events_published_together_are_packed_and_read_from_any_number(
     rows = store._db.execute("SELECT seq, length(event) FROM feed ORDER BY seq").fetchall()
     assert len(rows) == {0: 4, 5_000: 13, 70_000: 151}[len(filler)]
     assert all(size < MAX_EVENT_ROW_BYTES + 70_000 * (len(filler) > 5_000) for _, size in rows)
-    for behind in (0, 1, 63, 64, 65, 149, 150, 151):
+    for after_number in (0, 1, 63, 64, 65, 149, 150, 151):
         for limit in (1, 2, 70, 500):
-            found = store.feed.read(behind, limit)
-            assert [(number, event["n"]) for number, event in found] == [
-                (n, n) for n in range(behind + 1, min(behind + limit, 151) + 1)
+            events_read = store.feed.read(after_number, limit)
+            assert [(number, event["n"]) for number, event in events_read] == [
+                (n, n) for n in range(after_number + 1, min(after_number + limit, 151) + 1)
             ]
 
 
-def test_event_numbers_go_on_after_all_that_is_old_is_removed(store: Store) -> None:
+def test_event_numbers_go_on_after_old_events_are_removed(store: Store) -> None:
     first = store.feed.publish([{"n": 1}, {"n": 2}])
     purge_all(store, NOON + timedelta(days=3), 10)
     assert [int(number) for number in (*first, *store.feed.publish([{"n": 3}]))] == [1, 2, 3]
     assert store.feed.read(2, 10) == [(3, {"n": 3})]
 
 
-def test_purging_nothing_is_one_step(store: Store) -> None:
+def test_purge_of_nothing_is_one_step(store: Store) -> None:
     assert store.purge(NOON, 100) is False
 
 
-def test_leases_ended_in_a_unit_that_fails_are_not_remembered_as_ended(store: Store) -> None:
+def test_leases_ended_in_a_failed_transaction_stay_valid(store: Store) -> None:
     head, lease = a_head(version=2), Lease(token=2, until=after(30))
     store.job_states.swap([Swap(head, 0, {RUN: lease})])
     key = JobKey("acme", JOB)

@@ -1,4 +1,4 @@
-"""`kill -9` at any commit: what was acknowledged is there, and no unit is there by half."""
+"""`kill -9` at any commit: acknowledged changes stay, and no transaction is partial."""
 
 import os
 import random
@@ -10,7 +10,8 @@ import pytest
 
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.files.data_folder import DATABASE
+from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, RUN, an_id
 from tests.support.node.store_writer import JOBS_A_UNIT
 
@@ -19,7 +20,7 @@ WRITER = Path(__file__).parents[2] / "support/node/store_writer.py"
 
 
 def write_until_killed(folder: Path, acknowledged: int) -> int:
-    """Kill the writer while it goes on behind this many units; the last it acknowledged."""
+    """Kill the writer after `acknowledged` transactions, and return the last acknowledged one."""
     with subprocess.Popen(
         [sys.executable, str(WRITER), str(folder)],
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'layers/core/python'}"},
@@ -35,34 +36,34 @@ def write_until_killed(folder: Path, acknowledged: int) -> int:
 
 
 def versions(store: Store, units: range) -> list[int]:
-    """Of the heads of these units, 0 where there is none."""
-    found = []
+    """Return the versions of the job states of these transactions, 0 if there is none."""
+    result = []
     for number in range(units.start * JOBS_A_UNIT, units.stop * JOBS_A_UNIT):
         key = JobKey("acme", an_id(number))
-        stored = store.job_states.load([key]).get(key)
-        found.append(0 if stored is None else stored.state.version)
-    return found
+        stored_state = store.job_states.load([key]).get(key)
+        result.append(0 if stored_state is None else stored_state.state.version)
+    return result
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_transactions_survive_and_none_is_partial(tmp_path: Path, seed: int) -> None:
     last = write_until_killed(tmp_path, random.Random(seed).choice([1, 2, 5, 20, 60, 150]))
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        # The unit under way when it was killed may be there or not, but whole.
+        # The transaction under way may exist or not, but not in part.
         unit = last + 1 if versions(store, range(last + 1, last + 2))[0] else last
-        assert versions(store, range(unit + 2)) == expected(unit)
+        assert versions(store, range(unit + 2)) == expected_versions(unit)
     finally:
         store.close()
 
 
-def expected(unit: int) -> list[int]:
+def expected_versions(unit: int) -> list[int]:
     ages = [min(3, unit - number + 1) for number in range(unit + 1)] + [0]
     return [age for age in ages for _ in range(JOBS_A_UNIT)]
 
 
-def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
+def test_rows_of_a_transaction_agree(tmp_path: Path) -> None:
     write_until_killed(tmp_path, 30)
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
@@ -86,11 +87,11 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
         store.close()
 
 
-def test_the_write_ahead_log_of_a_killed_node_is_taken_over(tmp_path: Path) -> None:
+def test_write_ahead_log_of_a_killed_node_is_recovered(tmp_path: Path) -> None:
     last = write_until_killed(tmp_path, 3)
-    assert (tmp_path / f"{DATABASE_FILE}-wal").stat().st_size > 0
+    assert (tmp_path / f"{DATABASE}-wal").stat().st_size > 0
     Store.open(tmp_path, ManualClock(NOON)).close()
-    assert not (tmp_path / f"{DATABASE_FILE}-wal").exists()
+    assert not (tmp_path / f"{DATABASE}-wal").exists()
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
         assert 0 not in versions(store, range(last + 1))

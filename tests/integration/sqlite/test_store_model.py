@@ -1,4 +1,4 @@
-"""The store against a dict: any order of swaps, beats, reads, commits, errors and restarts."""
+"""The store against a dict: any order of swaps, heartbeats, reads, commits, errors, restarts."""
 
 import shutil
 import tempfile
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.domain.utc import EPOCH
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
@@ -29,14 +29,14 @@ leases = st.dictionaries(st.sampled_from(RUNS), st.booleans(), max_size=2)
 
 
 class Model(RuleBasedStateMachine):
-    """`stored` is the truth, `open` what the unit under way makes of it."""
+    """`stored` is the expected content. A failed transaction restores `saved`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.clock = ManualClock(NOON)
-        self.marks = 0
-        self.in_unit = False
+        self.write_count = 0
+        self.in_transaction = False
         self.stored: dict[str, StoredState] = {}
         self.timers: set[Timer] = set()
         self.history: set[tuple[str, str]] = set()
@@ -49,42 +49,42 @@ class Model(RuleBasedStateMachine):
         self.store._db.execute("PRAGMA synchronous = OFF")
 
     def teardown(self) -> None:
-        self.end_unit()
+        self.end_transaction()
         self.store.close()
         shutil.rmtree(self.folder)
 
     @rule()
-    def begin_unit(self) -> None:
-        if not self.in_unit:
+    def begin_transaction(self) -> None:
+        if not self.in_transaction:
             self.saved = (dict(self.stored), set(self.timers), set(self.history))
             self.store.transaction().__enter__()
-            self.in_unit = True
+            self.in_transaction = True
 
     @rule()
-    def end_unit(self) -> None:
-        if self.in_unit:
+    def end_transaction(self) -> None:
+        if self.in_transaction:
             self.store.transaction().__exit__(None, None, None)
-            self.in_unit = False
+            self.in_transaction = False
 
     @rule()
-    def fail_unit(self) -> None:
-        if self.in_unit:
+    def fail_transaction(self) -> None:
+        if self.in_transaction:
             error = ValueError()
             self.store.transaction().__exit__(ValueError, error, None)
-            self.in_unit = False
+            self.in_transaction = False
             self.stored, self.timers, self.history = self.saved
 
     @rule()
     def restart(self) -> None:
-        self.end_unit()
+        self.end_transaction()
         self.store.close()
         self.open_store()
 
     @rule(
         job=jobs,
         alive=runs,
-        line=st.integers(0, 2),
-        held=leases,
+        waiting_count=st.integers(0, 2),
+        lease_changes=leases,
         state=st.sampled_from(JobStatus),
         stale=st.booleans(),
         required=st.booleans(),
@@ -93,55 +93,57 @@ class Model(RuleBasedStateMachine):
         self,
         job: str,
         alive: list[str],
-        line: int,
-        held: dict[str, bool],
+        waiting_count: int,
+        lease_changes: dict[str, bool],
         state: JobStatus,
         stale: bool,
         required: bool,
     ) -> None:
-        self.marks += 1
+        self.write_count += 1
         old = self.stored.get(job)
         version = old.state.version if old else 0
         head = a_head(
             job,
             version + 1,
-            f"w{self.marks}",
+            f"w{self.write_count}",
             status=state,
             runs=tuple(
                 a_run(run_id, RunStatus.QUEUED if n % 2 == 0 else RunStatus.RUNNING)
                 for n, run_id in enumerate(alive)
             ),
-            wait_queue=tuple(WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
+            wait_queue=tuple(
+                WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(waiting_count)
+            ),
         )
         changes = {
-            run_id: Lease(token=version, until=after(self.marks)) if set_it else None
-            for run_id, set_it in held.items()
+            run_id: Lease(token=version, until=after(self.write_count)) if is_set else None
+            for run_id, is_set in lease_changes.items()
         }
         before = dict(old.leases) if old else {}
-        asked = before if required else {}
+        required_leases = before if required else {}
         won = self.store.job_states.swap(
-            [Swap(head, version + (1 if stale else 0), changes, asked)]
+            [Swap(head, version + (1 if stale else 0), changes, required_leases)]
         )
         assert list(won) == [not stale]
         if not stale:
             before.update({k: v for k, v in changes.items() if v is not None})
-            kept = {k: v for k, v in before.items() if changes.get(k, v) is not None}
-            self.stored[job] = StoredState(head, kept)
+            remaining = {k: v for k, v in before.items() if changes.get(k, v) is not None}
+            self.stored[job] = StoredState(head, remaining)
 
-    @rule(job=jobs, run_id=st.sampled_from(RUNS), right=st.booleans())
-    def beat(self, job: str, run_id: str, right: bool) -> None:
-        self.marks += 1
+    @rule(job=jobs, run_id=st.sampled_from(RUNS), is_current=st.booleans())
+    def renew_lease(self, job: str, run_id: str, is_current: bool) -> None:
+        self.write_count += 1
         old = self.stored.get(job)
         lease = old.leases.get(run_id) if old else None
-        token = (lease.token if lease else 0) + (0 if right else 1)
+        token = (lease.token if lease else 0) + (0 if is_current else 1)
         (answer,) = self.store.job_states.renew_leases(
-            [LeaseRenewal(JobKey("acme", job), run_id, token, after(self.marks))]
+            [LeaseRenewal(JobKey("acme", job), run_id, token, after(self.write_count))]
         )
-        if old is None or lease is None or not right:
+        if old is None or lease is None or not is_current:
             assert answer is None
         else:
             assert answer == old.state
-            renewed = Lease(token=token, until=after(self.marks), is_renewed=True)
+            renewed = Lease(token=token, until=after(self.write_count), is_renewed=True)
             self.stored[job] = StoredState(old.state, {**old.leases, run_id: renewed})
 
     @rule(job=jobs, version=st.integers(1, 3), put=st.booleans())
@@ -157,15 +159,15 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def read_lists(self) -> None:
-        """Also writes rows in the middle of a unit."""
+        """Compare all lists. A read writes pending rows in the middle of a transaction."""
         heads = self.store.job_states.walk(None, 100).states
         assert heads == [self.stored[job].state for job in sorted(self.stored)]
         due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
         assert list(due) == sorted(self.timers, key=lambda timer: timer.sort_key)
         rows = self.store.history.page_all("acme", None, 100, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
-        busy = {head.job_id for head in self.store.job_states.active_states("acme")}
-        assert busy == {
+        active_ids = {head.job_id for head in self.store.job_states.active_states("acme")}
+        assert active_ids == {
             job for job, (head, _) in self.stored.items() if head.runs or head.wait_queue
         }
 
@@ -190,9 +192,9 @@ class Model(RuleBasedStateMachine):
             self.stored[job] = StoredState(head, ended)
 
     @invariant()
-    def heads_are_as_they_should_be(self) -> None:
-        found = self.store.job_states.load(KEYS)
-        assert {key.job_id: stored for key, stored in found.items()} == self.stored
+    def loaded_states_equal_the_model(self) -> None:
+        loaded = self.store.job_states.load(KEYS)
+        assert {key.job_id: stored for key, stored in loaded.items()} == self.stored
 
 
 TestModel = Model.TestCase

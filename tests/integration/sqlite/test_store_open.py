@@ -1,4 +1,4 @@
-"""Opening the store: the lock of its folder, and what is refused in one line."""
+"""Opening the store: the lock of its folder, and refusals with an error of one line."""
 
 import os
 import sqlite3
@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from punctual.node.clock import ManualClock
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import DATABASE, StoreError
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC
 from punctual.node.sqlite.schema import SCHEMA_VERSION, connect
 from punctual.node.sqlite.state_rows import STATE_CODEC
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, a_head, a_row, a_timer, an_attempt
 
 CLOCK = ManualClock(NOON)
@@ -27,24 +27,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(folder: Path) -> str:
-    with pytest.raises(StoreError) as told:
+def refusal(folder: Path) -> str:
+    with pytest.raises(StoreError) as error:
         Store.open(folder, CLOCK)
-    assert "\n" not in told.value.message
-    return told.value.message
+    assert "\n" not in error.value.message
+    return error.value.message
 
 
-def test_a_second_node_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+def test_second_node_is_refused_and_the_error_names_the_first(tmp_path: Path) -> None:
     first = Store.open(tmp_path, CLOCK)
     try:
-        message = refused(tmp_path)
+        message = refusal(tmp_path)
     finally:
         first.close()
     assert f"process {os.getpid()}" in message
     assert str(tmp_path) in message
 
 
-def test_a_folder_is_free_again_when_its_node_has_ended(tmp_path: Path) -> None:
+def test_folder_is_free_after_its_node_ends(tmp_path: Path) -> None:
     first = Store.open(tmp_path, CLOCK)
     first.timers.put([a_timer()])
     first.close()
@@ -55,69 +55,69 @@ def test_a_folder_is_free_again_when_its_node_has_ended(tmp_path: Path) -> None:
         second.close()
 
 
-def test_a_refusal_leaves_the_folder_to_its_holder(tmp_path: Path) -> None:
+def test_refused_open_leaves_the_lock_to_its_holder(tmp_path: Path) -> None:
     first = Store.open(tmp_path, CLOCK)
     try:
-        assert refused(tmp_path) == refused(tmp_path)
+        assert refusal(tmp_path) == refusal(tmp_path)
         first.timers.put([a_timer()])
     finally:
         first.close()
 
 
-def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
+def test_lock_ends_with_its_process(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from punctual.node.sqlite.store import Store; "
         "Store.open(Path(sys.argv[1])); print('open', flush=True); os.kill(os.getpid(), 9)"
     )
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": "layers/core/python"},
         capture_output=True,
         check=False,
     )
-    assert (ended.returncode, ended.stdout) == (-9, b"open\n")
+    assert (process.returncode, process.stdout) == (-9, b"open\n")
     Store.open(tmp_path, CLOCK).close()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_error_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
-    assert str(in_the_way) in refused(in_the_way)
-    assert "Not a directory" in refused(in_the_way / "data")
+    assert str(in_the_way) in refusal(in_the_way)
+    assert "Not a directory" in refusal(in_the_way / "data")
 
 
-def test_a_folder_whose_blobs_cannot_be_made_is_named_and_let_go(tmp_path: Path) -> None:
+def test_folder_without_room_for_blobs_is_named_and_unlocked(tmp_path: Path) -> None:
     (tmp_path / "blobs").write_text("")
-    assert str(tmp_path) in refused(tmp_path)
+    assert str(tmp_path) in refusal(tmp_path)
     (tmp_path / "blobs").unlink()
     Store.open(tmp_path, CLOCK).close()
 
 
-def test_what_is_no_database_is_refused(folder: Path) -> None:
-    (folder / DATABASE_FILE).write_text("these are my notes, keep out\n" * 100)
-    assert "not a database" in refused(folder)
-    assert (folder / DATABASE_FILE).read_text().startswith("these are my notes")
+def test_file_that_is_not_a_database_is_refused(folder: Path) -> None:
+    (folder / DATABASE).write_text("these are my notes, keep out\n" * 100)
+    assert "not a database" in refusal(folder)
+    assert (folder / DATABASE).read_text().startswith("these are my notes")
 
 
 @pytest.mark.parametrize(("version", "writer"), [(1, "a newer"), (-1, "an unreleased")])
-def test_file_of_another_schema_is_refused_and_left_alone(
+def test_database_of_another_schema_is_refused_and_unchanged(
     tmp_path: Path, version: int, writer: str
 ) -> None:
     Store.open(tmp_path, CLOCK).close()
-    other = sqlite3.connect(tmp_path / DATABASE_FILE)
+    other = sqlite3.connect(tmp_path / DATABASE)
     other.execute(f"PRAGMA user_version = {SCHEMA_VERSION + version}")
     other.close()
-    message = refused(tmp_path)
+    message = refusal(tmp_path)
     assert f"{writer} Punctual (schema {SCHEMA_VERSION + version}" in message
-    left = sqlite3.connect(tmp_path / DATABASE_FILE)
+    left = sqlite3.connect(tmp_path / DATABASE)
     assert left.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + version,)
     left.close()
 
 
 def test_tables_are_created_together_or_not_at_all(folder: Path) -> None:
     with pytest.raises(StoreError, match="cannot be used"):
-        connect(folder / DATABASE_FILE, ["CREATE TABLE half (a)", "CREATE TABLE oops ("])
-    left = sqlite3.connect(folder / DATABASE_FILE)
+        connect(folder / DATABASE, ["CREATE TABLE half (a)", "CREATE TABLE oops ("])
+    left = sqlite3.connect(folder / DATABASE)
     assert left.execute("SELECT name FROM sqlite_schema").fetchall() == []
     assert left.execute("PRAGMA user_version").fetchone() == (0,)
     left.close()

@@ -1,4 +1,4 @@
-"""The unit of work: all or nothing, few rows, and memory that agrees with the file."""
+"""A transaction of the store: all or nothing, few writes, and a cache that equals the file."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ from punctual.engine.changes.change import Change
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.files.data_folder import DATABASE
+from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     JOB,
     NOON,
@@ -48,32 +49,32 @@ def store(folder: Path) -> Iterator[Store]:
 
 
 def on_disk(folder: Path, query: str) -> list[Any]:
-    """What another connection sees: only what is committed."""
-    other = sqlite3.connect(folder / DATABASE_FILE)
+    """Return what another connection reads, which is only committed rows."""
+    other = sqlite3.connect(folder / DATABASE)
     try:
         return other.execute(query).fetchall()
     finally:
         other.close()
 
 
-def writes(store: Store) -> list[str]:
-    """The statements that change rows, as SQLite runs them."""
-    seen: list[str] = []
+def record_writes(store: Store) -> list[str]:
+    """Return a list that collects the statements by which SQLite changes rows."""
+    written: list[str] = []
 
     def note(statement: str) -> None:
         verb = statement.split()[0]
         if verb in ("INSERT", "UPDATE", "DELETE", "COMMIT"):
             table = next((word for word in statement.split() if word in TABLES), "")
-            seen.append(f"{verb} {table}".strip())
+            written.append(f"{verb} {table}".strip())
 
     store._db.set_trace_callback(note)
-    return seen
+    return written
 
 
 TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "attempts"}
 
 
-def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path) -> None:
+def test_no_write_is_on_disk_before_the_commit(store: Store, folder: Path) -> None:
     with store.transaction():
         store.timers.put([a_timer()])
         store.job_states.put_definitions([a_body()])
@@ -83,7 +84,7 @@ def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path)
     assert len(on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers")) == 2
 
 
-def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -> None:
+def test_run_leaves_its_state_only_with_its_history_row(store: Store) -> None:
     """A row that cannot be written leaves the run in its state. The next evaluation does both."""
     ended = a_run(
         status=RunStatus.SUCCESS,
@@ -96,42 +97,42 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
     store.job_states.put_definitions([a_body()])
     store.job_states.swap([Swap(a_head(unrecorded=(ended,)), 0)])
     ports = store_ports(store, cast(Any, None), cast(Any, None))
-    steps = a_change_applier(
+    applier = a_change_applier(
         ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.transaction()
     )
 
-    def look() -> None:
-        steps.apply([Change(HERE, Evaluate(), "a look")])
+    def evaluate() -> None:
+        applier.apply([Change(HERE, Evaluate(), "an evaluation")])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.history, "put_runs", _deaf)
+        patch.setattr(store.history, "put_runs", _unavailable)
         with pytest.raises(Unavailable):
-            look()
+            evaluate()
     assert [run.run_id for run in store.job_states.load([HERE])[HERE].state.unrecorded] == [RUN]
-    look()
+    evaluate()
     assert store.job_states.load([HERE])[HERE].state.unrecorded == ()
     (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
     assert row.run.status is RunStatus.SUCCESS
 
 
-def _deaf(*_: Any) -> Any:
+def _unavailable(*_: Any) -> Any:
     raise Unavailable("The data folder does not answer: Too many open files.")
 
 
-def test_a_call_outside_a_unit_is_a_unit(store: Store, folder: Path) -> None:
+def test_call_outside_a_transaction_commits_at_once(store: Store, folder: Path) -> None:
     store.timers.put([a_timer()])
     assert len(on_disk(folder, "SELECT 1 FROM timers")) == 1
 
 
-def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
-    kept = a_head()
-    store.job_states.swap([Swap(kept, 0, {RUN: LEASE})])
+def test_error_rolls_back_the_whole_transaction(store: Store, folder: Path) -> None:
+    original = a_head()
+    store.job_states.swap([Swap(original, 0, {RUN: LEASE})])
 
     def fail_after_much() -> None:
         with store.transaction():
             store.timers.put([a_timer()])
             store.job_states.put_definitions([a_body()])
-            store.job_states.swap([Swap(replace(kept, version=2), 1, {RUN: None})])
+            store.job_states.swap([Swap(replace(original, version=2), 1, {RUN: None})])
             store.job_states.swap([Swap(a_head(an_id(2)), 0)])
             store.history.put_runs([a_row()])
             store.feed.publish([{"n": 1}])
@@ -140,7 +141,9 @@ def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail_after_much()
-    assert store.job_states.load([HERE, JobKey("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
+    assert store.job_states.load([HERE, JobKey("acme", an_id(2))]) == {
+        HERE: (original, {RUN: LEASE})
+    }
     assert store.timers.due(NOON, 0, after(99), None, 9)[:2] == ([], None)
     assert store.history.recorded_keys([RunKey("acme", JOB, RUN)]) == frozenset()
     assert store.count_jobs("acme") == {"SCHEDULED": 1}
@@ -148,10 +151,10 @@ def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
     assert on_disk(folder, "SELECT job_id FROM heads") == [(JOB,)]
 
 
-def test_an_error_that_was_caught_inside_a_unit_still_undoes_it(
+def test_error_caught_inside_a_transaction_still_rolls_it_back(
     store: Store,
 ) -> None:
-    """Its rows may be half written: who goes on as if nothing had been must not be answered."""
+    """Rows may be partly written, so a caller that goes on gets an error."""
     store._db.execute("ALTER TABLE runs RENAME TO elsewhere")
 
     def go_on() -> None:
@@ -165,10 +168,8 @@ def test_an_error_that_was_caught_inside_a_unit_still_undoes_it(
     assert store.timers.due(NOON, 0, NOON, None, 1)[:2] == ([], None)
 
 
-def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
-    store: Store, folder: Path
-) -> None:
-    """The write that failed may be half done: committing the rest would store half a change."""
+def test_later_success_does_not_save_a_failed_transaction(store: Store, folder: Path) -> None:
+    """The failed write may be partial, so a commit of the rest stores half a change."""
     read = "SELECT 1 FROM timers UNION ALL SELECT 1 FROM heads"
 
     def write_half() -> None:
@@ -185,10 +186,10 @@ def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
     assert store.timers.due(NOON, 0, NOON, None, 1)[:2] == ([], None)
     assert on_disk(folder, read) == []
     store.timers.put([a_timer()])
-    assert len(on_disk(folder, read)) == 1, "the next unit starts clean"
+    assert len(on_disk(folder, read)) == 1, "the next transaction starts clean"
 
 
-def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
+def test_invalid_write_fails_only_its_caller(store: Store) -> None:
     with store.transaction():
         with pytest.raises(UnicodeEncodeError):
             store.job_states.put_definitions([a_body(name="\ud800")])
@@ -197,13 +198,13 @@ def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
     assert list(store.job_states.load_definitions([wanted, (HERE, "1-body")])) == [wanted]
 
 
-def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) -> None:
+def test_run_that_ends_in_one_transaction_writes_each_row_once(store: Store) -> None:
     store.job_states.swap([Swap(a_head(), 0)])
     store.timers.put([a_timer()])
     queued = a_head(version=2, runs=(a_run(),))
     running = a_head(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
     ended = a_head(version=4, unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
-    seen = writes(store)
+    written = record_writes(store)
     with store.transaction():
         store.job_states.swap([Swap(queued, 1)])
         store.timers.delete([a_timer()])
@@ -211,7 +212,7 @@ def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) ->
         store.job_states.swap([Swap(ended, 3, {RUN: None})])
         store.history.put_runs([a_row()])
     store._db.set_trace_callback(None)
-    assert sorted(seen) == [
+    assert sorted(written) == [
         "COMMIT",
         "DELETE timers",
         "INSERT counts",
@@ -220,24 +221,24 @@ def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) ->
     ]
 
 
-def test_a_unit_that_only_reads_writes_nothing(store: Store) -> None:
+def test_transaction_that_only_reads_writes_nothing(store: Store) -> None:
     store.job_states.swap([Swap(a_head(), 0)])
-    seen = writes(store)
+    written = record_writes(store)
     with store.transaction():
         store.job_states.load([HERE])
         store.job_states.page("acme", None, 10)
         store.timers.due(NOON, 0, NOON, None, 10)
-    assert seen == []
+    assert written == []
 
 
-def test_a_beat_writes_the_lease_and_not_the_head(store: Store) -> None:
+def test_heartbeat_writes_the_lease_and_not_the_state(store: Store) -> None:
     store.job_states.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
-    seen = writes(store)
+    written = record_writes(store)
     store.job_states.renew_leases([LeaseRenewal(HERE, RUN, 2, after(50))])
-    assert seen == ["INSERT leases", "COMMIT"]
+    assert written == ["INSERT leases", "COMMIT"]
 
 
-def test_units_nest_and_the_outermost_commits(store: Store, folder: Path) -> None:
+def test_outermost_of_nested_transactions_commits(store: Store, folder: Path) -> None:
     with store.transaction():
         with store.transaction():
             store.timers.put([a_timer()])
@@ -245,11 +246,11 @@ def test_units_nest_and_the_outermost_commits(store: Store, folder: Path) -> Non
     assert len(on_disk(folder, "SELECT 1 FROM timers")) == 1
 
 
-@pytest.mark.parametrize("outside", [True, False])
-def test_a_timer_that_stood_before_is_gone_after_put_and_delete(
-    store: Store, outside: bool
+@pytest.mark.parametrize("stored_before", [True, False])
+def test_timer_is_gone_after_put_and_delete_in_one_transaction(
+    store: Store, stored_before: bool
 ) -> None:
-    if outside:
+    if stored_before:
         store.timers.put([a_timer()])
     with store.transaction():
         store.timers.put([a_timer()])
@@ -257,26 +258,26 @@ def test_a_timer_that_stood_before_is_gone_after_put_and_delete(
     assert store.timers.due(NOON, 0, NOON, None, 9)[:2] == ([], None)
 
 
-def test_a_full_disk_is_told_and_leaves_everything_as_it_was(store: Store) -> None:
-    kept = a_head()
-    store.job_states.swap([Swap(kept, 0)])
+def test_full_disk_is_reported_and_changes_nothing(store: Store) -> None:
+    original = a_head()
+    store.job_states.swap([Swap(original, 0)])
     fill_disk(store)
 
     def write_much() -> None:
         with store.transaction():
-            store.job_states.swap([Swap(replace(kept, version=2), 1)])
+            store.job_states.swap([Swap(replace(original, version=2), 1)])
             store.job_states.put_definitions(
                 [a_body(an_id(n), payload="x" * 9_000) for n in range(50)]
             )
 
     with pytest.raises(Unavailable, match="The disk is full"):
         write_much()
-    assert store.job_states.load([HERE])[HERE].state == kept
+    assert store.job_states.load([HERE])[HERE].state == original
     store._db.execute("PRAGMA max_page_count = 1000000")
-    assert list(store.job_states.swap([Swap(replace(kept, version=2), 1)])) == [True]
+    assert list(store.job_states.swap([Swap(replace(original, version=2), 1)])) == [True]
 
 
-def test_a_full_disk_while_reading_a_list_is_told_too(store: Store) -> None:
+def test_full_disk_while_reading_a_list_is_reported(store: Store) -> None:
     store.job_states.swap([Swap(a_head(), 0)])
     fill_disk(store)
 
@@ -291,17 +292,17 @@ def test_a_full_disk_while_reading_a_list_is_told_too(store: Store) -> None:
 
 
 def fill_disk(store: Store) -> None:
-    """Let SQLite find no room for another page."""
+    """Leave SQLite no room for another page."""
     (pages,) = store._db.execute("PRAGMA page_count").fetchone()
     store._db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def test_what_is_committed_is_there_after_opening_again(store: Store, folder: Path) -> None:
+def test_committed_rows_are_there_after_reopening(store: Store, folder: Path) -> None:
     head = a_head(runs=(a_run(),))
     store.job_states.swap([Swap(head, 0, {RUN: LEASE})])
     store.close()
-    again = Store.open(folder, ManualClock(NOON + timedelta(seconds=1)))
+    reopened = Store.open(folder, ManualClock(NOON + timedelta(seconds=1)))
     try:
-        assert again.job_states.load([HERE]) == {HERE: (head, {RUN: LEASE})}
+        assert reopened.job_states.load([HERE]) == {HERE: (head, {RUN: LEASE})}
     finally:
-        again.close()
+        reopened.close()

@@ -1,4 +1,4 @@
-"""A write-ahead log that is damaged is refused; one that a crash cut short is not."""
+"""A damaged write-ahead log is refused. A log that a crash cut short is read."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from punctual.node.clock import ManualClock
-from punctual.node.errors import StoreError
-from punctual.node.sqlite.store import DATABASE_FILE, Store
+from punctual.node.files.data_folder import DATABASE, StoreError
+from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, after
 
 FRAME = 24 + 4_096
@@ -22,16 +22,16 @@ WRITER = (
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Of a node that was killed after twenty commits."""
+    """Return the log of a node killed after twenty commits."""
     root = Path(__file__).parents[3]
     paths = f"{root}{os.pathsep}{root / 'layers/core/python'}"
     env = {**os.environ, "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], env=env, check=True, timeout=60)
-    return tmp_path / f"{DATABASE_FILE}-wal"
+    return tmp_path / f"{DATABASE}-wal"
 
 
-def opened(log: Path) -> int:
-    """How many timers a start finds."""
+def timers_found(log: Path) -> int:
+    """Start, and return how many timers are found."""
     store = Store.open(log.parent, ManualClock(NOON))
     try:
         return len(store.timers.due(NOON, 0, after(59), None, 100).timers)
@@ -49,27 +49,27 @@ def frames(log: Path) -> int:
     return (log.stat().st_size - 32) // FRAME
 
 
-def test_a_log_of_a_killed_node_is_read_whole(log: Path) -> None:
-    assert opened(log) == 20
+def test_log_of_a_killed_node_is_read_completely(log: Path) -> None:
+    assert timers_found(log) == 20
 
 
-def test_a_log_with_a_damaged_frame_is_refused_and_left_as_it_is(log: Path) -> None:
+def test_log_with_a_damaged_frame_is_refused_and_unchanged(log: Path) -> None:
     damage(log, frames(log) - 6)
-    kept = log.read_bytes()
+    content = log.read_bytes()
     for _ in range(2):
         with pytest.raises(StoreError, match="is damaged") as refused:
-            opened(log)
-        assert log.read_bytes() == kept
+            timers_found(log)
+        assert log.read_bytes() == content
     assert "\n" not in refused.value.message
 
 
-def test_a_commit_that_a_power_cut_tore_is_dropped_in_silence(log: Path) -> None:
-    """It is the last one: nothing shows that it was acknowledged."""
+def test_torn_last_commit_is_dropped(log: Path) -> None:
+    """It is the last commit, and nothing shows that it was acknowledged."""
     damage(log, frames(log) - 1)
-    assert opened(log) == 19
+    assert timers_found(log) == 19
 
 
-def test_a_log_that_ends_within_a_frame_is_read_up_to_it(log: Path) -> None:
+def test_log_that_ends_within_a_frame_is_read_up_to_it(log: Path) -> None:
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 2_000)
-    assert opened(log) == 19
+    assert timers_found(log) == 19

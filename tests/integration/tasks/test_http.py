@@ -137,7 +137,7 @@ def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator
 @contextmanager
 def running(**options: Any) -> Iterator[Registry]:
     with closing(
-        HttpTask(monotonic=time.monotonic, **{"opened": LOOPBACK_NETWORKS} | options)
+        HttpTask(monotonic=time.monotonic, **{"open_networks": LOOPBACK_NETWORKS} | options)
     ) as task:
         yield Registry({"http": task}, lambda name: f"hush-{name}")
 
@@ -204,7 +204,7 @@ def test_a_job_may_expect_another_status(expected: Any) -> None:
 def test_loopback_is_refused_unless_allowed_and_never_retried() -> None:
     with serving(says(answer())) as server:
         for url in (server.url(), server.url(host="0x7f.1"), server.url(host="[::ffff:7f00:1]")):
-            outcome = call(url, options={"opened": ()})
+            outcome = call(url, options={"open_networks": ()})
             assert (outcome.status, outcome.retryable) == ("FAILED", False)
             assert "may not be called" in outcome.error
         assert server.connections == 0

@@ -457,7 +457,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.script.sandbox import choose
+from punctual.tasks.script.sandbox import choose_sandbox
 from punctual.tasks.script.task import ScriptTask
 
 class Log:
@@ -469,7 +469,7 @@ code = "trap '' TERM; setsid sleep 1000 & echo $$ $!; sleep 1000"
 task = {{"type": "script", "runtime": "bash", "code": code}}
 attempt = Attempt("t", "j", "r", "n", 1, datetime(2026, 1, 1, tzinfo=UTC), task, None,
                   timedelta(seconds=300), 1)
-sandbox = choose("none", Path(), shared=False)
+sandbox = choose_sandbox("none", Path(), shared=False)
 task = ScriptTask(Path({str(tmp_path)!r}), sandbox, monotonic=time.monotonic)
 task.run(attempt, StopSignal(), Log())
 """

@@ -211,12 +211,12 @@ def test_a_folder_closed_to_its_owner_is_measured(tmp_path: Path) -> None:
     """By a launcher that is not root; root's needs no permission."""
     code = """
 import os, tempfile
-from punctual.tasks.script.usage import sizes
+from punctual.tasks.script.usage import file_sizes
 top = tempfile.mkdtemp()
 os.mkdir(f"{top}/a")
 with open(f"{top}/a/file", "wb") as file: file.write(bytes(10**6))
 os.chmod(f"{top}/a", 0)
-print(sum(sizes(top)) > 10**6)
+print(sum(file_sizes(top)) > 10**6)
 """
     user = "nobody" if os.geteuid() == 0 else "ours"
     assert run_python(user, "-c", code) == "True\n"

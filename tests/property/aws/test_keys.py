@@ -18,8 +18,8 @@ from punctual.aws.dynamodb.sort_keys import (
     unescape,
 )
 from punctual.aws.dynamodb.timers import keys as timer_keys
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState
+from punctual.domain.utc import EPOCH
 from punctual.engine.ports.timers import Timer
 from tests.support.builders import a_run
 

@@ -32,7 +32,7 @@ def test_a_creation_slower_than_its_timer_takes_the_place_that_was_held_for_it()
         assert stored.state.is_blank, key
         held.append(stored.state.version)
 
-    hand.plan.before("heads.swap", look_early)
+    hand.plan.before("job_states.swap", look_early)
     key = hand.submit()
 
     assert hand.head(key).version == held[0] + 1
@@ -68,7 +68,7 @@ def test_a_writer_slower_than_its_timer_loses_its_version_and_decides_again() ->
         assert hand.timers() != [], "the timer of the job's time stands"
         assert early[0] not in hand.timers(), "only then it goes"
 
-    hand.plan.before("heads.swap", look_early)
+    hand.plan.before("job_states.swap", look_early)
     view = hand.jobs.run_now(*key)
 
     assert hand.head(key).version == before + 2
@@ -106,7 +106,7 @@ def test_a_bucket_chosen_long_before_the_put_counts_as_a_slow_put() -> None:
     hand = Hand()
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
     jobs = hand.api()  # which asks for the shards after it has chosen the moment
-    hand.plan.before("buckets.shards", lambda: hand.wait(90))
+    hand.plan.before("partitions.shard_count", lambda: hand.wait(90))
     jobs.run_now(*key)
 
     places = set(hand.memory.timers.rows)
@@ -165,7 +165,7 @@ def test_a_beat_wins_against_a_look_that_has_read_the_lease_before_it() -> None:
     hand.now += RUN_LEASE + seconds(1)
     poller = hand.interrupted("poller")
     beats: list[bool] = []
-    hand.plan.before("heads.swap", lambda: beats.append(executor.renew([claim])[0].is_held))
+    hand.plan.before("job_states.swap", lambda: beats.append(executor.renew([claim])[0].is_held))
     watch = next(timer for timer in hand.timers() if timer.version == held.run.token)
     hand.now = max(hand.now, watch.at)
     Evaluator(hand.steps(poller), hand.new_id).evaluate_timers([watch])
@@ -297,7 +297,7 @@ def test_a_command_for_one_version_loses_to_a_change_between_its_read_and_its_sw
     def change() -> None:
         hand.jobs.change(*key, lambda old: {**old, "name": "a new name"})
 
-    hand.plan.before("heads.swap", change)
+    hand.plan.before("job_states.swap", change)
     with pytest.raises(PreconditionFailed):
         getattr(hand.jobs, command)(*key, if_match=edition)
     assert hand.head(key).edition == edition + 1

@@ -27,7 +27,7 @@ def test_poller_fires_nothing_if_job_is_paused_after_its_read() -> None:
     hand = Hand()
     key = hand.submit(**MINUTELY)
     hand.wait(60)
-    hand.plan.after("heads.load", lambda: hand.jobs.pause(*key))
+    hand.plan.after("job_states.load", lambda: hand.jobs.pause(*key))
     evaluate_due(hand)
     assert statuses(hand, key) == []
     assert hand.memory.queue.entries == []
@@ -39,7 +39,7 @@ def test_poller_fires_if_job_is_resumed_after_its_read() -> None:
     hand.jobs.pause(*key)
     hand.wait(60)
     (timer,) = hand.timers()
-    hand.plan.after("heads.load", lambda: hand.jobs.resume(*key))
+    hand.plan.after("job_states.load", lambda: hand.jobs.resume(*key))
     Evaluator(hand.steps(hand.interrupted("poller")), hand.new_id).evaluate_timers([timer])
     hand.tick()
     hand.step_until(65, every=1)
@@ -53,7 +53,7 @@ def test_evaluation_keeps_attempt_whose_lease_is_renewed_after_its_read() -> Non
     claim = (key, held.run.run_id, held.run.token)
     hand.executor().renew([claim], is_first=True)
     hand.wait(RUN_LEASE.total_seconds() + 1)
-    hand.plan.after("heads.load", lambda: hand.executor().renew([claim]))
+    hand.plan.after("job_states.load", lambda: hand.executor().renew([claim]))
     evaluate_due(hand)
     (run,) = hand.head(key).runs
     assert (run.status, run.past_attempts) == (RunStatus.RUNNING, "")
@@ -75,7 +75,7 @@ def test_claim_of_run_cancelled_after_its_read_starts_nothing() -> None:
     hand = Hand()
     key = hand.submit()
     message = hand.message()
-    hand.plan.after("heads.load", lambda: hand.jobs.cancel(*key))
+    hand.plan.after("job_states.load", lambda: hand.jobs.cancel(*key))
     handed = hand.executor(ports=hand.interrupted("e1")).claim([message])
     assert (handed.claimed, list(handed.done)) == ([], [message])
     assert [run.reason for run in hand.laws.ended.values()] == [Reason.CANCELLED]
@@ -87,7 +87,7 @@ def test_run_claimed_after_another_claims_read_has_one_holder() -> None:
     message = hand.message()
     granted: list[Assignment] = []
     hand.plan.after(
-        "heads.load", lambda: granted.extend(hand.executor("e2").claim([message]).claimed)
+        "job_states.load", lambda: granted.extend(hand.executor("e2").claim([message]).claimed)
     )
     handed = hand.executor("e1", hand.interrupted("e1")).claim([message])
     assert (len(granted), handed.claimed) == (1, [])

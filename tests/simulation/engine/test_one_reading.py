@@ -104,14 +104,14 @@ def unavailable() -> None:
 
 def slow_look(hand: Hand, timer: Timer, seconds: float) -> None:
     """An evaluation whose read of the job state takes so long."""
-    hand.plan.before("heads.load", lambda: hand.wait(seconds))
+    hand.plan.before("job_states.load", lambda: hand.wait(seconds))
     steps = hand.steps(hand.interrupted("poller"))
     Evaluator(steps, hand.new_id).evaluate_timers([timer])
 
 
 def test_the_timer_behind_an_api_call_survives_an_early_look_that_crosses_its_time() -> None:
     hand = Hand()
-    hand.plan.before("messages.send", unavailable)
+    hand.plan.before("run_queue.send", unavailable)
     key = hand.submit()
     (safety,) = hand.timers()
     hand.now = safety.at

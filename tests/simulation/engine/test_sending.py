@@ -60,7 +60,7 @@ def test_a_timer_that_stands_in_for_an_api_call_is_not_taken_ahead_of_its_time()
     hand = Hand()
     hand.poller = hand.new_poller(ahead=60)
     hand.tick()
-    hand.plan.before("messages.send", _die)
+    hand.plan.before("run_queue.send", _die)
     with pytest.raises(_Dead):
         hand.submit()
     (key,) = hand.memory.heads.rows
@@ -127,7 +127,7 @@ def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
     delivery = hand.message()
     hand.wait(29)
     plan = hand.interrupted("e1")
-    hand.plan.before("messages.send", _die)
+    hand.plan.before("run_queue.send", _die)
     with pytest.raises(_Dead):
         hand.executor("e1", plan).finish([a_finish(first, RunStatus.SUCCESS)])
     hand.wait(1)
@@ -155,7 +155,7 @@ def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> N
     dying = hand.executor("e1", hand.interrupted("e1"))
 
     def end_and_die() -> None:
-        hand.plan.before("messages.send", _die)
+        hand.plan.before("run_queue.send", _die)
         with pytest.raises(_Dead):
             dying.finish([a_finish(first, RunStatus.SUCCESS)])
 
@@ -208,7 +208,7 @@ def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
     message = hand.message()
     waiting = hand.jobs.run_now(*key).run.run_id
     hand.memory.queue.entries.clear()
-    hand.plan.before("messages.send", _die)
+    hand.plan.before("run_queue.send", _die)
     with pytest.raises(_Dead):
         hand.executor("dead letters", hand.interrupted("dead letters")).dead_letter([message])
     assert hand.laws.ended[_key(message)].status is RunStatus.FAILED

@@ -10,8 +10,9 @@ from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
-from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT
-from punctual.engine.ports.rows import TEXT_CONTENT_TYPE, Detail, JobKey
+from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
+from punctual.engine.ports.rows import Detail, JobKey
 from tests.support.simulation.hand import NOON, Hand, a_finish
 
 
@@ -61,9 +62,9 @@ def ended_without_a_row(hand: Hand, detail: Detail | None = None) -> list[JobKey
 @pytest.mark.parametrize(
     ("port", "method", "error", "asked"),
     [
-        ("history", "end", LaterVersion("It was rolled back."), 2),
-        ("history", "end", Unavailable("The table is throttled."), 1),
-        ("history", "put", Unavailable("The table is throttled."), 1),
+        ("history", "find_result", LaterVersion("It was rolled back."), 2),
+        ("history", "find_result", Unavailable("The table is throttled."), 1),
+        ("history", "put_runs", Unavailable("The table is throttled."), 1),
     ],
 )
 def test_what_cannot_be_recorded_keeps_no_message_back(
@@ -89,7 +90,7 @@ def test_what_a_run_carries_itself_is_recorded_whatever_stands_beside_it() -> No
     hand = Hand()
     answered = Detail(output=b"an-id", output_type=TEXT_CONTENT_TYPE)
     ended_without_a_row(hand, answered)
-    deaf = Deaf(hand, "history", "end", Unavailable("The table is throttled."))
+    deaf = Deaf(hand, "history", "find_result", Unavailable("The table is throttled."))
     assert look(hand, 2) == [True, True]
     assert deaf.asked == 0
     assert [row.detail for row in hand.memory.history.rows.values()] == [answered, answered]
@@ -99,7 +100,7 @@ def test_while_nothing_can_be_recorded_the_pauses_between_looks_double() -> None
     """Each puts once more what guards a run that stands queued, in a row of its own."""
     hand = Hand()
     ended_without_a_row(hand)
-    deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
+    deaf = Deaf(hand, "history", "put_runs", Unavailable("The table is throttled."))
     hand.now = NOON + timedelta(minutes=2)
     looks: list[int] = []
     for second in range(1_800):
@@ -123,7 +124,7 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
 ) -> None:
     hand = Hand()
     keys = ended_without_a_row(hand)
-    deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
+    deaf = Deaf(hand, "history", "put_runs", Unavailable("The table is throttled."))
     if answers:
         deaf.hear()
     early = HeldMessages(hand.memory.ports.run_queue, hand.clock, CORE_THROUGHPUT)

@@ -6,7 +6,7 @@ from itertools import cycle
 import pytest
 
 from punctual.engine.dispatch.on_demand.held_messages import MAX_EARLY_SEND
-from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT
+from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT
 from tests.simulation.lambdas.test_bursts import DUE, burst
 from tests.support.simulation.world import Setup
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from punctual.domain.identifiers import EPOCH
+from punctual.domain.utc import EPOCH
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification

@@ -13,7 +13,7 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
-from punctual.engine.dispatch.on_demand.throughput import Throughput
+from punctual.engine.dispatch.on_demand.wakeup_times import Throughput
 from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.rows import JobKey
@@ -139,11 +139,11 @@ class PlannerFunction(Process):
     def begin(self) -> None:
         ports, sent = self.ports, _Sent(self, self._queue)
         self._planning = PlannerHandler(
-            planner=PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
-            partitions=ports.buckets,
+            planner=PeekingPlanner(ports.timers, ports.partitions, ports.partitions),
+            partitions=ports.partitions,
             wake_ups=SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
             read_settings=lambda: OperatorSettings(shards=self.world.setup.shards),
-            dispatch_switch=_Switch(ports.buckets),
+            dispatch_switch=_Switch(ports.partitions),
             clocks=Clocks(self.clock, self.monotonic),
             log=_Silent(self),
         )
@@ -188,15 +188,15 @@ class PollerFunction(Process):
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = replace(ports, **_at_work(ports, pace, self._pause))
-        early, wake = HeldMessages(ports.messages, self.clock, pace), PollerWakeUps(self._wake)
+        early, wake = HeldMessages(ports.run_queue, self.clock, pace), PollerWakeUps(self._wake)
         steps = a_change_applier(
-            replace(ports, messages=early, wake=wake), self.clock, self.monotonic, self.log
+            replace(ports, run_queue=early, wakeups=wake), self.clock, self.monotonic, self.log
         )
         looker = Evaluator(steps, self.new_id)
         visitor = OnDemandPoller(
             timers=ports.timers,
-            partitions=ports.buckets,
-            partition_leases=ports.buckets,
+            partitions=ports.partitions,
+            partition_leases=ports.partitions,
             evaluator=looker,
             held_messages=early,
             retries=self._failing,
@@ -207,7 +207,7 @@ class PollerFunction(Process):
         return PollerSession(
             poller=visitor,
             timers=ports.timers,
-            partitions=ports.buckets,
+            partitions=ports.partitions,
             wake_ups=self._wake,
             owner=owner,
             clock=self.clock,
@@ -243,8 +243,8 @@ class _Slow:
 
 def _at_work(ports: Ports, pace: Throughput, pause: Callable[[float], None]) -> dict[str, _Slow]:
     return {
-        "heads": _Slow(ports.job_states, "swap", pace.fired_per_second, pause),
-        "messages": _Slow(ports.run_queue, "send", pace.sent_per_second, pause),
+        "job_states": _Slow(ports.job_states, "swap", pace.fired_per_second, pause),
+        "run_queue": _Slow(ports.run_queue, "send", pace.sent_per_second, pause),
     }
 
 

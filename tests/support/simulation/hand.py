@@ -15,7 +15,14 @@ from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
-from tests.support.ports import Ports, a_change_applier, an_executor, job_commands, job_queries
+from tests.support.ports import (
+    Ports,
+    a_change_applier,
+    an_executor,
+    job_commands,
+    job_queries,
+    port_methods,
+)
 from tests.support.simulation.laws import Laws
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.torn import Call, Plan, torn
@@ -33,10 +40,10 @@ class Interrupted(Plan):
         self._after: dict[str, Callable[[], object]] = {}
 
     def before(self, method: str, what: Callable[[], object]) -> None:
-        self._before[method] = what
+        self._before[_port_method(method)] = what
 
     def after(self, method: str, what: Callable[[], object]) -> None:
-        self._after[method] = what
+        self._after[_port_method(method)] = what
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         name = f"{call.port}.{call.method}"
@@ -44,6 +51,13 @@ class Interrupted(Plan):
         answer = super().run(call, real, args)
         self._after.pop(name, _nothing)()
         return answer
+
+
+def _port_method(name: str) -> str:
+    """Return `name`, such as `job_states.swap`. An unknown method would never interrupt a call."""
+    port, _, method = name.partition(".")
+    assert method in port_methods()[port], name
+    return name
 
 
 def _nothing() -> None:

@@ -7,12 +7,12 @@ from itertools import count, cycle
 from random import Random
 from typing import Generic, TypeVar
 
+from punctual.aws.server_time import StoreClock
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
-from punctual.engine.quotas.store_clock import StoreClock
 from punctual.node.clock import ManualClock
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)

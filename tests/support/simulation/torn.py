@@ -18,23 +18,23 @@ AnyPorts = TypeVar("AnyPorts", Ports, "AwsPorts")
 READS = frozenset(
     {
         "load",
-        "bodies",
+        "load_definitions",
         "page",
-        "busy",
-        "coming",
+        "active_states",
+        "upcoming",
         "walk",
         "due",
-        "standing",
-        "present",
+        "find_existing",
+        "recorded_keys",
         "get",
         "attempts",
-        "end",
+        "find_result",
         "page_all",
         "link",
         "watermark",
-        "shards",
+        "shard_count",
         "is_done",
-        "held",
+        "valid_leases",
         "find",
     }
 )
@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
     @property
     def may_be_refused(self) -> bool:
-        return self.method == "send" or self.port == "notices"
+        return self.method == "send" or self.port == "notifications"
 
     @property
     def reads(self) -> bool:
@@ -176,19 +176,20 @@ def torn(ports: AnyPorts, plan: Plan, process: str) -> AnyPorts:
 REPEATABLE = frozenset(
     {
         "put",
+        "put_runs",
         "put_many",
         "put_attempts",
-        "put_ends",
-        "put_bodies",
+        "put_results",
+        "put_definitions",
         "delete",
         "swap",
-        "beat",
+        "renew_leases",
         "send",
         "claim",
-        "advance",
-        "grow",
+        "advance_watermark",
+        "raise_shard_count",
         "renew",
-        "done",
+        "mark_done",
     }
 )
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, Throughput
+from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT, Throughput
 from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer

@@ -94,7 +94,7 @@ def test_compare_without_a_known_rule_does_not_invent_a_reason() -> None:
     difference = compare_times(Cron("0 9 * * *", anchor_at=after), after, [wrong]).difference
     assert difference is not None
     assert difference.reasons == (
-        "No known rule explains it. One of the two programs may be wrong.",
+        "No known rule explains the difference. One of the two programs may have a bug.",
     )
 
 

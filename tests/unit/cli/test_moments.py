@@ -1,4 +1,4 @@
-"""Times as people write them, and as they read them."""
+"""Times in the forms that people write and read."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -12,7 +12,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("now", "2026-03-28T12:00:00+00:00"),
         ("2026-12-01T10:00:00Z", "2026-12-01T10:00:00+00:00"),
@@ -30,27 +30,27 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("-90", "2026-03-28T11:58:30+00:00"),
     ],
 )
-def test_a_time_means_what_a_person_in_berlin_means(text: str, meant: str) -> None:
-    assert moments.parse_time(text, NOW, BERLIN).isoformat() == meant
+def test_time_is_parsed_in_the_local_zone(text: str, expected: str) -> None:
+    assert moments.parse_time(text, NOW, BERLIN).isoformat() == expected
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "soon", "25:00", "2026-13-01", "+", "-x", "2026-02-30 10:00", "+999999999999d", "1h"],
 )
-def test_what_is_no_time_says_how_one_is_written(text: str) -> None:
-    with pytest.raises(ValueError, match="write 2026-12-01T10:00:00Z"):
+def test_wrong_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="use 2026-12-01T10:00:00Z"):
         moments.parse_time(text, NOW, BERLIN)
 
 
 @pytest.mark.parametrize("text", ["", "5 m", "m", "1.5h", "-5m", "h1"])
-def test_what_is_no_duration_says_how_one_is_written(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration: write 90, 30s"):
+def test_wrong_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration; use 90, 30s"):
         moments.parse_duration(text)
 
 
 @pytest.mark.parametrize(
-    ("away", "hint"),
+    ("distance", "hint"),
     [
         (timedelta(milliseconds=400), "now"),
         (timedelta(seconds=59), "in 59 s"),
@@ -59,12 +59,12 @@ def test_what_is_no_duration_says_how_one_is_written(text: str) -> None:
         (timedelta(days=400), "in 400 d"),
     ],
 )
-def test_how_far_off(away: timedelta, hint: str) -> None:
-    assert moments.format_relative(NOW + away, NOW) == hint
+def test_relative_time_is_rounded_to_one_unit(distance: timedelta, hint: str) -> None:
+    assert moments.format_relative(NOW + distance, NOW) == hint
 
 
 @pytest.mark.parametrize(
-    ("away", "shown"),
+    ("distance", "shown"),
     [
         (timedelta(seconds=50), "13:00:50 (in 50 s)"),
         (timedelta(hours=-3), "10:00 (3 h ago)"),
@@ -73,19 +73,19 @@ def test_how_far_off(away: timedelta, hint: str) -> None:
         (timedelta(days=100), "2026-07-06 14:00"),
     ],
 )
-def test_a_table_shows_a_time_as_short_as_it_can(away: timedelta, shown: str) -> None:
-    assert moments.format_short(NOW + away, NOW, BERLIN) == shown
+def test_table_shows_the_short_form_of_a_time(distance: timedelta, shown: str) -> None:
+    assert moments.format_short(NOW + distance, NOW, BERLIN) == shown
 
 
-def test_a_card_shows_a_time_in_full_with_its_zone() -> None:
+def test_card_shows_the_full_time_with_its_zone() -> None:
     summer = NOW + timedelta(days=30)
     assert moments.format_long(summer, NOW, BERLIN) == "2026-04-27 14:00:00 CEST (in 30 d)"
-    nameless = ZoneInfo("America/Sao_Paulo")
-    assert moments.format_long(summer, NOW, nameless) == "2026-04-27 09:00:00 -0300 (in 30 d)"
+    unnamed_zone = ZoneInfo("America/Sao_Paulo")
+    assert moments.format_long(summer, NOW, unnamed_zone) == "2026-04-27 09:00:00 -0300 (in 30 d)"
 
 
 @pytest.mark.parametrize(
-    ("long", "shown"),
+    ("duration", "shown"),
     [
         (timedelta(), "0 s"),
         (timedelta(milliseconds=3.4), "3 ms"),
@@ -95,5 +95,5 @@ def test_a_card_shows_a_time_in_full_with_its_zone() -> None:
         (timedelta(hours=25), "1 d 1 h"),
     ],
 )
-def test_how_long_it_took(long: timedelta, shown: str) -> None:
-    assert moments.format_duration(long) == shown
+def test_duration_is_shown_in_at_most_two_units(duration: timedelta, shown: str) -> None:
+    assert moments.format_duration(duration) == shown

@@ -1,4 +1,4 @@
-"""The page of the command line says what the program says, and the program says all there is."""
+"""`docs/cli.md` equals the help of the program, and the program has each command."""
 
 import re
 from pathlib import Path
@@ -17,37 +17,39 @@ PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 def commands() -> list[tuple[str, Any]]:
     root = typer.main.get_command(app)
-    return [(" ".join(path), one) for path, one in reference._walk_commands(("punctual",), root)]
+    return [
+        (" ".join(path), command) for path, command in reference._walk_commands(("punctual",), root)
+    ]
 
 
-def test_the_page_is_what_the_program_writes() -> None:
+def test_cli_page_equals_the_generated_reference() -> None:
     text = PAGE.read_text()
     assert reference.replace_reference(text) == text
 
 
-def test_every_command_of_the_contract_is_there() -> None:
+def test_program_has_every_command() -> None:
     names = {name.removeprefix("punctual ") for name, _ in commands()}
     jobs = "create list show update pause resume cancel run backfill explain"
     rest = "preview upcoming apply export stats health audit login logout whoami dev completion"
     runs = "list show logs output cancel retry watch"
     assert names == {
-        *(f"jobs {one}" for one in jobs.split()),
-        *(f"runs {one}" for one in runs.split()),
-        *(f"tokens {one}" for one in ("create", "list", "revoke")),
+        *(f"jobs {verb}" for verb in jobs.split()),
+        *(f"runs {verb}" for verb in runs.split()),
+        *(f"tokens {verb}" for verb in ("create", "list", "revoke")),
         "webhook-secret",
         *rest.split(),
     }
     assert {name.split()[0] for name in names} == set(shapes.COMMAND_ORDER)
 
 
-def test_every_command_and_option_says_what_it_is_for() -> None:
+def test_every_command_and_option_has_help() -> None:
     for name, command in commands():
         assert command.help, name
         for param in reference._visible_params(command):
             assert param.help, f"{name} {param.name}"
 
 
-def test_every_command_answers_in_json_and_takes_what_all_take() -> None:
+def test_every_command_has_the_common_options() -> None:
     for name, command in commands():
         options = {option for param in command.params for option in param.opts}
         assert {"--json", "--url", "--token", "--profile", "--no-color"} <= options, name
@@ -59,6 +61,6 @@ def test_every_exit_code_has_a_meaning() -> None:
     assert [int(code) for code in listed] == [int(code) for code in errors.ExitCode]
 
 
-def test_fields_of_a_job_are_those_that_the_api_takes() -> None:
+def test_job_fields_equal_those_of_the_api() -> None:
     assert set(FIELD_ORDER) == set(JobFields.model_fields)
     assert set(DEFAULTS) == set(FIELD_ORDER) - {"name", "schedule_type"}

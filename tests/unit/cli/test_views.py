@@ -1,4 +1,4 @@
-"""What people see: tables of eighty columns, cards, diffs."""
+"""Views in the terminal: tables of eighty columns, cards, differences."""
 
 import io
 import sys
@@ -24,8 +24,8 @@ JOB = "01a1f045-d229-7038-89eb-02a8d89bc224"
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """What a view draws, as whoever has eighty columns in London sees it."""
+def draw(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Return a function that draws a view, by default at eighty columns, in London's time."""
 
     def draw(view: Callable[..., None], *args: Any, columns: int = 80) -> str:
         out = io.StringIO()
@@ -68,7 +68,7 @@ def a_job(**fields: Any) -> Job:
     )
 
 
-def test_the_list_of_jobs(drawn: Callable[..., str]) -> None:
+def test_job_table_fits_the_columns(draw: Callable[..., str]) -> None:
     jobs = [
         a_job(latest_run=a_run().raw),
         a_job(
@@ -85,25 +85,25 @@ def test_the_list_of_jobs(drawn: Callable[..., str]) -> None:
         ),
         a_job(name="once", schedule_type="FUTURE", next_run_time="2027-06-01T00:00:00.000Z"),
     ]
-    assert drawn(job_views.print_table, jobs).splitlines() == [
+    assert draw(job_views.print_table, jobs).splitlines() == [
         "NAME               SCHEDULE          STATUS     NEXT                   LAST",
         "nightly            0 2 * * * Berlin  SCHEDULED  Dec 2 01:00 (in 13 h)  SUCCESS",
         "データの掃除を毎…  0 2 * * * Berlin  PAUSED     -                      -",
         "xxxxxxxxxxxxxxxx…  every 1 h 30 min  SCHEDULED  12:05 (in 5 min)       TIMED_OUT",
         "once               once              SCHEDULED  2027-06-01 01:00       -",
     ]
-    wide = drawn(job_views.print_table, jobs, columns=140)
+    wide = draw(job_views.print_table, jobs, columns=140)
     assert wide.splitlines()[1].startswith(f"{JOB}  nightly ")
 
 
-def test_a_job_in_full(drawn: Callable[..., str]) -> None:
+def test_job_card_shows_all_fields(draw: Callable[..., str]) -> None:
     job = a_job(
         task={"type": "http", "url": "https://a.example", "method": "POST", "follow_redirects": 0},
         max_retries=5,
         payload={"n": [1, 2]},
         latest_run=a_run(status="FAILED", end_time="2026-12-01T11:00:00.000Z").raw,
     )
-    assert drawn(job_views.print_card, job) == (
+    assert draw(job_views.print_card, job) == (
         "Name         nightly\n"
         f"Id           {JOB}\n"
         "Status       SCHEDULED\n"
@@ -123,18 +123,18 @@ def test_a_job_in_full(drawn: Callable[..., str]) -> None:
     )
 
 
-def test_the_list_of_runs(drawn: Callable[..., str]) -> None:
-    began = {
+def test_run_table_shows_the_chosen_time(draw: Callable[..., str]) -> None:
+    times_of_start = {
         "scheduled_time": "2026-12-01T11:57:00.000Z",
         "start_time": "2026-12-01T11:58:00.000Z",
     }
     runs = [
-        a_run(status="RUNNING", **began),
-        a_run(**began, end_time="2026-12-01T11:58:01.270Z"),
+        a_run(status="RUNNING", **times_of_start),
+        a_run(**times_of_start, end_time="2026-12-01T11:58:01.270Z"),
         a_run(status="SKIPPED", scheduled_time="2026-11-30T00:00:00.000Z", count=1_234),
     ]
     names = {JOB: "a name that is rather long"}
-    rows = drawn(run_views.print_table, runs, RunTime.SCHEDULED, names).splitlines()
+    rows = draw(run_views.print_table, runs, RunTime.SCHEDULED, names).splitlines()
     assert max(map(len, rows)) <= 82
     assert rows[0].split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert [row.split(RUN)[1].split() for row in rows[1:]] == [
@@ -146,13 +146,13 @@ def test_the_list_of_runs(drawn: Callable[..., str]) -> None:
         (RunTime.STARTED, ["2 min ago", "2 min ago", "-"]),
         (RunTime.ENDED, ["-", "1 min ago", "-"]),
     ):
-        head, *rows = drawn(run_views.print_table, runs, by, None).splitlines()
+        head, *rows = draw(run_views.print_table, runs, by, None).splitlines()
         assert head.split() == ["RUN", "STATUS", by.name, "TOOK"]
         place = head.index(by.name)
         assert [row[place : place + 9].strip() for row in rows] == times
 
 
-def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
+def test_run_card_shows_the_reason_for_a_wait(draw: Callable[..., str]) -> None:
     run = a_run(
         status="WAITING",
         reason={"code": "BACKOFF", "text": "It waits before the next attempt."},
@@ -163,11 +163,11 @@ def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
         trigger="RETRY",
         retried_from=JOB,
     )
-    assert drawn(run_views.print_card, run) == (
+    assert draw(run_views.print_card, run) == (
         f"Run           {RUN}\n"
         f"Job           {JOB} (version 1)\n"
         "Status        WAITING\n"
-        "Because       It waits before the next attempt. (BACKOFF)\n"
+        "Reason        It waits before the next attempt. (BACKOFF)\n"
         f"Trigger       RETRY of {JOB}\n"
         "Next attempt  2026-12-01 12:00:30 GMT (in 30 s)\n"
         "Error         first\\x1b[31m line\n"
@@ -178,12 +178,12 @@ def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
     assert line == "WAITING (BACKOFF) attempt 2 in 30 s"
 
 
-def test_the_list_of_tokens(drawn: Callable[..., str]) -> None:
+def test_token_table_shows_use_and_expiry(draw: Callable[..., str]) -> None:
     def a_token(name: str, **fields: Any) -> Token:
-        whole = {"token_id": JOB, "tenant": "t", "name": name, "role": "operator", **fields}
-        return convert_model(Token, whole)
+        values = {"token_id": JOB, "tenant": "t", "name": name, "role": "operator", **fields}
+        return convert_model(Token, values)
 
-    found = drawn(
+    rows = draw(
         tokens._print_tokens,
         [
             a_token("ci", last_used_at="2026-12-01T11:59:00.000Z"),
@@ -192,26 +192,26 @@ def test_the_list_of_tokens(drawn: Callable[..., str]) -> None:
             a_token("revoked", revoked_at="2026-12-01T11:00:00.000Z"),
         ],
     ).splitlines()
-    assert max(map(len, found)) <= 80
-    assert [row.split("operator")[1].split() for row in found[1:]] == [
-        ["1", "min", "ago", "in", "force"],
+    assert max(map(len, rows)) <= 80
+    assert [row.split("operator")[1].split() for row in rows[1:]] == [
+        ["1", "min", "ago", "valid"],
         ["never", "ends", "in", "2", "d"],
         ["never", "expired"],
         ["never", "revoked"],
     ]
 
 
-def test_the_audit(drawn: Callable[..., str]) -> None:
+def test_audit_table_shows_changed_fields(draw: Callable[..., str]) -> None:
     def an_entry(action: str, **fields: Any) -> AuditEntry:
-        whole = {
+        values = {
             "audit_id": RUN,
             "at": "2026-12-01T11:00:00.000Z",
             "caller": "ci",
             "action": action,
         }
-        return convert_model(AuditEntry, {**whole, **fields})
+        return convert_model(AuditEntry, {**values, **fields})
 
-    assert drawn(
+    assert draw(
         audit._print_entries,
         [
             an_entry("job.create", job_id=JOB, after={"name": "nightly"}),
@@ -226,7 +226,7 @@ def test_the_audit(drawn: Callable[..., str]) -> None:
     ]
 
 
-def test_an_hour_as_bars() -> None:
+def test_sparkline_scales_to_the_highest_value() -> None:
     assert service.sparkline([0, 1, 50, 100]) == " ▁▄█"
     assert service.sparkline([]) == ""
 
@@ -256,10 +256,12 @@ def test_an_hour_as_bars() -> None:
         ),
     ],
 )
-def test_a_difference(difference: Difference, lines: list[str]) -> None:
+def test_difference_is_shown_in_lines_without_secrets(
+    difference: Difference, lines: list[str]
+) -> None:
     assert [line.text for line in _difference_lines(difference)] == lines
 
 
-def test_a_clock_of_the_session_is_the_one_that_counts() -> None:
-    later = Session(clock=lambda: NOW + timedelta(hours=1))
-    assert later.screen.relative_time(NOW) == "1 h ago"
+def test_screen_uses_the_clock_of_the_session() -> None:
+    session = Session(clock=lambda: NOW + timedelta(hours=1))
+    assert session.screen.relative_time(NOW) == "1 h ago"

@@ -1,4 +1,4 @@
-"""Answers that are none, or not what was asked for: what is raised, both ways."""
+"""Refusals and answers that are not from the API: the error that both clients raise."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,18 +26,18 @@ NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 @both_ways
-def test_health_that_is_not_good_is_an_answer(opened: Any) -> None:
+def test_health_of_a_late_service_is_an_answer(opened: Any) -> None:
     server = Server(httpx.Response(503, json={"status": "late", "lateness_ms_p99": 16000}))
-    with opened(transport=server.transport) as way:
-        health = way.do(way.client.health())
+    with opened(transport=server.transport) as access:
+        health = access.do(access.client.health())
     assert (health.status, health.ok, len(server.asked)) == ("late", False, 1)
 
 
 @both_ways
-def test_a_gateway_that_does_not_reach_the_api_is_no_health(opened: Any) -> None:
+def test_health_from_a_gateway_without_the_api_is_unavailable(opened: Any) -> None:
     server = Server(httpx.Response(503, json={"message": "Service Unavailable"}))
-    with opened(transport=server.transport) as way, pytest.raises(Unavailable):
-        way.do(way.client.health())
+    with opened(transport=server.transport) as access, pytest.raises(Unavailable):
+        access.do(access.client.health())
 
 
 @both_ways
@@ -47,61 +47,68 @@ def test_a_gateway_that_does_not_reach_the_api_is_no_health(opened: Any) -> None
         (400, Refused, "It did not do."),
         (401, Unauthenticated, "PUNCTUAL_TOKEN"),
         (403, Forbidden, "higher role"),
-        (404, NotFound, "check the id"),
-        (412, PreconditionFailed, "the version that it has now"),
+        (404, NotFound, "Check the id"),
+        (412, PreconditionFailed, "the present version"),
         (413, TooLarge, "512 KiB"),
-        (429, RateLimited, "Ask again in 0 s"),
-        (500, Unavailable, "Request r-1"),
+        (429, RateLimited, "Retry in 0 s"),
+        (500, Unavailable, "request r-1"),
         (503, Unavailable, "after 6 attempts"),
     ],
 )
-def test_a_refusal_is_an_error_that_says_what_to_do(
+def test_refusal_becomes_an_error_with_advice(
     opened: Any, status: int, kind: type[PunctualError], text: str
 ) -> None:
     code = "INTERNAL" if status == 500 else "X"
     server = Server(a_problem(status, code, request_id="r-1", headers={"retry-after": "0"}))
     with (
-        opened(transport=server.transport, retries=AT_ONCE) as way,
-        pytest.raises(PunctualError, match=text) as told,
+        opened(transport=server.transport, retries=AT_ONCE) as access,
+        pytest.raises(PunctualError, match=text) as raised,
     ):
-        way.do(way.client.jobs.get(ID))
-    assert type(told.value) is kind
-    assert (told.value.status, told.value.code, told.value.request_id) == (status, code, "r-1")
+        access.do(access.client.jobs.get(ID))
+    assert type(raised.value) is kind
+    assert (raised.value.status, raised.value.code, raised.value.request_id) == (
+        status,
+        code,
+        "r-1",
+    )
 
 
 @both_ways
-def test_every_wrong_field_is_named(opened: Any) -> None:
+def test_invalid_request_error_names_each_wrong_field(opened: Any) -> None:
     errors = [{"field": "name", "message": "is required"}, {"field": "retry.x", "message": "no"}]
     server = Server(a_problem(422, "INVALID", errors=errors))
-    with opened(transport=server.transport) as way, pytest.raises(Invalid) as told:
-        way.do(way.client.jobs.create(name="", schedule_type="CRON"))
-    assert [tuple(one) for one in told.value.errors] == [("name", "is required"), ("retry.x", "no")]
+    with opened(transport=server.transport) as access, pytest.raises(Invalid) as raised:
+        access.do(access.client.jobs.create(name="", schedule_type="CRON"))
+    assert [tuple(error) for error in raised.value.errors] == [
+        ("name", "is required"),
+        ("retry.x", "no"),
+    ]
 
 
 @both_ways
-def test_who_is_sent_on_is_told_where_to(opened: Any) -> None:
+def test_redirect_is_refused_with_its_target(opened: Any) -> None:
     server = Server(httpx.Response(301, headers={"location": "https://punctual.test/v1/jobs"}))
     with (
-        opened(transport=server.transport) as way,
+        opened(transport=server.transport) as access,
         pytest.raises(Refused, match=r"https://punctual\.test/v1/jobs"),
     ):
-        way.all(way.client.jobs.list())
+        access.all(access.client.jobs.list())
     assert len(server.asked) == 1
 
 
 @both_ways
-def test_what_is_no_api_is_not_taken_for_one(opened: Any) -> None:
+def test_html_answer_is_unexpected(opened: Any) -> None:
     server = Server(httpx.Response(200, html="<html>"))
-    with opened(transport=server.transport) as way, pytest.raises(Unexpected):
-        way.do(way.client.stats())
+    with opened(transport=server.transport) as access, pytest.raises(Unexpected):
+        access.do(access.client.stats())
 
 
 @both_ways
-def test_a_schedule_is_previewed_from_where_it_is_asked(opened: Any) -> None:
+def test_schedule_preview_sends_its_start_and_count(opened: Any) -> None:
     server = Server(httpx.Response(200, json={"times": []}))
-    with opened(transport=server.transport) as way:
-        way.do(
-            way.client.schedules.preview(
+    with opened(transport=server.transport) as access:
+        access.do(
+            access.client.schedules.preview(
                 schedule_type="INTERVAL",
                 interval_seconds=timedelta(hours=1),
                 from_=NOON,

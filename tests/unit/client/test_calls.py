@@ -1,4 +1,4 @@
-"""Every call of the contract as a method, waited for and awaited: what is sent and what comes."""
+"""Every call of the API as a method of both clients: the request and the answer."""
 
 import inspect
 from collections.abc import Callable
@@ -80,7 +80,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
 ]
 
 
-def spelled(name: str) -> str:
+def fill_in_ids(name: str) -> str:
     return (
         name.replace("{job_id}", str(ID))
         .replace("{run_id}", str(RUN_ID))
@@ -88,26 +88,26 @@ def spelled(name: str) -> str:
     )
 
 
-def done(way: Any, asked: Any) -> Any:
+def result_of(access: Any, operation: Any) -> Any:
     return (
-        way.all(asked)
-        if hasattr(asked, "__next__") or hasattr(asked, "__anext__")
-        else way.do(asked)
+        access.all(operation)
+        if hasattr(operation, "__next__") or hasattr(operation, "__anext__")
+        else access.do(operation)
     )
 
 
 @both_ways
 @pytest.mark.parametrize(("name", "call", "value"), CALLS, ids=[name for name, _, _ in CALLS])
-def test_a_call_goes_where_the_contract_says(
+def test_method_sends_the_request_of_its_call(
     opened: Any, name: str, call: Callable[[Any], Any], value: Any
 ) -> None:
     answer = httpx.Response(200) if value is None else httpx.Response(200, json=value)
     server = Server(answer)
-    with opened(token="pnc_t", transport=server.transport) as way:
-        found = done(way, call(way.client))
+    with opened(token="pnc_t", transport=server.transport) as access:
+        result = result_of(access, call(access.client))
     (asked,) = server.asked
-    assert f"{asked.method} {asked.url.path.removeprefix('/v1')}" == spelled(name)
-    assert found is not None
+    assert f"{asked.method} {asked.url.path.removeprefix('/v1')}" == fill_in_ids(name)
+    assert result is not None
     public = name.startswith("GET /health") or name == "GET /openapi.json"
     assert asked.headers.get("authorization") == (None if public else "Bearer pnc_t")
     assert asked.headers["user-agent"].startswith("punctual-python/")
@@ -115,138 +115,154 @@ def test_a_call_goes_where_the_contract_says(
         assert asked.headers["content-type"] == "application/json"
 
 
-def test_every_call_of_the_contract_is_a_method() -> None:
+def test_every_call_of_the_contract_has_a_method() -> None:
     # PUT says what PATCH says.
-    known = {f"{call.method} {call.path}" for call in CONTRACT} - {"PUT /jobs/{job_id}"}
-    assert known <= {name for name, _, _ in CALLS}
+    documented = {f"{call.method} {call.path}" for call in CONTRACT} - {"PUT /jobs/{job_id}"}
+    assert documented <= {name for name, _, _ in CALLS}
 
 
 def methods(client: Any) -> set[str]:
     groups = ("jobs", "runs", "schedules", "tokens", "audit")
-    found = {f"{g}.{n}" for g in groups for n in dir(type(getattr(client, g))) if n[0] != "_"}
-    return found | {n for n in dir(type(client)) if n[0] != "_"}
+    names = {
+        f"{group}.{name}"
+        for group in groups
+        for name in dir(type(getattr(client, group)))
+        if name[0] != "_"
+    }
+    return names | {name for name in dir(type(client)) if name[0] != "_"}
 
 
 def test_both_clients_have_the_same_methods_with_the_same_arguments() -> None:
-    one, other = Punctual("http://a"), AsyncPunctual("http://a")
-    assert methods(one) == methods(other)
-    for name in methods(one) - {"close"}:
-        pair = []
-        for client in (one, other):
-            found: Any = client
+    sync_client, async_client = Punctual("http://a"), AsyncPunctual("http://a")
+    assert methods(sync_client) == methods(async_client)
+    for name in methods(sync_client) - {"close"}:
+        signatures = []
+        for client in (sync_client, async_client):
+            member: Any = client
             for part in name.split("."):
-                found = getattr(found, part)
-            pair.append(inspect.signature(found))
-            assert found.__doc__ or name.endswith((".get", ".status", "whoami", "stats"))
-        assert pair[0] == pair[1]
-        assert "core" not in pair[0].parameters
-    one.close()
+                member = getattr(member, part)
+            signatures.append(inspect.signature(member))
+            assert member.__doc__ or name.endswith((".get", ".status", "whoami", "stats"))
+        assert signatures[0] == signatures[1]
+        assert "core" not in signatures[0].parameters
+    sync_client.close()
 
 
 @both_ways
-def test_a_change_is_for_the_version_that_was_read(opened: Any) -> None:
+def test_update_sends_the_version_that_was_read(opened: Any) -> None:
     server = Server(a_job())
-    with opened(transport=server.transport) as way:
-        job = way.do(way.client.jobs.get(ID))
+    with opened(transport=server.transport) as access:
+        job = access.do(access.client.jobs.get(ID))
         for version in (job, 3, "3", "*", None):
-            way.do(way.client.jobs.update(job, if_match=version, payload=None))
-        with pytest.raises(Misuse, match="no version"):
-            way.do(way.client.jobs.pause(job, if_match='"3"'))
+            access.do(access.client.jobs.update(job, if_match=version, payload=None))
+        with pytest.raises(Misuse, match="must be a job, its version"):
+            access.do(access.client.jobs.pause(job, if_match='"3"'))
     sent = [asked.headers.get("if-match") for asked in server.asked[1:]]
     assert sent == ['"3"', '"3"', '"3"', "*", None]
     assert server.asked[1].content == b'{"payload":null}'
 
 
 @both_ways
-def test_a_run_is_named_by_itself_or_by_two_ids(opened: Any) -> None:
+def test_run_is_named_by_a_run_or_by_two_ids(opened: Any) -> None:
     server = Server(a_run())
-    with opened(transport=server.transport) as way:
-        run = way.do(way.client.runs.get(ID, RUN_ID))
-        assert way.do(way.client.runs.get(run)) == run
-        with pytest.raises(Misuse, match="job_id and the run_id"):
-            way.do(way.client.runs.get(ID))
+    with opened(transport=server.transport) as access:
+        run = access.do(access.client.runs.get(ID, RUN_ID))
+        assert access.do(access.client.runs.get(run)) == run
+        with pytest.raises(Misuse, match="a job_id and a run_id"):
+            access.do(access.client.runs.get(ID))
         with pytest.raises(Misuse, match="not None"):
-            way.do(way.client.jobs.get(None))
+            access.do(access.client.jobs.get(None))
     assert server.asked[0].url == server.asked[1].url
 
 
 @both_ways
-def test_explain_takes_a_moment_a_local_time_or_none(opened: Any) -> None:
+def test_explain_takes_a_time_a_local_time_or_none(opened: Any) -> None:
     server = Server(
         httpx.Response(200, json={"job_id": ID, "at": NOON.isoformat(), "outcome": "PLANNED"})
     )
-    with opened(transport=server.transport) as way:
+    with opened(transport=server.transport) as access:
         for at in (NOON, "2026-11-18T12:00:00", None):
-            assert way.do(way.client.jobs.explain(ID, *[at][: at is not None])).at == NOON
+            assert access.do(access.client.jobs.explain(ID, *[at][: at is not None])).at == NOON
     asked = [asked.url.params.get("at") for asked in server.asked]
     assert asked == ["2026-11-18T12:00:00+00:00", "2026-11-18T12:00:00", None]
 
 
 @both_ways
-def test_lists_go_from_page_to_page(opened: Any) -> None:
+def test_list_reads_page_after_page(opened: Any) -> None:
     first = httpx.Response(200, json={"runs": [RUN] * 2, "next_token": "a/b"})
     short = httpx.Response(200, json={"runs": [], "next_token": "c"})
     server = Server(first, short, httpx.Response(200, json=page("runs", RUN)))
-    with opened(transport=server.transport) as way:
-        found = way.all(way.client.runs.list(status=["FAILED", "MISSED"], from_=NOON, by="ended"))
-    assert len(found) == 3
+    with opened(transport=server.transport) as access:
+        runs = access.all(
+            access.client.runs.list(status=["FAILED", "MISSED"], from_=NOON, by="ended")
+        )
+    assert len(runs) == 3
     asked = [asked.url.params for asked in server.asked]
-    assert [one.get("next_token") for one in asked] == [None, "a/b", "c"]
-    assert {one["limit"] for one in asked} == {"200"}
-    assert all(one.get_list("status") == ["FAILED", "MISSED"] for one in asked)
+    assert [query.get("next_token") for query in asked] == [None, "a/b", "c"]
+    assert {query["limit"] for query in asked} == {"200"}
+    assert all(query.get_list("status") == ["FAILED", "MISSED"] for query in asked)
     assert (asked[0]["from"], asked[0]["by"]) == ("2026-11-18T12:00:00+00:00", "ended")
 
 
 @both_ways
-def test_who_wants_few_asks_for_few(opened: Any) -> None:
+def test_list_with_a_limit_asks_for_few_items(opened: Any) -> None:
     server = Server(httpx.Response(200, json={"jobs": [JOB] * 2, "next_token": "more"}))
-    with opened(transport=server.transport) as way:
-        assert len(way.all(way.client.jobs.list(limit=2, tags={"a": "b", "c": "d"}))) == 2
-        assert way.all(way.client.jobs.list(limit=0)) == []
+    with opened(transport=server.transport) as access:
+        assert len(access.all(access.client.jobs.list(limit=2, tags={"a": "b", "c": "d"}))) == 2
+        assert access.all(access.client.jobs.list(limit=0)) == []
         with pytest.raises(Misuse, match="limit"):
-            way.all(way.client.jobs.list(limit=-1))
+            access.all(access.client.jobs.list(limit=-1))
     (asked,) = server.asked
     assert asked.url.params["limit"] == "2"
     assert asked.url.params.get_list("tag") == ["a:b", "c:d"]
 
 
 @both_ways
-def test_a_list_that_does_not_go_on_is_no_list(opened: Any) -> None:
+def test_list_that_repeats_a_page_is_unexpected(opened: Any) -> None:
     server = Server(httpx.Response(200, json={"jobs": [JOB], "next_token": "same"}))
-    with opened(transport=server.transport) as way, pytest.raises(Unexpected, match="same page"):
-        way.all(way.client.jobs.list())
+    with (
+        opened(transport=server.transport) as access,
+        pytest.raises(Unexpected, match="same page"),
+    ):
+        access.all(access.client.jobs.list())
     server = Server(httpx.Response(200, json={"runs": []}))
-    with opened(transport=server.transport) as way, pytest.raises(Unexpected, match="no jobs"):
-        way.all(way.client.jobs.list())
+    with (
+        opened(transport=server.transport) as access,
+        pytest.raises(Unexpected, match="without jobs"),
+    ):
+        access.all(access.client.jobs.list())
 
 
-def there_at(url: str) -> httpx.Response:
+def redirect_to(url: str) -> httpx.Response:
     return httpx.Response(302, headers={"location": url})
 
 
 @both_ways
-def test_an_output_elsewhere_is_read_there_without_the_token(opened: Any) -> None:
-    there = there_at("https://bucket.test/x?sign=1")
+def test_redirected_output_is_read_without_the_token(opened: Any) -> None:
+    redirect = redirect_to("https://bucket.test/x?sign=1")
     data = httpx.Response(200, content=b"\x00\x01", headers={"content-type": "image/png"})
-    server = Server(there, data)
-    with opened(token="pnc_t", transport=server.transport) as way:
-        output = way.do(way.client.runs.output(ID, RUN_ID))
+    server = Server(redirect, data)
+    with opened(token="pnc_t", transport=server.transport) as access:
+        output = access.do(access.client.runs.output(ID, RUN_ID))
     assert (output.data, output.content_type, output.truncated) == (b"\x00\x01", "image/png", False)
     assert str(server.asked[1].url) == "https://bucket.test/x?sign=1"
     assert "authorization" not in server.asked[1].headers
 
 
 @both_ways
-def test_an_output_says_when_it_was_cut(opened: Any) -> None:
+def test_output_tells_whether_it_is_truncated(opened: Any) -> None:
     server = Server(httpx.Response(200, content=b"a", headers={"x-output-truncated": "true"}))
-    with opened(transport=server.transport) as way:
-        assert way.do(way.client.runs.output(ID, RUN_ID)).truncated
-    server = Server(there_at("https://bucket.test/x"), httpx.Response(403, content=b"<Error/>"))
+    with opened(transport=server.transport) as access:
+        assert access.do(access.client.runs.output(ID, RUN_ID)).truncated
+    server = Server(redirect_to("https://bucket.test/x"), httpx.Response(403, content=b"<Error/>"))
     with (
-        opened(transport=server.transport) as way,
+        opened(transport=server.transport) as access,
         pytest.raises(Unexpected, match=r"bucket\.test"),
     ):
-        way.do(way.client.runs.output(ID, RUN_ID))
-    server = Server(there_at("file:///etc/passwd"))
-    with opened(transport=server.transport) as way, pytest.raises(Unexpected, match="where to"):
-        way.do(way.client.runs.output(ID, RUN_ID))
+        access.do(access.client.runs.output(ID, RUN_ID))
+    server = Server(redirect_to("file:///etc/passwd"))
+    with (
+        opened(transport=server.transport) as access,
+        pytest.raises(Unexpected, match="without a location"),
+    ):
+        access.do(access.client.runs.output(ID, RUN_ID))

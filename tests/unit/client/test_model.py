@@ -1,4 +1,4 @@
-"""Answers as values, of servers older and newer than this client too."""
+"""Answers as values, also from servers older and newer than this client."""
 
 import pickle
 from datetime import UTC, date, datetime, timedelta
@@ -20,7 +20,7 @@ def a_run(**fields: Any) -> Run:
     return convert_model(Run, {**RUN, **fields})
 
 
-def test_times_are_aware_and_durations_are_durations() -> None:
+def test_model_has_aware_times_and_timedeltas() -> None:
     run = a_run(
         start_time="2026-11-18T10:00:00.500Z", end_time="2026-11-18T10:00:02.000Z", lateness_ms=0.5
     )
@@ -33,40 +33,40 @@ def test_times_are_aware_and_durations_are_durations() -> None:
     assert job.deadline is None
 
 
-def test_what_has_not_happened_has_no_duration() -> None:
+def test_queued_run_has_no_duration() -> None:
     run = a_run(status="QUEUED")
     assert (run.duration, run.lateness, run.ended) == (None, None, False)
 
 
-def test_a_local_time_keeps_its_offset() -> None:
-    found = convert_model(
+def test_local_time_keeps_its_offset() -> None:
+    preview = convert_model(
         Preview,
         {"times": [{"utc": "2026-12-01T09:00:00Z", "local": "2026-12-01T10:00:00.000+01:00"}]},
     )
-    assert found.times[0].local == found.times[0].utc
-    assert found.times[0].local.utcoffset() == timedelta(hours=1)
+    assert preview.times[0].local == preview.times[0].utc
+    assert preview.times[0].local.utcoffset() == timedelta(hours=1)
 
 
-def test_what_a_newer_server_adds_is_reachable_at_every_depth() -> None:
+def test_unknown_fields_are_reachable_at_every_depth() -> None:
     attempt = {"attempt_number": 1, "status": "LOST", "zone": 2}
-    newer = {
+    newer_job = {
         **JOB,
         "colour": "red",
         "latest_run": {**RUN, "host": "a", "attempts": [attempt]},
     }
-    job = convert_model(Job, newer)
+    job = convert_model(Job, newer_job)
     assert job.raw["colour"] == "red"
     assert job.latest_run is not None
     assert job.latest_run.raw["host"] == "a"
     assert job.latest_run.attempts[0].raw["zone"] == 2
 
 
-def test_a_status_that_is_not_known_yet_is_kept() -> None:
+def test_unknown_run_status_is_kept() -> None:
     assert not a_run(status="POSTPONED").ended
     assert a_run(status="ABANDONED", end_time="2026-11-18T10:00:02Z").ended
 
 
-def test_what_an_older_server_leaves_out_or_has_null_has_its_default() -> None:
+def test_missing_or_null_field_has_its_default() -> None:
     job = convert_model(Job, {**JOB, "exclude": None, "tags": None, "latest_run": None})
     assert (job.exclude, job.tags, job.latest_run) == ((), {}, None)
     assert convert_model(Stats, {}).jobs == {}
@@ -77,34 +77,34 @@ def test_what_an_older_server_leaves_out_or_has_null_has_its_default() -> None:
     [[], "text", None, {}, {**JOB, "job_id": 5}, {**JOB, "created_at": "2026-11-18T10:00:00"}],
     ids=str,
 )
-def test_what_is_no_job_says_so(value: Any) -> None:
-    with pytest.raises(Unexpected, match="is no Job"):
+def test_answer_that_is_not_a_job_is_unexpected(value: Any) -> None:
+    with pytest.raises(Unexpected, match="is not a Job"):
         convert_model(Job, value)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff"], ids=repr)
-def test_what_is_no_json_asks_whether_the_address_is_right(body: bytes) -> None:
+def test_answer_that_is_not_json_asks_to_check_the_url(body: bytes) -> None:
     with pytest.raises(Unexpected, match="PUNCTUAL_URL"):
         decode_json(Answer(200, {}, body))
 
 
-def test_a_value_is_frozen() -> None:
+def test_model_value_is_frozen() -> None:
     with pytest.raises(AttributeError):
         convert_model(Job, JOB).name = "b"  # type: ignore[misc]
 
 
-def test_showing_a_value_shows_what_is_its_own_and_no_secret() -> None:
+def test_model_repr_shows_own_fields_and_no_secret() -> None:
     shown = repr(convert_model(Job, {**JOB, "priority": "NORMAL"}))
     assert "name='nightly'" in shown
     assert "raw" not in shown
     assert "priority" not in shown
     secret = {"token_id": "t", "tenant": "a", "name": "n", "role": "admin", "token": "pnc_secret"}
-    made = decode_model(NewToken, Answer(201, {}, msgspec.json.encode(secret)))
-    assert made.token == "pnc_secret"
-    assert "pnc_secret" not in repr(made)
+    new_token = decode_model(NewToken, Answer(201, {}, msgspec.json.encode(secret)))
+    assert new_token.token == "pnc_secret"
+    assert "pnc_secret" not in repr(new_token)
 
 
-def test_a_success_raises_nothing() -> None:
+def test_successful_run_raises_no_error() -> None:
     run = a_run()
     assert run.raise_for_outcome() is run
 
@@ -121,38 +121,38 @@ def test_a_success_raises_nothing() -> None:
         ({"status": "RUNNING"}, "has not ended: it is RUNNING."),
     ],
 )
-def test_any_other_outcome_raises_and_says_why(fields: dict[str, Any], text: str) -> None:
+def test_run_without_success_raises_its_reason(fields: dict[str, Any], text: str) -> None:
     run = a_run(**fields)
-    with pytest.raises(RunFailed) as told:
+    with pytest.raises(RunFailed) as raised:
         run.raise_for_outcome()
-    assert str(told.value).endswith(text)
-    assert told.value.run is run
+    assert str(raised.value).endswith(text)
+    assert raised.value.run is run
 
 
-def test_an_output_is_bytes_text_and_json() -> None:
+def test_output_is_read_as_bytes_text_and_json() -> None:
     output = Output(b'{"a": "\xc3\xa9"}', "application/json", False)
     assert output.text == '{"a": "é"}'
     assert output.json() == {"a": "é"}
 
 
-def test_what_a_run_came_to_goes_to_another_process_and_back() -> None:
+def test_run_failed_error_survives_pickling() -> None:
     error = RunFailed("It failed.", a_run(status="FAILED"))
-    back = pickle.loads(pickle.dumps(error))
-    assert (str(back), back.run) == ("It failed.", error.run)
+    restored = pickle.loads(pickle.dumps(error))
+    assert (str(restored), restored.run) == ("It failed.", error.run)
 
 
-def test_an_error_goes_to_another_process_and_back() -> None:
+def test_api_error_survives_pickling() -> None:
     error = error_of_problem(
         parse_problem({"detail": "No.", "code": "NOT_FOUND"}, 404), uncertain=True
     )
-    back = pickle.loads(pickle.dumps(error))
-    assert isinstance(back, NotFound)
-    assert (back.status, back.uncertain, str(back)) == (404, True, str(error))
+    restored = pickle.loads(pickle.dumps(error))
+    assert isinstance(restored, NotFound)
+    assert (restored.status, restored.uncertain, str(restored)) == (404, True, str(error))
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {"errors": "x"}, {"errors": [1]}], ids=str)
-def test_a_gateways_refusal_is_a_problem_too(value: Any) -> None:
+def test_gateway_refusal_becomes_a_problem(value: Any) -> None:
     problem = parse_problem(value, 502, "id-1")
     assert (problem.status, problem.code, problem.errors) == (502, "HTTP_502", ())
     assert "502" in problem.detail
-    assert "Request id-1 is in the server's log." in str(error_of_problem(problem))
+    assert "Request id-1 ." in str(error_of_problem(problem))

@@ -1,4 +1,4 @@
-"""Between the client and httpx: where to, with what, how long, how much."""
+"""The client's use of httpx: address, headers, timeouts and size limits."""
 
 import ssl
 from collections.abc import Mapping
@@ -22,58 +22,60 @@ from punctual.client.wire import Repeat, Request
 from tests.rehearsal.certificate import a_certificate
 from tests.support.client_ways import JOB, Server, a_job, both_ways
 
-HERE = "http://127.0.0.1:8080/v1"
-BOTH = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
+LOCAL_URL = "http://127.0.0.1:8080/v1"
+URL_AND_TOKEN = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
 
 
 @pytest.mark.parametrize(
-    ("url", "token", "env", "found"),
+    ("url", "token", "env", "expected"),
     [
-        (None, None, {}, ApiTarget(HERE, None)),
-        (None, None, {"PUNCTUAL_URL": "", "PUNCTUAL_TOKEN": ""}, ApiTarget(HERE, None)),
-        (None, None, BOTH, ApiTarget("https://a/v1", "t")),
-        ("https://b/v1/", "u", BOTH, ApiTarget("https://b/v1", "u")),
-        (None, "", BOTH, ApiTarget("https://a/v1", None)),
+        (None, None, {}, ApiTarget(LOCAL_URL, None)),
+        (None, None, {"PUNCTUAL_URL": "", "PUNCTUAL_TOKEN": ""}, ApiTarget(LOCAL_URL, None)),
+        (None, None, URL_AND_TOKEN, ApiTarget("https://a/v1", "t")),
+        ("https://b/v1/", "u", URL_AND_TOKEN, ApiTarget("https://b/v1", "u")),
+        (None, "", URL_AND_TOKEN, ApiTarget("https://a/v1", None)),
     ],
 )
-def test_what_is_given_goes_before_the_environment(
-    url: str | None, token: str | None, env: Mapping[str, str], found: ApiTarget
+def test_arguments_win_over_the_environment(
+    url: str | None, token: str | None, env: Mapping[str, str], expected: ApiTarget
 ) -> None:
-    assert resolve_target(url, token, env) == found
+    assert resolve_target(url, token, env) == expected
 
 
 @pytest.mark.parametrize("url", ["punctual.test", "ftp://a", "https://", "http:///v1"])
-def test_what_is_no_address_is_refused_at_once(url: str) -> None:
-    with pytest.raises(Misuse, match="no address"):
+def test_wrong_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(Misuse, match="is not the address"):
         Punctual(url)
 
 
 @pytest.mark.parametrize("token", ["a\nb", "a b", "é", "t\n"])
-def test_a_token_that_was_copied_badly_is_refused_at_once(token: str) -> None:
-    with pytest.raises(Misuse, match="copied"):
-        Punctual(HERE, token)
+def test_malformed_token_is_refused_at_once(token: str) -> None:
+    with pytest.raises(Misuse, match="Copy it without a line break"):
+        Punctual(LOCAL_URL, token)
 
 
-def test_no_proxy_stands_between_us_and_this_machine() -> None:
-    assert not client_options(HERE, None)["trust_env"]
+def test_proxy_is_not_used_for_this_machine() -> None:
+    assert not client_options(LOCAL_URL, None)["trust_env"]
     assert client_options("https://punctual.test/v1", None)["trust_env"]
 
 
-def test_an_authority_that_the_environment_names_counts_on_this_machine_too(
+def test_certificate_authority_of_the_environment_counts_on_this_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(a_certificate(tmp_path).certificate))
-    found = client_options("https://127.0.0.1:1/v1", None)
-    assert not found["trust_env"]
-    (only,) = found["verify"].get_ca_certs()
-    assert only["subject"] == ((("commonName", "rehearsal"),),)
+    options = client_options("https://127.0.0.1:1/v1", None)
+    assert not options["trust_env"]
+    (authority,) = options["verify"].get_ca_certs()
+    assert authority["subject"] == ((("commonName", "rehearsal"),),)
 
 
-def test_every_wait_has_a_bound() -> None:
-    found = request_arguments(Send(Request("GET", "/jobs"), 7.0), ApiTarget(HERE, None))["timeout"]
-    assert (found.connect, found.read, found.write, found.pool) == (5.0, 7.0, 7.0, 7.0)
+def test_every_request_has_timeouts() -> None:
+    timeout = request_arguments(Send(Request("GET", "/jobs"), 7.0), ApiTarget(LOCAL_URL, None))[
+        "timeout"
+    ]
+    assert (timeout.connect, timeout.read, timeout.write, timeout.pool) == (5.0, 7.0, 7.0, 7.0)
     assert (
-        request_arguments(Send(Request("GET", "/jobs"), 2.0), ApiTarget(HERE, None))[
+        request_arguments(Send(Request("GET", "/jobs"), 2.0), ApiTarget(LOCAL_URL, None))[
             "timeout"
         ].connect
         == 2.0
@@ -95,65 +97,65 @@ def test_every_wait_has_a_bound() -> None:
         (httpx.CloseError(""), True),
     ],
 )
-def test_an_error_says_whether_the_server_may_have_got_it(
+def test_transport_error_tells_whether_the_request_was_sent(
     error: httpx.HTTPError, sent: bool
 ) -> None:
-    found = failure_of(error)
-    assert (found.sent, found.final) == (sent, False)
-    assert found.text
+    failure = failure_of(error)
+    assert (failure.sent, failure.final) == (sent, False)
+    assert failure.text
 
 
 @pytest.mark.parametrize(
     "error", [httpx.UnsupportedProtocol("x"), httpx.InvalidURL("x"), httpx.LocalProtocolError("x")]
 )
-def test_what_cannot_be_sent_is_not_tried_again(error: Exception) -> None:
+def test_malformed_request_is_not_retried(error: Exception) -> None:
     assert failure_of(error).final
 
 
-def test_a_certificate_that_is_not_good_is_not_tried_again() -> None:
+def test_wrong_certificate_is_not_retried() -> None:
     error = httpx.ConnectError("certificate verify failed")
     error.__cause__ = ssl.SSLCertVerificationError("expired")
     assert failure_of(error).final
 
 
-def test_an_answer_that_comes_too_slowly_is_no_answer() -> None:
-    gathered = ResponseBody(steady_deadline=10.0, max_bytes=9)
-    gathered.add(b"a", 9.0)
+def test_answer_after_the_deadline_is_a_timeout() -> None:
+    body = ResponseBody(steady_deadline=10.0, max_bytes=9)
+    body.add(b"a", 9.0)
     with pytest.raises(httpx.ReadTimeout):
-        gathered.add(b"b", 11.0)
+        body.add(b"b", 11.0)
 
 
 @both_ways
-def test_an_answer_that_is_too_long_is_not_kept(opened: Any) -> None:
+def test_answer_over_the_size_limit_is_refused(opened: Any) -> None:
     server = Server(a_job(payload="x" * 1_000))
     with (
-        opened(transport=server.transport, most_bytes=1_000) as way,
+        opened(transport=server.transport, most_bytes=1_000) as access,
         pytest.raises(Unexpected, match="1,000 bytes"),
     ):
-        way.do(way.client.jobs.get("id"))
+        access.do(access.client.jobs.get("id"))
     assert len(server.asked) == 1
 
 
 @both_ways
-def test_a_failed_connection_is_tried_again(opened: Any) -> None:
+def test_failed_connection_is_retried(opened: Any) -> None:
     server = Server(httpx.ConnectError("refused"), httpx.ReadTimeout(""), a_job())
-    with opened(transport=server.transport, retries=Retries(first_delay=0.0)) as way:
-        assert way.do(way.client.jobs.get("id")).name == JOB["name"]
+    with opened(transport=server.transport, retries=Retries(first_delay=0.0)) as access:
+        assert access.do(access.client.jobs.get("id")).name == JOB["name"]
     assert len(server.asked) == 3
 
 
 @both_ways
-def test_who_does_not_want_retries_has_none(opened: Any) -> None:
+def test_client_with_one_attempt_does_not_retry(opened: Any) -> None:
     server = Server(httpx.ConnectError("refused"))
     with (
-        opened(transport=server.transport, retries=Retries(attempts=1)) as way,
+        opened(transport=server.transport, retries=Retries(attempts=1)) as access,
         pytest.raises(Unavailable, match=r"GET http://punctual.test/v1/jobs/id: no connection"),
     ):
-        way.do(way.client.jobs.get("id"))
+        access.do(access.client.jobs.get("id"))
     assert len(server.asked) == 1
 
 
-def test_a_pause_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_sleeps_for_the_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("punctual.client.clock.sleep", slept.append)
     server = Server(httpx.ConnectError("refused"), a_job())
@@ -163,5 +165,5 @@ def test_a_pause_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 <= slept[0] < 0.1
 
 
-def test_a_request_says_what_may_come_of_asking_twice() -> None:
+def test_request_that_creates_is_never_repeated_by_default() -> None:
     assert Request("POST", "/tokens").repeat is Repeat.NEVER

@@ -1,4 +1,4 @@
-"""What is sent, from values."""
+"""Requests built from values."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -41,7 +41,7 @@ class Order(msgspec.Struct):
         ({"é": None, "b": [True, 1.5]}, '{"é":null,"b":[true,1.5]}'),
     ],
 )
-def test_values_are_written_as_the_contract_wants_them(value: Any, text: str) -> None:
+def test_values_are_encoded_as_the_contract_says(value: Any, text: str) -> None:
     assert encode_body(value).decode() == text
 
 
@@ -58,49 +58,50 @@ def test_values_are_written_as_the_contract_wants_them(value: Any, text: str) ->
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_json_cannot_say_is_not_sent(value: Any) -> None:
-    with pytest.raises(Misuse, match="cannot be written as JSON"):
+def test_value_that_json_cannot_hold_is_refused(value: Any) -> None:
+    with pytest.raises(Misuse, match="cannot be encoded as JSON"):
         encode_body({"payload": value})
 
 
-def test_a_value_that_holds_itself_is_not_sent() -> None:
+def test_recursive_value_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(Misuse):
         encode_body(value)
 
 
-def test_a_time_without_a_zone_says_what_to_do() -> None:
+def test_time_without_a_zone_is_refused() -> None:
     with pytest.raises(Misuse, match="no time zone"):
         format_time(datetime(2026, 11, 18))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("part", ["", ".", ".."])
-def test_what_is_no_id_leads_nowhere_else(part: str) -> None:
-    with pytest.raises(Misuse, match="no id"):
+def test_empty_or_dotted_id_is_refused(part: str) -> None:
+    with pytest.raises(Misuse, match="is not an id"):
         build_path("jobs", part)
 
 
-def test_a_slash_in_an_id_is_no_step() -> None:
+def test_slash_in_an_id_is_escaped() -> None:
     assert build_path("jobs", "../tokens?x#y") == "/jobs/..%2Ftokens%3Fx%23y"
 
 
-def test_only_the_parameters_that_are_given_are_sent() -> None:
-    found = query_parameters(from_=NOON, to=None, status=["FAILED", "MISSED"], tag=[], limit=5)
-    assert found == (
+def test_only_given_parameters_are_sent() -> None:
+    parameters = query_parameters(from_=NOON, to=None, status=["FAILED", "MISSED"], tag=[], limit=5)
+    assert parameters == (
         ("from", "2026-11-18T12:00:00+00:00"),
         ("status", "FAILED"),
         ("status", "MISSED"),
         ("limit", "5"),
     )
-    request = Request("GET", "/runs", found, repeat=Repeat.READS)
+    request = Request("GET", "/runs", parameters, repeat=Repeat.READS)
     assert request.url("http://a/v1") == (
-        "http://a/v1/runs?from=2026-11-18T12%3A00%3A00%2B00%3A00&status=FAILED&status=MISSED&limit=5"
+        "http://a/v1/runs?from=2026-11-18T12%3A00%3A00%2B00%3A00"
+        "&status=FAILED&status=MISSED&limit=5"
     )
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 256])
-def test_a_key_that_no_header_can_hold_is_not_sent(key: str) -> None:
+def test_malformed_idempotency_key_is_refused(key: str) -> None:
     with pytest.raises(Misuse, match="idempotency_key"):
         idempotency_headers(key)
 
@@ -139,7 +140,5 @@ def test_a_key_that_no_header_can_hold_is_not_sent(key: str) -> None:
         ),
     ],
 )
-def test_a_task_has_the_fields_that_are_given(
-    task: Mapping[str, Any], fields: dict[str, Any]
-) -> None:
+def test_task_has_only_the_given_fields(task: Mapping[str, Any], fields: dict[str, Any]) -> None:
     assert task == fields

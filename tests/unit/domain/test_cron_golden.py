@@ -10,28 +10,30 @@ from punctual.domain.schedules.schedule import Cron, occurrences
 from tests.golden.generate import EXPRESSIONS, FILE, YEARS, summary
 
 LINES = [json.loads(line) for line in FILE.read_text(encoding="ascii").splitlines()]
-BY_PLACE = {
+BY_ZONE_AND_YEAR = {
     f"{zone}-{year}": list(lines)
     for (zone, year), lines in groupby(LINES, key=lambda line: (line["zone"], line["year"]))
 }
 
 
-def test_the_golden_file_holds_every_expression_in_every_zone() -> None:
-    asked = [(z, y, *e) for z, y in YEARS for e in EXPRESSIONS]
-    held = [tuple(line[key] for key in ("zone", "year", "cron", "gap", "fold")) for line in LINES]
-    assert held == asked
+def test_golden_file_has_every_expression_in_every_zone() -> None:
+    wanted = [(zone, year, *expression) for zone, year in YEARS for expression in EXPRESSIONS]
+    recorded = [
+        tuple(line[key] for key in ("zone", "year", "cron", "gap", "fold")) for line in LINES
+    ]
+    assert recorded == wanted
 
 
-@pytest.mark.parametrize("place", BY_PLACE)
-def test_a_year_fires_as_the_oracle_counted(place: str) -> None:
+@pytest.mark.parametrize("zone_and_year", BY_ZONE_AND_YEAR)
+def test_cron_fires_as_the_oracle_recorded(zone_and_year: str) -> None:
     wrong = []
-    for line in BY_PLACE[place]:
+    for line in BY_ZONE_AND_YEAR[zone_and_year]:
         schedule = Cron(
             line["cron"], timezone=line["zone"], dst_gap=line["gap"], dst_fold=line["fold"]
         )
         start = datetime(line["year"], 1, 1, tzinfo=UTC) - timedelta(microseconds=1)
         end = datetime(line["year"] + 1, 1, 1, tzinfo=UTC) - timedelta(microseconds=1)
-        found = summary(occurrences(schedule, start, end))
-        if found != (line["count"], line["digest"]):
-            wrong.append((line, found))
+        fired = summary(occurrences(schedule, start, end))
+        if fired != (line["count"], line["digest"]):
+            wrong.append((line, fired))
     assert wrong == []

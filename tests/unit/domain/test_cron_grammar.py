@@ -15,11 +15,11 @@ def days(expression: str, count: int) -> list[str]:
 
 
 def times(expression: str, count: int) -> list[datetime]:
-    schedule, at, found = Cron(expression), START, []
+    schedule, at, fired = Cron(expression), START, []
     for _ in range(count):
         at = next_after(schedule, at) or START
-        found.append(at)
-    return found
+        fired.append(at)
+    return fired
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def times(expression: str, count: int) -> list[datetime]:
         ("*/60 * * * *", ["01:00:00", "02:00:00", "03:00:00"]),
     ],
 )
-def test_times_of_day(expression: str, expected: list[str]) -> None:
+def test_cron_fires_at_these_times_of_day(expression: str, expected: list[str]) -> None:
     assert [f"{at:%H:%M:%S}" for at in times(expression, 3)] == expected
 
 
@@ -78,7 +78,7 @@ def test_times_of_day(expression: str, expected: list[str]) -> None:
         ("0 0 29 2 *", ["02-29", "02-29"]),
     ],
 )
-def test_days(expression: str, expected: list[str]) -> None:
+def test_cron_fires_on_these_days(expression: str, expected: list[str]) -> None:
     assert days(expression, len(expected)) == expected
 
 
@@ -96,7 +96,7 @@ def test_days(expression: str, expected: list[str]) -> None:
         ("0 0 L-30 4 5", ["04-03", "04-10", "04-17", "04-24", "04-02"]),
     ],
 )
-def test_two_day_fields_mean_either_unless_one_begins_with_a_star(
+def test_two_day_fields_match_either_unless_one_begins_with_a_star(
     expression: str, expected: list[str]
 ) -> None:
     assert days(expression, len(expected)) == expected
@@ -120,7 +120,7 @@ def test_two_day_fields_mean_either_unless_one_begins_with_a_star(
         ("CRON( 0 0 * * ? * )", ["01-02", "01-03"]),
     ],
 )
-def test_eventbridge_days(expression: str, expected: list[str]) -> None:
+def test_eventbridge_cron_fires_on_these_days(expression: str, expected: list[str]) -> None:
     assert days(expression, len(expected)) == expected
 
 
@@ -144,19 +144,19 @@ def test_eventbridge_days(expression: str, expected: list[str]) -> None:
         ("cron(0 0 1 1 ? 2027/500)", "cron(0 0 1 1 ? 2027)"),
     ],
 )
-def test_a_step_longer_than_its_field_leaves_the_first_value(expression: str, same: str) -> None:
-    moments = [START, datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)]
-    for at in moments:
+def test_step_longer_than_its_field_leaves_the_first_value(expression: str, same: str) -> None:
+    starts = [START, datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)]
+    for at in starts:
         assert next_after(Cron(expression), at) == next_after(Cron(same), at)
 
 
-def test_a_step_longer_than_its_field_selects_the_first_monday() -> None:
+def test_step_longer_than_its_field_selects_the_first_monday() -> None:
     expression = "0 0 */100,1-7 * MON"
     assert days(expression, 4) == ["01-05", "02-02", "03-02", "04-06"]
     assert times(expression, 30) == times("0 0 * * MON#1", 30)
 
 
-def test_eventbridge_years_end() -> None:
+def test_eventbridge_cron_ends_with_its_last_year() -> None:
     assert times("cron(0 0 1 1 ? 2030,2032)", 2) == [
         datetime(2030, 1, 1, tzinfo=UTC),
         datetime(2032, 1, 1, tzinfo=UTC),
@@ -169,11 +169,11 @@ def test_eventbridge_years_end() -> None:
     ("expression", "seconds"),
     [("rate(1 minute)", 60), ("rate(5 minutes)", 300), ("rate(2 hours)", 7200)],
 )
-def test_rates(expression: str, seconds: int) -> None:
+def test_rate_is_parsed_in_seconds(expression: str, seconds: int) -> None:
     assert parse_cron(expression) == Rate(seconds)
 
 
-def test_at_is_a_local_time() -> None:
+def test_at_expression_is_parsed_as_local_time() -> None:
     assert parse_cron("at(1970-01-02T00:00:05)") == At(86_405)
 
 
@@ -193,9 +193,7 @@ def test_at_is_a_local_time() -> None:
         ("cron(0 0/1 * * ? *)", True),
     ],
 )
-def test_fixed_times_have_no_star_in_front_of_minute_and_hour(
-    expression: str, is_fixed: bool
-) -> None:
+def test_fixed_time_has_no_star_in_minute_and_hour(expression: str, is_fixed: bool) -> None:
     meaning = parse_cron(expression)
     assert isinstance(meaning, Calendar)
     assert meaning.is_fixed is is_fixed
@@ -283,8 +281,8 @@ def test_fixed_times_have_no_star_in_front_of_minute_and_hour(
         ("at(0001-01-01T00:00:00)", "1970 to 2199"),
     ],
 )
-def test_what_has_no_time_is_refused_with_the_reason(expression: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as refused:
+def test_invalid_cron_expression_is_refused_with_the_reason(expression: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
         parse_cron(expression)
-    assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 400
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400

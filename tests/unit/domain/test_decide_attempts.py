@@ -21,27 +21,27 @@ def a_claimed_run(once: bool = False, **fields: Any) -> tuple[Story, Run]:
     return story, story.claim()
 
 
-def test_a_claim_draws_the_head_version_as_its_token_and_a_lease() -> None:
+def test_claim_takes_the_state_version_as_token_and_a_lease() -> None:
     story, run = a_claimed_run()
     assert (run.status, run.token) == (RunStatus.RUNNING, story.head.version)
     assert story.leases == {run.run_id: Lease(run.token, story.now + CLAIM_LEASE)}
     assert run.started_at == story.now
 
 
-def test_a_claim_made_twice_by_the_same_is_the_same() -> None:
+def test_repeated_claim_of_one_executor_changes_nothing() -> None:
     story, run = a_claimed_run()
-    again = story.wait(1).do(Claim(run.run_id, "e1", "1"))
-    assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, run)
+    repeated = story.wait(1).do(Claim(run.run_id, "e1", "1"))
+    assert (repeated.verdict, repeated.changed, repeated.run) == (Verdict.OK, False, run)
 
 
-@pytest.mark.parametrize(("who", "nonce"), [("e2", "1"), ("e1", "2")])
-def test_a_run_that_is_held_is_nobody_elses(who: str, nonce: str) -> None:
+@pytest.mark.parametrize(("executor_id", "nonce"), [("e2", "1"), ("e1", "2")])
+def test_claimed_run_cannot_be_claimed_by_another_executor(executor_id: str, nonce: str) -> None:
     story, run = a_claimed_run()
-    decision = story.do(Claim(run.run_id, who, nonce))
+    decision = story.do(Claim(run.run_id, executor_id, nonce))
     assert (decision.verdict, decision.changed) == (Verdict.HELD, False)
 
 
-def test_who_claims_what_is_not_there_learns_that_it_is_gone() -> None:
+def test_event_of_an_unknown_run_is_gone_or_fenced() -> None:
     story = Story(a_job())
     for event in (Claim("x", "e", "n"), DeadLetter("x")):
         assert story.do(event).verdict is Verdict.GONE
@@ -50,7 +50,7 @@ def test_who_claims_what_is_not_there_learns_that_it_is_gone() -> None:
         assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
 
 
-def test_a_container_is_claimed_first_and_runs_when_it_has_started() -> None:
+def test_run_that_starts_later_is_claimed_and_then_running() -> None:
     story = Story(a_job(every(60))).fires(60)
     run_id = story.queued[0].run_id
     story.do(Claim(run_id, "e", "n", starts_later=True))
@@ -58,53 +58,53 @@ def test_a_container_is_claimed_first_and_runs_when_it_has_started() -> None:
     assert run.status is RunStatus.CLAIMED
     story.wait(3).do(Started(run_id, run.token))
     assert story.held[0].status is RunStatus.RUNNING
-    again = story.wait(3).do(Started(run_id, run.token))
-    assert (again.verdict, again.changed) == (Verdict.OK, False)
+    repeated = story.wait(3).do(Started(run_id, run.token))
+    assert (repeated.verdict, repeated.changed) == (Verdict.OK, False)
 
 
-def test_the_end_is_reported_twice_without_harm() -> None:
+def test_repeated_finish_changes_nothing() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
     assert first.run is not None
-    again = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS), recorded=False)
-    assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, first.run)
-    assert again.runs_to_record == (first.run,)
+    repeated = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS), recorded=False)
+    assert (repeated.verdict, repeated.changed, repeated.run) == (Verdict.OK, False, first.run)
+    assert repeated.runs_to_record == (first.run,)
 
 
-def test_a_failed_attempt_reported_twice_is_one_attempt() -> None:
+def test_repeated_failure_report_is_one_attempt() -> None:
     story, run = a_claimed_run()
     story.fail(run)
-    again = story.wait(1).fail(run)
-    assert (again.verdict, again.changed) == (Verdict.OK, False)
+    repeated = story.wait(1).fail(run)
+    assert (repeated.verdict, repeated.changed) == (Verdict.OK, False)
     assert story.head.runs[0].attempt == 2
 
 
-def test_an_old_token_changes_nothing() -> None:
-    story, old = a_claimed_run()
-    story.release(old)
-    new = story.claim()
-    assert new.token > old.token
+def test_old_fencing_token_is_refused() -> None:
+    story, old_claim = a_claimed_run()
+    story.release(old_claim)
+    new_claim = story.claim()
+    assert new_claim.token > old_claim.token
     for event in (
-        Finish(old.run_id, old.token, RunStatus.SUCCESS),
-        ReturnClaim(old.run_id, old.token),
-        Started(old.run_id, old.token),
+        Finish(old_claim.run_id, old_claim.token, RunStatus.SUCCESS),
+        ReturnClaim(old_claim.run_id, old_claim.token),
+        Started(old_claim.run_id, old_claim.token),
     ):
         decision = story.do(event)
         assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
 
 
-def test_an_ended_run_is_recorded_until_its_row_is_known() -> None:
+def test_ended_run_is_recorded_again_until_its_row_is_known() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
-    assert [r.status for r in first.runs_to_record] == [RunStatus.SUCCESS]
-    again = story.do_look(recorded=False)
-    assert again.runs_to_record == first.runs_to_record
+    assert [ended.status for ended in first.runs_to_record] == [RunStatus.SUCCESS]
+    repeated = story.do_look(recorded=False)
+    assert repeated.runs_to_record == first.runs_to_record
     assert story.head.unrecorded == first.runs_to_record
     story.fires(2 * 86_400)
     assert story.head.unrecorded == ()
 
 
-def test_retries_wait_longer_and_longer_and_then_end() -> None:
+def test_retries_back_off_and_then_end() -> None:
     retry = Retry(backoff_seconds=5, max_backoff_seconds=30, multiplier=2, jitter=False)
     story, run = a_claimed_run(max_retries=4, retry=retry)
     waits = []
@@ -125,14 +125,16 @@ def test_retries_wait_longer_and_longer_and_then_end() -> None:
     assert waits == [5, 10, 20, 30]
     assert run.attempt == 5
     story.finish(run, RunStatus.TIMED_OUT)
-    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.TIMED_OUT, 5)]
+    assert [(ended.status, ended.attempt) for ended in story.ledger.values()] == [
+        (RunStatus.TIMED_OUT, 5)
+    ]
 
 
 def test_backoff_jitter_is_between_half_and_all_of_the_delay() -> None:
     waits = set()
-    for n in range(40):
+    for number in range(40):
         story = Story(a_job(every(86_400), retry=Retry(backoff_seconds=8)))
-        story.order(derived_id(NOON, str(n)))
+        story.order(derived_id(NOON, str(number)))
         story.fail(story.claim())
         next_at = story.head.runs[0].next_at
         assert next_at is not None
@@ -152,7 +154,7 @@ def test_backoff_jitter_is_between_half_and_all_of_the_delay() -> None:
         Retry(backoff_seconds=300, max_backoff_seconds=1, jitter=False),
     ],
 )
-def test_a_hundred_retries_never_overflow(retry: Retry) -> None:
+def test_hundred_retries_do_not_overflow(retry: Retry) -> None:
     story, run = a_claimed_run(once=True, max_retries=100, retry=retry)
     for _ in range(100):
         story.fail(run)
@@ -164,16 +166,18 @@ def test_a_hundred_retries_never_overflow(retry: Retry) -> None:
         story.look()
         run = story.claim()
     story.fail(run)
-    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.FAILED, 101)]
+    assert [(ended.status, ended.attempt) for ended in story.ledger.values()] == [
+        (RunStatus.FAILED, 101)
+    ]
 
 
-def test_what_cannot_be_retried_is_not() -> None:
+def test_failure_that_is_not_retryable_ends_the_run() -> None:
     story, run = a_claimed_run(max_retries=5)
     story.finish(run, RunStatus.FAILED, retryable=False)
-    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
+    assert [ended.status for ended in story.ledger.values()] == [RunStatus.FAILED]
 
 
-def test_a_lost_attempt_is_repeated_at_once_and_does_not_count_as_a_retry() -> None:
+def test_lost_attempt_is_repeated_at_once_and_is_not_a_retry() -> None:
     story, run = a_claimed_run(max_retries=1)
     decision = story.release(run)
     assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
@@ -184,26 +188,26 @@ def test_a_lost_attempt_is_repeated_at_once_and_does_not_count_as_a_retry() -> N
     assert story.head.runs[0].reason is Reason.BACKOFF
 
 
-def test_after_five_lost_attempts_the_run_has_failed() -> None:
+def test_run_with_five_lost_attempts_fails() -> None:
     story, run = a_claimed_run(max_retries=100)
     for _ in range(4):
         story.release(run)
         run = story.claim()
     story.release(run)
-    assert [(r.status, r.reason, r.attempt) for r in story.ledger.values()] == [
+    assert [(ended.status, ended.reason, ended.attempt) for ended in story.ledger.values()] == [
         (RunStatus.FAILED, Reason.LOST, 5)
     ]
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_at_most_once_has_no_attempt_after_a_claim(begun: bool) -> None:
+@pytest.mark.parametrize("work_begun", [True, False])
+def test_at_most_once_run_has_no_attempt_after_a_claim(work_begun: bool) -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
-    story.release(run, begun=begun)
-    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
+    story.release(run, begun=work_begun)
+    assert [ended.status for ended in story.ledger.values()] == [RunStatus.FAILED]
     assert story.head.runs == ()
 
 
-def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
+def test_returned_claim_without_work_is_not_an_attempt() -> None:
     story, run = a_claimed_run()
     decision = story.release(run, begun=False)
     assert decision.ended_attempts == ()
@@ -211,7 +215,7 @@ def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
     assert story.head.started_runs == 1
 
 
-def test_a_claim_that_is_always_given_back_has_an_end() -> None:
+def test_run_that_is_always_returned_fails_at_a_limit() -> None:
     story, run = a_claimed_run(once=True)
     claims = 1
     while story.do(ReturnClaim(run.run_id, run.token, work_begun=False)).state.runs:
@@ -227,7 +231,7 @@ def test_a_claim_that_is_always_given_back_has_an_end() -> None:
     assert claims == MAX_RETURNED_CLAIMS + MAX_LOST_ATTEMPTS
 
 
-def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_an_end() -> None:
+def test_returned_claims_that_wait_back_off_and_fail_at_a_limit() -> None:
     story, run = a_claimed_run(max_retries=0)
     waits = []
     for _ in range(10):
@@ -253,13 +257,13 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
             story.now = waiting.next_at or story.now
         story.look()
     assert claims == 4 * 11
-    assert [(r.status, r.reason) for r in story.ledger.values()] == [
+    assert [(ended.status, ended.reason) for ended in story.ledger.values()] == [
         (RunStatus.FAILED, Reason.LOST)
     ]
 
 
 @pytest.mark.parametrize("at_most_once", [True, False])
-def test_what_was_provably_not_started_waits_however_often_that_happens(
+def test_claims_that_provably_did_not_start_wait_without_a_limit(
     at_most_once: bool,
 ) -> None:
     story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
@@ -275,14 +279,14 @@ def test_what_was_provably_not_started_waits_however_often_that_happens(
         assert run.attempt == 1
 
 
-def test_what_was_not_started_and_is_cancelled_ends() -> None:
+def test_cancelled_run_that_did_not_start_ends() -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
     story.cancel_run(run)
     story.release(run, begun=False, unstarted=True)
-    assert [r.status for r in story.ledger.values()] == [RunStatus.CANCELLED]
+    assert [ended.status for ended in story.ledger.values()] == [RunStatus.CANCELLED]
 
 
-def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read() -> None:
+def test_expired_lease_loses_the_attempt_and_requires_the_read_lease() -> None:
     story, run = a_claimed_run()
     story.beat(run)
     read = story.leases[run.run_id]
@@ -295,21 +299,21 @@ def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read(
     assert story.head.runs[0].past_attempts == "L"
 
 
-def test_a_renewed_lease_is_alive() -> None:
+def test_renewed_lease_keeps_the_attempt() -> None:
     story, run = a_claimed_run()
     for _ in range(10):
         story.beat(run)
         assert not story.wait(15).look().changed
 
 
-def test_a_claim_without_a_beat_lives_as_long_as_the_queue_hides_its_message() -> None:
+def test_claim_without_a_heartbeat_lives_for_the_claim_lease() -> None:
     story, _ = a_claimed_run()
     story.silent = True
     assert not story.wait(29.9).look().changed
     assert story.wait(0.1).look().changed
 
 
-def test_a_lease_of_an_older_token_says_nothing() -> None:
+def test_lease_of_an_older_token_is_ignored() -> None:
     story, run = a_claimed_run()
     story.leases[run.run_id] = Lease(run.token - 1, story.now - seconds(60), is_renewed=True)
     story.silent = True
@@ -317,7 +321,7 @@ def test_a_lease_of_an_older_token_says_nothing() -> None:
     assert story.held[0].token == run.token
 
 
-def test_poison_of_an_earlier_attempt_does_no_harm() -> None:
+def test_dead_letter_of_an_earlier_attempt_changes_nothing() -> None:
     story, run = a_claimed_run()
     assert story.do(DeadLetter(run.run_id)).verdict is Verdict.HELD
     story.fail(run)
@@ -325,7 +329,7 @@ def test_poison_of_an_earlier_attempt_does_no_harm() -> None:
     assert (decision.verdict, decision.changed) == (Verdict.NOT_QUEUED, False)
 
 
-def test_the_latest_run_is_the_one_last_made_that_was_not_skipped_or_missed() -> None:
+def test_latest_run_is_not_a_skipped_or_missed_one() -> None:
     story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).fires(60)
     run = story.claim()
     story.fires(120, 180)
@@ -334,7 +338,7 @@ def test_the_latest_run_is_the_one_last_made_that_was_not_skipped_or_missed() ->
     assert story.head.latest_run_id == run.run_id
 
 
-def test_the_latest_run_is_not_one_that_was_taken_back() -> None:
+def test_latest_run_is_not_a_withdrawn_one() -> None:
     story = Story(a_job(every(60), max_concurrency=2)).fires(60)
     run = story.claim()
     story.at(90).look(horizon=60)
@@ -342,22 +346,22 @@ def test_the_latest_run_is_not_one_that_was_taken_back() -> None:
     assert story.head.latest_run_id == run.run_id
 
 
-def test_a_job_that_has_ended_keeps_its_end() -> None:
+def test_ended_job_keeps_its_end_time() -> None:
     story = Story(a_job(Once(after(0)))).drain_at(5)
     assert story.head.ended_at == after(5)
     story.wait(60).cancel()
     assert story.head.ended_at == after(5)
 
 
-@pytest.mark.parametrize("after_it", ["cancel while held", "cancel while queued", "at most once"])
-def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> None:
-    """The run ended without this holder's report, so the report must not be recorded."""
-    story = Story(a_job(every(60), at_most_once=after_it == "at most once")).fires(60)
+@pytest.mark.parametrize("end", ["cancel while held", "cancel while queued", "at most once"])
+def test_lost_executor_is_fenced_also_after_its_run_ended(end: str) -> None:
+    """The run ended without this executor's report, so the report must not be recorded."""
+    story = Story(a_job(every(60), at_most_once=end == "at most once")).fires(60)
     run = story.claim()
-    if after_it == "cancel while held":
+    if end == "cancel while held":
         story.cancel_run(run)
     story.release(run)
-    if after_it == "cancel while queued":
+    if end == "cancel while queued":
         story.cancel_run(story.queued[0])
     (ended,) = story.head.unrecorded
     assert ended.token == run.token
@@ -366,7 +370,7 @@ def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> N
     assert ended.reason in (Reason.CANCELLED, Reason.LOST)
 
 
-def test_the_holder_whose_run_ended_as_it_said_is_told_so_again() -> None:
+def test_repeated_finish_of_a_cancelled_run_is_accepted() -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.cancel_run(run)

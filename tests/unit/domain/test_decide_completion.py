@@ -8,11 +8,11 @@ from punctual.domain.job_state import MisfirePolicy
 from punctual.domain.run import RunStatus
 from tests.support.builders_jobs import Story, a_job, after, every, seconds
 
-EVERY_END = ["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "LOST", "POISON", "DEADLINE", "CANCEL"]
+RUN_ENDS = ["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "LOST", "POISON", "DEADLINE", "CANCEL"]
 
 
-@pytest.mark.parametrize("end", EVERY_END)
-def test_every_outcome_sets_the_next_time_of_an_interval_from_completion(end: str) -> None:
+@pytest.mark.parametrize("end", RUN_ENDS)
+def test_interval_from_completion_continues_after_every_outcome(end: str) -> None:
     job = a_job(every(100, from_completion=True), max_retries=0, deadline_seconds=50)
     story = Story(replace(job, rules={1: replace(job.rules[1], at_most_once=end == "LOST")}))
     story.fires(100)
@@ -32,60 +32,60 @@ def test_every_outcome_sets_the_next_time_of_an_interval_from_completion(end: st
     assert story.head.timer_at == story.head.next_at
 
 
-def test_a_run_that_is_cancelled_before_its_time_does_not_come_again_at_that_time() -> None:
+def test_run_cancelled_before_its_time_does_not_fire_again() -> None:
     story = Story(a_job(every(100, from_completion=True))).at(50)
     story.look(horizon=60)
     story.cancel_run(story.queued[0])
     assert story.head.next_at == after(200)
 
 
-def test_a_missed_time_of_an_interval_from_completion_sets_the_next() -> None:
+def test_interval_from_completion_continues_after_a_missed_time() -> None:
     job = a_job(every(100, from_completion=True), misfire=MisfirePolicy.SKIP)
     story = Story(job).fires(1_000)
     assert story.outcomes() == [(100, "MISSED", "OUTAGE", 1)]
     assert story.head.next_at == after(1_100)
 
 
-def test_what_a_person_ordered_does_not_move_an_interval_from_completion() -> None:
+def test_run_now_does_not_move_an_interval_from_completion() -> None:
     story = Story(a_job(every(100, from_completion=True))).at(10)
     story.order("mine")
     story.at(20).finish(story.claim())
     assert story.head.next_at == after(100)
 
 
-def test_an_interval_from_completion_has_one_run_after_a_change_of_schedule() -> None:
+def test_interval_from_completion_has_one_run_after_a_change() -> None:
     story = Story(a_job(every(60))).fires(60)
-    old = story.claim()
+    first_run = story.claim()
     story.at(70).change(every(10, from_completion=True, anchor_at=after(70)))
     story.fires(80)
     assert len(story.line) == 1
-    story.at(85).finish(old)
+    story.at(85).finish(first_run)
     assert story.head.next_at is None
-    new = story.claim()
+    second_run = story.claim()
     story.fires(200)
     assert not story.line
-    story.finish(new)
+    story.finish(second_run)
     assert story.head.next_at == after(210)
 
 
-@pytest.mark.parametrize(("before", "after_it"), [(9, 5), (1, 5), (1, None)])
-def test_a_change_of_max_runs_adds_no_time_while_a_run_is_alive(
-    before: int, after_it: int | None
+@pytest.mark.parametrize(("max_runs_before", "max_runs_after"), [(9, 5), (1, 5), (1, None)])
+def test_change_of_max_runs_adds_no_time_while_a_run_is_live(
+    max_runs_before: int, max_runs_after: int | None
 ) -> None:
     """Only the outcome of the run sets the next time."""
-    story = Story(a_job(every(100, from_completion=True), max_runs=before)).fires(100)
+    story = Story(a_job(every(100, from_completion=True), max_runs=max_runs_before)).fires(100)
     run = story.claim()
-    story.at(110).change(max_runs=after_it)
+    story.at(110).change(max_runs=max_runs_after)
     assert story.head.next_at is None
     story.at(350).finish(run)
     assert story.head.next_at == after(450)
 
 
-def test_an_interval_from_completion_ends_with_end_time_and_max_runs() -> None:
+def test_interval_from_completion_ends_with_end_time_and_max_runs() -> None:
     story = Story(a_job(every(100, from_completion=True, end_at=after(250))))
     story.drain_at(100).at(200).drain()
     assert story.state() == "COMPLETED"
     story = Story(a_job(every(100, from_completion=True), max_runs=2))
     story.drain_at(100).drain_at(200)
     assert story.state() == "COMPLETED"
-    assert [o[0] for o in story.outcomes()] == [100, 200]
+    assert [outcome[0] for outcome in story.outcomes()] == [100, 200]

@@ -5,7 +5,7 @@ from punctual.domain.events import Claim
 from tests.support.builders_jobs import Story, a_job, after, every
 
 
-def test_a_run_not_started_by_its_deadline_is_missed() -> None:
+def test_run_not_started_by_its_deadline_is_missed() -> None:
     story = Story(a_job(every(60), deadline_seconds=10)).fires(60)
     assert story.head.timer_at == after(70)
     assert not story.at(69.9).look().changed
@@ -14,7 +14,7 @@ def test_a_run_not_started_by_its_deadline_is_missed() -> None:
     assert story.head.timer_at == after(120)
 
 
-def test_the_deadline_holds_in_line_in_a_pause_and_at_the_claim() -> None:
+def test_deadline_applies_in_the_wait_queue_in_a_pause_and_at_a_claim() -> None:
     story = Story(a_job(every(60), deadline_seconds=100)).fires(60)
     run = story.claim()
     story.fires(120, 180)
@@ -31,7 +31,7 @@ def test_the_deadline_holds_in_line_in_a_pause_and_at_the_claim() -> None:
     assert story.ledger.get("mine") is None
 
 
-def test_a_held_scheduled_run_is_missed_by_its_deadline_in_a_pause() -> None:
+def test_queued_run_of_a_paused_job_is_missed_at_its_deadline() -> None:
     story = Story(a_job(every(60), deadline_seconds=100)).fires(60)
     story.pause()
     assert story.head.timer_at == after(160)
@@ -39,7 +39,7 @@ def test_a_held_scheduled_run_is_missed_by_its_deadline_in_a_pause() -> None:
     assert story.outcomes() == [(60, "MISSED", "DEADLINE", 1)]
 
 
-def test_a_run_that_has_started_has_no_deadline_any_more() -> None:
+def test_started_run_has_no_deadline() -> None:
     story = Story(a_job(every(60), deadline_seconds=10)).fires(60)
     run = story.claim()
     story.fail(run)

@@ -13,7 +13,7 @@ from punctual.domain.schedules.schedule import Cron, Once
 from tests.support.builders_jobs import NOON, Story, a_job, after, every, next_due_at, seconds
 
 
-def test_an_occurrence_becomes_a_queued_run_at_its_time_and_the_next_is_set() -> None:
+def test_occurrence_fires_at_its_time_and_sets_the_next() -> None:
     story = Story(a_job(every(60)))
     assert not story.at(59.999).look().changed
     decision = story.at(60).look()
@@ -24,22 +24,22 @@ def test_an_occurrence_becomes_a_queued_run_at_its_time_and_the_next_is_set() ->
     assert decision.timer_at == story.head.timer_at == after(120)
 
 
-def test_the_same_look_twice_fires_once() -> None:
+def test_repeated_evaluation_fires_once() -> None:
     story = Story(a_job(every(60))).fires(60)
-    again = story.look()
-    assert not again.changed
-    assert again.runs_to_send == ()
+    repeated = story.look()
+    assert not repeated.changed
+    assert repeated.runs_to_send == ()
     assert len(story.head.runs) == 1
 
 
-def test_the_run_of_an_occurrence_has_an_id_that_derives_from_it() -> None:
-    one = Story(a_job(every(60))).fires(60)
+def test_run_id_derives_from_the_occurrence() -> None:
+    on_time = Story(a_job(every(60))).fires(60)
     late = Story(a_job(every(60))).fires(63)
-    assert one.head.runs[0].run_id == late.head.runs[0].run_id
-    assert one.fires(120).line[0].run_id != late.head.runs[0].run_id
+    assert on_time.head.runs[0].run_id == late.head.runs[0].run_id
+    assert on_time.fires(120).line[0].run_id != late.head.runs[0].run_id
 
 
-def test_a_one_time_job_runs_and_is_completed() -> None:
+def test_one_time_job_runs_and_completes() -> None:
     story = Story(a_job(Once(after(10)))).fires(10)
     assert story.state() == "SCHEDULED"
     assert story.head.next_at is None
@@ -49,22 +49,22 @@ def test_a_one_time_job_runs_and_is_completed() -> None:
     assert story.head.timer_at is None
 
 
-def test_it_is_completed_whatever_the_outcome() -> None:
+def test_one_time_job_completes_after_a_failure() -> None:
     story = Story(a_job(Once(after(10)), max_retries=0)).fires(10)
     story.fail(story.claim())
     assert story.state() == "COMPLETED"
     assert story.outcomes() == [(10, "FAILED", "", 1)]
 
 
-def test_the_end_time_is_exclusive_and_completes_the_job() -> None:
+def test_end_time_is_exclusive_and_completes_the_job() -> None:
     story = Story(a_job(every(60, end_at=after(180))))
-    for n in (60, 120, 180):
-        story.at(n).drain()
-    assert [o[0] for o in story.outcomes()] == [60, 120]
+    for second in (60, 120, 180):
+        story.at(second).drain()
+    assert [outcome[0] for outcome in story.outcomes()] == [60, 120]
     assert story.state() == "COMPLETED"
 
 
-def test_an_excluded_date_does_not_fire() -> None:
+def test_excluded_date_does_not_fire() -> None:
     schedule = Cron("0 13 * * *", exclude=(date(2026, 3, 3),))
     story = Story(a_job(schedule)).fires(3600).drain()
     assert story.head.next_at == datetime(2026, 3, 4, 13, tzinfo=UTC)
@@ -85,34 +85,36 @@ def test_lateness_counts_from_the_due_time() -> None:
     assert story.wait(0.25).claim().lateness == seconds(0.25)
 
 
-def test_what_is_late_within_the_grace_is_not_missed() -> None:
+def test_occurrence_late_within_the_grace_is_not_missed() -> None:
     story = Story(a_job(every(60), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=60))
     story.fires(119)
     assert [run.scheduled_at for run in story.head.runs] == [after(60)]
     assert story.ledger == {}
 
 
-def test_all_that_is_late_within_the_grace_fires() -> None:
+def test_all_occurrences_late_within_the_grace_fire() -> None:
     story = Story(a_job(every(10), misfire=MisfirePolicy.SKIP, max_concurrency=5))
     story.fires(45)
-    assert [run.scheduled_at for run in story.head.runs] == [after(n) for n in (10, 20, 30, 40)]
+    assert [run.scheduled_at for run in story.head.runs] == [
+        after(second) for second in (10, 20, 30, 40)
+    ]
 
 
-MISSED = [
+CATCH_UP_OUTCOMES = [
     (MisfirePolicy.RUN_ONCE, [600], [(60, "SKIPPED", "COALESCED", 9)]),
-    (MisfirePolicy.RUN_ALL, [60 * n for n in range(1, 11)], []),
+    (MisfirePolicy.RUN_ALL, [60 * second for second in range(1, 11)], []),
     (MisfirePolicy.SKIP, [], [(60, "MISSED", "OUTAGE", 10)]),
 ]
 
 
-@pytest.mark.parametrize(("policy", "run", "rest"), MISSED)
-def test_after_an_outage_the_policy_says_what_runs(
-    policy: MisfirePolicy, run: list[int], rest: list[tuple[int, str, str, int]]
+@pytest.mark.parametrize(("policy", "ran", "not_run"), CATCH_UP_OUTCOMES)
+def test_misfire_policy_decides_which_missed_occurrences_run(
+    policy: MisfirePolicy, ran: list[int], not_run: list[tuple[int, str, str, int]]
 ) -> None:
     story = Story(a_job(every(60), misfire=policy, misfire_grace_seconds=5))
     story.at(610).drain()
-    expected = [(n, "SUCCESS", "", 1) for n in run]
-    assert story.outcomes() == sorted(expected + rest)
+    expected = [(second, "SUCCESS", "", 1) for second in ran]
+    assert story.outcomes() == sorted(expected + not_run)
     assert story.head.next_at == after(660)
 
 
@@ -124,7 +126,7 @@ def test_after_an_outage_the_policy_says_what_runs(
         (MisfirePolicy.SKIP, [(60, "MISSED", "OUTAGE", 1)]),
     ],
 )
-def test_a_missed_one_time_job_runs_late_but_under_skip(
+def test_missed_one_time_job_runs_late_unless_policy_is_skip(
     policy: MisfirePolicy, outcome: list[tuple[int, str, str, int]]
 ) -> None:
     story = Story(a_job(Once(after(60)), misfire=policy)).at(86_400).drain()
@@ -132,17 +134,19 @@ def test_a_missed_one_time_job_runs_late_but_under_skip(
     assert story.state() == "COMPLETED"
 
 
-def test_run_once_runs_the_latest_missed_beside_what_is_merely_late() -> None:
+def test_run_once_runs_the_latest_missed_and_all_within_the_grace() -> None:
     story = Story(a_job(every(60), misfire_grace_seconds=90)).at(610).drain()
-    ran = [o[0] for o in story.outcomes() if o[1] == "SUCCESS"]
-    skipped = [(o[0], o[3]) for o in story.outcomes() if o[2] == "COALESCED"]
+    ran = [outcome[0] for outcome in story.outcomes() if outcome[1] == "SUCCESS"]
+    skipped = [
+        (outcome[0], outcome[3]) for outcome in story.outcomes() if outcome[2] == "COALESCED"
+    ]
     assert 600 in ran
     assert len(ran) + skipped[0][1] == 10
     assert skipped[0][0] == 60
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_very_long_outage_is_one_entry_with_the_exact_count(recorded: bool) -> None:
+def test_long_outage_is_one_ledger_entry_with_the_exact_count(recorded: bool) -> None:
     story = Story(a_job(every(1)))
     story.at(7_300)
     for _ in range(100):
@@ -150,27 +154,27 @@ def test_a_very_long_outage_is_one_entry_with_the_exact_count(recorded: bool) ->
         if story.head.catch_up is None:
             break
     story.drain()
-    bulk = [o for o in story.outcomes() if o[3] > 1]
-    ran = [o for o in story.outcomes() if o[1] == "SUCCESS"]
-    assert len(bulk) == 1
-    assert bulk[0][:3] == (1, "SKIPPED", "COALESCED")
-    assert bulk[0][3] + len(story.ledger) - 1 == 7_300
+    counted = [outcome for outcome in story.outcomes() if outcome[3] > 1]
+    ran = [outcome for outcome in story.outcomes() if outcome[1] == "SUCCESS"]
+    assert len(counted) == 1
+    assert counted[0][:3] == (1, "SKIPPED", "COALESCED")
+    assert counted[0][3] + len(story.ledger) - 1 == 7_300
     assert ran[-1][0] == 7_300
 
 
-def test_an_entry_that_grew_is_right_though_its_effects_were_cut_off_once() -> None:
+def test_growing_ledger_entry_survives_lost_effects() -> None:
     story = Story(a_job(every(1), misfire_grace_seconds=0)).at(5_000)
     while story.head.catch_up is not None or story.head.version == 1:
-        before = set(story.ledger)
+        known_run_ids = set(story.ledger)
         story.look()
-        for run_id in set(story.ledger) - before:
+        for run_id in set(story.ledger) - known_run_ids:
             del story.ledger[run_id]
         story.do_look(recorded=True)
     story.drain()
     assert story.outcomes() == [(1, "SKIPPED", "COALESCED", 4_999), (5_000, "SUCCESS", "", 1)]
 
 
-def test_an_outage_in_the_middle_of_catching_up_is_missed_too() -> None:
+def test_outage_during_a_catch_up_is_caught_up_too() -> None:
     story = Story(a_job(every(5), misfire_grace_seconds=0)).at(12_000)
     story.look()
     assert story.head.catch_up is not None
@@ -178,16 +182,19 @@ def test_an_outage_in_the_middle_of_catching_up_is_missed_too() -> None:
     assert story.outcomes() == [(5, "SKIPPED", "COALESCED", 7_999), (40_000, "SUCCESS", "", 1)]
 
 
-def test_an_outage_after_a_resume_is_judged_by_the_policy() -> None:
+def test_outage_after_a_resume_follows_the_misfire_policy() -> None:
     story = Story(a_job(every(5), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=0)).at(1)
     story.pause()
     story.at(12_000).resume(MisfirePolicy.SKIP)
     story.at(40_001).drain()
-    assert sum(o[3] for o in story.outcomes()) == 8_000
-    assert {o[1:3] for o in story.outcomes()} == {("SKIPPED", "PAUSED"), ("MISSED", "OUTAGE")}
+    assert sum(outcome[3] for outcome in story.outcomes()) == 8_000
+    assert {outcome[1:3] for outcome in story.outcomes()} == {
+        ("SKIPPED", "PAUSED"),
+        ("MISSED", "OUTAGE"),
+    }
 
 
-def test_an_entry_goes_on_growing_while_runs_end_in_between() -> None:
+def test_ledger_entry_grows_while_other_runs_end() -> None:
     story = Story(a_job(every(1), misfire_grace_seconds=0, max_concurrency=2)).at(0)
     story.order("one")
     story.order("two")
@@ -197,7 +204,7 @@ def test_an_entry_goes_on_growing_while_runs_end_in_between() -> None:
     for run in runs:
         story.finish(run)
     story.drain()
-    assert [o for o in story.outcomes() if o[1] == "SKIPPED"] == [
+    assert [outcome for outcome in story.outcomes() if outcome[1] == "SKIPPED"] == [
         (1, "SKIPPED", "COALESCED", 6_999)
     ]
 
@@ -214,43 +221,43 @@ def test_run_all_runs_the_latest_thousand_in_order() -> None:
         run = story.claim()
         order.append(run.scheduled_at)
         story.finish(run)
-    assert order == [after(n) for n in range(3_001, 4_001)]
-    (rest,) = [o for o in story.outcomes() if o[1] != "SUCCESS"]
-    assert (rest[0], rest[3]) == (1, 3_000)
+    assert order == [after(second) for second in range(3_001, 4_001)]
+    (skipped,) = [outcome for outcome in story.outcomes() if outcome[1] != "SUCCESS"]
+    assert (skipped[0], skipped[3]) == (1, 3_000)
 
 
-def test_one_outage_after_another_never_fills_the_row() -> None:
+def test_repeated_outages_do_not_overfill_the_job_state() -> None:
     story = Story(a_job(every(10), misfire=MisfirePolicy.RUN_ALL, misfire_grace_seconds=0))
-    for n in range(1, 6):
-        story.at(12_000 * n).drain_looks()
+    for second in range(1, 6):
+        story.at(12_000 * second).drain_looks()
         assert len(story.line) <= 1_000
-    assert sum(o[3] for o in story.outcomes()) + len(story.line) + 1 == 6_000
+    assert sum(outcome[3] for outcome in story.outcomes()) + len(story.line) + 1 == 6_000
     story.cancel()
     assert len(msgspec.json.encode(story.head)) < 390_000
 
 
-def test_catching_up_is_paced_by_the_limit() -> None:
+def test_catch_up_respects_max_concurrency() -> None:
     story = Story(a_job(every(1), misfire=MisfirePolicy.RUN_ALL, max_concurrency=3))
     story.at(500).drain_looks()
     assert len(story.head.runs) == 3
 
 
 @pytest.mark.parametrize("overlap", list(OverlapPolicy))
-def test_run_all_runs_all_whatever_the_overlap_policy(overlap: OverlapPolicy) -> None:
+def test_run_all_runs_all_under_every_overlap_policy(overlap: OverlapPolicy) -> None:
     job = a_job(every(60), misfire=MisfirePolicy.RUN_ALL, overlap=overlap, misfire_grace_seconds=0)
     story = Story(job).at(601).drain()
-    assert story.outcomes() == [(60 * n, "SUCCESS", "", 1) for n in range(1, 11)]
+    assert story.outcomes() == [(60 * second, "SUCCESS", "", 1) for second in range(1, 11)]
 
 
-def test_an_outage_of_two_months_ends_soon_and_leaves_one_entry() -> None:
+def test_outage_of_two_months_leaves_one_ledger_entry() -> None:
     story = Story(a_job(Cron("* * * * *"), misfire=MisfirePolicy.SKIP))
     story.at(86_400 * 60 + 30).drain()
-    bulk = [o for o in story.outcomes() if o[1] == "MISSED"]
-    assert len(bulk) == 1
-    assert bulk[0][3] + len(story.ledger) - 1 == 1_440 * 60
+    counted = [outcome for outcome in story.outcomes() if outcome[1] == "MISSED"]
+    assert len(counted) == 1
+    assert counted[0][3] + len(story.ledger) - 1 == 1_440 * 60
 
 
-def test_what_is_fired_ahead_is_queued_and_cannot_be_claimed_before_its_time() -> None:
+def test_run_fired_ahead_cannot_be_claimed_before_its_time() -> None:
     story = Story(a_job(every(60)))
     decision = story.at(30).look(horizon=60)
     (run,) = story.head.runs
@@ -262,13 +269,13 @@ def test_what_is_fired_ahead_is_queued_and_cannot_be_claimed_before_its_time() -
     assert story.claim(run).status is RunStatus.RUNNING
 
 
-def test_nothing_beyond_the_horizon_is_fired_ahead() -> None:
+def test_occurrence_beyond_the_horizon_is_not_fired_ahead() -> None:
     story = Story(a_job(every(60)))
     assert not story.at(30).look(horizon=29).changed
 
 
 @pytest.mark.parametrize("overlap", list(OverlapPolicy))
-def test_nothing_is_fired_ahead_while_a_run_could_be_in_its_way(overlap: OverlapPolicy) -> None:
+def test_occurrence_is_not_fired_ahead_while_another_run_is_live(overlap: OverlapPolicy) -> None:
     story = Story(a_job(every(60), overlap=overlap)).fires(60)
     story.claim()
     story.at(110).look(horizon=60)
@@ -278,7 +285,7 @@ def test_nothing_is_fired_ahead_while_a_run_could_be_in_its_way(overlap: Overlap
     assert not story.killed
 
 
-def test_a_run_fired_ahead_is_in_nobodys_way_before_its_time() -> None:
+def test_run_fired_ahead_does_not_delay_run_now() -> None:
     story = Story(a_job(every(60)))
     story.at(20).look(horizon=60)
     decision = story.at(25).order("now-1")
@@ -286,10 +293,10 @@ def test_a_run_fired_ahead_is_in_nobodys_way_before_its_time() -> None:
     assert story.claim("now-1").lateness == seconds(0)
     story.finish(story.held[0])
     story.at(60).drain()
-    assert [o[:2] for o in story.outcomes()] == [(25, "SUCCESS"), (60, "SUCCESS")]
+    assert [outcome[:2] for outcome in story.outcomes()] == [(25, "SUCCESS"), (60, "SUCCESS")]
 
 
-def test_nothing_is_fired_before_the_creation() -> None:
+def test_occurrence_before_the_creation_does_not_fire() -> None:
     story = Story(a_job(every(60, start_at=NOON - seconds(3600)))).at(1).drain()
     assert story.ledger == {}
     assert story.head.next_at == after(60)

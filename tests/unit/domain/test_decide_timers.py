@@ -42,19 +42,19 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_the_first_look_of_a_job_puts_its_timer() -> None:
+def test_first_evaluation_puts_the_timer() -> None:
     decision = decide(a_job(every(60)), Evaluate(), NOON, "w")
     assert decision.timer_at == decision.state.timer_at == after(60)
 
 
-def test_no_timer_is_put_while_the_same_one_is_outstanding() -> None:
+def test_timer_is_not_put_again_while_an_equal_one_stands() -> None:
     story = Story(a_job(every(60))).at(10)
     assert story.order("mine").timer_at is None
     assert story.finish(story.claim()).timer_at is None
     assert story.timers == {after(60)}
 
 
-def test_a_timer_brought_early_is_kept() -> None:
+def test_timer_that_triggers_early_is_kept() -> None:
     story = Story(a_job(every(60))).at(30)
     decision = story.look(brought=[after(60)])
     assert (decision.changed, decision.timer_at) == (False, None)
@@ -62,20 +62,20 @@ def test_a_timer_brought_early_is_kept() -> None:
     assert story.timers == {after(60)}
 
 
-def test_a_timer_brought_ahead_whose_work_is_done_is_replaced() -> None:
+def test_timer_that_fired_ahead_is_replaced_by_the_next() -> None:
     story = Story(a_job(every(60))).at(30)
     decision = story.look(horizon=60, brought=[after(60)])
     assert decision.timer_at == after(120)
     assert story.timers == {after(120)}
 
 
-def test_a_stranger_of_a_timer_moves_nothing() -> None:
+def test_unknown_trigger_time_changes_nothing() -> None:
     story = Story(a_job(every(60))).at(30)
     decision = story.look(brought=[after(17)])
     assert (decision.changed, decision.timer_at) == (False, None)
 
 
-def test_the_earliest_of_all_that_is_to_come_is_timed() -> None:
+def test_timer_is_the_earliest_of_all_next_times() -> None:
     story = Story(a_job(every(60), deadline_seconds=45, max_concurrency=2)).fires(60)
     assert story.head.timer_at == after(105)
     story.at(61).fail(story.claim())
@@ -86,7 +86,7 @@ def test_the_earliest_of_all_that_is_to_come_is_timed() -> None:
 
 
 @pytest.mark.parametrize("state", [JobStatus.PAUSED, JobStatus.CANCELLED, JobStatus.COMPLETED])
-def test_nothing_to_come_needs_no_timer(state: JobStatus) -> None:
+def test_job_without_next_times_has_no_timer(state: JobStatus) -> None:
     story = Story(a_job(every(60, end_at=after(100))))
     if state is JobStatus.PAUSED:
         story.pause()
@@ -98,14 +98,14 @@ def test_nothing_to_come_needs_no_timer(state: JobStatus) -> None:
     assert story.head.timer_at is None
 
 
-def test_what_nobody_claims_is_sent_again_slower_and_slower() -> None:
+def test_unclaimed_run_is_sent_again_with_backoff() -> None:
     story = Story(a_job(every(86_400)))
     story.order("mine")
     sent: list[float] = []
-    for n in range(1, 2_000):
-        if story.at(n).look().runs_to_send:
-            sent.append(n)
-    assert [b - a for a, b in zip([0, *sent], sent, strict=False)][:8] == [
+    for second in range(1, 2_000):
+        if story.at(second).look().runs_to_send:
+            sent.append(second)
+    assert [later - earlier for earlier, later in zip([0, *sent], sent, strict=False)][:8] == [
         15,
         30,
         60,
@@ -117,15 +117,15 @@ def test_what_nobody_claims_is_sent_again_slower_and_slower() -> None:
     ]
 
 
-def test_what_is_fired_ahead_is_not_sent_again_before_its_time() -> None:
+def test_run_fired_ahead_is_not_sent_again_before_its_time() -> None:
     story = Story(a_job(every(86_400))).at(86_340)
     assert len(story.look(horizon=60).runs_to_send) == 1
-    for n in (86_350, 86_399, 86_400, 86_414):
-        assert story.at(n).look().runs_to_send == ()
+    for second in (86_350, 86_399, 86_400, 86_414):
+        assert story.at(second).look().runs_to_send == ()
     assert len(story.at(86_415).look().runs_to_send) == 1
 
 
-def test_what_is_held_or_waits_is_not_sent_again() -> None:
+def test_running_or_waiting_run_is_not_sent_again() -> None:
     story = Story(a_job(every(86_400))).fires(86_400)
     run = story.claim()
     story.wait(1000)
@@ -134,20 +134,20 @@ def test_what_is_held_or_waits_is_not_sent_again() -> None:
     assert story.look().runs_to_send == ()
 
 
-def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
+def test_swap_raises_the_version_by_one_and_adds_its_write_id() -> None:
     job = a_job(every(60))
-    head, writers = job, []
-    for n in range(1, 12):
-        decision = decide(head, StartRun(f"r{n}"), after(n), f"w{n}")
+    head, write_ids = job, []
+    for number in range(1, 12):
+        decision = decide(head, StartRun(f"r{number}"), after(number), f"w{number}")
         assert decision.state.version == head.version + 1
         head = decision.state
-        writers.append(f"w{n}")
-        assert head.write_ids[-1] == f"w{n}"
-        assert list(head.write_ids) == writers[-len(head.write_ids) :]
+        write_ids.append(f"w{number}")
+        assert head.write_ids[-1] == f"w{number}"
+        assert list(head.write_ids) == write_ids[-len(head.write_ids) :]
     assert 2 <= len(head.write_ids) <= 8
 
 
-def test_what_changes_nothing_is_the_very_same_head() -> None:
+def test_unchanged_decision_returns_the_same_state_object() -> None:
     head = Story(a_job(every(60))).head
     decision = decide(head, Evaluate(), after(1), "w")
     assert decision.state is head
@@ -155,7 +155,7 @@ def test_what_changes_nothing_is_the_very_same_head() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_a_blank_place_answers_that_nobody_is_there(event: Event) -> None:
+def test_blank_job_state_answers_gone(event: Event) -> None:
     for state in JobStatus:
         blank = JobState(
             tenant="t",
@@ -177,22 +177,22 @@ def test_a_blank_place_answers_that_nobody_is_there(event: Event) -> None:
         assert decision.timer_at is None
 
 
-def test_catching_up_asks_to_be_looked_at_again_at_once() -> None:
+def test_catch_up_sets_a_timer_for_now() -> None:
     story = Story(a_job(every(1))).at(10_000)
     decision = story.look()
     assert decision.timer_at == story.now
-    again = story.do(Claim("x", "e", "n"))
-    assert not again.changed
+    repeated = story.do(Claim("x", "e", "n"))
+    assert not repeated.changed
 
 
-def test_a_claim_of_nothing_changes_nothing_while_a_catch_up_goes_on() -> None:
+def test_claim_of_an_unknown_run_during_a_catch_up_changes_nothing() -> None:
     story = Story(a_job(every(1))).at(10_000)
     story.look()
     assert not story.wait(1).do(Claim("x", "e", "n")).changed
 
 
 @pytest.mark.parametrize("size", [100, 1000])
-def test_a_full_head_fits_a_row(size: int) -> None:
+def test_full_job_state_fits_a_row(size: int) -> None:
     job = a_job(every(1), max_waiting=size, max_concurrency=100, misfire_grace_seconds=86_400)
     story = Story(job).at(4_000).drain_looks()
     assert len(story.line) == size
@@ -201,13 +201,13 @@ def test_a_full_head_fits_a_row(size: int) -> None:
     assert len(msgspec.json.encode(story.head)) < 400_000
 
 
-def test_a_quiet_head_is_small() -> None:
+def test_quiet_job_state_is_small() -> None:
     story = Story(a_job(every(60))).fires(60)
     story.claim()
     assert len(msgspec.json.encode(story.head)) < 1_024
 
 
-def test_a_live_run_is_small() -> None:
+def test_live_run_adds_few_bytes() -> None:
     sizes = []
     for limit in (1, 11):
         story = Story(a_job(every(1), max_concurrency=limit, max_waiting=1)).fires(11)
@@ -217,10 +217,10 @@ def test_a_live_run_is_small() -> None:
     assert (sizes[1] - sizes[0]) / 10 < 330
 
 
-def test_a_timer_is_never_behind_what_it_is_for() -> None:
+def test_timer_is_never_later_than_the_next_occurrence() -> None:
     story = Story(a_job(every(60)))
-    seen: list[datetime | None] = []
-    for n in (60, 120, 180):
-        story.fires(n)
-        seen.append(story.head.timer_at)
-    assert seen == [after(120), after(180), after(240)]
+    timer_times: list[datetime | None] = []
+    for second in (60, 120, 180):
+        story.fires(second)
+        timer_times.append(story.head.timer_at)
+    assert timer_times == [after(120), after(180), after(240)]

@@ -13,7 +13,7 @@ from punctual.domain.schedules.schedule import Cron, Once
 from tests.support.builders_jobs import JOB_ID, NOON, Story, a_job, after, every
 
 
-def test_runs_that_exist_keep_the_definition_they_were_made_with() -> None:
+def test_existing_run_keeps_its_definition() -> None:
     story = Story(a_job(every(60), max_retries=0)).fires(60)
     run = story.claim()
     story.change(max_retries=9)
@@ -26,21 +26,21 @@ def test_runs_that_exist_keep_the_definition_they_were_made_with() -> None:
     assert set(story.head.rules) == {2}
 
 
-def test_without_a_change_of_schedule_the_phase_stays() -> None:
+def test_change_without_a_new_schedule_keeps_the_phase() -> None:
     story = Story(a_job(every(60))).at(37)
     story.change(max_concurrency=4)
     assert story.head.next_at == after(60)
     assert (story.head.edition, story.head.definition, story.head.updated_at) == (2, 2, after(37))
 
 
-def test_without_a_change_of_schedule_what_is_fired_ahead_stays() -> None:
+def test_change_without_a_new_schedule_keeps_runs_fired_ahead() -> None:
     story = Story(a_job(every(60))).at(30)
     story.look(horizon=60)
     story.change(max_retries=1)
     assert story.drain_at(60).outcomes() == [(60, "SUCCESS", "", 1)]
 
 
-def test_a_new_schedule_counts_on_from_now() -> None:
+def test_new_schedule_counts_from_now() -> None:
     story = Story(a_job(every(60))).fires(60)
     story.finish(story.claim())
     story.at(100).change(every(7))
@@ -48,25 +48,25 @@ def test_a_new_schedule_counts_on_from_now() -> None:
     assert story.outcomes() == [(60, "SUCCESS", "", 1)]
 
 
-def test_a_new_schedule_takes_back_what_was_fired_ahead() -> None:
+def test_new_schedule_withdraws_runs_fired_ahead() -> None:
     story = Story(a_job(every(60))).at(30)
     story.look(horizon=60)
-    taken = story.queued[0].run_id
+    withdrawn_run_id = story.queued[0].run_id
     decision = story.at(40).change(every(100))
     assert story.head.runs == ()
-    assert taken not in [run.run_id for run in decision.runs_to_send]
+    assert withdrawn_run_id not in [run.run_id for run in decision.runs_to_send]
     assert story.head.next_at == after(100)
     assert story.drain_at(99).outcomes() == []
 
 
-def test_what_was_taken_back_may_fire_by_the_new_schedule_at_the_same_time() -> None:
+def test_withdrawn_run_may_fire_at_the_same_time_by_the_new_schedule() -> None:
     story = Story(a_job(every(60))).at(30)
     story.look(horizon=60)
     story.at(40).change(every(20))
     assert story.drain_at(60).outcomes() == [(60, "SUCCESS", "", 1)]
 
 
-def test_a_new_schedule_loses_nothing_before_what_was_fired_ahead() -> None:
+def test_new_schedule_loses_no_time_before_a_withdrawn_run() -> None:
     story = Story(a_job(every(60), max_concurrency=2)).at(60)
     story.look(horizon=60)
     assert [run.scheduled_at for run in story.queued] == [after(60), after(120)]
@@ -74,7 +74,7 @@ def test_a_new_schedule_loses_nothing_before_what_was_fired_ahead() -> None:
     assert story.head.next_at == after(75)
 
 
-def test_what_was_fired_ahead_and_cancelled_does_not_fire_again() -> None:
+def test_cancelled_run_fired_ahead_does_not_fire_again() -> None:
     story = Story(a_job(every(20), max_concurrency=3)).at(10)
     story.look(horizon=60)
     story.cancel_run(story.queued[0])
@@ -86,14 +86,14 @@ def test_what_was_fired_ahead_and_cancelled_does_not_fire_again() -> None:
     ]
 
 
-def test_what_is_due_at_the_change_is_fired_by_the_old_schedule() -> None:
+def test_occurrence_due_at_the_change_fires_by_the_old_schedule() -> None:
     story = Story(a_job(every(60))).at(60)
     story.change(every(3600))
     assert [run.scheduled_at for run in story.queued] == [after(60)]
     assert story.head.next_at == after(3600)
 
 
-def test_a_new_schedule_of_a_paused_job_leaves_it_paused_and_the_past_on_record() -> None:
+def test_new_schedule_of_a_paused_job_records_the_past_as_skipped() -> None:
     story = Story(a_job(every(60))).at(1)
     story.pause()
     story.at(200).change(every(3600))
@@ -104,22 +104,22 @@ def test_a_new_schedule_of_a_paused_job_leaves_it_paused_and_the_past_on_record(
     assert story.head.next_at == after(3600)
 
 
-def test_a_new_schedule_in_the_middle_of_catching_up_loses_nothing() -> None:
+def test_new_schedule_during_a_catch_up_loses_no_occurrence() -> None:
     story = Story(a_job(every(1), misfire=MisfirePolicy.SKIP, misfire_grace_seconds=0)).at(5_000)
     story.look()
     story.change(every(86_400))
     story.drain()
-    assert sum(o[3] for o in story.outcomes()) == 5_000
+    assert sum(outcome[3] for outcome in story.outcomes()) == 5_000
     assert story.head.catch_up is None
 
 
-def test_a_nominal_time_that_waits_for_its_jitter_is_rescheduled_with_the_rest() -> None:
+def test_occurrence_that_waits_for_its_jitter_is_rescheduled() -> None:
     story = Story(a_job(every(60), jitter_ms=30_000)).at(70)
     story.change(every(600), jitter_ms=0)
     assert story.drain_at(100).outcomes() == [(60, "SKIPPED", "RESCHEDULED", 1)]
 
 
-def test_a_new_schedule_takes_back_a_run_that_waits_for_its_jitter() -> None:
+def test_new_schedule_withdraws_a_run_that_waits_for_its_jitter() -> None:
     """The nominal time has passed and the due time has not, so the run was fired ahead."""
     story = Story(a_job(every(60), jitter_ms=30_000)).at(50)
     story.look(horizon=60)
@@ -129,14 +129,14 @@ def test_a_new_schedule_takes_back_a_run_that_waits_for_its_jitter() -> None:
     assert story.drain_at(100).outcomes() == [(60, "SKIPPED", "RESCHEDULED", 1)]
 
 
-def test_a_new_jitter_moves_the_next_look() -> None:
+def test_new_jitter_moves_the_timer() -> None:
     story = Story(a_job(every(60), jitter_ms=30_000)).at(10)
     decision = story.change(jitter_ms=5_000)
     assert decision.timer_at == after(65)
     assert [run.due_at for run in story.fires(65).queued] == [after(65)]
 
 
-def test_a_completed_job_is_scheduled_again_if_a_time_is_to_come() -> None:
+def test_completed_job_is_scheduled_again_by_a_future_time() -> None:
     story = Story(a_job(Once(after(0)))).drain()
     assert story.state() == "COMPLETED"
     story.at(10).change(max_retries=2)
@@ -147,14 +147,14 @@ def test_a_completed_job_is_scheduled_again_if_a_time_is_to_come() -> None:
     assert story.drain_at(60).head.status is JobStatus.COMPLETED
 
 
-def test_a_completed_job_stays_so_where_no_time_is_to_come() -> None:
+def test_completed_job_stays_completed_without_a_future_time() -> None:
     story = Story(a_job(Once(after(0)))).drain()
     story.at(100).change(every(10, end_at=after(50)))
     assert story.state() == "COMPLETED"
     assert story.head.timer_at is None
 
 
-def test_a_time_just_gone_by_runs_at_once() -> None:
+def test_one_time_schedule_up_to_5_seconds_ago_runs_at_once() -> None:
     story = Story(a_job(every(3600))).at(100)
     story.change(Once(after(95)))
     assert [run.scheduled_at for run in story.queued] == [after(95)]
@@ -163,27 +163,27 @@ def test_a_time_just_gone_by_runs_at_once() -> None:
     assert story.queued == []
 
 
-def test_a_time_that_ran_by_the_old_schedule_does_not_run_again() -> None:
+def test_time_that_ran_by_the_old_schedule_does_not_run_again() -> None:
     story = Story(a_job(Cron("* * * * *"))).fires(60).drain()
     story.at(62).change(Once(after(60)))
     assert story.queued == []
     assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
 
 
-def test_the_same_single_time_does_not_run_again() -> None:
+def test_unchanged_one_time_schedule_does_not_run_again() -> None:
     story = Story(a_job(Once(NOON))).drain()
     story.at(3).change(Once(NOON))
     assert story.queued == []
 
 
-def test_a_single_time_that_is_on_record_is_not_doubled_by_changes_there_and_back() -> None:
+def test_recorded_one_time_run_does_not_repeat_after_two_changes() -> None:
     story = Story(a_job(Once(NOON))).drain()
     story.at(2).change(every(60))
     story.at(3).change(Once(NOON))
     assert story.queued == []
 
 
-def test_a_single_time_that_a_pause_has_skipped_is_not_doubled() -> None:
+def test_one_time_run_that_a_pause_skipped_does_not_run() -> None:
     story = Story(a_job(every(60))).at(1)
     story.pause()
     story.at(180).change(Once(after(180)))
@@ -191,14 +191,14 @@ def test_a_single_time_that_a_pause_has_skipped_is_not_doubled() -> None:
     assert story.drain().outcomes() == [(60, "SKIPPED", "RESCHEDULED", 3)]
 
 
-def test_a_start_in_the_past_sets_the_phase_and_misses_nothing() -> None:
+def test_start_time_in_the_past_sets_the_phase_only() -> None:
     story = Story(a_job(every(3600))).at(100)
     story.change(every(60, start_at=after(-3_615)))
     assert story.head.next_at == after(105)
     assert story.drain().outcomes() == []
 
 
-def test_nothing_before_a_change_of_schedule_is_ever_missed() -> None:
+def test_occurrence_before_a_schedule_change_is_not_missed() -> None:
     story = Story(a_job(every(3600))).at(100)
     story.change(every(10))
     story.at(100_000)
@@ -206,22 +206,22 @@ def test_nothing_before_a_change_of_schedule_is_ever_missed() -> None:
     assert story.outcomes()[0][0] == 110
 
 
-def test_an_exclusion_takes_a_date_out() -> None:
+def test_changed_exclusion_removes_a_date() -> None:
     story = Story(a_job(Cron("0 * * * *"))).at(10)
     story.change(Cron("0 * * * *", exclude=(date(2026, 3, 2),)))
     assert story.head.next_at == after(12 * 3600)
 
 
-def test_max_runs_counts_what_started_and_completes_the_job() -> None:
+def test_max_runs_counts_started_runs_and_completes_the_job() -> None:
     story = Story(a_job(every(60), max_runs=2))
-    for n in (60, 120):
-        story.at(n).drain()
+    for second in (60, 120):
+        story.at(second).drain()
     assert story.head.next_at is None
     assert story.state() == "COMPLETED"
     assert story.drain_at(600).outcomes() == [(60, "SUCCESS", "", 1), (120, "SUCCESS", "", 1)]
 
 
-def test_attempts_orders_and_skipped_ones_do_not_count_as_runs() -> None:
+def test_max_runs_ignores_attempts_requested_and_skipped_runs() -> None:
     story = Story(a_job(every(60), max_runs=2)).at(1)
     story.order("mine")
     story.finish(story.claim())
@@ -235,43 +235,43 @@ def test_attempts_orders_and_skipped_ones_do_not_count_as_runs() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_start_than_max_runs_whatever_stands_in_line(limit: int) -> None:
+def test_max_runs_limits_waiting_runs_too(limit: int) -> None:
     job = a_job(every(60), max_runs=2, misfire=MisfirePolicy.RUN_ALL, max_concurrency=limit)
     story = Story(job).at(610).drain()
-    assert [o[0] for o in story.outcomes() if o[1] == "SUCCESS"] == [60, 120]
+    assert [outcome[0] for outcome in story.outcomes() if outcome[1] == "SUCCESS"] == [60, 120]
     assert story.state() == "COMPLETED"
 
 
-def test_the_last_of_max_runs_makes_room_for_what_a_person_ordered() -> None:
+def test_last_run_of_max_runs_admits_a_requested_run() -> None:
     story = Story(a_job(every(60), max_runs=1, max_concurrency=2)).fires(60, 120)
     story.order("mine")
-    assert [w.run_id for w in story.line] == ["mine"]
+    assert [waiting.run_id for waiting in story.line] == ["mine"]
     story.claim(story.queued[0])
     assert [run.run_id for run in story.queued] == ["mine"]
 
 
-def test_a_new_schedule_counts_max_runs_anew() -> None:
+def test_new_schedule_restarts_the_count_of_max_runs() -> None:
     story = Story(a_job(every(60), max_runs=1)).drain_at(60)
     assert story.state() == "COMPLETED"
     story.change(every(10))
     assert (story.head.status, story.head.started_runs) == (JobStatus.SCHEDULED, 0)
 
 
-def test_more_max_runs_open_the_job_again() -> None:
+def test_raised_max_runs_reopens_the_job() -> None:
     story = Story(a_job(every(60), max_runs=1)).drain_at(60)
     story.at(130).change(max_runs=2)
     assert story.state() == "SCHEDULED"
     assert story.head.next_at == after(180)
 
 
-def test_lowered_max_runs_hold_for_what_waits_already() -> None:
+def test_lowered_max_runs_skips_waiting_runs() -> None:
     story = Story(a_job(every(60), max_runs=9)).fires(60)
     run = story.claim()
     story.fires(120, 180)
     story.change(max_runs=1)
     story.finish(run)
     story.drain()
-    assert [o[:2] for o in story.outcomes()] == [
+    assert [outcome[:2] for outcome in story.outcomes()] == [
         (60, "SUCCESS"),
         (120, "SKIPPED"),
         (180, "SKIPPED"),
@@ -279,11 +279,11 @@ def test_lowered_max_runs_hold_for_what_waits_already() -> None:
     assert story.state() == "COMPLETED"
 
 
-def test_a_lowered_limit_leaves_what_was_fired_ahead_to_its_time() -> None:
+def test_run_withdrawn_by_a_lowered_limit_fires_at_its_time() -> None:
     story = Story(a_job(every(60), max_concurrency=2)).fires(60)
     run = story.claim()
     story.at(90).look(horizon=60)
-    assert [r.scheduled_at for r in story.queued] == [after(120)]
+    assert [queued.scheduled_at for queued in story.queued] == [after(120)]
     story.change(max_concurrency=1)
     assert (story.queued, story.line) == ([], ())
     story.finish(run)
@@ -292,30 +292,30 @@ def test_a_lowered_limit_leaves_what_was_fired_ahead_to_its_time() -> None:
     assert occurrence_id(JOB_ID, after(120)) in story.ledger
 
 
-def test_an_interval_from_completion_that_fell_into_a_pause_is_one_occurrence() -> None:
+def test_interval_from_completion_in_a_pause_is_one_occurrence() -> None:
     story = Story(a_job(every(10, from_completion=True))).at(1)
     story.pause()
     story.at(200).change(every(3600))
     assert story.outcomes() == [(10, "SKIPPED", "RESCHEDULED", 1)]
 
 
-def test_a_long_pause_goes_on_record_whole_and_in_few_steps(
+def test_long_pause_is_recorded_with_its_count_in_few_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     story = Story(a_job(Cron("* * * * * *"))).at(10.5)
     story.drain()
     story.pause()
-    asked = 0
+    calls = 0
     next_local = Calendar.next_local
 
-    def counted(calendar: Calendar, local: int) -> int:
-        nonlocal asked
-        asked += 1
+    def count_call(calendar: Calendar, local: int) -> int:
+        nonlocal calls
+        calls += 1
         return next_local(calendar, local)
 
-    monkeypatch.setattr(Calendar, "next_local", counted)
+    monkeypatch.setattr(Calendar, "next_local", count_call)
     story.at(3_000_010.5).change(every(60))
     (entry,) = story.head.unrecorded
     assert (entry.status.value, entry.occurrence_count) == ("SKIPPED", 3_000_000)
     assert (entry.scheduled_at, entry.last_at) == (after(11), after(3_000_010))
-    assert asked < 100
+    assert calls < 100

@@ -9,22 +9,22 @@ from punctual.identity import new_id
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
-def test_ids_of_one_millisecond_rise_and_are_all_different() -> None:
-    make = new_id(lambda: NOON)
-    ids = [make() for _ in range(20_000)]
+def test_ids_of_one_millisecond_rise_and_are_unique() -> None:
+    new_identifier = new_id(lambda: NOON)
+    ids = [new_identifier() for _ in range(20_000)]
     assert ids == sorted(set(ids))
 
 
 def test_two_processes_make_different_ids() -> None:
-    one, other = new_id(lambda: NOON), new_id(lambda: NOON)
-    assert not {one() for _ in range(1_000)} & {other() for _ in range(1_000)}
+    first, second = new_id(lambda: NOON), new_id(lambda: NOON)
+    assert not {first() for _ in range(1_000)} & {second() for _ in range(1_000)}
 
 
-def test_an_id_is_a_version_7_uuid_of_its_millisecond() -> None:
+def test_id_is_a_version_7_uuid_of_its_millisecond() -> None:
     at = NOON + timedelta(microseconds=123_999)
     clock = iter([at, NOON, at])
-    make = new_id(lambda: next(clock))
-    for moment in (at, NOON, at):
-        found = UUID(made := make())
-        assert (str(found), found.version, found.variant) == (made, 7, RFC_4122)
-        assert found.int >> 80 == milliseconds(moment)
+    new_identifier = new_id(lambda: next(clock))
+    for time in (at, NOON, at):
+        parsed = UUID(identifier := new_identifier())
+        assert (str(parsed), parsed.version, parsed.variant) == (identifier, 7, RFC_4122)
+        assert parsed.int >> 80 == milliseconds(time)

@@ -34,7 +34,7 @@ def upcoming(schedule: Schedule, count: int, after: datetime = NOON) -> list[dat
     return [at for at, _ in preview(schedule, after, count).times]
 
 
-def test_once_is_once() -> None:
+def test_once_fires_once() -> None:
     assert next_after(Once(NOON), NOON - TICK) == NOON
     assert next_after(Once(NOON), NOON) is None
     assert first_time(Once(NOON)) == NOON
@@ -42,55 +42,55 @@ def test_once_is_once() -> None:
     assert not is_excluded(Once(NOON), NOON)
 
 
-def test_a_time_is_strictly_after_and_whole_seconds_count() -> None:
+def test_next_after_is_strictly_later_and_at_whole_seconds() -> None:
     hourly = Cron("0 * * * *")
     assert next_after(hourly, NOON) == NOON + HOUR
     assert next_after(hourly, NOON - TICK) == NOON
     assert next_after(hourly, NOON + TICK) == NOON + HOUR
 
 
-def test_any_aware_time_may_be_asked_and_utc_is_answered() -> None:
+def test_next_after_takes_any_zone_and_returns_utc() -> None:
     tokyo = NOON.astimezone(timezone(timedelta(hours=9)))
-    found = next_after(Cron("0 * * * *"), tokyo)
-    assert found == NOON + HOUR
-    assert found.tzinfo is UTC
+    next_at = next_after(Cron("0 * * * *"), tokyo)
+    assert next_at == NOON + HOUR
+    assert next_at.tzinfo is UTC
 
 
-def test_a_cron_window_has_its_start_in_it_and_its_end_not() -> None:
+def test_cron_window_includes_its_start_and_excludes_its_end() -> None:
     schedule = Cron("0 * * * *", start_at=NOON, end_at=NOON + 2 * HOUR)
     assert upcoming(schedule, 9, NOON - DAY) == [NOON, NOON + HOUR]
     assert upcoming(schedule, 9, NOON) == [NOON + HOUR]
 
 
-def test_a_window_without_a_time_has_none() -> None:
+def test_window_without_an_occurrence_has_no_next_time() -> None:
     schedule = Cron("0 0 * * *", start_at=NOON, end_at=NOON + HOUR)
     assert next_after(schedule, NOON - DAY) is None
     assert preview(schedule, NOON - DAY, 5).times == ()
 
 
-def test_excluded_dates_are_those_of_the_zone() -> None:
+def test_excluded_dates_are_dates_of_the_zone() -> None:
     schedule = Cron("0 8,20 * * *", timezone="Asia/Tokyo", exclude=(date(2026, 3, 28),))
-    found = [f"{at:%d %H}" for at in upcoming(schedule, 3, NOON - HOUR * 2)]
-    assert found == ["27 11", "28 23", "29 11"]
-    held_back = datetime(2026, 3, 27, 23, tzinfo=UTC)
-    assert is_excluded(schedule, held_back)
-    assert not is_occurrence(schedule, held_back)
-    assert not is_excluded(schedule, held_back + HOUR)
-    assert not is_excluded(schedule, held_back + 24 * HOUR)
+    times = [f"{at:%d %H}" for at in upcoming(schedule, 3, NOON - HOUR * 2)]
+    assert times == ["27 11", "28 23", "29 11"]
+    excluded_at = datetime(2026, 3, 27, 23, tzinfo=UTC)
+    assert is_excluded(schedule, excluded_at)
+    assert not is_occurrence(schedule, excluded_at)
+    assert not is_excluded(schedule, excluded_at + HOUR)
+    assert not is_excluded(schedule, excluded_at + 24 * HOUR)
 
 
-def test_excluded_dates_are_passed_over_without_looking_at_every_second_of_them() -> None:
-    dates = tuple(date(2026, 3, 28) + n * DAY for n in range(366))
+def test_excluded_dates_are_skipped_without_a_step_for_each_second() -> None:
+    dates = tuple(date(2026, 3, 28) + number * DAY for number in range(366))
     schedule = Cron("* * * * * *", timezone="Europe/Berlin", exclude=dates)
     last = datetime(2026, 3, 27, 22, 59, 59, tzinfo=UTC)
     assert next_after(schedule, last) == datetime(2027, 3, 28, 22, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_a_year_of_excluded_dates_is_passed_over_in_few_steps(
+def test_year_of_excluded_dates_is_skipped_in_few_steps(
     zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dates = tuple(date(2026, 3, 28) + n * DAY for n in range(366))
+    dates = tuple(date(2026, 3, 28) + number * DAY for number in range(366))
     schedule = Cron("* * * * * *", timezone=zone, exclude=dates)
     last, first = last_before(schedule, NOON + 300 * DAY), next_after(schedule, NOON + 5 * DAY)
     assert last is not None
@@ -99,27 +99,29 @@ def test_a_year_of_excluded_dates_is_passed_over_in_few_steps(
     assert is_excluded(schedule, first - timedelta(seconds=1))
     local = {at.astimezone(find_zone(zone)).date() for at in (first, last)}
     assert local == {date(2027, 3, 29), date(2026, 3, 27)}
-    asked = 0
+    calls = 0
     next_local = Calendar.next_local
 
-    def counted(calendar: Calendar, local: int) -> int:
-        nonlocal asked
-        asked += 1
+    def count_call(calendar: Calendar, local: int) -> int:
+        nonlocal calls
+        calls += 1
         return next_local(calendar, local)
 
-    monkeypatch.setattr(Calendar, "next_local", counted)
+    monkeypatch.setattr(Calendar, "next_local", count_call)
     next_after(schedule, NOON + 5 * DAY)
-    assert asked <= 6
+    assert calls <= 6
     last_before(schedule, NOON + 300 * DAY)
-    assert asked <= 160
+    assert calls <= 160
 
 
-def test_the_last_time_before_is_found_however_far_it_lies_back() -> None:
-    leap = Cron("0 0 29 2 *")
-    assert last_before(leap, datetime(2024, 2, 29, tzinfo=UTC)) == datetime(2020, 2, 29, tzinfo=UTC)
-    monday = Cron("0 12 29 2 *", start_at=datetime(2000, 1, 1, tzinfo=UTC), end_at=NOON)
+def test_last_before_finds_times_far_in_the_past() -> None:
+    leap_days = Cron("0 0 29 2 *")
+    assert last_before(leap_days, datetime(2024, 2, 29, tzinfo=UTC)) == datetime(
+        2020, 2, 29, tzinfo=UTC
+    )
+    leap_noons = Cron("0 12 29 2 *", start_at=datetime(2000, 1, 1, tzinfo=UTC), end_at=NOON)
     end_of_time = datetime.max.replace(tzinfo=UTC)
-    assert last_before(monday, end_of_time) == datetime(2024, 2, 29, 12, tzinfo=UTC)
+    assert last_before(leap_noons, end_of_time) == datetime(2024, 2, 29, 12, tzinfo=UTC)
     assert last_before(Cron("0 0 1 1 *"), datetime(1970, 1, 1, tzinfo=UTC)) is None
     assert last_before(Cron("0 0 1 1 *"), datetime(1969, 6, 1, tzinfo=UTC)) is None
     assert last_before(Cron("0 0 1 1 *", start_at=NOON), NOON + DAY) is None
@@ -127,7 +129,7 @@ def test_the_last_time_before_is_found_however_far_it_lies_back() -> None:
     assert last_before(Once(NOON), NOON + TICK) == NOON
 
 
-def test_a_time_moved_out_of_a_missing_date_belongs_to_the_date_it_fires_on() -> None:
+def test_time_moved_out_of_a_missing_date_belongs_to_its_new_date() -> None:
     start = datetime(2011, 12, 30, tzinfo=UTC)
     for day, first in ((30, "31 00:00"), (31, "01 00:00")):
         schedule = Cron("0 0 * * *", timezone="Pacific/Apia", exclude=(date(2011, 12, day),))
@@ -135,7 +137,7 @@ def test_a_time_moved_out_of_a_missing_date_belongs_to_the_date_it_fires_on() ->
         assert f"{times[0][1]:%d %H:%M}" == first
 
 
-def test_an_interval_starts_one_step_after_its_anchor() -> None:
+def test_interval_starts_one_step_after_its_anchor() -> None:
     schedule = Every(300, NOON)
     assert first_time(schedule) == NOON + timedelta(seconds=300)
     assert next_after(schedule, NOON - DAY) == NOON + timedelta(seconds=300)
@@ -144,30 +146,30 @@ def test_an_interval_starts_one_step_after_its_anchor() -> None:
     assert not is_occurrence(schedule, NOON)
 
 
-def test_an_interval_with_a_start_has_its_first_time_there() -> None:
+def test_interval_with_a_start_begins_there() -> None:
     schedule = Every(3_600, NOON, start_at=NOON + 90 * TICK, end_at=NOON + 2 * HOUR + 90 * TICK)
     assert upcoming(schedule, 9, NOON - DAY) == [NOON + 90 * TICK, NOON + HOUR + 90 * TICK]
 
 
-def test_a_start_long_ago_only_sets_the_phase() -> None:
+def test_interval_with_a_start_long_ago_keeps_its_phase() -> None:
     schedule = Every(7, NOON, start_at=datetime(1999, 1, 1, tzinfo=UTC))
-    found = next_after(schedule, NOON)
-    assert found is not None
-    assert timedelta() < found - NOON <= timedelta(seconds=7)
-    assert (found - datetime(1999, 1, 1, tzinfo=UTC)) % timedelta(seconds=7) == timedelta()
+    next_at = next_after(schedule, NOON)
+    assert next_at is not None
+    assert timedelta() < next_at - NOON <= timedelta(seconds=7)
+    assert (next_at - datetime(1999, 1, 1, tzinfo=UTC)) % timedelta(seconds=7) == timedelta()
 
 
-def test_an_interval_skips_excluded_dates_and_keeps_its_phase() -> None:
+def test_interval_skips_excluded_dates_and_keeps_its_phase() -> None:
     schedule = Every(
         7_000, NOON, exclude=(date(2026, 3, 27), date(2026, 3, 28)), timezone="Europe/Berlin"
     )
-    found = next_after(schedule, NOON)
-    steps = [NOON + n * timedelta(seconds=7_000) for n in range(1, 40)]
-    assert found == next(at for at in steps if at >= datetime(2026, 3, 28, 23, tzinfo=UTC))
+    next_at = next_after(schedule, NOON)
+    steps = [NOON + number * timedelta(seconds=7_000) for number in range(1, 40)]
+    assert next_at == next(at for at in steps if at >= datetime(2026, 3, 28, 23, tzinfo=UTC))
     assert is_excluded(schedule, steps[0])
 
 
-def test_an_interval_from_completion_counts_from_the_end_of_a_run() -> None:
+def test_interval_from_completion_counts_from_the_end_of_a_run() -> None:
     schedule = Every(60, NOON, from_completion=True, end_at=NOON + HOUR)
     assert first_time(schedule) == NOON + timedelta(seconds=60)
     assert next_after(schedule, NOON) == NOON + timedelta(seconds=60)
@@ -177,15 +179,17 @@ def test_an_interval_from_completion_counts_from_the_end_of_a_run() -> None:
     assert after_completion(schedule, NOON + HOUR - timedelta(seconds=60)) is None
 
 
-def test_an_interval_from_completion_waits_for_its_start_and_for_excluded_dates() -> None:
+def test_interval_from_completion_waits_for_its_start_and_excluded_dates() -> None:
     schedule = Every(60, NOON, from_completion=True, start_at=NOON + HOUR)
     assert first_time(schedule) == NOON + HOUR
     assert after_completion(schedule, NOON) == NOON + HOUR
-    closed = Every(3_600, NOON, from_completion=True, exclude=(date(2026, 3, 28),))
-    assert after_completion(closed, NOON + 11.5 * HOUR) == datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
+    with_excluded_date = Every(3_600, NOON, from_completion=True, exclude=(date(2026, 3, 28),))
+    assert after_completion(with_excluded_date, NOON + 11.5 * HOUR) == datetime(
+        2026, 3, 29, 0, 30, tzinfo=UTC
+    )
 
 
-def test_a_rate_counts_from_its_anchor_in_days_of_24_hours() -> None:
+def test_rate_counts_from_its_anchor_in_days_of_24_hours() -> None:
     schedule = Cron("rate(1 day)", timezone="Europe/Berlin", anchor_at=NOON)
     assert first_time(schedule) == NOON + DAY
     assert upcoming(schedule, 3) == [NOON + DAY, NOON + 2 * DAY, NOON + 3 * DAY]
@@ -194,7 +198,7 @@ def test_a_rate_counts_from_its_anchor_in_days_of_24_hours() -> None:
     assert upcoming(Cron("rate(1 hour)"), 1) == [NOON + HOUR]
 
 
-def test_at_is_once_in_its_zone() -> None:
+def test_at_expression_fires_once_in_its_zone() -> None:
     schedule = Cron("at(2026-03-27T15:00:00)", timezone="Asia/Tokyo")
     at = datetime(2026, 3, 27, 6, tzinfo=UTC)
     assert upcoming(schedule, 9, NOON - DAY) == [at]
@@ -211,17 +215,17 @@ def test_at_is_once_in_its_zone() -> None:
     ("gap", "expected"),
     [("", None), ("SKIP", None), ("NEXT", "01:00:00"), ("SHIFT", "01:30:00")],
 )
-def test_at_in_a_gap(gap: str, expected: str | None) -> None:
+def test_at_expression_in_a_gap_follows_the_gap_policy(gap: str, expected: str | None) -> None:
     schedule = Cron("at(2026-03-29T02:30:00)", timezone="Europe/Berlin", dst_gap=gap)
-    found = next_after(schedule, NOON)
-    assert (found and f"{found:%H:%M:%S}") == expected
-    assert [e.field for e in find_schedule_errors(schedule)] == (
+    next_at = next_after(schedule, NOON)
+    assert (next_at and f"{next_at:%H:%M:%S}") == expected
+    assert [error.field for error in find_schedule_errors(schedule)] == (
         [] if expected else ["cron_expression"]
     )
 
 
 @pytest.mark.parametrize(("fold", "hour"), [("", 0), ("FIRST", 0), ("SECOND", 1)])
-def test_at_in_a_fold(fold: str, hour: int) -> None:
+def test_at_expression_in_a_fold_follows_the_fold_policy(fold: str, hour: int) -> None:
     schedule = Cron("at(2026-10-25T02:30:00)", timezone="Europe/Berlin", dst_fold=fold)
     assert upcoming(schedule, 9) == [datetime(2026, 10, 25, hour, 30, tzinfo=UTC)]
 
@@ -239,7 +243,7 @@ def test_at_in_a_fold(fold: str, hour: int) -> None:
         Cron("0 0 * * *", start_at=datetime.max.replace(tzinfo=UTC)),
     ],
 )
-def test_time_ends_in_2200(schedule: Schedule) -> None:
+def test_schedules_end_in_2200(schedule: Schedule) -> None:
     for after in (datetime(2200, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
         assert next_after(schedule, after) is None
     if isinstance(schedule, Every):
@@ -247,7 +251,7 @@ def test_time_ends_in_2200(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/New_York", "Pacific/Kiritimati"])
-def test_the_beginning_of_time_may_be_asked(zone: str) -> None:
+def test_schedules_accept_the_earliest_datetime(zone: str) -> None:
     for schedule in (Cron("0 0 * * *", timezone=zone), Every(60, NOON, timezone=zone)):
         beginning = datetime.min.replace(tzinfo=UTC)
         assert next_after(schedule, beginning) is not None
@@ -255,7 +259,7 @@ def test_the_beginning_of_time_may_be_asked(zone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "found"),
+    ("expression", "expected"),
     [
         ("0 0 29 2 */7", datetime(2032, 2, 29, tzinfo=UTC)),
         ("0 0 */31 3-8 1", datetime(2026, 6, 1, tzinfo=UTC)),
@@ -265,36 +269,36 @@ def test_the_beginning_of_time_may_be_asked(zone: str) -> None:
         ("0 0 * 2 5#5", datetime(2036, 2, 29, tzinfo=UTC)),
     ],
 )
-def test_rare_times_are_found(expression: str, found: datetime) -> None:
-    assert next_after(Cron(expression), NOON) == found
+def test_rare_times_are_found(expression: str, expected: datetime) -> None:
+    assert next_after(Cron(expression), NOON) == expected
 
 
-def test_occurrences_are_lazy_and_hold_their_end() -> None:
+def test_occurrences_are_lazy_and_include_their_end() -> None:
     every_second = occurrences(Cron("* * * * * *"), NOON, datetime(2199, 1, 1, tzinfo=UTC))
     assert next(every_second) == NOON + timedelta(seconds=1)
     hours = list(occurrences(Cron("0 * * * *"), NOON, NOON + 2 * HOUR))
     assert hours == [NOON + HOUR, NOON + 2 * HOUR]
 
 
-def test_a_preview_shows_both_clocks_and_is_what_next_after_says() -> None:
+def test_preview_shows_utc_and_local_times_and_equals_next_after() -> None:
     schedule = Cron("30 9 * * 1-5", timezone="America/New_York")
-    shown = preview(schedule, NOON, 3)
+    preview_result = preview(schedule, NOON, 3)
     at, expected = NOON, []
     for _ in range(3):
         at = next_after(schedule, at) or NOON
         expected.append(at)
-    assert [utc for utc, _ in shown.times] == expected
-    assert [f"{local:%a %H:%M %z}" for _, local in shown.times] == [
+    assert [utc for utc, _ in preview_result.times] == expected
+    assert [f"{local:%a %H:%M %z}" for _, local in preview_result.times] == [
         "Fri 09:30 -0400",
         "Mon 09:30 -0400",
         "Tue 09:30 -0400",
     ]
-    assert shown.description == "At 09:30, Monday to Friday, in America/New_York"
-    assert shown.warnings == ()
+    assert preview_result.description == "At 09:30, Monday to Friday, in America/New_York"
+    assert preview_result.warnings == ()
 
 
 @pytest.mark.parametrize(
-    ("schedule", "after", "words"),
+    ("schedule", "after", "text"),
     [
         (Cron("30 2 * * *"), NOON, None),
         (Cron("30 4 * * *", timezone="Europe/Berlin"), NOON, None),
@@ -356,15 +360,15 @@ def test_a_preview_shows_both_clocks_and_is_what_next_after_says() -> None:
         (Once(NOON + DAY), NOON, None),
     ],
 )
-def test_a_preview_warns_of_clock_changes_that_touch_it(
-    schedule: Schedule, after: datetime, words: str | None
+def test_preview_warns_of_clock_changes_that_affect_it(
+    schedule: Schedule, after: datetime, text: str | None
 ) -> None:
     warnings = preview(schedule, after, 15).warnings
-    if words is None:
+    if text is None:
         assert warnings == ()
     else:
         assert len(warnings) == 1
-        assert words in warnings[0]
+        assert text in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +391,7 @@ def test_a_preview_warns_of_clock_changes_that_touch_it(
         (Cron("at(2026-03-29T02:30:00)", timezone="Nowhere"), ["timezone"]),
     ],
 )
-def test_everything_wrong_is_named_at_once(schedule: Schedule, fields: list[str]) -> None:
+def test_schedule_errors_name_all_wrong_fields(schedule: Schedule, fields: list[str]) -> None:
     assert [error.field for error in find_schedule_errors(schedule)] == fields
 
 
@@ -403,7 +407,7 @@ def test_everything_wrong_is_named_at_once(schedule: Schedule, fields: list[str]
         ),
     ],
 )
-def test_a_schedule_is_kept_as_short_json(schedule: Schedule, json: str) -> None:
+def test_schedule_is_stored_as_short_json(schedule: Schedule, json: str) -> None:
     assert msgspec.json.encode(schedule).decode() == json
     assert msgspec.json.decode(json, type=Schedule) == schedule
 
@@ -438,7 +442,8 @@ def test_a_schedule_is_kept_as_short_json(schedule: Schedule, json: str) -> None
         (None, (2026, 7, 1, 5, 30), (2026, 7, 1, 5, 30)),
     ],
 )
-def test_a_local_time_is_that_of_the_schedules_zone(
+def test_local_time_is_read_in_the_zone_of_the_schedule(
     schedule: Schedule | None, local: tuple[int, ...], utc: tuple[int, ...]
 ) -> None:
-    assert local_to_instant(schedule, datetime(*local)) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc] # noqa: DTZ001
+    local_time = datetime(*local)  # type: ignore[arg-type,misc] # noqa: DTZ001
+    assert local_to_instant(schedule, local_time) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc]

@@ -77,7 +77,7 @@ NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
         ),
     ],
 )
-def test_cron(expression: str, text: str) -> None:
+def test_cron_description_is_plain_english(expression: str, text: str) -> None:
     assert describe(Cron(expression, timezone="Europe/Berlin")) == f"{text}, in Europe/Berlin"
 
 
@@ -99,5 +99,5 @@ def test_cron(expression: str, text: str) -> None:
         ),
     ],
 )
-def test_the_others(schedule: Schedule, text: str) -> None:
+def test_description_of_other_schedules_is_plain_english(schedule: Schedule, text: str) -> None:
     assert describe(schedule) == text

@@ -9,25 +9,25 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from punctual.domain.schedules.timezones import (
-    EPOCH,
     TZDATA_VERSION,
     end_of_days,
     local_day,
     transitions,
     zone,
 )
+from punctual.domain.utc import EPOCH
 from tests.golden.oracle import pinned_zone
 
-LATE = (datetime(2190, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
-ALL = (resources.files("tzdata") / "zones").read_text(encoding="ascii").split()
+LATE_SECOND = (datetime(2190, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
+ZONE_NAMES = (resources.files("tzdata") / "zones").read_text(encoding="ascii").split()
 
 
-def test_the_version_is_the_one_of_the_installed_package() -> None:
+def test_tzdata_version_is_that_of_the_installed_package() -> None:
     year, part = metadata.version("tzdata").split(".")
     assert f"{year}{chr(ord('a') + int(part) - 1)}" == TZDATA_VERSION
 
 
-def test_a_zone_is_read_from_the_package_even_where_the_machine_has_none(
+def test_zone_is_read_from_the_package_without_zones_of_the_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path),))
@@ -62,30 +62,32 @@ def test_a_zone_is_read_from_the_package_even_where_the_machine_has_none(
         "Zürich",
     ],
 )
-def test_what_is_no_zone_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no IANA time zone") as refused:
+def test_unknown_zone_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no IANA time zone") as raised:
         zone(name)
-    assert len(str(refused.value)) < 300
+    assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [("europe/berlin", "Europe/Berlin"), ("new york", "America/New_York"), ("utc", "UTC")],
 )
-def test_a_near_miss_is_told_what_it_may_have_meant(name: str, meant: str) -> None:
-    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+def test_misspelled_zone_gets_a_suggestion(name: str, suggestion: str) -> None:
+    with pytest.raises(ValueError, match=f"did you mean '{suggestion}'"):
         zone(name)
 
 
-def test_the_changes_give_the_offset_zoneinfo_gives_in_every_zone() -> None:
+def test_zone_transitions_give_the_offsets_of_zoneinfo() -> None:
     draw = random.Random(20260101)
     low, high = datetime(1850, 1, 1, tzinfo=UTC), datetime(2199, 12, 31, tzinfo=UTC)
     span = int((high - low).total_seconds())
     wrong = []
-    for name in ALL:
+    for name in ZONE_NAMES:
         info, table = pinned_zone(name), transitions(name)
         at = table.changes
-        checked = draw.sample(at, min(6, len(at))) + [change for change in at if change > LATE]
+        checked = draw.sample(at, min(6, len(at))) + [
+            change for change in at if change > LATE_SECOND
+        ]
         near = [moment + side for moment in checked for side in (-1, 0)]
         far = [draw.randrange(span) + int((low - EPOCH).total_seconds()) for _ in range(6)]
         for second in near + far:
@@ -97,16 +99,16 @@ def test_the_changes_give_the_offset_zoneinfo_gives_in_every_zone() -> None:
     assert wrong == []
 
 
-def test_the_changes_of_a_rule_are_all_there_until_the_horizon() -> None:
+def test_zone_transitions_are_complete_until_the_horizon() -> None:
     for name, year in (("Europe/Berlin", 2199), ("Australia/Lord_Howe", 2150)):
         changes = [EPOCH + timedelta(seconds=at) for at in transitions(name).changes]
         assert sum(1 for change in changes if change.year == year) == 2
 
 
-def test_clocks_never_change_twice_within_the_time_a_change_moves_them() -> None:
+def test_clock_changes_are_farther_apart_than_they_move_the_clock() -> None:
     """The walk over local times relies on this, because no local time then occurs three times."""
     close = []
-    for name in ALL:
+    for name in ZONE_NAMES:
         at, offsets = transitions(name)
         for i in range(1, len(at)):
             moved = abs(offsets[i] - offsets[i - 1]) + abs(offsets[i + 1] - offsets[i])
@@ -115,7 +117,7 @@ def test_clocks_never_change_twice_within_the_time_a_change_moves_them() -> None
     assert close == []
 
 
-def test_local_days_end_at_midnight_or_where_the_clock_changes() -> None:
+def test_local_day_ends_at_midnight_or_at_a_clock_change() -> None:
     morning = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
     change = datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert local_day("Europe/Berlin", morning) == morning.date().toordinal()

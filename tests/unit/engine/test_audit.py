@@ -17,9 +17,8 @@ from punctual.engine.ports.audit_log import (
     Subject,
 )
 from punctual.engine.queries.audit import AuditEntryView
-from punctual.web.http.actor import MAX_ACTOR_CHARACTERS as LONGEST
-from punctual.web.http.actor import actor
-from punctual.web.http.request import Caller, Request
+from punctual.web.http.request import MAX_ACTOR_CHARACTERS as LONGEST
+from punctual.web.http.request import Caller, Request, actor_of
 from punctual.web.views.audit import MAX_VALUE_BYTES, audit_entry_json
 from tests.support.builders import JOB, NOON, RUN, a_body, a_head, a_run, after
 
@@ -187,12 +186,12 @@ def test_a_created_job_shows_what_was_sent() -> None:
 
 def test_what_a_request_brings_is_bounded_and_can_be_written() -> None:
     caller = Caller("acme", "x" * 1_000 + "\ud800", token_id="\ud800", address="y" * 999)
-    found = actor(Request("POST", "/jobs", "", {}, b"", caller, "z" * 999))
+    found = actor_of(Request("POST", "/jobs", "", {}, b"", caller, "z" * 999))
     assert {len(text) for text in (found.caller, found.address, found.request_id)} == {LONGEST}
     assert found.token_id == "?"
 
 
 def update(before: Any, changed: Any) -> dict[str, Any]:
-    note = a_note(audit.JOB_UPDATE, former=before.ref, before={}, after={})
+    note = a_note(audit.JOB_UPDATE, replaced_ref=before.ref, before={}, after={})
     entry = AuditEntry("acme", note, Subject(JOB, 2, changed.ref))
     return audit_entry_json(AuditEntryView(entry, before, changed))

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.server_time import ServerTime, parse_date_header
-from punctual.engine.quotas.store_clock import StoreClock
+from punctual.aws.server_time import ServerTime, StoreClock, parse_date_header
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import StoreError
 from punctual.node.files.durable import close_to_others, make_folder, write_durably
 
 ROOT = Path(__file__).parents[3]

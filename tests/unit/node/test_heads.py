@@ -50,7 +50,7 @@ def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
 
 def test_an_update_names_only_the_columns_that_changed() -> None:
     head = a_head(next_at=after(60))
-    runs, over = (a_run(),), {"state": JobStatus.COMPLETED, "ended_at": after(60)}
+    runs, over = (a_run(),), {"status": JobStatus.COMPLETED, "ended_at": after(60)}
     for new, names in (
         (replace(head, version=2), set()),
         (replace(head, next_at=after(90)), {"coming", "again"}),

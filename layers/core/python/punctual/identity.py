@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from struct import unpack
 
-from punctual.domain.identifiers import EPOCH
+from punctual.domain.utc import EPOCH
 
 _COUNTER_SIZE = 2**22
 _RANDOM_BLOCK_SIZE = 512

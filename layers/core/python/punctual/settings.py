@@ -46,7 +46,7 @@ class Settings:
         """
         >>> Settings.from_env({"PUNCTUAL_STAGE": "dev"})
         Traceback (most recent call last):
-        punctual.settings.WrongSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
+        punctual.settings.InvalidSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
 PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, \
 PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
 PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE

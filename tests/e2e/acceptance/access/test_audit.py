@@ -1,4 +1,4 @@
-"""Who changed what: a line for each change, for admins, soon after it."""
+"""The audit has an entry for each change, which admins can list soon after it."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ NOBODY = "01939f6a-7b12-7000-8000-000000000000"
 
 
 def of_job(api: Api, job_id: str, **filters: Any) -> list[Json]:
-    """All lines about a job, oldest first."""
+    """Return all entries of a job, the oldest first."""
     found = list(api.pages("/audit", "entries", job_id=job_id, **filters))
     assert all(one["job_id"] == job_id for one in found)
     return found[::-1]
 
 
 def told(api: Api, job_id: str, *actions: str) -> list[Json]:
-    """Once these have come, and nothing else has."""
+    """Wait for the entries of these actions, and check that there are no others."""
 
     def look() -> list[Json]:
         found = of_job(api, job_id)

@@ -1,4 +1,4 @@
-"""What is refused, and how: methods, types, hosts, origins, sizes, and whatever else is sent."""
+"""Refused requests: methods, types, hosts, origins, sizes and malformed input."""
 
 import json
 import socket
@@ -175,7 +175,7 @@ def test_health_and_openapi_accept_unknown_query_parameters(api: Api) -> None:
 
 
 def test_body_that_is_not_utf_8_is_refused(api: Api) -> None:
-    """A gateway before us may have put something readable in its place."""
+    """A gateway may replace the wrong bytes before they reach us."""
     expected = (400,) if api.is_local else (400, 422)
     assert api("POST", "/jobs", content=b'{"a": "\xff"}').status_code in expected
 

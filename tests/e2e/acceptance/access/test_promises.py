@@ -1,4 +1,4 @@
-"""What makes calls safe to repeat, to combine and to page: keys, versions, tokens of lists."""
+"""Guarantees of repeated, conditional and paged calls: keys, versions and page tokens."""
 
 import json
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_20_batches_with_one_key_create_each_job_once(api: Api) -> None:
 
 
 def test_idempotency_key_belongs_to_one_call(api: Api) -> None:
-    """Not to another job's, nor to another kind of call, whatever the body."""
+    """The key is refused for another job and for another kind of call, with any body."""
     one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
     first = api("POST", f"/jobs/{one}/runNow", {}, headers=key)
@@ -137,7 +137,7 @@ def test_if_match_applies_to_each_call_that_changes_a_job(
 
 
 def test_job_list_is_complete_while_jobs_change_and_end(api: Api) -> None:
-    """Those there all along are seen once, whatever happens to the others between two pages."""
+    """Jobs that exist during the whole listing appear once, despite changes between pages."""
     prefix = unique("moving")
     made = [api.create(**NEVER_SOON, name=f"{prefix}-{n}")["job_id"] for n in range(12)]
     seen: list[str] = []
@@ -256,7 +256,7 @@ def test_empty_page_token_means_first_page_and_last_page_has_none(api: Api) -> N
 
 
 def test_runs_from_a_time_come_in_one_page_despite_older_runs(api: Api) -> None:
-    """No chain of empty pages through all of history."""
+    """The client does not page through the whole history with empty pages."""
     job_id = api.create(**HOURLY, max_concurrency=10)["job_id"]
     api.order(job_id, "backfill", {**REACH, "to": "2026-01-04T00:00:00Z"})
     page = api.get(f"/jobs/{job_id}/runs", from_=soon(3_600), limit=1)

@@ -1,4 +1,4 @@
-"""Tokens of any installation: made by an admin, good for what their role may, and taken back."""
+"""Tokens of any installation: creation, roles and revocation."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +42,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def make(api: Api) -> Iterator[Make]:
-    """Makes a token; what was made is taken back when the test is over."""
+    """Yield a function that creates a token. Its tokens are revoked after the test."""
     made: list[str] = []
 
     def one(role: str = "viewer", **fields: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def make(api: Api) -> Iterator[Make]:
 
 @pytest.fixture(scope="module")
 def asked_for(url: str) -> bool:
-    """Whether this installation serves nobody without a token."""
+    """Return True if the installation refuses calls without a token."""
     with a_client(url, None) as nobody:
         return nobody.get("/whoami").status_code == 401
 
@@ -147,7 +147,7 @@ def test_all_wrong_fields_of_a_token_are_named(api: Api, body: Any, fields: set[
 @pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
 def test_request_without_a_valid_token_returns_401(url: str, header: str) -> None:
     with a_client(url, None) as nobody:
-        # Where the header is missing altogether a gateway may answer by itself.
+        # A gateway may answer by itself if the header is missing.
         assert nobody.get("/jobs").status_code == 401
         sent = {"Authorization": header}
         for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/nothing")):

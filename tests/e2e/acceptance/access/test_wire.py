@@ -1,4 +1,4 @@
-"""Requests as bytes: those that no client sends, and a body in pieces."""
+"""Raw requests that no client sends, and a body in chunks."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ JSON = b"Content-Type: application/json\r\n"
 
 
 def raw(api: Api, request: bytes) -> tuple[int, Message, bytes]:
-    """One request as it stands; of the answer the status, the headers and the body."""
+    """Send the bytes of a request, and return status, headers and body of the response."""
     parts = urlsplit(api.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
         connection.sendall(request)

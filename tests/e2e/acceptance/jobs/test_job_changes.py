@@ -1,4 +1,4 @@
-"""Changing, pausing and ending a job: merge rules, versions, and who may do what when."""
+"""Changes, pause and end of a job: merge rules, versions, and the allowed calls of each status."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every field of a job: what it is by default, how far it goes, and the name it is refused by."""
+"""Every field of a job: its default, its range, and the field name in its error."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -185,7 +185,7 @@ def test_unavailable_task_type_is_refused(api: Api, task: str) -> None:
     }
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "task": {"type": task, **own[task]}})
     if task in built:
-        # A stage may say what the tasks of a tenant reach: then the target is refused by its name.
+        # The stage may limit the targets of a tenant's tasks. Then the error names the target.
         target = f"task.{next(iter(own[task]))}"
         assert answer.status_code == 202 or fields_of(answer) == {target}
     else:

@@ -1,4 +1,4 @@
-"""What is wrong with a job is refused by the name of the field, all of it at once."""
+"""A wrong job is refused, and the error names all wrong fields."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A change that says what stands is none: no version, no line of the audit, and the phase stays."""
+"""A change without a difference creates no version and no audit entry, and keeps the phase."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_put_of_an_unchanged_job_changes_nothing(api: Api, fields: Json) -> None
     for name in ("version", "updated_at", "next_run_time", *writable(before.json())):
         if fields["schedule_type"] != "IMMEDIATE" or name != "next_run_time":
             assert after.json()[name] == before.json()[name], name
-    mark = api("PATCH", path, {"tags": {"a": "mark"}})  # a line behind which none is to come
+    mark = api("PATCH", path, {"tags": {"a": "mark"}})  # the last expected entry
     assert mark.headers["ETag"] == '"2"'
     eventually(lambda: lines(api, job_id)[0] == "job.update")
     assert lines(api, job_id) == ["job.update", "job.create"]
@@ -103,7 +103,7 @@ def test_explicit_default_is_not_a_change(api: Api, said: Json) -> None:
 
 
 def test_explicit_schedule_defaults_do_not_restart_the_schedule(api: Api) -> None:
-    """`max_runs` counts since the schedule last changed."""
+    """`max_runs` counts from the last change of the schedule."""
     job_id = api.create(**EVERY_SECOND, max_runs=2)["job_id"]
     done = api.job_in(job_id, "COMPLETED")
     body = {**writable(done), "name": "another"}

@@ -1,4 +1,4 @@
-"""What fell into the past, and what is to come, by the definition in force at each time."""
+"""Past and future occurrences follow the definition in force at each time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +30,7 @@ def would_run(api: Api, job_id: str, start: datetime, end: datetime) -> list[dat
 
 
 def passed(at: datetime) -> datetime:
-    """Wait until the clock is past it."""
+    """Wait until the clock is past `at`, and return it."""
     eventually(lambda: datetime.now(UTC) > at)
     return at
 
@@ -80,7 +80,7 @@ def test_backfill_uses_the_schedule_in_force_at_each_time(api: Api) -> None:
     eventually(lambda: all(run["status"] in ENDED for run in api.runs(job_id)))
     asked = {iso(at) for at in would_run(api, job_id, start, changed - SECOND)}
     not_run = {run["scheduled_time"] for run in api.runs(job_id, status=["SKIPPED", "MISSED"])}
-    assert asked <= not_run  # what was late, where much else was going on
+    assert asked <= not_run  # runs that were late on a busy machine
     odd = start + SECOND
     assert explain(api, job_id, odd)["outcome"] == "NOT_SCHEDULED"
 

@@ -1,4 +1,4 @@
-"""Things that happen at the same time."""
+"""Concurrent changes, runs and requests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -51,7 +51,7 @@ def test_concurrent_changes_without_if_match_are_all_kept(api: Api) -> None:
     versions = sorted(answer.json()["version"] for answer in answers)
     if api.is_local:
         assert versions == list(range(2, 10))
-    # Who does not hear that a write was taken finds it there, later ones behind it.
+    # A client that loses the response retries, and finds its write under later ones.
     assert all(shown >= made for shown, made in zip(versions, range(2, 10), strict=True))
     assert job["version"] == versions[-1] == 9
 

@@ -1,4 +1,4 @@
-"""Preview, upcoming and explain: what will happen, and what did, and why."""
+"""Preview, upcoming and explain."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -280,8 +280,8 @@ def test_explain_reads_a_time_without_offset_in_the_zone_of_the_job(api: Api) ->
     for local, utc in (
         ("2031-01-15T02:30:00", "2031-01-15T01:30:00.000Z"),
         ("2031-07-15 02:30:00", "2031-07-15T00:30:00.000Z"),
-        ("2031-03-30T02:30:00", "2031-03-30T01:00:00.000Z"),  # the clocks skip it
-        ("2031-10-26T02:30:00.25", "2031-10-26T00:30:00.000Z"),  # it comes twice
+        ("2031-03-30T02:30:00", "2031-03-30T01:00:00.000Z"),  # in the DST gap
+        ("2031-10-26T02:30:00.25", "2031-10-26T00:30:00.000Z"),  # in the DST fold
     ):
         seen = explain(api, job_id, local)
         assert (seen["outcome"], seen["occurrence"]) == ("PLANNED", utc)
@@ -292,11 +292,11 @@ def test_explain_reads_a_time_without_offset_in_the_zone_of_the_job(api: Api) ->
 def test_explain_without_a_time_uses_the_last_due_occurrence(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND)["job_id"]
     first = api.get(f"/jobs/{job_id}/explain")
-    assert first["occurrence"] is not None  # the first to come, where none was due
+    assert first["occurrence"] is not None  # the next occurrence, because none was due
     eventually(lambda: api.runs(job_id, status="SUCCESS"))
     api("PATCH", f"/jobs/{job_id}", {"max_runs": 1})
     api.job_in(job_id, "COMPLETED")
-    run = api.runs(job_id)[-1]  # of a time that may not be due yet: runs are sent a little ahead
+    run = api.runs(job_id)[-1]  # perhaps of a time not due yet: runs are sent ahead
 
     def explained() -> Any:
         seen = api.get(f"/jobs/{job_id}/explain")

@@ -1,4 +1,4 @@
-"""What becomes of a run: retries, timeouts, deadlines, limits of a schedule; all at once."""
+"""Outcomes of runs: retries, timeouts, deadlines and schedule limits, with all jobs at once."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -58,12 +58,12 @@ def jobs(target: Target) -> dict[str, Json]:
 
 @pytest.fixture(scope="module")
 def made(shared: Api, target: Target) -> dict[str, str]:
-    names = list(jobs(target))  # what is to come soon counts from when its job is made
+    names = list(jobs(target))  # `soon` counts from the creation of its job
     return {name: shared.create(**jobs(target)[name])["job_id"] for name in names}
 
 
 def completed(api: Api, job_id: str) -> list[Json]:
-    """Its runs, in order, once it is over."""
+    """Return the runs of a completed job in order of time."""
     api.job_in(job_id, "COMPLETED")
     runs = [api.run(job_id, run["run_id"]) for run in api.runs(job_id)]
     assert {run["status"] for run in runs} <= ENDED
@@ -71,7 +71,7 @@ def completed(api: Api, job_id: str) -> list[Json]:
 
 
 def ran(runs: list[Json]) -> list[Json]:
-    """Without what fell due while the last of `max_runs` had not been picked up yet."""
+    """Return the runs without those skipped while the last run of `max_runs` was still queued."""
     left_out = [run for run in runs if run["status"] == "SKIPPED"]
     assert {run["reason"]["code"] for run in left_out} <= {"MAX_RUNS"}
     return [run for run in runs if run not in left_out]

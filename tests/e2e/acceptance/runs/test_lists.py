@@ -1,4 +1,4 @@
-"""Lists: complete, without doubles, filtered, and a job's own views of its runs."""
+"""Lists of jobs and runs: complete, without duplicates, filtered."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_job_filters_combine(api: Api, prefix: str) -> None:
     assert names(api, tag=f"suite:{prefix}x") == []
     creator = api.get(f"/jobs/{api.create(**NEVER_SOON)['job_id']}")["created_by"]
     assert len(names(api, **everything, created_by=creator)) == NAMES
-    assert names(api, **everything, created_by="nobody-else") == []
+    assert names(api, **everything, created_by="unknown-caller") == []
 
 
 def test_name_prefix_is_matched_literally(api: Api) -> None:
@@ -116,7 +116,7 @@ def test_page_token_is_bound_to_its_filters_and_list(api: Api, prefix: str) -> N
 
 @pytest.fixture(scope="module")
 def ran(shared: Api, target: Target) -> str:
-    """A job with 7 runs now, 5 backfilled, and one that failed."""
+    """Return a job with 7 run-now requests and 5 backfilled runs, of which one failed."""
     job = shared.create(
         schedule_type="INTERVAL",
         interval_seconds=3600,

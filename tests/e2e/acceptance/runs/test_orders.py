@@ -1,4 +1,4 @@
-"""What a person orders: runs now, retries, cancels, backfills, and saying a thing twice."""
+"""Requests of a client: run now, retry, cancel, backfill, and idempotent repetition."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

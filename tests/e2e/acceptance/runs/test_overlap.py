@@ -1,4 +1,4 @@
-"""Runs that get in each other's way: policies, lines, limits, priorities, pauses."""
+"""Overlapping runs: policies, wait queues, limits, priorities and pauses."""
 
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -71,7 +71,7 @@ def test_skip_policy_skips_overlapping_runs(api: Api, made: dict[str, str]) -> N
 
 
 def test_replace_policy_cancels_the_oldest_run(api: Api, made: dict[str, str]) -> None:
-    """What runs is told to stop; what waits for it meanwhile is replaced without having started."""
+    """Running runs get a cancel request. Waiting runs are cancelled without a start."""
     gone = has(api, made["replace"], 2, status="CANCELLED")
     assert {run["reason"]["code"] for run in gone} == {"REPLACED"}
     began = [run for run in gone if run["start_time"]]
@@ -116,7 +116,7 @@ def test_lowered_max_concurrency_stops_no_run_and_raised_one_applies_now(
 
 
 def test_runs_start_in_order_of_priority(api: Api, target: Target) -> None:
-    """A common due time, many more runs than the node has places, the last first."""
+    """All runs have one due time, exceed the node's places, and the highest priority is last."""
     due = soon(1.5)
     name = unique("prio")
     kinds = ["LOW"] * EACH + ["NORMAL"] * EACH + ["HIGH"] * EACH
@@ -138,7 +138,7 @@ def test_runs_start_in_order_of_priority(api: Api, target: Target) -> None:
     for run in eventually(started, 40):
         starts[order[run["job_id"]]].append(instant(run["start_time"]))
     middle = {kind: sorted(times)[EACH // 2] for kind, times in starts.items()}
-    if not api.is_local:  # it may have places for all of them at once
+    if not api.is_local:  # it may have places for all runs at once
         assert middle["HIGH"] <= middle["LOW"] + timedelta(seconds=0.5 * PATIENCE)
         return
     assert middle["HIGH"] < middle["NORMAL"] < middle["LOW"]
@@ -151,7 +151,7 @@ MISSED = ("SKIP", "RUN_ONCE", "RUN_ALL")
 
 @pytest.fixture(scope="module")
 def resumed(shared: Api) -> tuple[dict[str, str], datetime, datetime]:
-    """Jobs that fire each second, paused over at least four of their times, then resumed."""
+    """Return jobs paused over at least four occurrences, and the times of pause and resume."""
     jobs = {missed: shared.create(**EVERY_SECOND)["job_id"] for missed in MISSED}
     other = shared.create(**EVERY_SECOND)["job_id"]
     for job_id in jobs.values():
@@ -161,7 +161,7 @@ def resumed(shared: Api) -> tuple[dict[str, str], datetime, datetime]:
     has(shared, other, len(shared.runs(other)) + 5)
     shared("DELETE", f"/jobs/{other}")
     for job_id in jobs.values():
-        # What was due and not picked up when the pause came waits.
+        # Runs that were due but not claimed at the pause wait.
         assert {run["status"] for run in shared.runs(job_id)} <= {"SUCCESS", "WAITING"}
     until = instant(soon(0))
     for missed, job_id in jobs.items():
@@ -177,7 +177,7 @@ def test_resume_applies_the_missed_policy(
     job_id = jobs[missed]
 
     def settled() -> list[Json]:
-        """All up to the first that ran in its time; what is queued ahead of it comes later."""
+        """Return the ended runs up to the first one after the resume. Queued runs end later."""
         runs = api.runs(job_id, trigger="SCHEDULE")
         for at, run in enumerate(runs):
             if run["status"] == "SUCCESS" and instant(run["scheduled_time"]) > until:
@@ -186,9 +186,9 @@ def test_resume_applies_the_missed_policy(
         return []
 
     runs = eventually(settled)
-    # What comes due with the resuming may just run: two seconds leave no doubt.
+    # Runs due at the resume may still start, so two seconds are excluded.
     sure = until - timedelta(seconds=2)
-    since = paused - timedelta(seconds=PATIENCE)  # what was due and not fired is missed as well
+    since = paused - timedelta(seconds=PATIENCE)  # a due occurrence without a run counts as missed
     missing = [run for run in runs if since < instant(run["scheduled_time"]) < sure]
     if missed == "RUN_ALL":
         assert {run["status"] for run in missing} == {"SUCCESS"}
@@ -206,7 +206,7 @@ def test_resume_applies_the_missed_policy(
 
 
 def test_paused_job_keeps_its_wait_queue_and_accepts_run_now(api: Api, target: Target) -> None:
-    """More come than can be done: somebody waits at any moment from the second run on."""
+    """The job fires faster than it runs, so from the second run on one always waits."""
     job_id = api.create(**EVERY_SECOND, task=target.hold(2.5))["job_id"]
     has(api, job_id, 1, status="WAITING")
     running = has(api, job_id, 1, status="RUNNING")[0]

@@ -13,7 +13,7 @@ from tests.support.acceptance.contract import (
 )
 from tests.support.acceptance.target import Target
 
-SKEW = timedelta(seconds=5)  # clocks of executors and of the installation
+SKEW = timedelta(seconds=5)  # difference between the clocks of executors and installation
 
 RUN_STATUSES = {
     *("WAITING", "QUEUED", "CLAIMED", "RUNNING", "SUCCESS", "FAILED"),
@@ -115,7 +115,7 @@ def test_stats_minute_reports_lateness(api: Api) -> None:
     late = minute["lateness_ms"]
     assert set(late) == {"p50", "p99", "max"}
     assert 0 <= late["p50"] <= late["p99"] <= late["max"]
-    # AWS counts in steps from a millisecond, right to five in a hundred.
+    # AWS counts in logarithmic steps, exact to 5 %.
     assert late["max"] >= run["lateness_ms"] * 0.95 - 1
     assert api.get("/stats")["lateness_ms"]["max"] >= late["max"]
 

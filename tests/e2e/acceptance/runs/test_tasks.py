@@ -1,4 +1,4 @@
-"""What tasks do: scripts, calls of an API, events, placeholders; their output and logs."""
+"""Tasks: scripts, HTTP calls, events and placeholders, with their output and logs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tasks that reach into an account: a function that is invoked, a queue that is sent to."""
+"""Tasks with targets in an AWS account: Lambda functions and SQS queues."""
 
 import json
 import os
@@ -27,25 +27,25 @@ TOMORROW = 86_400
 
 @pytest.fixture
 def function() -> str:
-    """Made of task_function.py, and one that the installation may invoke."""
+    """Return a function with the code of task_function.py that the installation may invoke."""
     return named("PUNCTUAL_TASK_FUNCTION", "function to invoke")
 
 
 @pytest.fixture
 def closed() -> str:
-    """One that stands there, and that the installation may not invoke."""
+    """Return an existing function that the installation may not invoke."""
     return named("PUNCTUAL_TASK_CLOSED", "function that is closed to tasks")
 
 
 @dataclass(frozen=True)
 class Inbox:
-    """A queue that the installation may send to, and the tests receive from."""
+    """A queue to which the installation may send, and from which the tests receive."""
 
     url: str
     client: Any
 
     def message(self, run: Json) -> Json:
-        """Those of other runs are left, for whoever waits for them."""
+        """Return the message of a run, or None. Messages of other runs stay in the queue."""
         received = self.client.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=10,
@@ -73,7 +73,7 @@ def inbox_at(url: str) -> Inbox:
 
 @dataclass(frozen=True)
 class OneTenant:
-    """A tenant that `tasksMayReach` names, and the function and queue that it alone may reach."""
+    """A tenant that `tasksMayReach` names, with its own function and queue."""
 
     api: Api
     function: str
@@ -160,7 +160,7 @@ def test_slow_function_is_timed_out(api: Api, function: str) -> None:
 @pytest.mark.needs("lambda")
 @pytest.mark.usefixtures("function")
 def test_unknown_or_closed_function_fails_without_a_retry(api: Api) -> None:
-    """Named by the payload, which only the executor sees."""
+    """The payload names the function, so only the executor can refuse it."""
     payload = {"where": unique("nobodys")}
     run = ran(api, invoke("{{payload.where}}"), payload=payload, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
@@ -203,7 +203,7 @@ def test_payload_may_name_the_queue(api: Api, inbox: Inbox) -> None:
 
 @pytest.mark.needs("sqs")
 def test_unknown_or_closed_queue_fails_without_a_retry(api: Api, inbox: Inbox) -> None:
-    """Named by the payload, which only the executor sees."""
+    """The payload names the queue, so only the executor can refuse it."""
     payload = {"where": inbox.url.rpartition("/")[0] + f"/{unique('nobodys')}"}
     run = ran(api, send("{{payload.where}}"), payload=payload, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
@@ -244,6 +244,6 @@ def test_queue_of_one_tenant_receives_only_messages_of_that_tenant(
 def test_named_tenant_reaches_only_its_own_targets(
     tenant: OneTenant, function: str, inbox: Inbox
 ) -> None:
-    """`*` stands for the tenants that are not named."""
+    """`*` applies to tenants without an entry of their own."""
     assert refused_fields(tenant.api, invoke(function)) == {"task.function"}
     assert refused_fields(tenant.api, send(inbox.url)) == {"task.queue_url"}

@@ -1,4 +1,4 @@
-"""Webhooks: kept as sent, refused by name, and told of the ends that they are for."""
+"""Webhooks: validation, the secret, and delivery of the subscribed outcomes."""
 
 import base64
 import json

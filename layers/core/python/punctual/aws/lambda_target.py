@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import UnknownOutcome, call_once
+from punctual.aws.retries import UnknownOutcome, call_once, error_code
 from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import BadTask
 from punctual.tasks.lambda_function import InvocationResult
@@ -57,7 +57,7 @@ def _invoke(
             ClientContext=base64.b64encode(context).decode(),
         )
     except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
+        code = error_code(error)
         if code in _LAMBDA_REJECTIONS:
             raise BadTask(_LAMBDA_REJECTIONS[code]) from error
         if code in _LAMBDA_BUSY_CODES:

@@ -5,7 +5,7 @@ from typing import cast
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, call_aws
+from punctual.aws.retries import Client, call_aws, error_code
 
 
 class Parameter:
@@ -38,7 +38,7 @@ class Parameters:
             try:
                 response = self._client().get_parameter(Name=name, WithDecryption=True)
             except ClientError as error:
-                if error.response["Error"]["Code"] == "ParameterNotFound":
+                if error_code(error) == "ParameterNotFound":
                     return None
                 raise
             return cast(str, response["Parameter"]["Value"])

@@ -96,7 +96,7 @@ def conditional_write(
         try:
             return call()
         except ClientError as error:
-            if _error_code(error) != CONDITION_FAILED_CODE:
+            if error_code(error) != CONDITION_FAILED_CODE:
                 raise
             item = cast(Mapping[str, Any], error.response.get("Item", {}))
             return ConditionFailed(
@@ -134,10 +134,10 @@ def call_once(activity: str, call: Callable[[], T]) -> T:
         return call()
     except ClientError as error:
         if (
-            _error_code(error) in THROTTLING_CODES
+            error_code(error) in THROTTLING_CODES
             or _response_metadata(error).get("HTTPStatusCode", 0) >= 500
         ):
-            raise UnknownOutcome(_error_code(error)) from error
+            raise UnknownOutcome(error_code(error)) from error
         raise _rejected_error(activity, error) from error
     except (HTTPClientError, NotConnected) as error:
         raise UnknownOutcome(type(error).__name__) from error
@@ -150,10 +150,11 @@ def no_answer_error(activity: str) -> Unavailable:
 
 
 def _rejected_error(activity: str, error: ClientError) -> Unavailable:
-    return Unavailable(f"AWS refused with {_error_code(error)} while {activity}.")
+    return Unavailable(f"AWS refused with {error_code(error)} while {activity}.")
 
 
-def _error_code(error: ClientError) -> str:
+def error_code(error: ClientError) -> str:
+    """Return the code of an error of AWS, for example `ThrottlingException`."""
     return error.response.get("Error", {}).get("Code", "an error")
 
 

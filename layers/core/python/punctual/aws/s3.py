@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from punctual.aws.dynamodb.client import chunked
-from punctual.aws.retries import Client, RetryPolicy, call_aws
+from punctual.aws.retries import Client, RetryPolicy, call_aws, error_code
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.blobs import Blob
@@ -107,7 +107,7 @@ class S3Blobs:
                     Bucket=self._bucket, Key=name, **range_argument
                 )
             except ClientError as error:
-                code = error.response.get("Error", {}).get("Code")
+                code = error_code(error)
                 if code in MISSING_BLOB_CODES:
                     return None
                 if code == RANGE_PAST_END_CODE:

@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, call_aws
+from punctual.aws.retries import Client, call_aws, error_code
 
 SECRET_CACHE_SECONDS = 60.0  # seconds; a changed secret is used at most a minute later
 MAX_CACHED_SECRETS = 500  # secrets in memory
@@ -77,7 +77,7 @@ def _read_if_present(read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _ABSENT_SECRET_CODES:
+            if error_code(error) in _ABSENT_SECRET_CODES:
                 return None
             raise
 

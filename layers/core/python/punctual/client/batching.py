@@ -51,7 +51,7 @@ def chunk_key(key: str, number: int) -> str:
     """
     if len(key) > MAX_BATCH_KEY_CHARACTERS:
         raise Misuse(
-            f"An idempotency_key for many jobs has at most {MAX_BATCH_KEY_CHARACTERS} characters."
+            f"idempotency_key must be at most {MAX_BATCH_KEY_CHARACTERS} characters for many jobs."
         )
     return f"{key}.{number}" if number else key
 
@@ -96,7 +96,7 @@ def submit_chunk(
 def _parse_results(answer: Any, count: int) -> list[Accepted | Declined]:
     results = required_field(answer, "results")
     if not isinstance(results, list) or len(results) != count:
-        raise Unexpected(f"The server answered something else than {count} results.")
+        raise Unexpected(f"The server did not answer with {count} results.")
     return [_parse_result(result) for result in results]
 
 

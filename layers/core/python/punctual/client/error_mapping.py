@@ -38,7 +38,7 @@ _ERRORS_BY_STATUS: Mapping[int, type[PunctualError]] = {
     504: Unavailable,
 }
 _UNCERTAIN_ADVICE = (
-    "The call may have been carried out all the same: look before you repeat it, or repeat it with "
+    "The call may have taken effect. Check before you repeat it, or repeat it with "
     "the same idempotency_key."
 )
 
@@ -83,11 +83,11 @@ def error_of_problem(
         sentences.append(error_class.advice)
     if error_class is RateLimited:
         retry_text = "later" if retry_after is None else f"in {retry_after:g} s"
-        sentences.append(f"Ask again {retry_text}.")
+        sentences.append(f"Retry {retry_text}.")
     if uncertain:
         sentences.append(_UNCERTAIN_ADVICE)
     if problem.request_id and problem.status >= 500:
-        sentences.append(f"Request {problem.request_id} is in the server's log.")
+        sentences.append(f"The server's log has request {problem.request_id}.")
     return error_class(
         " ".join(sentences),
         problem=problem,
@@ -105,7 +105,9 @@ def read_problem(answer: Answer) -> Problem:
         value = None
     location = answer.headers.get("location")
     if 300 <= answer.status < 400 and location:
-        value = {"detail": f"The server sends us on to {location}: take that for the API's address"}
+        value = {
+            "detail": f"The server redirects to {location}; use this as the address of the API"
+        }
     return parse_problem(value, answer.status, answer.headers.get("x-request-id"))
 
 

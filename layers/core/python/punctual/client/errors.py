@@ -1,4 +1,4 @@
-"""The exceptions of the client. Each message says what to do."""
+"""The exceptions of the client. Each message names the remedy."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -45,7 +45,7 @@ class PunctualError(Exception):
         # True if the server may have carried out the call, or an attempt of it.
         self.uncertain = uncertain
         self.retry_after = retry_after  # seconds
-        # The key of the call. A repeated call with this key does nothing twice.
+        # The key of the call. A repeated call with this key has no further effect.
         self.idempotency_key = idempotency_key
 
     def __str__(self) -> str:
@@ -85,15 +85,15 @@ class Refused(PunctualError):
 
 
 class Unauthenticated(Refused):
-    advice = "Set PUNCTUAL_TOKEN, or pass token=, to a token that is in force."
+    advice = "Set PUNCTUAL_TOKEN or token= to a valid token."
 
 
 class Forbidden(Refused):
-    advice = "Use a token with a higher role; whoami() shows the role of this one."
+    advice = "Use a token with a higher role. whoami() shows the role of this token."
 
 
 class NotFound(Refused):
-    advice = "If it should be there: check the id, the address, and the tenant of the token."
+    advice = "Check the id, the address of the API, and the tenant of the token."
 
 
 class Conflict(Refused):
@@ -101,7 +101,7 @@ class Conflict(Refused):
 
 
 class PreconditionFailed(Refused):
-    advice = "Repeat the change with the version that it has now."
+    advice = "Repeat the change with the present version."
 
 
 class Invalid(Refused):
@@ -109,11 +109,11 @@ class Invalid(Refused):
 
 
 class TooLarge(Refused):
-    advice = "Send less at once: 512 KiB, 5 MiB as a batch, 256 KiB as a payload."
+    advice = "Send at most 512 KiB, 5 MiB as a batch, or 256 KiB as a payload."
 
 
 class RateLimited(PunctualError):
-    """The tenant exceeded a limit. `retry_after` says how long to wait."""
+    """The tenant exceeded a limit. `retry_after` is the time to wait, in seconds."""
 
 
 class Unavailable(PunctualError):

@@ -36,7 +36,7 @@ def decode_json(answer: Answer) -> Any:
     try:
         return msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unexpected_answer(f"no JSON, status {answer.status}", error) from error
+        raise _unexpected_answer(f"not JSON, with status {answer.status}", error) from error
 
 
 def decode_model(model_class: type[M], answer: Answer) -> M:
@@ -47,13 +47,13 @@ def convert_model(model_class: type[M], value: Any) -> M:
     try:
         return msgspec.convert(_with_raw(model_class, value), model_class)
     except msgspec.ValidationError as error:
-        raise _unexpected_answer(f"no {model_class.__name__}", error) from error
+        raise _unexpected_answer(f"not a {model_class.__name__}", error) from error
 
 
 def required_field(value: Any, name: str) -> Any:
     """Return a required field of an answer."""
     if not isinstance(value, dict) or name not in value:
-        raise _unexpected_answer(f"no {name}", None)
+        raise _unexpected_answer(f"without {name}", None)
     return value[name]
 
 
@@ -61,15 +61,13 @@ def convert_times(values: Any) -> tuple[datetime, ...]:
     try:
         return msgspec.convert(values, tuple[AwareDatetime, ...])
     except msgspec.ValidationError as error:
-        raise _unexpected_answer("no list of times", error) from error
+        raise _unexpected_answer("not a list of times", error) from error
 
 
 def _unexpected_answer(problem: str, error: Exception | None) -> Unexpected:
     cause = "" if error is None else f" ({error})"
-    text = (
-        f"The server's answer is {problem}{cause}: is PUNCTUAL_URL the address of a Punctual API?"
-    )
-    return Unexpected(text)
+    text = f"The server's answer is {problem}{cause}."
+    return Unexpected(f"{text} PUNCTUAL_URL must be the address of a Punctual API.")
 
 
 def _with_raw(model_class: type[Model], value: Any) -> Any:

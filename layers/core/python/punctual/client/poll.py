@@ -52,7 +52,7 @@ def poll_until_ended(
 
 def _wait_timeout(run: Run, max_wait_seconds: float | None) -> WaitTimeout:
     text = (
-        f"Run {run.run_id} of job {run.job_id} is {run.status} after {max_wait_seconds:g} s. It goes on: "
-        "wait longer, or cancel it."
+        f"Run {run.run_id} of job {run.job_id} is {run.status} after {max_wait_seconds:g} s. "
+        "It continues. Wait longer, or cancel it."
     )
     return WaitTimeout(text, run)

@@ -56,8 +56,8 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds until the next attempt, or None for no further attempt.
 
-    `attempt` counts from 1. `elapsed_seconds` is the time in seconds since the first attempt. `random_fraction` is a
-    random number in [0, 1).
+    `attempt` counts from 1. `elapsed_seconds` is the time since the first attempt.
+    `random_fraction` is a random number in [0, 1).
     """
     result = classify_outcome(request, outcome)
     is_repeatable = result is AttemptResult.NOT_DONE or (

@@ -41,14 +41,16 @@ def resolve_target(url: str | None, token: str | None, env: Mapping[str, str]) -
     root = (url or env.get("PUNCTUAL_URL") or DEFAULT_API_URL).rstrip("/")
     parts = urlsplit(root)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Misuse(f"{root!r} is no address of an API: it looks like {DEFAULT_API_URL}.")
+        raise Misuse(
+            f"{root!r} is not the address of an API. Use an address such as {DEFAULT_API_URL}."
+        )
     chosen_token = env.get("PUNCTUAL_TOKEN") if token is None else token
     if token is None and not chosen_token:
         chosen_token = read_local_token(root, env, sys.platform)
     if chosen_token is not None and not (
         chosen_token.isascii() and chosen_token.isprintable() and " " not in chosen_token
     ):
-        raise Misuse("The token holds characters that no token has: was a line break copied?")
+        raise Misuse("The token has invalid characters. Copy it without a line break.")
     return ApiTarget(root, chosen_token or None)
 
 

@@ -34,24 +34,24 @@ def verify_webhook(
         lower_headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
     )
     if not (webhook_id and signatures and timestamp.isascii() and timestamp.isdigit()):
-        raise BadWebhook("This is no signed webhook: its headers are not all there.")
+        raise BadWebhook("The request is not a signed webhook. A header is missing.")
     signed_content = f"{webhook_id}.{timestamp}.".encode() + data
     secret_list = [secrets] if isinstance(secrets, str) else secrets
     if not any(_is_signed_by(secret, signed_content, signatures.split()) for secret in secret_list):
         raise BadWebhook("The webhook is not signed with this secret.")
     unix_now = clock.unix_seconds() if now is None else now
     if abs(unix_now - int(timestamp[:15])) > within.total_seconds():
-        raise BadWebhook("The webhook is too old, or from the future: somebody may replay it.")
+        raise BadWebhook("The timestamp of the webhook is not recent. It may be a replay.")
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadWebhook("The webhook is signed, but no JSON object.") from error
+        raise BadWebhook("The webhook is signed, but it is not a JSON object.") from error
 
 
 def _is_signed_by(secret: str, signed_content: bytes, signatures: Sequence[str]) -> bool:
     try:
         key = b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except (Error, ValueError):
-        raise BadWebhook("A secret of webhooks is `whsec_` and base64.") from None
+        raise BadWebhook("A webhook secret must be `whsec_` followed by base64.") from None
     expected = "v1," + b64encode(digest(key, signed_content, "sha256")).decode()
     return any(compare_digest(expected.encode(), signature.encode()) for signature in signatures)

@@ -65,7 +65,7 @@ def build_path(*parts: str) -> str:
     """
     for part in parts:
         if part in ("", ".", ".."):
-            raise Misuse(f"{part!r} is no id: pass the job_id or run_id that the server gave.")
+            raise Misuse(f"{part!r} is not an id. Use a job_id or run_id of the server.")
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
@@ -83,7 +83,7 @@ def encode_body(value: Any) -> bytes:
         )
         return text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise Misuse(f"This cannot be written as JSON: {error}") from error
+        raise Misuse(f"The value cannot be encoded as JSON: {error}") from error
 
 
 def query_parameters(**values: Any) -> tuple[tuple[str, str], ...]:
@@ -104,13 +104,13 @@ def query_parameters(**values: Any) -> tuple[tuple[str, str], ...]:
 def idempotency_headers(key: str) -> tuple[tuple[str, str], ...]:
     """Return the idempotency header, which makes the request safe to repeat."""
     if not _IDEMPOTENCY_KEY.fullmatch(key):
-        raise Misuse("An idempotency_key is 1 to 255 printable ASCII characters.")
+        raise Misuse("idempotency_key must be 1 to 255 printable ASCII characters.")
     return (("idempotency-key", key),)
 
 
 def format_time(at: datetime) -> str:
     if at.tzinfo is None:
-        raise Misuse(f"{at!r} has no time zone: use datetime.now(UTC), or give it a tzinfo.")
+        raise Misuse(f"{at!r} has no time zone. Use datetime.now(UTC), or set tzinfo.")
     return at.astimezone(UTC).isoformat()
 
 

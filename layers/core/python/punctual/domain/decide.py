@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain import events, fast_path
-from punctual.domain.answer import OK, Answer, Verdict, find_live_or_ended
-from punctual.domain.decision import Decision
+from punctual.domain.decision import OK, Answer, Decision, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.job_state import JobState, JobStatus

@@ -9,11 +9,11 @@ RUN_LEASE = timedelta(seconds=20)  # a lease without a renewal for this long has
 CLAIM_LEASE = timedelta(seconds=30)
 # Delay of the evaluation after an API change, in case its effects were cut off.
 FALLBACK_DELAY = timedelta(seconds=15)
+POLLER_LEASE = timedelta(seconds=60)  # a poller holds a partition this long without a renewal
 RESEND_DELAY = timedelta(seconds=15)  # first wait before a queued run is sent again; doubles
 MAX_RESEND_DELAY = timedelta(minutes=5)
-SCHEDULE_TIME_TOLERANCE = timedelta(
-    seconds=5
-)  # a schedule_time at most this far in the past still runs
+# A schedule_time at most this far in the past still runs.
+SCHEDULE_TIME_TOLERANCE = timedelta(seconds=5)
 HISTORY_RETENTION = timedelta(days=30)
 RECEIPT_RETENTION = timedelta(hours=24)  # how long an Idempotency-Key is kept
 MAX_LOST_ATTEMPTS = 5  # lost attempts after which the run fails

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from punctual.domain.answer import Verdict
-from punctual.domain.decision import Decision
+from punctual.domain.decision import Decision, Verdict
 from punctual.domain.draft import MAX_WRITE_IDS
 from punctual.domain.durations import CLAIM_LEASE
 from punctual.domain.events import Claim, Evaluate, Finish

@@ -1,13 +1,14 @@
 """Shards, buckets, and ids that derive from names and times."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
+from punctual.domain.utc import EPOCH, MICROSECOND, MILLISECOND
+
 JOB_SLOTS = 16
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+BUCKET_LENGTH = timedelta(minutes=1)
 _VARIANT_BIT = 1 << 62  # one bit below the variant bit; the bits under it are random
 
 
@@ -16,7 +17,8 @@ def shard_of(job_id: str, shards: int) -> int:
 
 
 def slot_of(job_id: str) -> int:
-    """
+    """Return the slot of a job: one of the 16 parts of its tenant's jobs.
+
     >>> slot_of("01900000-0000-7000-8000-000000000000") in range(16)
     True
     """
@@ -24,11 +26,12 @@ def slot_of(job_id: str) -> int:
 
 
 def milliseconds(at: datetime) -> int:
-    """
-    >>> milliseconds(datetime(1970, 1, 1, 0, 0, 1, 500999, tzinfo=UTC))
+    """Return the milliseconds since 1970, rounded down.
+
+    >>> milliseconds(EPOCH + 1500 * MILLISECOND + 999 * MICROSECOND)
     1500
     """
-    return (at - EPOCH) // _MILLISECOND
+    return (at - EPOCH) // MILLISECOND
 
 
 def bucket_of(at: datetime) -> datetime:
@@ -78,7 +81,7 @@ def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
 @lru_cache(maxsize=64)
 def _id_prefix_and_digest(at: datetime) -> tuple[str, blake2b]:
     """Return the first characters of all ids of a moment, and a digest to continue."""
-    digest = blake2b(b"%d" % ((at - EPOCH) // timedelta(microseconds=1)), digest_size=10)
+    digest = blake2b(b"%d" % ((at - EPOCH) // MICROSECOND), digest_size=10)
     return sortable_id(at, bytes(10))[:15], digest
 
 

@@ -9,7 +9,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.lambdas.telemetry import Telemetry
 from punctual.settings import PRODUCT_VERSION
 from punctual.web.contract import PUBLIC_PATHS
-from punctual.web.http.challenge import tokens_unavailable, unauthenticated
+from punctual.web.http.problems import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
 from punctual.web.views.system import InstallationInfo, Login
 

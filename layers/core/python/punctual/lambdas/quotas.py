@@ -54,8 +54,7 @@ def build_run_permits(runtime: Runtime) -> "RunPermits | None":
 
 def _store_clock(runtime: Runtime) -> Clock:
     """Return a clock that follows the clock of DynamoDB, which times all shared rows."""
-    from punctual.aws.server_time import ServerTime
-    from punctual.engine.quotas.store_clock import StoreClock
+    from punctual.aws.server_time import ServerTime, StoreClock
 
     clock = StoreClock(runtime.clock)
     runtime.clients.add_observer(ServerTime(clock).attach_to)

@@ -7,6 +7,7 @@ TOKEN_KEY_PARAMETER = "token-key"
 ADMIN_HASH_PARAMETER = "token-hash"
 WEBHOOK_KEY_PARAMETER = "webhook-key"
 UNSET_SECRET = "unset"  # the value in the template; no token has this hash
+SECRETS_CACHE_SECONDS = 45.0  # a new secret is in use within a minute
 
 
 def decode_key(value: str) -> bytes:

@@ -29,5 +29,5 @@ def read_token_key(runtime: Runtime) -> bytes:
     name = runtime.settings.knobs + TOKEN_KEY_PARAMETER
     key = decode_key(Parameter(lambda: runtime.clients.ssm, name).read())
     if not key:
-        raise Unavailable(f"The parameter {name} holds no key of tokens: run `make deploy`.")
+        raise Unavailable(f"The parameter {name} has no token key. Run `make deploy`.")
     return key

@@ -6,13 +6,14 @@ from punctual.aws.parameters import Parameter
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.webhooks import format_secret, parse_keys, tenant_secret
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
-
-WEBHOOK_KEYS_CACHE_SECONDS = 45.0  # seconds for which read keys count as current
+from punctual.lambdas.ssm_secrets import SECRETS_CACHE_SECONDS, WEBHOOK_KEY_PARAMETER
 
 
 class WebhookKeys:
-    """Reads signing keys. `secrets` uses a cache, `read_secret` reads anew after a possible rotation."""
+    """Reads signing keys.
+
+    `secrets` uses a cache. `read_secret` reads anew, because the key may have been rotated.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._name = runtime.settings.knobs + WEBHOOK_KEY_PARAMETER
@@ -22,7 +23,7 @@ class WebhookKeys:
 
     def secrets(self, tenant: str) -> Sequence[bytes]:
         cached = self._cached
-        if cached is None or self._steady() - cached[1] >= WEBHOOK_KEYS_CACHE_SECONDS:
+        if cached is None or self._steady() - cached[1] >= SECRETS_CACHE_SECONDS:
             cached = self._cached = self._read(), self._steady()
         return [tenant_secret(key, tenant) for key in cached[0]]
 
@@ -32,5 +33,5 @@ class WebhookKeys:
     def _read(self) -> tuple[bytes, ...]:
         keys = parse_keys(self._parameter.read())
         if not keys:
-            raise Unavailable(f"The parameter {self._name} holds no key: run `make deploy`.")
+            raise Unavailable(f"The parameter {self._name} has no key. Run `make deploy`.")
         return keys

@@ -20,8 +20,7 @@ from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
-from punctual.engine.commands.tokens import Tokens
-from punctual.engine.commands.webhook_secret import WebhookSecretReader
+from punctual.engine.commands.tokens import Tokens, WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.quotas.limits import LimitsCache, unlimited
 from punctual.identity import new_id

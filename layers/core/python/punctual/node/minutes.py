@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from punctual.node.sqlite.codec import PackedCodec, from_minute, to_minute
+from punctual.node.sqlite.codec import Codec, from_minute, to_minute
 from punctual.node.sqlite.transaction import Transaction
 
 
@@ -22,7 +22,7 @@ class Minute(msgspec.Struct, rename={"lateness_counts": "late", "max_lateness_us
     max_lateness_us: int = 0  # microseconds
 
 
-_MINUTE_CODEC = PackedCodec(Minute)
+_MINUTE_CODEC = Codec(Minute, packed=True)
 
 
 class SqliteMinutes:

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.run import Run, RunStatus
+from punctual.domain.utc import MICROSECOND
 from punctual.engine.clock import ClockReading
 from punctual.engine.ports.monitor import Health, HealthWarning, Stats
 from punctual.engine.queries.lateness import quantiles, step_of, units_of
 from punctual.node.minutes import Minute
 
 STATISTICS_PERIOD = timedelta(hours=1)
-MICROSECOND = timedelta(microseconds=1)
 HEALTH_PERIOD = timedelta(minutes=5)
 MAX_HEALTHY_LATENESS_MS = 15_000  # milliseconds
 MAX_PLAN_AGE_SECONDS = 60.0  # seconds without a plan

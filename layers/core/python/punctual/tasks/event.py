@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from punctual.domain.utc import format_time
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.limits import DEFAULT_DETAIL_TYPE, RESERVED_DETAIL_TYPES
-from punctual.tasks.text import as_text, format_time
+from punctual.tasks.text import as_text
 
 EventFields = dict[str, Any]
 Publish = Callable[[Sequence[EventFields]], Sequence[str]]
@@ -54,7 +56,7 @@ def detail_type_problem(detail_type: str) -> str:
 
 def published_outcome(event_id: str) -> Outcome:
     """Return the outcome of an attempt after its event is stored."""
-    return Outcome("SUCCESS", output=event_id.encode(), output_type="text/plain; charset=utf-8")
+    return Outcome("SUCCESS", output=event_id.encode(), output_type=TEXT_CONTENT_TYPE)
 
 
 class EventTask:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.text import as_text, json_bytes
 
 OWN_NAME_PREFIX = "punctual-"  # name prefix of the scheduler's functions and queues
 MAX_ERROR_CHARACTERS = 1_024  # characters
-JSON_MEDIA_TYPE = "application/json"
 
 _FUNCTION_NAME = re.compile(
     r"(arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:|\d{12}:function:|\d{12}:)?"

@@ -1,12 +1,8 @@
-"""Limits and reserved words of tasks, for validation and for the runners."""
+"""Limits of the runners of tasks. `domain/task_limits.py` has those that requests share."""
 
 from typing import NamedTuple
 
 HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-MAX_TASK_HEADERS = 50
-MAX_HEADER_BYTES = 8 * 1024
-MAX_REDIRECTS = 5
-MAX_URL_CHARACTERS = 8 * 1024
 MAX_ANSWER_BYTES = 1024 * 1024
 RESERVED_HEADERS = frozenset(
     {
@@ -29,13 +25,9 @@ STDERR_TAIL_BYTES = 2 * 1024
 DEFAULT_MEMORY_MB = 512
 MAX_RUN_DISK_BYTES = 1024**3
 MAX_RUN_PROCESSES = 256
-RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
-RESERVED_DETAIL_TYPES = (
-    "Job State Change",
-    "Run State Change",
-)  # reserved for the scheduler's events
+RESERVED_DETAIL_TYPES = ("Job State Change", "Run State Change")  # of the scheduler's events
 
 
 class RunLimits(NamedTuple):

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from punctual.domain.utc import format_time
 from punctual.tasks.contract import Attempt, BadTask
-from punctual.tasks.text import as_text, format_time
+from punctual.tasks.text import as_text
 
 FindSecret = Callable[[str], str]
 

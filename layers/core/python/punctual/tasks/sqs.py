@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.lambda_function import OWN_NAME_PREFIX
 from punctual.tasks.text import as_text, ascii_json
 
 FIFO_SUFFIX = ".fifo"
-TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 
 _QUEUE_URL = re.compile(
     r"https?://(?P<host>[A-Za-z0-9.-]+)(:\d{1,5})?/\d{12}/(?P<name>[A-Za-z0-9_-]{1,80}(\.fifo)?)"

@@ -1,7 +1,6 @@
 """Convert values to text: JSON, times, and bytes for headers and environment variables."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 from punctual.tasks.contract import BadTask
@@ -37,16 +36,6 @@ def encode_text(text: str, label: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise BadTask(f"{label} holds a character that is no valid Unicode") from None
-
-
-def format_time(at: datetime) -> str:
-    """Return the time in RFC 3339, in UTC with milliseconds.
-
-    >>> format_time(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
-    '2026-12-01T10:00:00.005Z'
-    """
-    utc = at.astimezone(UTC).replace(tzinfo=None)
-    return utc.isoformat(timespec="milliseconds") + "Z"
 
 
 def _encode_json(value: Any, *, ascii_only: bool) -> str:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.domain.tenants.webhooks import signed_headers, webhook_retry_delay
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.engine.ports.notifications import Notification
 from punctual.tasks.contract import Attempt, Outcome
-from punctual.tasks.http.request import JSON_MEDIA_TYPE
 from punctual.tasks.limits import RESERVED_DETAIL_TYPES
 
 WEBHOOK_TIMEOUT = timedelta(seconds=10)

@@ -8,13 +8,14 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 
 from punctual.domain.errors import NotFound, PunctualError
 from punctual.domain.tenants.roles import Role
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.engine.queries.slices import Sliced, finish
 from punctual.web.contract import PUBLIC_PATHS, REQUIRED_ROLES
 from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.guards import check_accept
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.query import Query
-from punctual.web.http.request import JSON_MEDIA_TYPE, Reply, Request
+from punctual.web.http.request import Reply, Request
 
 # Long work is sliced: the reply comes after some slices.
 HandlerResult = Reply | Sliced[Reply]

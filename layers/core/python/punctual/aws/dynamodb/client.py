@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 from punctual.aws.dynamodb.attributes import Item
@@ -287,6 +287,12 @@ def check_layout(row: Mapping[str, Any], newest_layout: int = ROW_LAYOUT) -> Map
     if layout > newest_layout:
         raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
     return row
+
+
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Read the first page now, so that several ranges are read in parallel."""
+    first = list(islice(items, 1))
+    return chain(first, items)
 
 
 def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -3,6 +3,7 @@
 Timers, audit, counters, limits, tokens and batch outcomes define their keys in their own modules.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from punctual.aws.dynamodb.sort_keys import (
     split_parts,
     unescape,
 )
-from punctual.domain.identifiers import EPOCH, slot_of
+from punctual.domain.identifiers import slot_of
+from punctual.domain.utc import EPOCH
 
 PK = "pk"
 SK = "sk"
@@ -25,6 +27,7 @@ RUN_OBJECT_PREFIXES = ("outputs/", "logs/")
 
 LAYOUT_ATTR = "f"  # the layout number of a row, so that a later version can read old rows
 ROW_LAYOUT = 1
+ROW_LAYOUT_ATTRIBUTE: Mapping[str, Any] = {LAYOUT_ATTR: {"N": str(ROW_LAYOUT)}}
 # A changed layout takes the next number: docs/decisions/0018-formats.md.
 SHARED_TIMERS_LAYOUT = 2
 BATCH_OUTCOMES_LAYOUT = 2
@@ -48,6 +51,7 @@ PLANNER_HEARTBEAT_ATTR, DISPATCH_ATTR = (
 )  # time of the last watermark write; the dispatch switch
 FINGERPRINT_ATTR, RESULT_ID_ATTR = "print", "made"  # attributes of a receipt
 
+_GROUP_CHARACTERS = 10
 RUN_INDEX_PARTITIONS = 4  # partitions of a tenant's list of runs over all jobs
 
 
@@ -262,23 +266,23 @@ def run_index_partition(tenant: str, part: int) -> str:
     return f"{escape(tenant)}#runs#{part}"
 
 
-def run_group(run_id: str) -> str:
-    """Return the part of a run id that all ids of the same four seconds share.
+def id_group(sortable_id: str) -> str:
+    """Return the part of an id that all ids of the same four seconds share.
 
-    >>> run_group("01939f6a-7b12-7000-8000-000000000000")
+    >>> id_group("01939f6a-7b12-7000-8000-000000000000")
     '01939f6a-7'
     """
-    return run_id[:10]
+    return sortable_id[:_GROUP_CHARACTERS]
 
 
 def run_index_sort_key(group: str, digest: str) -> str:
     return join_parts(group, digest)
 
 
-def parse_run_group(sk: str) -> str:
+def parse_group(sk: str) -> str:
     """Return the group of a packed row.
 
-    >>> parse_run_group(run_index_sort_key("01939f6a-7", "ab"))
+    >>> parse_group(run_index_sort_key("01939f6a-7", "ab"))
     '01939f6a-7'
     """
     return split_parts(sk)[0]

@@ -69,6 +69,10 @@ def parse_time_key(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def parse_optional_time_key(text: str | None) -> datetime | None:
+    return None if text is None else parse_time_key(text)
+
+
 def number_key(value: int) -> str:
     """Return the number as text of fixed width. Negative numbers sort before all others.
 

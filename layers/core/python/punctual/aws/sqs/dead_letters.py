@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from punctual.aws.retries import Client, call_aws
-
-MAX_SQS_BATCH = 10
+from punctual.aws.sqs.sender import MAX_SQS_BATCH
 
 
 class DeadLetterMessage(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from punctual.aws.operator_settings import DispatchSwitch
-from punctual.aws.sqs.sender import SqsBatchSender
+from punctual.aws.sqs.sender import SqsBatchSender, queue_url
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.run import RunStatus
@@ -36,9 +36,8 @@ class SqsNotifications:
             return [False] * len(notifications)
         by_url: dict[str, dict[str, Notification]] = {}
         for notification in notifications:
-            by_url.setdefault(self._url(notification), {})[deduplication_id(notification)] = (
-                notification
-            )
+            url = queue_url(self._urls, Lane.QUICK, notification.priority)
+            by_url.setdefault(url, {})[deduplication_id(notification)] = notification
         accepted: dict[str, bool] = {}
         for url, batch in by_url.items():
             accepted_flags = self._sender.send(
@@ -46,10 +45,6 @@ class SqsNotifications:
             )
             accepted.update(zip(batch, accepted_flags, strict=True))
         return [accepted[deduplication_id(notification)] for notification in notifications]
-
-    def _url(self, notification: Notification) -> str:
-        lane = Lane.QUICK.value
-        return self._urls.get(f"{lane}-{notification.priority.name.lower()}") or self._urls[lane]
 
 
 def to_body(notification: Notification) -> str:

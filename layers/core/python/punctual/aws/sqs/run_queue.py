@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from punctual.aws.sqs.sender import SqsBatchSender
+from punctual.aws.sqs.sender import SqsBatchSender, queue_url
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.utc import Moment
@@ -27,16 +27,13 @@ class SqsRunQueue:
         """Send by priority. A message that occurs twice is sent once."""
         by_url: dict[str, dict[str, Message]] = {}
         for message in sorted(messages, key=lambda item: item.priority):
-            by_url.setdefault(self._url(message), {})[_deduplication_id(message)] = message
+            url = queue_url(self._urls, message.lane, message.priority)
+            by_url.setdefault(url, {})[_deduplication_id(message)] = message
         accepted: dict[str, bool] = {}
         for url, batch in by_url.items():
             accepted_flags = self._sender.send(url, [_entry(message) for message in batch.values()])
             accepted.update(zip(batch, accepted_flags, strict=True))
         return [accepted[_deduplication_id(message)] for message in messages]
-
-    def _url(self, message: Message) -> str:
-        lane = message.lane.value
-        return self._urls.get(f"{lane}-{message.priority.name.lower()}") or self._urls[lane]
 
 
 def to_body(message: Message) -> str:

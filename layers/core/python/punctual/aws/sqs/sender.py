@@ -6,9 +6,15 @@ from typing import Any
 from punctual.aws.dynamodb.client import chunked
 from punctual.aws.retries import Client, RetryPolicy, call_aws
 from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import Lane, Priority
 
 MAX_SQS_BATCH = 10
 MAX_SQS_SEND_TRIES = 2
+
+
+def queue_url(urls: Mapping[str, str], lane: Lane, priority: Priority) -> str:
+    """Return the queue of a priority. A lane without queues by priority has a single one."""
+    return urls.get(f"{lane.value}-{priority.name.lower()}") or urls[lane.value]
 
 
 class SqsBatchSender:

@@ -4,7 +4,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.retries import Client, call_aws
+from punctual.aws.retries import Client, call_aws, error_code
 from punctual.tasks.contract import BadTask
 
 _SQS_REJECTIONS = {
@@ -38,7 +38,7 @@ class SqsTaskSender:
                     **fifo_arguments,
                 )
             except ClientError as error:
-                code = error.response.get("Error", {}).get("Code", "")
+                code = error_code(error)
                 if code in _SQS_REJECTIONS:
                     raise BadTask(_SQS_REJECTIONS[code]) from error
                 raise

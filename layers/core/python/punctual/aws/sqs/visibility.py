@@ -5,9 +5,9 @@ from typing import Any
 
 from punctual.aws.dynamodb.client import chunked
 from punctual.aws.retries import Client, call_aws
+from punctual.aws.sqs.sender import MAX_SQS_BATCH
 from punctual.domain.errors import Unavailable
 
-MAX_SQS_BATCH = 10
 MAX_VISIBILITY_SECONDS = 43_200  # seconds; the longest visibility timeout of SQS
 
 

@@ -72,7 +72,9 @@ def create_many(
         except PunctualError as error:
             error.idempotency_key = batch_key
             if results:
-                error.add_note(f"{len(results)} jobs before were answered: the same call goes on.")
+                error.add_note(
+                    f"{len(results)} earlier jobs were answered. Repeat the call to continue."
+                )
             raise
     return Batch(tuple(results), batch_key)
 
@@ -199,7 +201,7 @@ def job_id_of(job: Any) -> str:
     """Return the id of a job, or of an object with a `job_id`."""
     job_id = job if isinstance(job, str) else getattr(job, "job_id", None)
     if not isinstance(job_id, str):
-        raise Misuse(f"Pass a Job or its job_id, not {job!r:.64}.")
+        raise Misuse(f"job must be a Job or its job_id; got {job!r:.64}.")
     return job_id
 
 
@@ -227,5 +229,5 @@ def _version_tag(reference: Version) -> str:
     """
     version = str(reference.version if isinstance(reference, Job) else reference)
     if version != "*" and not (version.isascii() and version.isdigit()):
-        raise Misuse(f"{version!r} is no version: pass the job, its version, or '*'.")
+        raise Misuse(f"if_match must be a job, its version, or '*'; got {version!r}.")
     return "*" if version == "*" else f'"{version}"'

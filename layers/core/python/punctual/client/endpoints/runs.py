@@ -187,14 +187,14 @@ def _follow_redirect(settings: ClientSettings, answer: Answer) -> Steps[Answer]:
     """Fetch the bytes from the redirect target. Its signed URL needs no token."""
     location = answer.headers.get("location", "")
     if not location.startswith(("https://", "http://")):
-        raise Unexpected("The server sent us on, and did not say where to.")
+        raise Unexpected("The server redirected the call without a location.")
     request = Request("GET", location, repeat=Repeat.READS, with_token=False)
     try:
         return (yield from send_request(settings, request))
     except Refused as error:
         # An error of the store does not concern the caller's token or ids.
         host = urlsplit(location).hostname
-        text = f"The bytes are kept at {host}, which answers {error.status}: ask for them again."
+        text = f"The store {host} answered {error.status}. Repeat the call."
         raise Unexpected(text, problem=error.problem) from error
 
 
@@ -203,7 +203,7 @@ def _run_ids(run: RunRef, run_id: str | None) -> tuple[str, str]:
         return job_id_of(run), run_id
     if isinstance(run, Run):
         return run.job_id, run.run_id
-    raise Misuse("Pass a Run, or the job_id and the run_id.")
+    raise Misuse("The arguments must be a Run, or a job_id and a run_id.")
 
 
 def _run_path(ids: tuple[str, str], action: str) -> str:

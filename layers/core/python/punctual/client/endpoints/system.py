@@ -179,7 +179,7 @@ def openapi(settings: ClientSettings) -> Steps[dict[str, Any]]:
     request = Request("GET", "/openapi.json", repeat=Repeat.READS, with_token=False)
     value = decode_json((yield from send_request(settings, request)))
     if not isinstance(value, dict):
-        raise Unexpected("The server's answer is no OpenAPI document.")
+        raise Unexpected("The server's answer is not an OpenAPI document.")
     return value
 
 

@@ -6,10 +6,9 @@ from datetime import date, datetime, timedelta
 from punctual.domain.schedules.cron.count import count_instants
 from punctual.domain.schedules.cron.expression import EPOCH_ORDINAL, Calendar, Rate, parse_cron
 from punctual.domain.schedules.schedule import first_step, next_after
-from punctual.domain.schedules.timezones import EPOCH, HORIZON, SECOND, local_spans, transitions
+from punctual.domain.schedules.timezones import HORIZON, local_spans, transitions
 from punctual.domain.schedules.values import Cron, Every, Once, Schedule
-
-_INSTANT = timedelta(microseconds=1)
+from punctual.domain.utc import EPOCH, MICROSECOND, SECOND
 
 
 def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
@@ -20,13 +19,13 @@ def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
     if isinstance(schedule, Once):
         return int(after < schedule.at <= until)
     if schedule.start_at is not None:
-        after = max(after, schedule.start_at - _INSTANT)
-    until = min(until, (schedule.end_at or HORIZON) - _INSTANT, HORIZON - _INSTANT)
+        after = max(after, schedule.start_at - MICROSECOND)
+    until = min(until, (schedule.end_at or HORIZON) - MICROSECOND, HORIZON - MICROSECOND)
     count = _count(schedule, after, until)
     for first_day, last_day in _day_ranges(schedule.exclude):
         for start_at, end_at in local_spans(schedule.timezone, first_day, last_day + 1):
             count -= _count(
-                schedule, max(after, start_at - _INSTANT), min(until, end_at - _INSTANT)
+                schedule, max(after, start_at - MICROSECOND), min(until, end_at - MICROSECOND)
             )
     return count
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from punctual.domain.schedules.cron.expression import At, Calendar, Rate, parse_cron
-from punctual.domain.schedules.timezones import EPOCH
 from punctual.domain.schedules.values import Every, Once, Schedule
+from punctual.domain.utc import EPOCH
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

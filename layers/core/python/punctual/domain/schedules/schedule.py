@@ -13,16 +13,9 @@ from punctual.domain.schedules.cron.clock_changes import clock_changes, local_ti
 from punctual.domain.schedules.cron.expression import At, Calendar, Rate, parse_cron
 from punctual.domain.schedules.cron.instants import local_instant, next_instant
 from punctual.domain.schedules.describe import describe
-from punctual.domain.schedules.timezones import (
-    EPOCH,
-    HORIZON,
-    SECOND,
-    end_of_days,
-    local_day,
-    transitions,
-    zone,
-)
+from punctual.domain.schedules.timezones import HORIZON, end_of_days, local_day, transitions, zone
 from punctual.domain.schedules.values import Cron, Every, Once, Schedule
+from punctual.domain.utc import EPOCH, MICROSECOND, SECOND
 
 __all__ = [
     "Cron",
@@ -45,7 +38,6 @@ __all__ = [
 DST_GAP_RULES = ("NEXT", "SKIP", "SHIFT")
 DST_FOLD_RULES = ("FIRST", "SECOND", "BOTH")
 MAX_INTERVAL_SECONDS = 31_622_400
-_INSTANT = timedelta(microseconds=1)
 # Not every zone can represent local times before this.
 _EARLIEST_SECOND = (datetime(2, 1, 1, tzinfo=UTC) - EPOCH) // SECOND
 
@@ -72,7 +64,7 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
             return after_completion(schedule, after)
         return _step_after(schedule, first_at, schedule.seconds, after)
     if schedule.start_at is not None and after < schedule.start_at:
-        after = schedule.start_at - _INSTANT
+        after = schedule.start_at - MICROSECOND
     parsed = parse_cron(schedule.expression)
     if isinstance(parsed, Calendar):
         return _calendar_after(schedule, parsed, after)
@@ -94,7 +86,7 @@ def first_time(schedule: Schedule) -> datetime | None:
     """Return the first time of a new schedule."""
     if isinstance(schedule, Every):
         first_at = first_step(schedule, schedule.seconds)
-        return _step_after(schedule, first_at, schedule.seconds, first_at - _INSTANT)
+        return _step_after(schedule, first_at, schedule.seconds, first_at - MICROSECOND)
     return next_after(schedule, getattr(schedule, "anchor_at", None) or EPOCH)
 
 
@@ -106,7 +98,7 @@ def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
     next_at = _one_interval_later(ended_at, schedule.seconds)
     if schedule.start_at is not None:
         next_at = max(next_at, schedule.start_at)
-    return _step_after(schedule, next_at, schedule.seconds, next_at - _INSTANT)
+    return _step_after(schedule, next_at, schedule.seconds, next_at - MICROSECOND)
 
 
 def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
@@ -129,7 +121,7 @@ def last_before(schedule: Schedule, before: datetime) -> datetime | None:
     low_at = high_at = min(before, HORIZON)
     stride, found_at = SECOND, None
     while found_at is None and low_at >= EPOCH:
-        high_at, low_at = low_at, max(low_at - stride, EPOCH - _INSTANT)
+        high_at, low_at = low_at, max(low_at - stride, EPOCH - MICROSECOND)
         found_at = _first_between(schedule, low_at, before)
         stride *= 4
     if found_at is None:
@@ -155,7 +147,7 @@ def is_occurrence(schedule: Schedule, at: datetime) -> bool:
 
     Without a run, an `Every` that counts from completion has only its first time.
     """
-    return at.year > 1 and next_after(schedule, at - _INSTANT) == at
+    return at.year > 1 and next_after(schedule, at - MICROSECOND) == at
 
 
 def is_excluded(schedule: Schedule, at: datetime) -> bool:
@@ -242,7 +234,7 @@ def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> date
         resume_at = _excluded_until(schedule, at)
         if resume_at is None:
             return at
-        after = resume_at - _INSTANT
+        after = resume_at - MICROSECOND
     return None
 
 
@@ -259,7 +251,7 @@ def _step_after(
         resume_at = _excluded_until(schedule, at)
         if resume_at is None:
             return at
-        after = resume_at - _INSTANT
+        after = resume_at - MICROSECOND
 
 
 def _at_time(schedule: Cron, parsed: At) -> datetime | None:

@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]
 
+from punctual.domain.utc import EPOCH, SECOND
+
 TZDATA_VERSION: str = tzdata.IANA_VERSION
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 _EPOCH_ORDINAL = EPOCH.toordinal()
 _TWO_DAYS_SECONDS = 2 * 86_400  # longer than any offset
 # A plain path: `importlib.resources` and its imports would add 5 ms to each start.

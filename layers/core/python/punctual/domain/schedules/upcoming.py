@@ -1,7 +1,7 @@
 """The coming occurrences of jobs, for the lists over all jobs."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import itemgetter
 
 from punctual.domain.job_state import JobState, JobStatus
@@ -9,8 +9,7 @@ from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.domain.schedules.count import count_times, nth_time
 from punctual.domain.schedules.schedule import last_before
 from punctual.domain.schedules.values import Once, counts_from_completion
-
-_INSTANT = timedelta(microseconds=1)
+from punctual.domain.utc import MICROSECOND
 
 
 def is_fired_ahead(run: Run) -> bool:
@@ -68,7 +67,7 @@ def last_occurrence_at(state: JobState, until: datetime) -> datetime | None:
         return None
     if count_times(schedule, state.next_at, until) >= remaining - 1:
         return state.next_at if remaining == 1 else nth_time(schedule, state.next_at, remaining - 1)
-    return max(state.next_at, last_before(schedule, until + _INSTANT) or state.next_at)
+    return max(state.next_at, last_before(schedule, until + MICROSECOND) or state.next_at)
 
 
 OccurrencePosition = tuple[datetime, str]  # time and job id of an occurrence, the order of lists

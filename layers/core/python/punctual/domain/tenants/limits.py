@@ -78,7 +78,7 @@ def limits_from(values: Mapping[str, Any], defaults: TenantLimits = UNLIMITED) -
     """Return `defaults` with the fields of `values`.
 
     >>> limits_from({"jobs": None, "burst": 7}, TenantLimits(jobs=5))
-    Limits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, concurrent_runs=None, \
+    TenantLimits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, concurrent_runs=None, \
 lane_percent=None, payload_bytes=None)
     >>> try:
     ...     limits_from({"jobs": 0, "job": 1})

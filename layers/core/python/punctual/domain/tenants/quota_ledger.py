@@ -84,9 +84,9 @@ def refill(bucket: TokenBucket, rate: int, capacity: int, now: int) -> TokenBuck
     comes from a wrong clock, and refills from `now`.
 
     >>> refill(TokenBucket(0, 0), 10, 5, 250_000)
-    Bucket(parts=2500000, at=250000)
+    TokenBucket(parts=2500000, at=250000)
     >>> refill(TokenBucket(7, 3_600_000_000), 10, 5, 0)
-    Bucket(parts=7, at=0)
+    TokenBucket(parts=7, at=0)
     """
     at = now if bucket.at > now + MAX_CLOCK_ERROR_MICROSECONDS else bucket.at
     passed = max(0, now - at)
@@ -104,7 +104,7 @@ def remove_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
 def seconds_until_token(bucket: TokenBucket, rate: int) -> float:
     """Return the seconds until the bucket holds a token.
 
-    >>> wait(TokenBucket(2_500_000, 0), 10), wait(TokenBucket(500_000, 0), 10)
+    >>> seconds_until_token(TokenBucket(2_500_000, 0), 10), seconds_until_token(TokenBucket(500_000, 0), 10)
     (0.0, 0.05)
     """
     missing = max(0, PARTS_PER_TOKEN - bucket.parts)
@@ -121,7 +121,7 @@ def drop_expired_uses(window: UseWindow, second: int) -> UseWindow:
     """Return the window without ended entries and without entries of a wrong clock.
 
     >>> drop_expired_uses(UseWindow(((60, 1), (61, 2), (999, 3))), 60)
-    Window(taken=((61, 2),))
+    UseWindow(uses=((61, 2),))
     """
     last_second = second + MAX_COUNTED_SECONDS
     return UseWindow(tuple(entry for entry in window.uses if second < entry[0] <= last_second))
@@ -135,7 +135,7 @@ def add_uses(window: UseWindow, count: int, until: int) -> UseWindow:
     """Return the window with `count` more uses until `counted_until`. A negative count returns uses.
 
     >>> add_uses(UseWindow(((60, 1), (61, 2))), -2, 61)
-    Window(taken=((60, 1),))
+    UseWindow(uses=((60, 1),))
     """
     by_second = dict(window.uses)
     by_second[until] = max(0, by_second.get(until, 0) + count)
@@ -175,11 +175,11 @@ class WindowRule(NamedTuple):
     ) -> tuple[UseWindow, QuotaLease]:
         """
         >>> WindowRule(10, 60).lease(UseWindow(), LeaseRequest(2, 9.0), 0)
-        (Window(taken=((70, 4),)), Lease(number=2, spare=2, ends_at=10000000, counted=4, \
-counted_until=70, wait=0))
+        (UseWindow(uses=((70, 4),)), QuotaLease(number=2, spare=2, ends_at=10000000, counted=4, \
+counted_until=70, retry_after_seconds=0))
         >>> WindowRule(10, 60).lease(UseWindow(((70, 9),)), LeaseRequest(2, 9.0, all_or_none=True), 0)
-        (Window(taken=((70, 9),)), Lease(number=0, spare=0, ends_at=0, counted=0, counted_until=0, \
-wait=70))
+        (UseWindow(uses=((70, 9),)), QuotaLease(number=0, spare=0, ends_at=0, counted=0, counted_until=0, \
+retry_after_seconds=70))
         """
         second, window, previous = (
             now // MICROSECONDS_PER_SECOND,
@@ -240,8 +240,8 @@ class CallRule(NamedTuple):
         """
         >>> rule = CallRule(10, 10)
         >>> rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
-        (CallRow(bucket=Bucket(parts=22000000, at=0), leased=Window(taken=((70, 7),))), \
-Lease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, wait=0.0))
+        (CallRow(bucket=TokenBucket(parts=22000000, at=0), long_leases=UseWindow(uses=((70, 7),))), \
+QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, retry_after_seconds=0.0))
         >>> rule.lease(CallRow(TokenBucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].wait
         0.1
         """
@@ -307,7 +307,7 @@ class Places(
 def drop_expired_places(places: Places, second: int) -> Places:
     """
     >>> drop_expired_places(Places({"a": (1, 60), "b": (2, 70)}), 60)
-    Places(holders={'b': (2, 70)})
+    Places(places_by_holder={'b': (2, 70)})
     """
     last_second = second + MAX_COUNTED_SECONDS
     return Places(
@@ -337,7 +337,7 @@ def set_places(places: Places, name: str, count: int, until: int) -> Places:
     """Return the places with `count` held by `name` until `counted_until`. A count of 0 removes the entry.
 
     >>> set_places(set_places(Places(), "a", 2, 60), "a", 0, 70)
-    Places(holders={})
+    Places(places_by_holder={})
     """
     holders = {**places.places_by_holder, name: (count, until)}
     return replace(

@@ -1,6 +1,6 @@
 """The commands of a person: update, pause, resume, cancel, run now, backfill."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from punctual.domain.draft import Draft
 from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
@@ -38,8 +38,7 @@ from punctual.domain.transitions.wait_queue import (
     take_back_fired_ahead,
     unclaimed_runs,
 )
-
-_INSTANT = timedelta(microseconds=1)
+from punctual.domain.utc import MICROSECOND
 
 
 def pause(draft: Draft) -> None:
@@ -177,7 +176,7 @@ def _record_due_occurrences(draft: Draft, status: RunStatus, reason: Reason) -> 
         if not is_from_completion(draft):
             later_count = count_times(draft.schedule, draft.next_at, draft.now)
         if later_count:
-            last_at = last_before(draft.schedule, draft.now + _INSTANT) or last_at
+            last_at = last_before(draft.schedule, draft.now + MICROSECOND) or last_at
         record_not_run(
             draft, OccurrenceRange(draft.next_at, last_at, 1 + later_count), status, reason
         )
@@ -223,7 +222,7 @@ def first_planned_until(schedule: Schedule, now: datetime, requested_at: datetim
     time passed shortly before the request or during it.
     """
     if isinstance(schedule, Once) and requested_at - SCHEDULE_TIME_TOLERANCE <= schedule.at <= now:
-        return schedule.at - _INSTANT
+        return schedule.at - MICROSECOND
     return now
 
 

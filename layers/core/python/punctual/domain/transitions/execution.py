@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from punctual.domain import events
-from punctual.domain.answer import OK, Answer, Verdict, find_live_or_ended
+from punctual.domain.decision import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
 from punctual.domain.durations import CLAIM_LEASE, MAX_RETURNED_CLAIMS
 from punctual.domain.run import Lease, Reason, Run, RunStatus

@@ -1,7 +1,7 @@
 """The places and the wait queue of a job: start runs, let them wait, and send them again."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -11,8 +11,8 @@ from punctual.domain.job_state import JobStatus, OverlapPolicy
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.transitions.attempts import cancel_run, end_run, end_waiting_run, requeue
+from punctual.domain.utc import MICROSECOND
 
-_INSTANT = timedelta(microseconds=1)
 MAX_WAITING_RUNS = 1_500  # a DynamoDB row holds 400 KB, and all of these may end in one decision
 MAX_CAUGHT_UP_RUNS = 1_000  # RUN_ALL runs at most the latest 1,000
 Refusal = tuple[RunStatus, Reason]
@@ -193,9 +193,9 @@ def _planned_until_before(draft: Draft, first_at: datetime) -> datetime:
 
     This is now, or the last occurrence that was fired ahead and has ended.
     """
-    last_at = min(draft.now, first_at - _INSTANT)
+    last_at = min(draft.now, first_at - MICROSECOND)
     if draft.schedule is not None:
-        for at in occurrences(draft.schedule, draft.now, first_at - _INSTANT):
+        for at in occurrences(draft.schedule, draft.now, first_at - MICROSECOND):
             last_at = at
     return last_at
 

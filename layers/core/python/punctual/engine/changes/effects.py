@@ -20,14 +20,13 @@ from punctual.engine.execution.notifications import derive_notifications
 from punctual.engine.ports.history import History
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.notifications import Notification, Notifications
-from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
+from punctual.engine.ports.rows import NO_DETAIL, AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.engine.ports.run_queue import Message, RunQueue
 from punctual.engine.ports.wakeups import WakeUps
 
 ATTEMPT_RESULT_RETENTION = timedelta(
     days=7
 )  # for results of ended runs; their run rows follow in seconds
-_NO_DETAIL = Detail()
 
 
 class Effects:
@@ -61,7 +60,7 @@ class Effects:
             change, decision = plan.change, plan.decision
             for run, letter in decision.ended_attempts:
                 is_lost = letter == past.LOST_LETTER
-                detail = LOST_RUN_DETAIL if is_lost else change.detail or _NO_DETAIL
+                detail = LOST_RUN_DETAIL if is_lost else change.detail or NO_DETAIL
                 rows.append(
                     _attempt_row(
                         change.key, run, ATTEMPT_STATUS_BY_LETTER[letter], now, detail, is_lost

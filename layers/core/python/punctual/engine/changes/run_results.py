@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from punctual.domain.run import Reason, Run
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.engine.ports.history import History
-from punctual.engine.ports.rows import TEXT_CONTENT_TYPE, Detail, JobKey, RunKey
+from punctual.engine.ports.rows import NO_DETAIL, Detail, JobKey, RunKey
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.views import RunView
 
@@ -17,7 +18,6 @@ LOST_RUN_DETAIL = Detail(
     error="The executor stopped answering; whether it had finished is not known."
 )
 UNREADABLE_RUN_DETAIL = Detail(error="What the run left behind cannot be read.")
-_NO_DETAIL = Detail()
 
 
 def output_key(key: JobKey, run_id: str, attempt: int) -> str:
@@ -47,7 +47,7 @@ class RunResults:
         detail = result_in_run(run)
         if detail is not None:
             return detail
-        return self._history.find_result(key, run, now) or _NO_DETAIL
+        return self._history.find_result(key, run, now) or NO_DETAIL
 
     def with_results(self, run_list: Sequence[RunView], now: datetime) -> list[RunView]:
         """Return these runs of job states. Each ended run carries its result."""
@@ -67,7 +67,7 @@ class RunResults:
 def result_in_run(run: Run) -> Detail | None:
     """Return the result that the ended run itself holds, or None if it is stored apart."""
     if not run.token or not run.executor_id:
-        return _NO_DETAIL
+        return NO_DETAIL
     if run.reason is Reason.LOST:
         return LOST_RUN_DETAIL
     if run.inline_output:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import EPOCH, bucket_of, shard_of
+from punctual.domain.identifiers import BUCKET_LENGTH, bucket_of, shard_of
 from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
+from punctual.domain.utc import EPOCH
 from punctual.engine.changes.change import Change
 from punctual.engine.clock import ClockReading, Clocks
 from punctual.engine.ports.job_states import StoredState
@@ -13,7 +14,6 @@ from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer, Timers
 
-BUCKET_LENGTH = timedelta(minutes=1)
 MIN_TIMER_LEAD = timedelta(seconds=1)
 SLOW_PUT_DURATION = timedelta(seconds=10)
 LEASE_TIMER_GRID_SECONDS = 20  # seconds; renewals of one lease mostly fall on one timer

@@ -1,7 +1,6 @@
 """The note written with each change of a client, and the entries that a stored row holds."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -37,11 +36,6 @@ ACTIONS = (
     WEBHOOK_SECRET_READ,
 )
 DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
-
-
-def format_time(at: datetime) -> str:
-    """Return a time in the format of the API."""
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def subject_of(note: Note, state: JobState) -> Subject:

@@ -12,6 +12,7 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, Trigger
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import occurrences
+from punctual.domain.utc import MICROSECOND
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
@@ -20,8 +21,7 @@ from punctual.engine.queries.slices import Sliced
 
 MAX_BACKFILL_RUNS = 1_000
 MAX_BACKFILL_DEFINITIONS = 1_000  # definitions read for one range, one read each
-_INSTANT = timedelta(microseconds=1)
-_HISTORY_PAGE_SIZE = 200
+HISTORY_PAGE_SIZE = 200
 _ITEMS_PER_STEP = 500  # times handled in one step
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Backfiller:
                 continue
             low, high = max(start, period.since or start), min(end, period.until or end)
             if low < high:
-                parts.append((period, low - _INSTANT, high - _INSTANT))
+                parts.append((period, low - MICROSECOND, high - MICROSECOND))
         if any(period.counts_from_completion for period, *_ in parts):
             text = "an interval that counts from completion has no past times"
             raise Invalid.of(FieldError("from", text))
@@ -147,7 +147,7 @@ class Backfiller:
             return set()
         fired_runs = [run for run in outcomes.values() if _counts_as_fired(run)]
         until = sortable_id(limited_times[0] + timedelta(milliseconds=1), bytes(10))
-        earlier_rows = self._history.page(key, until, None, _HISTORY_PAGE_SIZE, now)
+        earlier_rows = self._history.page(key, until, None, HISTORY_PAGE_SIZE, now)
         fired_runs += [run for run in (row.run for row in earlier_rows) if _counts_as_fired(run)][
             :1
         ]

@@ -18,9 +18,9 @@ from punctual.domain.job_state import (
     ScheduleKind,
 )
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
+from punctual.domain.task_limits import LONG_TASK_TYPES
 from punctual.domain.tenants.notify import notify_letters
 
-LONG_LANE_TASK_TYPES = frozenset({"script", "container"})
 MAX_QUICK_TIMEOUT_SECONDS = 300  # runs with a longer timeout go to the long lane
 
 # Most documents set few fields. Without any of these fields the defaults apply.
@@ -140,7 +140,7 @@ def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
     task_type = (document.get("task") or {"type": "event"})["type"]
     at_most_once = document.get("delivery") == "AT_MOST_ONCE"
     timeout = _value_or_default(document, "timeout_seconds", 300)
-    is_long = task_type in LONG_LANE_TASK_TYPES or timeout > MAX_QUICK_TIMEOUT_SECONDS
+    is_long = task_type in LONG_TASK_TYPES or timeout > MAX_QUICK_TIMEOUT_SECONDS
     retry = document.get("retry") or {}
     return Rules(
         definition_ref=ref,

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.run import Run
-from punctual.engine.ports.blobs import Blob, Blobs
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, Blob, Blobs
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.slices import Sliced
 
 MAX_INLINE_PAYLOAD_BYTES = 8_192  # largest payload, in bytes, that a row holds
-JSON_MEDIA_TYPE = "application/json"
 PAYLOAD_PREFIX = "payloads/"  # name prefix of large payloads
 MAX_DEFINITION_HISTORY = 10_000  # earlier definitions that one search reads at most
 
@@ -155,7 +154,7 @@ def job_of_payload(name: str) -> JobKey | None:
     """Return the job of a payload name, or None if the name is not a payload name.
 
     >>> job_of_payload(payload_name(JobKey("acme", "01900000"), "1-abc"))
-    Key(tenant='acme', job_id='01900000')
+    JobKey(tenant='acme', job_id='01900000')
     """
     parts = name.removeprefix(PAYLOAD_PREFIX).split("/")
     return JobKey(*parts[:2]) if name.startswith(PAYLOAD_PREFIX) and len(parts) == 3 else None

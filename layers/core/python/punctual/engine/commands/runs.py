@@ -14,6 +14,7 @@ from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Trigger
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
+from punctual.domain.utc import format_time
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit
@@ -181,7 +182,7 @@ class RunCommands:
             return times
         check_backfill_quota(self._quotas, tenant, len(times))
         event, write_id = events.Backfill(tuple(missing)), self._new_id()
-        after = {"from": audit.format_time(start), "to": audit.format_time(end)}
+        after = {"from": format_time(start), "to": format_time(end)}
         change = self._build_change(
             key, event, write_id, actor, audit.JOB_BACKFILL, now, after=after
         )

@@ -12,9 +12,9 @@ from punctual.domain.events import Evaluate
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.schedules.schedule import next_after
 from punctual.domain.transitions.commands import first_planned_until
+from punctual.domain.write_ids import write_id_of
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
-from punctual.engine.changes.write_ids import write_id_of
 from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions

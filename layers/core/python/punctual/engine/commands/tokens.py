@@ -1,5 +1,6 @@
-"""Token commands of an admin: create, list and revoke."""
+"""Commands of an admin: create, list and revoke tokens, and read the webhook secret."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -8,7 +9,8 @@ import msgspec
 from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import TOKEN_RANDOM_BYTES, Token, keyed_hash, make_secret
-from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, format_time
+from punctual.domain.utc import format_time
+from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, WEBHOOK_SECRET_READ
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.token_rows import LoadTokenKey, RandomBytes, TokenCounts, TokenRows
@@ -126,6 +128,20 @@ class Tokens:
                 return True
             before = rows[-1].token_id
         return False
+
+
+class WebhookSecretReader:
+    """Reads the webhook secret of a tenant for an admin."""
+
+    def __init__(self, secret_of: Callable[[str], str], audit: AuditLog) -> None:
+        self._secret_of = secret_of
+        self._audit = audit
+
+    def read(self, tenant: str, actor: Actor, now: datetime) -> str:
+        """Return the tenant's secret. The audit names the reader before the secret is shown."""
+        secret = self._secret_of(tenant)
+        self._audit.add_note(tenant, Note(actor, WEBHOOK_SECRET_READ, now))
+        return secret
 
 
 def is_below_token_limit(counts: TokenCounts) -> bool:

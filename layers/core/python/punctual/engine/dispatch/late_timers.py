@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from punctual.domain.identifiers import BUCKET_LENGTH
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.timers import Timer, Timers
 
 LATE_TIMER_SPAN = timedelta(days=2)  # a late put lands shortly before the watermark
-BUCKET_LENGTH = timedelta(minutes=1)
 MAX_SWEPT_PARTITIONS = 500  # partitions read by one step
 LATE_TIMER_PAGE_SIZE = 500
 

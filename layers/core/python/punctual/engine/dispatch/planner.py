@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.domain.identifiers import bucket_of
+from punctual.domain.durations import POLLER_LEASE
+from punctual.domain.identifiers import BUCKET_LENGTH, bucket_of
 from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPartition
 
 PLANNING_HORIZON = timedelta(minutes=2)
-BUCKET_LENGTH = timedelta(minutes=1)
-POLLER_LEASE = timedelta(seconds=60)
 REOPENED_SPAN = timedelta(minutes=10)  # before now; timers may have been put into these meanwhile
 MAX_PAST_BUCKETS = 1_440  # past minutes in one tick; current minutes come first
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from punctual.domain.durations import POLLER_LEASE
 from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import BUCKET_LENGTH
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.retries import EvaluationRetries
@@ -13,12 +15,10 @@ from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPa
 from punctual.engine.ports.timers import Timer, Timers
 
 MAX_TIMER_BATCH = 500
-BUCKET_LENGTH = timedelta(minutes=1)
 BUCKET_CLOSE_DELAY = timedelta(seconds=15)  # 5 s of clock skew, and 10 s for a slow put
 EARLY_TIMER_DELAY = timedelta(
     seconds=1
 )  # shortest pause before a timer that was too early is evaluated again
-POLLER_LEASE = timedelta(seconds=60)
 POLLER_LEASE_RENEWAL = timedelta(seconds=20)
 
 

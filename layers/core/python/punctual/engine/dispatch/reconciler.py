@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.domain.identifiers import EPOCH, bucket_of
+from punctual.domain.identifiers import bucket_of
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, RunStatus
+from punctual.domain.utc import EPOCH
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.plan import load_states
 from punctual.engine.dispatch.evaluator import Evaluator

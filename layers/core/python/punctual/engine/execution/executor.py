@@ -10,9 +10,9 @@ from punctual.domain.durations import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Reason, Run, RunStatus
+from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
-from punctual.engine.changes.write_ids import new_write_ids
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import NewId

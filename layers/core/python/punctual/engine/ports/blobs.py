@@ -1,9 +1,12 @@
-"""Outputs, logs and large payloads."""
+"""The port for outputs, logs and large payloads, and their content types."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from punctual.domain.errors import Unavailable
+
+JSON_MEDIA_TYPE = "application/json"
+TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 
 
 class Blob(NamedTuple):

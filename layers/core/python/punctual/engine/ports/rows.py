@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 
-TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 MAX_SHORT_OUTPUT_BYTES = 64  # bytes; a job state with a note stays under 1 KB
 
 
@@ -75,6 +75,9 @@ class Detail(Struct, frozen=True, omit_defaults=True):
             return self.output.decode() if len(self.output) <= MAX_SHORT_OUTPUT_BYTES else ""
         except UnicodeDecodeError:
             return ""
+
+
+NO_DETAIL = Detail()
 
 
 class AttemptRow(Struct, frozen=True, omit_defaults=True):

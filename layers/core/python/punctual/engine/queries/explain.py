@@ -1,6 +1,6 @@
 """Explains why a job ran or not at a time, from the ledger and the definition in force."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -18,7 +18,8 @@ from punctual.domain.schedules.schedule import (
     next_after,
 )
 from punctual.domain.schedules.upcoming import last_occurrence_at
-from punctual.engine.commands.backfill import backfill_id
+from punctual.domain.utc import MICROSECOND, SECOND
+from punctual.engine.commands.backfill import HISTORY_PAGE_SIZE, backfill_id
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
@@ -27,9 +28,6 @@ from punctual.engine.queries.definitions_over_time import Period, periods
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Explanation
 
-_INSTANT = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
-_HISTORY_PAGE_SIZE = 200
 _MAX_RUNS_REACHED_TEXT = "max_runs scheduled runs have started, or will have, before this time."
 
 
@@ -76,7 +74,7 @@ class Explainer:
             reason=reason,
             run_id=None if run is None else run.run_id,
             previous=_previous_occurrence(
-                period, at if last_at is None else min(at, last_at + _INSTANT)
+                period, at if last_at is None else min(at, last_at + MICROSECOND)
             ),
             next=next_at,
         )
@@ -99,7 +97,7 @@ class Explainer:
         self, key: JobKey, state: JobState, definition: DefinitionRow, now: datetime
     ) -> Sliced[datetime | None]:
         """Return the latest time that was due by now, by the definition in force at that time."""
-        before = now - state.limits.jitter + _INSTANT
+        before = now - state.limits.jitter + MICROSECOND
         for period in periods(state, self._definitions.history(key, definition)):
             yield
             if period is None:
@@ -121,11 +119,11 @@ class Explainer:
         if not period.counts_from_completion:
             last_at = None if period.until is not None else last_occurrence_at(state, before)
             return last_before(
-                period.schedule, before if last_at is None else min(before, last_at + _INSTANT)
+                period.schedule, before if last_at is None else min(before, last_at + MICROSECOND)
             )
         runs_in_state = (view.run for view in views.runs_in_state(state, now))
         recorded_runs = (
-            row.run for row in self._history.page(key, None, None, _HISTORY_PAGE_SIZE, now)
+            row.run for row in self._history.page(key, None, None, HISTORY_PAGE_SIZE, now)
         )
         times = [
             run.last_at or run.scheduled_at
@@ -158,8 +156,8 @@ class Explainer:
         for view in views.runs_in_state(state, now):
             if _is_outcome_of(view.run, at):
                 return view.run
-        until = sortable_id(at.replace(microsecond=0) + _SECOND, bytes(10))
-        for row in self._history.page(key, until, None, _HISTORY_PAGE_SIZE, now):
+        until = sortable_id(at.replace(microsecond=0) + SECOND, bytes(10))
+        for row in self._history.page(key, until, None, HISTORY_PAGE_SIZE, now):
             if _is_outcome_of(row.run, at):
                 return row.run
         return None
@@ -252,7 +250,7 @@ def _nearby_occurrence(state: JobState, period: Period, at: datetime) -> datetim
 
 
 def _occurrence_in_second(schedule: Schedule, at: datetime) -> datetime | None:
-    occurrence_at = next_after(schedule, at.replace(microsecond=0) - _INSTANT)
+    occurrence_at = next_after(schedule, at.replace(microsecond=0) - MICROSECOND)
     if (
         occurrence_at is None
         or not _is_same_second(occurrence_at, at)

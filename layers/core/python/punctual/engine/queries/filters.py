@@ -6,16 +6,16 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from punctual.domain.durations import RECEIPT_RETENTION
-from punctual.domain.identifiers import EPOCH, sortable_id
+from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState
 from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
+from punctual.domain.utc import EPOCH, MILLISECOND
 from punctual.engine.ports.rows import DefinitionRow
 
 # A start request gets its id from the time of the first request. Its run gets the time of the
 # execution. With an Idempotency-Key a day may lie between them. The hour covers clocks that differ.
 MAX_REQUEST_DELAY = RECEIPT_RETENTION + timedelta(hours=1)
 MAX_CLOCK_SKEW = timedelta(seconds=10)
-_MILLISECOND = timedelta(milliseconds=1)
 _BULK_STATUSES = NOT_RUN_STATUSES | {RunStatus.CANCELLED}  # statuses of bulk entries
 _REQUEST_TRIGGERS = frozenset({Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL})
 
@@ -88,7 +88,7 @@ class RunFilters(NamedTuple):
         )
         if self.end is None or not has_upper_bound or not EPOCH < self.end < _LATEST_TIME:
             return None
-        return sortable_id(self.end + MAX_CLOCK_SKEW + _MILLISECOND, bytes(10))
+        return sortable_id(self.end + MAX_CLOCK_SKEW + MILLISECOND, bytes(10))
 
     @property
     def id_lower_bound(self) -> str | None:

@@ -9,7 +9,7 @@ from punctual.domain.run import NOT_RUN_STATUSES
 from punctual.engine.changes.run_results import RunResults, log_key
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.audit_log import AuditLog
-from punctual.engine.ports.blobs import Blobs
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
@@ -28,7 +28,6 @@ from punctual.engine.queries.upcoming import UpcomingRuns
 from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
 
 LATEST_RUN_PAGE_SIZE = 200
-_DEFAULT_OUTPUT_TYPE = "text/plain; charset=utf-8"
 _DISCARDED_MESSAGE = (
     'The run has no {}: its job discards what runs print or return ("output": "discard").'
 )
@@ -212,7 +211,7 @@ class JobQueries:
         """Return what the last attempt returned, or on AWS a link to it."""
         detail = self.run(tenant, job_id, run_id).detail
         if detail.output is not None:
-            return Output(detail.output, detail.output_type or _DEFAULT_OUTPUT_TYPE, None)
+            return Output(detail.output, detail.output_type or TEXT_CONTENT_TYPE, None)
         if detail.discarded:
             raise NotFound(_DISCARDED_MESSAGE.format("output"))
         if not detail.output_blob:

@@ -6,10 +6,8 @@ from datetime import datetime
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.ports.rows import Detail, JobKey, RunRow
+from punctual.engine.ports.rows import NO_DETAIL, JobKey, RunRow
 from punctual.engine.queries.views import RunView
-
-_NO_DETAIL = Detail()
 
 
 def runs_in_state(state: JobState, now: datetime) -> Iterator[RunView]:
@@ -34,7 +32,7 @@ def is_fired_early(run: Run, now: datetime) -> bool:
 
 
 def view_of_run(key: JobKey, run: Run) -> RunView:
-    return RunView(key.tenant, key.job_id, run, _NO_DETAIL, TZDATA_VERSION)
+    return RunView(key.tenant, key.job_id, run, NO_DETAIL, TZDATA_VERSION)
 
 
 def view_of_row(row: RunRow) -> RunView:

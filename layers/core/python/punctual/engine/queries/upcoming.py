@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from punctual.domain.schedules.upcoming import (
     remaining_runs,
 )
 from punctual.domain.schedules.values import Once, counts_from_completion
+from punctual.domain.utc import MICROSECOND
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.queries.cursor import time_in_cursor
 from punctual.engine.queries.job_list import JobList
@@ -26,7 +27,6 @@ from punctual.engine.queries.views import Page, UpcomingOccurrence
 MAX_MERGED_JOBS = 2_000  # jobs merged for one answer
 JOBS_PER_PART = 500  # jobs in a part, for a tenant with more jobs than `MAX_MERGED_JOBS`
 MAX_PARTS_READ = 4  # parts read for one answer while they are empty
-_INSTANT = timedelta(microseconds=1)
 _AFTER_ALL_IDS = "~"  # sorts after every id that starts with the text before it
 
 
@@ -183,11 +183,11 @@ def _scheduled_times(state: JobState, start: datetime, end: datetime) -> Iterato
         return iter([first] if first >= start else [])  # later times depend on the end of that run
     first_times = [first] if first >= start else []
     all_times = chain(
-        first_times, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT)
+        first_times, occurrences(schedule, max(first, start - MICROSECOND), end - MICROSECOND)
     )
     max_times = remaining_runs(state)
     if max_times is not None and first < start:
-        max_times -= 1 + count_times(schedule, first, start - _INSTANT)
+        max_times -= 1 + count_times(schedule, first, start - MICROSECOND)
     return all_times if max_times is None else islice(all_times, max(0, max_times))
 
 

@@ -16,12 +16,11 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
 from punctual.engine.quotas.leased_row import Contended, RecentDemand
-from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
+from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 from punctual.engine.quotas.limits import too_many_calls
 
 CALLS_LIMIT, JOBS_LIMIT, ORDERS_LIMIT = "calls", "jobs", "orders"
 COUNT_DELAY_SECONDS = 15  # after it a new job is surely in the counters
-MINUTE_SECONDS = 60
 OUTAGE_JOBS_DIVISOR = (
     20  # one part of so many of the quota, a minute and instance, without the rows
 )

@@ -4,16 +4,18 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.tenants.quota_ledger import (
     MICROSECONDS_PER_SECOND,
     LeaseRequest,
     QuotaLease,
     QuotaRule,
 )
+from punctual.domain.utc import EPOCH
 from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import QuotaGrant
 from punctual.engine.quotas.leased_row import LeasedRow, RecentDemand
+
+MINUTE_SECONDS = 60  # the span of limits that count by the minute
 
 S = TypeVar("S")
 

@@ -23,10 +23,9 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.quotas.leased_row import Contended, LeasedRow, RecentDemand
-from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
+from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 
 STARTS_LIMIT, PLACES_LIMIT = "starts", "places"
-MINUTE_SECONDS = 60
 PLACE_LEASE_SECONDS = 30  # that a place is held; after a crash others have it then
 PLACE_RENEWAL_SECONDS = 15  # before its end a place is renewed
 PERMIT_RETRY_SECONDS = 1  # at least, until an instance that got too few asks again

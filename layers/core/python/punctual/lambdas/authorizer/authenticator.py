@@ -26,7 +26,10 @@ def build_authenticator(
     retry_policy: RetryPolicy,
     log_problem: Callable[[str], None],
 ) -> Authenticator:
-    """Return the authenticator. `wall_seconds` is wall time, which proceeds in a frozen environment."""
+    """Return the authenticator.
+
+    `wall_seconds` is wall time, which proceeds in a frozen environment.
+    """
     parameter_prefix = env["PUNCTUAL_KNOBS"]
     parameters = Parameters(lambda: clients.ssm, DeployedSecrets.parameter_names(parameter_prefix))
     tokens = TokenAuthenticator(

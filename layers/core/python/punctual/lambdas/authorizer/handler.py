@@ -7,15 +7,19 @@ this function runs before each call.
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from punctual.auth.authenticator import TokenSecrets
+from punctual.auth.authenticator import TokenSecrets, TokenVerifier
 from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
-from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, TOKEN_KEY_PARAMETER, decode_key
+from punctual.lambdas.ssm_secrets import (
+    ADMIN_HASH_PARAMETER,
+    SECRETS_CACHE_SECONDS,
+    TOKEN_KEY_PARAMETER,
+    decode_key,
+)
 
-TOKEN_SECRETS_CACHE_SECONDS = 45.0  # seconds for which read secrets count as current
-MAX_STALE_SECRETS_SECONDS = 600.0  # the same while SSM cannot be read
+MAX_STALE_SECRETS_SECONDS = 600.0  # seconds of use while SSM cannot be read
 # Seconds in which AWS calls may start. The last call takes up to 4 s more, so the authorizer can
 # still answer `UNSURE_CONTEXT` in time.
 AUTHORIZER_TIME_LIMIT_SECONDS = 3.0
@@ -23,12 +27,8 @@ AUTHORIZER_TIME_LIMIT_SECONDS = 3.0
 UNSURE_CONTEXT: Mapping[str, str] = {"unsure": "yes"}
 
 
-class TokenChecker(Protocol):
-    def identify(self, text: str) -> Identity | None: ...
-
-
 class Authorizer:
-    def __init__(self, authenticator: TokenChecker, log_problem: Callable[[str], None]) -> None:
+    def __init__(self, authenticator: TokenVerifier, log_problem: Callable[[str], None]) -> None:
         self._authenticator = authenticator
         self._log_problem = log_problem
 
@@ -74,7 +74,7 @@ class DeployedSecrets:
     def __call__(self) -> TokenSecrets:
         now_seconds = self._wall_seconds()
         age_seconds = None if self._read_seconds is None else now_seconds - self._read_seconds
-        if age_seconds is not None and 0 <= age_seconds < TOKEN_SECRETS_CACHE_SECONDS:
+        if age_seconds is not None and 0 <= age_seconds < SECRETS_CACHE_SECONDS:
             return self._secrets
         try:
             values = self._read()
@@ -87,7 +87,7 @@ class DeployedSecrets:
         )
         if not stored_hash:
             raise Unavailable(
-                f"There is no parameter {self._parameter_prefix}{ADMIN_HASH_PARAMETER}."
+                f"The parameter {self._parameter_prefix}{ADMIN_HASH_PARAMETER} does not exist."
             )
         self._secrets, self._read_seconds = (
             TokenSecrets(decode_key(key), stored_hash.strip()),

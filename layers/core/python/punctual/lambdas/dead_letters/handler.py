@@ -29,7 +29,10 @@ class DeadLetterHandler:
         self._queues = DeadLetterQueues(lambda: runtime.clients.sqs, urls)
 
     def handle(self, remaining_seconds: Callable[[], float]) -> None:
-        """Empty one queue after another. `remaining_seconds` returns the remaining seconds of the invocation."""
+        """Empty one queue after another.
+
+        `remaining_seconds` returns the remaining seconds of the invocation.
+        """
         with self._log.invocation():
             failure: Unavailable | None = None
             for url in self._queues.urls:
@@ -61,7 +64,9 @@ class DeadLetterHandler:
             notification = parse_notification(letter.body)
             if notification is not None:
                 # A notification ends no run. Deliveries to its target have failed for hours.
-                log_abandoned_webhook(self._log, notification, "Its message came back too often.")
+                log_abandoned_webhook(
+                    self._log, notification, "The message was received too often."
+                )
                 return None
             return parse_message(letter.body)
         except Invalid as error:

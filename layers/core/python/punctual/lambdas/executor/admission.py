@@ -1,7 +1,7 @@
 """Decides which messages of an invocation may be claimed now. The others wait or are retried.
 
-A message that a limit delays has not failed, so it must not become a dead letter. After `MAX_LIMITED_RECEIVES`
-deliveries it is deleted. A timer for an evaluation then sends the run again.
+A message that a limit delays has not failed, so it must not become a dead letter. It is deleted
+after `MAX_LIMITED_RECEIVES` deliveries. A timer for an evaluation then sends the run again.
 """
 
 from collections import Counter
@@ -75,11 +75,11 @@ class Admission:
         if permits is None:
             return due
         requesting = [delivery for nonce, delivery in due.items() if nonce not in self._admitted]
-        requested = Counter(one.message.tenant for one in requesting)
+        requested = Counter(delivery.message.tenant for delivery in requesting)
         # All messages of a batch come from one queue.
         queues = {
-            permission.message.tenant: self._queues.get(permission.queue_url, "")
-            for permission in requesting
+            delivery.message.tenant: self._queues.get(delivery.queue_url, "")
+            for delivery in requesting
         }
         permitted = call_in_background(
             lambda: {
@@ -87,18 +87,18 @@ class Admission:
                 for tenant, count in requested.items()
             }
         )
-        remaining = {tenant: one.number for tenant, one in permitted.items()}
+        remaining = {tenant: answer.number for tenant, answer in permitted.items()}
         admitted = {}
-        for nonce, one in sorted(due.items(), key=_urgency):
-            tenant = one.message.tenant
+        for nonce, delivery in sorted(due.items(), key=_urgency):
+            tenant = delivery.message.tenant
             if nonce in self._admitted:
-                admitted[nonce] = one
+                admitted[nonce] = delivery
             elif remaining[tenant]:
                 remaining[tenant] -= 1
                 self._admitted[nonce] = tenant
-                admitted[nonce] = one
+                admitted[nonce] = delivery
             elif not self._may_wait_here(tenant, permitted[tenant].retry_after_seconds):
-                self._delay(one, permitted[tenant].retry_after_seconds)
+                self._delay(delivery, permitted[tenant].retry_after_seconds)
                 waiting.pop(nonce)
         return admitted
 

@@ -155,7 +155,7 @@ class RunningAttempt:
 
 def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:
     text = (
-        f"Stopped after {duration.total_seconds():.0f} s, because the function that ran it had to "
+        f"Stopped after {duration.total_seconds():.0f} s, because the function of the executor had to "
         f"end; the job allows {allowed_seconds} s"
     )
     return replace(outcome, error=text)

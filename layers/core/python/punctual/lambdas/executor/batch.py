@@ -11,8 +11,8 @@ from typing import TypeVar
 from punctual.domain.durations import RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
+from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.change import Result
-from punctual.engine.changes.write_ids import new_write_ids
 from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.leases import LeaseKeeper
 from punctual.engine.ports.blobs import Blobs
@@ -163,13 +163,13 @@ class Batch:
                 (assignment.nonce, assignment.run)
                 for assignment in claim_result.payload_unavailable
             )
-            self._retry_claim(unreadable, "What they are to do cannot be read.")
+            self._retry_claim(unreadable, "The payload of the runs cannot be read.")
         for nonce in due.keys() - unreadable:
             del self._waiting[nonce]
-        assignments = {one.run.nonce: one for one in claim_result.claimed}
+        assignments = {assignment.run.nonce: assignment for assignment in claim_result.claimed}
         unclaimed = [
-            one
-            for nonce, one in due.items()
+            delivery
+            for nonce, delivery in due.items()
             if nonce not in assignments and nonce not in unreadable
         ]
         for message, retry_at in claim_result.retry_later:
@@ -178,14 +178,16 @@ class Batch:
             [take_delivery(unclaimed, message) for message in claim_result.newer_format]
         )
         self._admission.release(
-            [n for n in due if n not in assignments and n not in unreadable], False
+            [nonce for nonce in due if nonce not in assignments and nonce not in unreadable], False
         )
-        self._start_attempts([(due[nonce], one) for nonce, one in assignments.items()])
+        self._start_attempts(
+            [(due[nonce], assignment) for nonce, assignment in assignments.items()]
+        )
 
     def _retry_claim(self, due: Mapping[str, Delivery], reason: str) -> None:
-        """Retry the claim with the same nonces, or return the messages after `MAX_CLAIM_RETRY_SECONDS`.
+        """Retry the claim with the same nonces.
 
-        A returned claim does not count as an attempt, because its task did not begin.
+        After `MAX_CLAIM_RETRY_SECONDS` return the messages instead. A returned claim does not count as an attempt, because its task did not begin.
         """
         self._next_claim_steady = self._steady() + pace.STORE_RETRY_SECONDS
         if self._next_claim_steady <= self._began_steady + pace.MAX_CLAIM_RETRY_SECONDS:
@@ -251,7 +253,9 @@ class Batch:
         """
         covered_ids = {assignment.run.run_id for assignment in self._leases.renew(early)}
         covered = [
-            one.delivery for one in list(self._attempts) if one.assignment.run.run_id in covered_ids
+            attempt.delivery
+            for attempt in list(self._attempts)
+            if attempt.assignment.run.run_id in covered_ids
         ]
         if covered:
             self._messages.acknowledge(covered)
@@ -325,7 +329,7 @@ class Batch:
     def _store_ended(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         """Store the outputs and logs of attempts before the swaps that end them.
 
-        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails. Other attempts
+        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails. Others
         of the batch end meanwhile.
         """
         if not ended_attempts:
@@ -381,14 +385,14 @@ class Batch:
             step_steady = self._leases.next_renewal_steady()
             if step_steady is not None:
                 step_times.append(max(self._next_renewal_steady, step_steady))
-        ended_times = [one.ended_steady for one in self._attempts]
+        ended_times = [attempt.ended_steady for attempt in self._attempts]
         step_times += [
             step_steady + pace.END_BATCH_WAIT_SECONDS
             for step_steady in ended_times
             if step_steady is not None
         ]
         if self._waiting:
-            soonest_at = min(one.message.due_at for one in self._waiting.values())
+            soonest_at = min(delivery.message.due_at for delivery in self._waiting.values())
             step_times.append(
                 max(self._next_claim_steady, steady + (soonest_at - now).total_seconds())
             )

@@ -31,8 +31,8 @@ class _LazyRunner:
 def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
     """Return a function from tenant to task registry. A registry reads only the tenant's secrets.
 
-    `runtime_api` is the address where Lambda hands out events. No task may call it, whichever
-    networks the stage opens.
+    `runtime_api` is the address where Lambda hands out events. Tasks must not call it, for
+    any networks of the stage.
     """
     clients = runtime.clients
 

@@ -1,15 +1,13 @@
 """Telemetry of an executor: a short log line for each ended run, and metrics."""
 
-from datetime import timedelta
-
 from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
+from punctual.domain.utc import MILLISECOND
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import FinishedAttempt
 from punctual.engine.ports.notifications import Notification
 from punctual.lambdas.telemetry import Metric, Telemetry
 
-_MILLISECOND = timedelta(milliseconds=1)
 _FAILED_STATUSES = (RunStatus.FAILED, RunStatus.TIMED_OUT)
 MAX_LOGGED_ERROR_CHARACTERS = 300  # characters of an error in a log line; the history has all of it
 
@@ -18,7 +16,7 @@ def log_started(log: Telemetry, run: Run) -> None:
     log.metric(Metric.STARTED)
     lateness = run.lateness
     if lateness is not None and run.started_at == run.attempt_at:
-        log.metric(Metric.LATENESS, lateness / _MILLISECOND)
+        log.metric(Metric.LATENESS, lateness / MILLISECOND)
 
 
 def log_written(log: Telemetry, finished: FinishedAttempt, result: Result) -> None:
@@ -50,7 +48,7 @@ def log_ended(log: Telemetry, finished: FinishedAttempt, run: Run | None) -> Non
         attempt=run.attempt,
         tenant=finished.key.tenant,
         status=run.status.value,
-        lateness=None if lateness is None else lateness // _MILLISECOND,
+        lateness=None if lateness is None else lateness // MILLISECOND,
         **error_fields,
     )
 

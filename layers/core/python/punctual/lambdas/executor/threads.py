@@ -57,7 +57,7 @@ def call_in_background(
 ) -> T:
     """Run the call in a thread and return its result. The caller runs `keep_alive` in between.
 
-    `keep_alive` returns the seconds until its next call. If `keep_alive` raises, the call is abandoned.
+    `keep_alive` returns the seconds until its next call. If it raises, the call is abandoned.
     """
     results: list[T] = []
     errors: list[BaseException] = []

@@ -77,4 +77,4 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
 
 
 def _no_token_key() -> NoReturn:
-    raise AssertionError("nobody makes tokens who only reads")
+    raise AssertionError("job_search creates no tokens")

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from punctual.engine.commands.jobs import Jobs
-from punctual.engine.commands.webhook_secret import WebhookSecretReader
+from punctual.engine.commands.tokens import WebhookSecretReader
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
@@ -84,7 +84,7 @@ class _NoMonitor:
     """A monitor for writes, which never read statistics or health."""
 
     def stats(self, tenant: str, now: datetime) -> NoReturn:
-        raise AssertionError(f"nobody asks a writer for {tenant}'s stats at {now}")
+        raise AssertionError(f"job_service has no stats; asked for {tenant} at {now}")
 
     def health(self, now: datetime) -> NoReturn:
-        raise AssertionError(f"nobody asks a writer for the health at {now}")
+        raise AssertionError(f"job_service has no health; asked at {now}")

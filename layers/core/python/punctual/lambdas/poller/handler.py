@@ -7,20 +7,22 @@ from typing import Any
 
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
+from punctual.domain.durations import POLLER_LEASE
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
 from punctual.engine.dispatch.on_demand.planner import MAX_TIMERS_PER_WAKEUP
 from punctual.engine.dispatch.on_demand.poller import WINDOW_WORK_SECONDS, OnDemandPoller
-from punctual.engine.dispatch.on_demand.throughput import CORE_THROUGHPUT, Throughput
 from punctual.engine.dispatch.on_demand.wakeup_times import (
     BURST_TIMERS,
+    CORE_THROUGHPUT,
     WARM_START_DURATION,
+    Throughput,
     WakeUp,
     wake_up_time,
 )
-from punctual.engine.dispatch.poller import EARLY_TIMER_DELAY, POLLER_LEASE
+from punctual.engine.dispatch.poller import EARLY_TIMER_DELAY
 from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import Partitions, TimerPartition
@@ -197,7 +199,7 @@ class PollerSession:
                 return True
             if self._partitions.signal_new_timers(*partition) is not None:
                 return False
-        raise Unavailable("A place changed hands too often.")
+        raise Unavailable("The lease of a partition changed too often.")
 
 
 class PollerHandler:
@@ -227,7 +229,10 @@ class PollerHandler:
         return CORE_THROUGHPUT.scaled(self._runtime.cpu_share)
 
     def handle(self, event: Mapping[str, Any], remaining_seconds: float) -> dict[str, Any]:
-        """Handle a batch of wake-ups within `remaining_seconds`. Return the ones to deliver again."""
+        """Handle a batch of wake-ups within `remaining_seconds`.
+
+        Return the wake-ups to deliver again.
+        """
         log = self._runtime.log
         partitions: list[TimerPartition] = []
         unreadable_ids: list[str] = []

@@ -3,7 +3,7 @@
 Jobs change while they are counted. So a difference is compared with the changes during the walk.
 
 1. The walk reads a tenant's counts at its first job state, and counts all its job states.
-2. A change is in both numbers, in none, or in one. It is in one only if it was made during the walk
+2. A change is in both numbers, in neither, or in one. It is in one only if it was made in the walk
    or shortly before. `status` counts a change within minutes.
 3. Rows of counted changes say how much these changes moved each count. This is the slack. A
    difference up to the slack may be right. A larger one is corrected by the excess.
@@ -83,7 +83,10 @@ class Recount:
         return list(self._walk.tenants)
 
     def add(self, states: Sequence[JobState], unreadable: Sequence[str], now: datetime) -> None:
-        """Count the job states of one page. `unreadable` lists tenants with unreadable job states."""
+        """Count the job states of one page.
+
+        `unreadable` lists tenants with unreadable job states.
+        """
         self._walk.last_page_at = now
         for tenant in unreadable:
             recount = self._find_or_add_tenant(tenant, now)
@@ -127,7 +130,7 @@ class Recount:
 
     def _excess_differences(self, name: str, tenant: TenantRecount) -> dict[str, int]:
         """Return by how much each difference exceeds the changes around the walk."""
-        assert self._walk.last_page_at is not None, "a page had the tenant's first head"
+        assert self._walk.last_page_at is not None, "a page had the tenant's first job state"
         differences = _differences(tenant)
         slack: Counter[str] = Counter()
         rows = self._counters.moved_counts(

@@ -16,7 +16,7 @@ class JobChange(NamedTuple):
 
 class RunChange(NamedTuple):
     before: Run | None
-    after: Run | None  # None: the run was fired ahead and taken back
+    after: Run | None  # None: the run was fired ahead of time and withdrawn
 
     @property
     def run(self) -> Run:

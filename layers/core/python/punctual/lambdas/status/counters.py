@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.run import ENDED_RUN_STATUSES as OVER
 from punctual.domain.run import Run, RunStatus
+from punctual.domain.utc import MILLISECOND
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
 
@@ -29,7 +30,6 @@ _COUNTED_AS = {
     RunStatus.TIMED_OUT: FAILED_COUNT,
 }
 LIVE_RUN_COUNTS = frozenset(RUN_COUNT_PREFIX + status for status in RunStatus if status not in OVER)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def status_count_changes(changes: Changes) -> Counter[str]:
@@ -108,10 +108,10 @@ def _occurrence_count(run: Run) -> int:
 def lateness_step(lateness: timedelta) -> int:
     """Return the lateness step, in units of a millisecond.
 
-    >>> [lateness_step(timedelta(step_milliseconds=ms)) for ms in (0, 1, 2, 1000, 1024)]
+    >>> [lateness_step(timedelta(milliseconds=ms)) for ms in (0, 1, 2, 1000, 1024)]
     [0, 0, 8, 80, 80]
     """
-    return step_of(lateness / _MILLISECOND)
+    return step_of(lateness / MILLISECOND)
 
 
 def step_milliseconds(step: int) -> float:

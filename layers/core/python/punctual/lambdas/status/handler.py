@@ -1,6 +1,6 @@
 """Follows changes of job states: audit, lists, events, counts, and cleanup of expired jobs.
 
-Each step may run twice. Lists and marks are puts, events carry an id, deletions find nothing, and
+Each step may run twice. Lists and markers are puts, events carry an id, deletions find nothing, and
 counts know which changes they include.
 """
 

@@ -1,12 +1,15 @@
-"""Checks of the data folder at a start: it is complete, new, or lacks a required part."""
+"""Checks of the data folder, and the errors that stop a node.
+
+At a start the folder is complete, new, or lacks a required part.
+"""
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from punctual.domain.errors import Unavailable
 from punctual.engine.ports.monitor import HealthWarning
-from punctual.node.errors import StoreError, StoreLost
 
 DATABASE = "punctual.db"
 BLOBS = "blobs"
@@ -16,6 +19,14 @@ DISK_WARNING_MAX_BYTES = 5 * 1024**3
 _DATABASE_HEADER_BYTES = 100  # bytes, by SQLite's file format
 _DATABASE_MAGIC = b"SQLite format 3\0"
 _FIRST_START_FILES = ("token.key", "webhook.key", "local-token", "groups", "work")
+
+
+class StoreError(Unavailable):
+    """The data folder cannot be used in its present state. The message says what to do."""
+
+
+class StoreLost(StoreError):
+    """The database was deleted, replaced or damaged while the node runs. The node has to end."""
 
 
 class OpenDatabase:

@@ -2,11 +2,11 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import StoreError
 
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
@@ -40,6 +40,16 @@ def write_durably(path: Path, data: bytes, temporary_file: Path | None = None) -
         temporary_file.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def read_or_create(path: Path, new_data: Callable[[], bytes], label: str) -> bytes:
+    """Return the content of a file. The first call creates it with `new_data`."""
+    try:
+        if not path.exists():
+            write_durably(path, new_data())
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{label} {path} cannot be used: {error.strerror}.") from error
 
 
 def rename_durably(path: Path, target: Path) -> None:

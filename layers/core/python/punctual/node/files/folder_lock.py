@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import StoreError
 
 
 class FolderLock:

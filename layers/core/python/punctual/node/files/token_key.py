@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from punctual.domain.tenants.tokens import TOKEN_KEY_BYTES
-from punctual.node.errors import StoreError
-from punctual.node.files.durable import write_durably
+from punctual.node.files.data_folder import StoreError
+from punctual.node.files.durable import read_or_create
 
 TOKEN_KEY_FILE = "token.key"
 
@@ -31,12 +31,9 @@ class TokenKey:
 
     def read(self) -> bytes:
         if not self._key:
-            try:
-                self._key = self.path.read_bytes() if self.path.exists() else self._create()
-            except OSError as error:
-                raise StoreError(
-                    f"The key of tokens {self.path} cannot be used: {error.strerror}."
-                ) from error
+            self._key = read_or_create(
+                self.path, lambda: os.urandom(TOKEN_KEY_BYTES), "The key of tokens"
+            )
         if len(self._key) != TOKEN_KEY_BYTES:
             length, self._key = len(self._key), b""
             raise StoreError(
@@ -44,8 +41,3 @@ class TokenKey:
                 "right file back, or remove it, and all tokens are made anew."
             )
         return self._key
-
-    def _create(self) -> bytes:
-        key = os.urandom(TOKEN_KEY_BYTES)
-        write_durably(self.path, key)
-        return key

@@ -14,10 +14,10 @@ from punctual.domain.tenants.webhooks import (
     format_secret,
     parse_keys,
     rotate_keys,
+    tenant_secret,
 )
-from punctual.domain.tenants.webhooks import tenant_secret as secret_of
-from punctual.node.errors import StoreError
-from punctual.node.files.durable import write_durably
+from punctual.node.files.data_folder import StoreError
+from punctual.node.files.durable import read_or_create, write_durably
 
 WEBHOOK_KEY_FILE = "webhook.key"
 
@@ -32,7 +32,7 @@ class WebhookKeys:
         self.path = folder / WEBHOOK_KEY_FILE
 
     def secrets(self, tenant: str) -> tuple[bytes, ...]:
-        return tuple(secret_of(key, tenant) for key in self._read())
+        return tuple(tenant_secret(key, tenant) for key in self._read())
 
     def display_secret(self, tenant: str) -> str:
         return format_secret(self.secrets(tenant)[0])
@@ -40,7 +40,7 @@ class WebhookKeys:
     def rotate(self) -> None:
         """Add a new key before the former one."""
         former_keys = self._read() if self.path.exists() else ()
-        self._write(rotate_keys(former_keys, os.urandom(WEBHOOK_KEY_BYTES)))
+        write_durably(self.path, _to_file(rotate_keys(former_keys, os.urandom(WEBHOOK_KEY_BYTES))))
 
     def check(self) -> None:
         """Raise `StoreError` if the file exists and cannot be used. This stops a start."""
@@ -48,14 +48,8 @@ class WebhookKeys:
             self._read()
 
     def _read(self) -> tuple[bytes, ...]:
-        try:
-            if not self.path.exists():
-                self._write((os.urandom(WEBHOOK_KEY_BYTES),))
-            keys = parse_keys(self.path.read_text("ascii", "replace"))
-        except OSError as error:
-            raise StoreError(
-                f"The key of webhooks {self.path} cannot be used: {error.strerror}."
-            ) from error
+        data = read_or_create(self.path, _new_key_file, "The key of webhooks")
+        keys = parse_keys(data.decode("ascii", "replace"))
         if not keys:
             raise StoreError(
                 f"The key of webhooks {self.path} holds no key: put the right file back, or "
@@ -63,8 +57,13 @@ class WebhookKeys:
             )
         return keys
 
-    def _write(self, keys: tuple[bytes, ...]) -> None:
-        write_durably(self.path, format_keys(keys).encode() + b"\n")
+
+def _new_key_file() -> bytes:
+    return _to_file((os.urandom(WEBHOOK_KEY_BYTES),))
+
+
+def _to_file(keys: tuple[bytes, ...]) -> bytes:
+    return format_keys(keys).encode() + b"\n"
 
 
 def main(env: Mapping[str, str]) -> int:

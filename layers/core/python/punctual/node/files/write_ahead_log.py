@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from punctual.node.errors import StoreError
+from punctual.node.files.data_folder import StoreError
 
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _LAST_FRAME_FIELD = slice(

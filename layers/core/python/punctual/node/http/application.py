@@ -1,6 +1,5 @@
 """The node's HTTP server: an ASGI application over the routes."""
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
@@ -8,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from punctual.domain.errors import PunctualError
+from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.tokens import Tokens
@@ -48,7 +48,6 @@ ReplyOrWork = Reply | SlicedWork[Reply]  # the answer, or the rest of its work
 MAX_JOBS_PER_WRITE = 100  # jobs of a batch that are stored in one step
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
 SOCKET_OWNER = "owner"  # key in the scope's state: the user id that owns the client's socket
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _COMMON_HEADERS = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
 
@@ -210,7 +209,7 @@ def _local_admin(peer: str) -> Caller:
 
 async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:
     if any(
-        _CONTROL_CHARACTERS.search(value) for _, value in (*reply.headers, ("", reply.content_type))
+        CONTROL_IN_HEADER.search(value) for _, value in (*reply.headers, ("", reply.content_type))
     ):
         reply = internal_error_reply(request_id)  # a stored value must not write a header
     headers = [

@@ -11,7 +11,7 @@ from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
 from punctual.node.http.parsing import API_ROOT
 from punctual.web.contract import PUBLIC_PATHS
-from punctual.web.http.challenge import tokens_unavailable, unauthenticated
+from punctual.web.http.problems import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
 
 T = TypeVar("T")
@@ -51,10 +51,7 @@ class NodeAuthenticator:
         """Return the caller of a request, or raise the error that rejects it."""
         if path.rstrip(b"/") in PUBLIC_RAW_PATHS:
             return PUBLIC_CALLER._replace(address=peer)
-        authorizations = [value for name, value in headers if name == b"authorization"]
-        token = (
-            bearer_token(authorizations[0].decode("latin-1")) if len(authorizations) == 1 else None
-        )
+        token = sent_token(headers)
         if token is None:
             raise unauthenticated()
         try:
@@ -73,6 +70,12 @@ class NodeAuthenticator:
         if cached is not None:
             return cached
         return await self._call_in_background(partial(self._issuer.identify, token))
+
+
+def sent_token(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the token of the only Authorization header, or None."""
+    values = [value for name, value in headers if name == b"authorization"]
+    return bearer_token(values[0].decode("latin-1")) if len(values) == 1 else None
 
 
 class IssuerThread:

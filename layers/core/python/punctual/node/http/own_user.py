@@ -9,15 +9,13 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from punctual.auth.bearer import bearer_token
 from punctual.domain.tenants.roles import Role
-from punctual.node.errors import StoreError
-from punctual.node.files.durable import write_durably
-from punctual.node.http.authentication import PUBLIC_CALLER, PUBLIC_RAW_PATHS
+from punctual.node.files.data_folder import StoreError
+from punctual.node.files.durable import read_or_create
+from punctual.node.http.authentication import PUBLIC_CALLER, PUBLIC_RAW_PATHS, sent_token
 from punctual.node.http.peers import Address
 from punctual.tasks.script.sandbox import LOCAL_TENANT
-from punctual.web.http.challenge import CHALLENGE_HEADER
-from punctual.web.http.problems import RequestRejected
+from punctual.web.http.problems import CHALLENGE_HEADER, RequestRejected
 from punctual.web.http.request import Caller
 
 LOCAL_TOKEN_FILE = "local-token"  # in the data folder
@@ -54,22 +52,17 @@ class OwnUser:
         )
 
     def _has_token(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        authorizations = [value for name, value in headers if name == b"authorization"]
-        token = (
-            bearer_token(authorizations[0].decode("latin-1")) if len(authorizations) == 1 else None
-        )
+        token = sent_token(headers)
         return token is not None and hmac.compare_digest(token.encode("latin-1"), self._token)
 
 
 def load_local_token(folder: Path) -> str:
     """Return the token that only the node's own user can read. The first start creates it."""
     path = folder / LOCAL_TOKEN_FILE
-    try:
-        if not path.exists():
-            write_durably(path, secrets.token_urlsafe(_LOCAL_TOKEN_BYTES).encode())
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"The token {path} cannot be used: {error}.") from error
+    data = read_or_create(
+        path, lambda: secrets.token_urlsafe(_LOCAL_TOKEN_BYTES).encode(), "The token"
+    )
+    token = data.decode("ascii", "replace").strip()
     if len(token) < _LOCAL_TOKEN_BYTES:
         raise StoreError(f"The token {path} is too short: remove it, and the node makes another.")
     return token

@@ -1,43 +1,40 @@
 """The form of values in SQLite: times as whole microseconds, structs as JSON or MessagePack."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from punctual.domain.identifiers import EPOCH
+from punctual.domain.utc import EPOCH
 
 T = TypeVar("T")
 _MINUTE = timedelta(minutes=1)
 
 
 class Codec(Generic[T]):
-    """JSON encoder and decoder of one type. Both are created once."""
+    """The encoder and the decoder of one type, both created once.
 
-    __slots__ = ("decode", "encode")
-
-    def __init__(self, value_type: type[T]) -> None:
-        self.encode = msgspec.json.Encoder().encode
-        self.decode = msgspec.json.Decoder(value_type).decode
-
-
-class PackedCodec(Generic[T]):
-    """MessagePack encoder and decoder of one type.
-
-    The result has two thirds of the length of JSON.
-
-    Only for types without values of a client's own.
+    With `packed` the form is MessagePack, with two thirds of the length of JSON. It is only for
+    types without values of a client's own.
     """
 
     __slots__ = ("decode", "encode")
 
-    def __init__(self, value_type: type[T]) -> None:
-        self.encode = msgspec.msgpack.Encoder().encode
-        self.decode = msgspec.msgpack.Decoder(value_type).decode
+    def __init__(self, value_type: type[T], packed: bool = False) -> None:
+        self.encode: Callable[[Any], bytes]
+        self.decode: Callable[[Any], T]
+        if packed:
+            self.encode = msgspec.msgpack.Encoder().encode
+            self.decode = msgspec.msgpack.Decoder(value_type).decode
+        else:
+            self.encode = msgspec.json.Encoder().encode
+            self.decode = msgspec.json.Decoder(value_type).decode
 
 
 def to_micros(time: datetime) -> int:
-    """
+    """Return the whole microseconds since 1970.
+
     >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, 500_001, tzinfo=EPOCH.tzinfo))
     1500001
     """
@@ -46,7 +43,8 @@ def to_micros(time: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """
+    """Return the time of `to_micros`.
+
     >>> from_micros(1500001)
     datetime.datetime(1970, 1, 1, 0, 0, 1, 500001, tzinfo=datetime.timezone.utc)
     """
@@ -54,7 +52,8 @@ def from_micros(micros: int) -> datetime:
 
 
 def to_minute(bucket: datetime) -> int:
-    """
+    """Return the number of the minute since 1970.
+
     >>> to_minute(EPOCH + 3 * _MINUTE)
     3
     """
@@ -62,7 +61,8 @@ def to_minute(bucket: datetime) -> int:
 
 
 def from_minute(minute: int) -> datetime:
-    """
+    """Return the start of a minute.
+
     >>> from_minute(to_minute(EPOCH + 3 * _MINUTE)) == EPOCH + 3 * _MINUTE
     True
     """

@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.run import Run, RunStatus
+from punctual.domain.utc import EPOCH
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.bulk_insert import insert_rows
-from punctual.node.sqlite.codec import PackedCodec, from_micros, to_micros
+from punctual.node.sqlite.codec import Codec, from_micros, to_micros
 from punctual.node.sqlite.counts import RUN_KIND, Counts
 from punctual.node.sqlite.transaction import Transaction
 
-RUN_CODEC = PackedCodec(RunRow)
-ATTEMPT_CODEC = PackedCodec(AttemptRow)
+RUN_CODEC = Codec(RunRow, packed=True)
+ATTEMPT_CODEC = Codec(AttemptRow, packed=True)
 RUN_ID_TIME = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
 _INSERT_RUN = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
 _SELECT_RUNS = "SELECT job_id, run_id, expires, status, row FROM runs"

@@ -10,9 +10,9 @@ import msgspec
 
 from punctual.domain.draft import job_expires_at
 from punctual.domain.errors import Unreadable
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState, Priority
 from punctual.domain.run import Lease
+from punctual.domain.utc import EPOCH
 from punctual.domain.write_ids import has_won
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap

@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from punctual.node.errors import StoreError
-from punctual.node.files.data_folder import check_no_former_database
+from punctual.node.files.data_folder import StoreError, check_no_former_database
 
 SCHEMA_VERSION = 13
 

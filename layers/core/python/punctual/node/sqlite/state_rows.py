@@ -14,10 +14,10 @@ from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
 from punctual.node.run_queue.slots import slot_number
-from punctual.node.sqlite.codec import PackedCodec, to_micros
+from punctual.node.sqlite.codec import Codec, to_micros
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
 
-STATE_CODEC = PackedCodec(JobState)
+STATE_CODEC = Codec(JobState, packed=True)
 NO_LEASES: Mapping[str, Lease] = {}
 
 _BUSY_COLUMNS = ("leased", "busy")

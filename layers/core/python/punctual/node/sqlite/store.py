@@ -11,7 +11,6 @@ from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import HealthWarning
 from punctual.engine.ports.rows import JobKey
 from punctual.node.clock import wall
-from punctual.node.errors import StoreError
 from punctual.node.files.blobs import FileBlobs, PayloadCursor
 from punctual.node.files.damage import Damage
 from punctual.node.files.data_folder import (
@@ -19,6 +18,7 @@ from punctual.node.files.data_folder import (
     DATABASE,
     GUIDE,
     OpenDatabase,
+    StoreError,
     check_data_folder,
     disk_warning,
 )
@@ -42,7 +42,6 @@ from punctual.node.sqlite.timers import SqliteTimers
 from punctual.node.sqlite.tokens import SqliteTokens
 from punctual.node.sqlite.transaction import Transaction
 
-DATABASE_FILE = DATABASE
 CHECKPOINT_ROWS = 5_000  # changed rows between checkpoints
 
 
@@ -121,13 +120,11 @@ class Store:
                 )
             check_data_folder(folder)
             blobs = FileBlobs(folder / BLOBS)
-            check_log(folder / DATABASE_FILE, GUIDE)
-            (folder / DATABASE_FILE).touch(
-                OWNER_FILE
-            )  # SQLite gives its other files the same rights
-            db = connect(folder / DATABASE_FILE)
+            check_log(folder / DATABASE, GUIDE)
+            (folder / DATABASE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
+            db = connect(folder / DATABASE)
             sync_folder(folder)
-            database = OpenDatabase(folder / DATABASE_FILE)
+            database = OpenDatabase(folder / DATABASE)
             database.remember_files()
             return cls(db, blobs, lock, clock, database, log)
         except OSError as error:

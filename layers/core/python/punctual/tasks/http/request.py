@@ -4,14 +4,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from punctual.tasks.contract import Attempt, BadTask
-from punctual.tasks.limits import (
-    HTTP_METHODS,
-    MAX_HEADER_BYTES,
+from punctual.domain.task_limits import (
+    CONTROL_IN_HEADER,
+    HEADER_NAME,
+    MAX_TASK_HEADER_BYTES,
     MAX_TASK_HEADERS,
     MAX_URL_CHARACTERS,
-    RESERVED_HEADERS,
 )
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, TEXT_CONTENT_TYPE
+from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.limits import HTTP_METHODS, RESERVED_HEADERS
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.text import as_text, encode_text, json_bytes
 
@@ -20,17 +22,13 @@ if TYPE_CHECKING:  # loaded at the first URL; most submitted jobs have none
 
 RawHeader = tuple[bytes, bytes]
 
-JSON_MEDIA_TYPE = "application/json"
-TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 USER_AGENT = "Punctual"
 METHODS_WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Stricter than httpx, which percent-encodes invalid host characters.
 _HOST = re.compile(
     rb"[0-9A-Za-z_-][0-9A-Za-z._-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[0-9A-Za-z._~%-]+)?"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BODY_HEADERS = frozenset({b"content-type", b"content-encoding", b"content-language"})
 # Headers that go along to another origin. A job cannot put a credential into them.
 _CROSS_ORIGIN_HEADERS = frozenset(
@@ -188,16 +186,16 @@ def _encode_headers(headers: dict[str, Any]) -> tuple[RawHeader, ...]:
     if len(headers) > MAX_TASK_HEADERS:
         raise BadTask(f"There are more than {MAX_TASK_HEADERS} headers")
     pairs = tuple(_encode_header(name, as_text(value)) for name, value in headers.items())
-    if sum(len(name) + len(value) for name, value in pairs) > MAX_HEADER_BYTES:
-        raise BadTask(f"The headers are longer than {MAX_HEADER_BYTES} bytes")
+    if sum(len(name) + len(value) for name, value in pairs) > MAX_TASK_HEADER_BYTES:
+        raise BadTask(f"The headers are longer than {MAX_TASK_HEADER_BYTES} bytes")
     return pairs
 
 
 def _encode_header(name: str, value: str) -> RawHeader:
-    if not _HEADER_NAME.fullmatch(name):
+    if not HEADER_NAME.fullmatch(name):
         raise BadTask(f"{name!r} is no name of a header")
     if name.lower() in RESERVED_HEADERS:
         raise BadTask(f"The header {name} is Punctual's to set")
-    if _CONTROL.search(value):
+    if CONTROL_IN_HEADER.search(value):
         raise BadTask(f"The header {name} holds a line break or another control character")
     return name.encode(), encode_text(value.strip(" \t"), f"The header {name}")

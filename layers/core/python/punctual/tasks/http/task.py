@@ -10,6 +10,7 @@ from time import thread_time
 import httpcore
 import httpx
 
+from punctual.domain.task_limits import MAX_REDIRECTS, MAX_TASK_HEADER_BYTES
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -36,7 +37,7 @@ from punctual.tasks.http.status import (
     is_retryable_status,
     parse_expected,
 )
-from punctual.tasks.limits import MAX_ANSWER_BYTES, MAX_HEADER_BYTES, MAX_REDIRECTS
+from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.script.open_files import NotBegun
 
 HTTP_TASK_IDLE_SECONDS = 5.0
@@ -208,7 +209,7 @@ def _outcome(answer: _Answer, status: Status, error: str, *, retryable: bool = T
 
 
 def _stored_headers(headers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    free_bytes = MAX_HEADER_BYTES
+    free_bytes = MAX_TASK_HEADER_BYTES
     for name, value in headers:
         free_bytes -= len(name) + len(value)
         if free_bytes < 0:

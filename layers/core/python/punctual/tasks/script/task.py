@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from punctual.domain.task_limits import RESERVED_ENV_PREFIX
+from punctual.domain.utc import format_time
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -20,7 +22,7 @@ from punctual.tasks.contract import (
     stop_text,
     timeout_text,
 )
-from punctual.tasks.limits import DEFAULT_MEMORY_MB, RESERVED_ENV_PREFIX, RunLimits
+from punctual.tasks.limits import DEFAULT_MEMORY_MB, RunLimits
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.script.capture import Capture
 from punctual.tasks.script.cgroup import Cgroup, Cgroups
@@ -48,7 +50,7 @@ from punctual.tasks.script.sandbox import (
     interpreter,
 )
 from punctual.tasks.script.survivors import RUN_ID_VARIABLE, Children
-from punctual.tasks.text import as_text, encode_text, format_time, json_bytes
+from punctual.tasks.text import as_text, encode_text, json_bytes
 
 DEFAULT_PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 STOP_GRACE = timedelta(seconds=2)

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
-from punctual.web.http.request import JSON_MEDIA_TYPE, Header
+from punctual.web.http.request import Header
 
 Headers = Mapping[bytes, bytes]
 

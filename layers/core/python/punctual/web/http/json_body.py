@@ -24,7 +24,7 @@ CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_encode_canonical = msgspec.json.Encoder(order="deterministic").encode
+encode_canonical = msgspec.json.Encoder(order="deterministic").encode
 _SURROGATE_MESSAGE = "a string holds half of a surrogate pair, such as \\ud83d without the other"
 _NUL_MESSAGE = "must not hold the character U+0000"
 _DEPTH_MESSAGE = f"must not be nested deeper than {MAX_DEPTH} levels"
@@ -101,7 +101,7 @@ def is_payload_too_long(payload: Any, body: JsonBody) -> bool:
 def fingerprint(operation: str, value: Any) -> str:
     """Return a digest that is equal for equal JSON values, whatever their spelling."""
     digest = blake2b(operation.encode(), digest_size=16)
-    digest.update(b"\0" + _encode_canonical(value))
+    digest.update(b"\0" + encode_canonical(value))
     return digest.hexdigest()
 
 

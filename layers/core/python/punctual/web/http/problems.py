@@ -10,6 +10,7 @@ from punctual.web.http.request import Header, Reply, json_reply
 
 PROBLEM_JSON = "application/problem+json"
 DEFAULT_RETRY_AFTER = "1"
+CHALLENGE_HEADER = ("www-authenticate", 'Bearer realm="punctual"')
 
 HTTP_STATUSES = {
     "BAD_REQUEST": 400,
@@ -86,6 +87,17 @@ def internal_error_reply(request_id: str) -> Reply:
         "INTERNAL", "Punctual failed. Its log has the details under this request_id."
     )
     return problem_reply(error, request_id)
+
+
+def unauthenticated() -> RequestRejected:
+    """Return the error for a call without a valid token."""
+    text = "Send a valid token: Authorization: Bearer <token>."
+    return RequestRejected("UNAUTHENTICATED", text, CHALLENGE_HEADER)
+
+
+def tokens_unavailable() -> Unavailable:
+    """Return the error for a token that cannot be checked now. It may be a valid one."""
+    return Unavailable("Tokens cannot be checked at the moment: try again.")
 
 
 def _headers(error: PunctualError) -> Sequence[Header]:

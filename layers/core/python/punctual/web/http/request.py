@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.domain.tenants.roles import Role
+from punctual.engine.ports.audit_log import Actor
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 
-JSON_MEDIA_TYPE = "application/json"
 Header = tuple[str, str]
+MAX_ACTOR_CHARACTERS = 256
 
 
 class Caller(NamedTuple):
@@ -68,3 +70,10 @@ def quoted_size(text: bytes) -> int:
     10
     """
     return len(text) + text.count(b'"') + text.count(b"\\")
+
+
+def actor_of(request: Request) -> Actor:
+    """Return the actor of a request for the audit, with bounded text."""
+    caller = request.caller
+    texts = (caller.name, caller.token_id, caller.address, request.request_id)
+    return Actor(*(text[:MAX_ACTOR_CHARACTERS].encode(errors="replace").decode() for text in texts))

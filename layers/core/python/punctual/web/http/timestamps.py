@@ -3,33 +3,19 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-import msgspec
-
-from punctual.domain.schedules.timezones import EPOCH, HORIZON
+from punctual.domain.schedules.timezones import HORIZON
+from punctual.domain.utc import EPOCH, MICROSECOND, format_time
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-]\d\d:\d\d))",
     re.ASCII,
 )
-_encode = msgspec.json.Encoder().encode
-_MICROSECOND = timedelta(microseconds=1)
 _SECONDS_FORM, _MICROSECONDS_FORM = len("2026-12-01T10:00:00Z"), len("2026-12-01T10:00:00.000000Z")
 _MAX_FRACTION_DIGITS = 6  # datetime keeps microseconds
 _FORMAT_MESSAGE = "must be an RFC 3339 time with an offset, such as 2026-12-01T10:00:00Z"
 _RANGE_MESSAGE = "must lie between the years 1970 and 2200"
 _LOCAL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?", re.ASCII)
 _MAX_UTC_OFFSET = timedelta(days=1)
-
-
-def format_time(at: datetime) -> str:
-    """Return the time in UTC with milliseconds.
-
-    >>> format_time(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
-    '2026-12-01T10:00:00.005Z'
-    """
-    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
-    text = _encode(utc)  # ten times as fast as isoformat
-    return f"{text[1:24].decode()}Z" if utc.microsecond else f"{text[1:20].decode()}.000Z"
 
 
 def format_optional_time(at: datetime | None) -> str | None:
@@ -92,7 +78,7 @@ def _parse_any_form(text: str) -> datetime:
         digits = "0" if fraction is None else fraction[:_MAX_FRACTION_DIGITS]
         at = datetime.fromisoformat(f"{day}T{time}.{digits}{offset or 'Z'}").astimezone(UTC)
         if fraction is not None and fraction[_MAX_FRACTION_DIGITS:].strip("0"):
-            at += _MICROSECOND
+            at += MICROSECOND
     except (ValueError, OverflowError) as error:
         raise ValueError(_FORMAT_MESSAGE) from error
     return at

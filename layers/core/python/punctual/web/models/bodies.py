@@ -12,6 +12,7 @@ from punctual.domain.job_state import MisfirePolicy
 from punctual.web.http import timestamps
 from punctual.web.http.json_body import JsonBody, is_payload_too_long, value_errors
 from punctual.web.models.field_errors import (
+    MAX_FIELDS,
     FieldPath,
     invalid_fields,
     paths_and_errors,
@@ -22,7 +23,6 @@ from punctual.web.models.schedule import ScheduleFields, StrictModel, check_sche
 MAX_BATCH_JOBS = 500
 MAX_PREVIEW_TIMES = 100
 DEFAULT_PREVIEW_TIMES = 10
-MAX_FIELDS = 200
 
 ModelType = TypeVar("ModelType", bound=StrictModel)
 

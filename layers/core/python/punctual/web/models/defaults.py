@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from punctual.domain.schedules.values import Cron
+from punctual.web.http.json_body import encode_canonical
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
 
 DEFAULTS: dict[str, Any] = {
@@ -58,7 +57,6 @@ _DEFAULTS_BY_TYPE = {
     kind: _defaults_of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 }
 _EMPTY_EQUALS_ABSENT = ("headers", "args", "env", "resources")  # fields of a task
-_encode_canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +79,7 @@ def are_equivalent(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     The JSON text is compared too, because `True == 1` in Python.
     """
     left, right = _comparable(first), _comparable(second)
-    return left == right and _encode_canonical(left) == _encode_canonical(right)
+    return left == right and encode_canonical(left) == encode_canonical(right)
 
 
 def _comparable(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 FieldPath = tuple[int | str, ...]
 
 MAX_REPORTED_ERRORS = 1_000
+MAX_FIELDS = 200  # of an object that has no other bound
 MAX_ERRORS_IN_DETAIL = 10
 _MAX_PATH_PART_CHARACTERS = 128
 _TYPE_MESSAGES = {

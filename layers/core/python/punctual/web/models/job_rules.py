@@ -17,6 +17,7 @@ from punctual.web.http.json_body import (
 )
 from punctual.web.models.defaults import are_equivalent, with_defaults
 from punctual.web.models.field_errors import (
+    MAX_FIELDS,
     FieldPath,
     invalid_fields,
     paths_and_errors,
@@ -36,7 +37,6 @@ from punctual.web.models.task import check_task, check_timeout
 
 DEFAULT_BACKOFF_SECONDS = 5
 DEFAULT_MAX_BACKOFF_SECONDS = 300
-MAX_FIELDS = 200  # of an object that has no other bound
 MAX_LIST_ENTRIES = 1_000
 SMALL_BODY_BYTES = 4_096  # a body of this size cannot hold too many entries
 MAX_TAG_KEY_CHARACTERS = 128

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from punctual.domain.task_limits import MAX_URL_CHARACTERS
 from punctual.web.features import Features
 from punctual.web.models.schedule import AddError, StrictModel
-from punctual.web.models.task import MAX_URL_CHARACTERS
 
 Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
 MAX_NOTIFY_ENTRIES = 5

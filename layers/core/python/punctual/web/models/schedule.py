@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
 from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import MAX_INTERVAL_SECONDS, Cron, Every, next_after
-from punctual.domain.schedules.timezones import EPOCH
+from punctual.domain.utc import EPOCH
 from punctual.web.http import timestamps
 from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 

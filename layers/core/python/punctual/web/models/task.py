@@ -7,22 +7,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from punctual.domain.task_limits import (
+    CONTROL_IN_HEADER,
+    HEADER_NAME,
+    LONG_TASK_TYPES,
+    MAX_REDIRECTS,
+    MAX_TASK_HEADER_BYTES,
+    MAX_TASK_HEADERS,
+    MAX_URL_CHARACTERS,
+    RESERVED_ENV_PREFIX,
+)
 from punctual.web.features import NOT_INSTALLED, Features
 from punctual.web.http.json_body import MAX_REPORTED_PATHS
 from punctual.web.models.schedule import AddError, StrictModel
 
-MAX_URL_CHARACTERS = 8 * 1024
-MAX_TASK_HEADERS = 50
-MAX_TASK_HEADER_BYTES = 8 * 1024
 MAX_CODE_BYTES = 64 * 1024
-MAX_REDIRECTS = 5
 MAX_LONG_TIMEOUT_SECONDS = 86_400
 MAX_SHORT_TIMEOUT_SECONDS = 900
-LONG_TASK_TYPES = ("script", "container")
-RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SECRET_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _FIELDS_WITHOUT_PLACEHOLDERS = ("type", "runtime", "code", "artifact_id")
 
@@ -138,9 +140,9 @@ def _secret_paths(path: str, value: Any) -> Iterator[str]:
 
 def _check_headers(headers: Mapping[str, str], add_error: AddError) -> None:
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
+        if not HEADER_NAME.fullmatch(name):
             add_error(f"task.headers.{name}", "is not a valid header name")
-        elif _CONTROL.search(value):
+        elif CONTROL_IN_HEADER.search(value):
             add_error(
                 f"task.headers.{name}", "must not hold line breaks or other control characters"
             )

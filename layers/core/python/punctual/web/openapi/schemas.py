@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from punctual.domain.schedules.cron.expression import MAX_CRON_CHARACTERS
+from punctual.domain.task_limits import LONG_TASK_TYPES
 from punctual.web.models import job_rules
 from punctual.web.models import task as task_fields
 from punctual.web.models.bodies import (
@@ -52,7 +53,7 @@ _SCHEMA_NAMES = {
     "TokenFields": "TokenRequest",
     "JobStatus": "JobState",
     "JobStatusAnswer": "JobStatus",
-    "Kind": "ScheduleType",
+    "ScheduleKind": "ScheduleType",
 }
 _SCHEDULE_TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 _FORMATS = {
@@ -63,7 +64,7 @@ _FORMATS = {
     "timezone": "timezone",
 }
 _NO_CONTROL_CHARACTERS = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
-_LONG_TASK_TYPES = list(task_fields.LONG_TASK_TYPES)
+_LONG_TASK_TYPES = list(LONG_TASK_TYPES)
 
 
 def ref(name: str) -> Schema:

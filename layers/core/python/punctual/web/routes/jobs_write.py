@@ -9,11 +9,10 @@ from punctual.engine.commands.definitions_store import has_large_payload
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import JobView
-from punctual.web.http.actor import actor
 from punctual.web.http.conditions import etag, idempotency_key
 from punctual.web.http.json_body import JsonBody, fingerprint, parse_object, parse_optional
 from punctual.web.http.problems import problem_body
-from punctual.web.http.request import Reply, Request, json_reply
+from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies
 from punctual.web.models.job_rules import changed_job, new_job
 from punctual.web.routing import RouteTable
@@ -108,28 +107,28 @@ class JobWriteRoutes:
         features = self._services.features.for_tenant(request.caller.tenant)
         revise = partial(_revise_job, body=body, now=now, features=features)
         edition = self._services.required_edition(request, job_id)
-        tenant, request_actor = request.caller.tenant, actor(request)
+        tenant, request_actor = request.caller.tenant, actor_of(request)
         view = self._services.jobs.change(tenant, job_id, revise, edition, request_actor)
         return self._job_reply(view, request)
 
     def cancel(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
         edition = self._services.required_edition(request, job_id)
-        view = self._services.jobs.cancel(request.caller.tenant, job_id, edition, actor(request))
+        view = self._services.jobs.cancel(request.caller.tenant, job_id, edition, actor_of(request))
         return self._job_reply(view, request)
 
     def pause(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
         bodies.parse_no_fields(parse_optional(request.body))
         edition = self._services.required_edition(request, job_id)
-        view = self._services.jobs.pause(request.caller.tenant, job_id, edition, actor(request))
+        view = self._services.jobs.pause(request.caller.tenant, job_id, edition, actor_of(request))
         return self._job_reply(view, request)
 
     def resume(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
         missed = bodies.parse_resume(parse_optional(request.body))
         edition = self._services.required_edition(request, job_id)
-        tenant, request_actor = request.caller.tenant, actor(request)
+        tenant, request_actor = request.caller.tenant, actor_of(request)
         view = self._services.jobs.resume(tenant, job_id, missed, edition, request_actor)
         return self._job_reply(view, request)
 
@@ -153,7 +152,9 @@ class JobWriteRoutes:
         self, request: Request, submissions: Sequence[Submission]
     ) -> Sequence[JobView | PunctualError]:
         caller = request.caller
-        return self._services.jobs.submit(caller.tenant, caller.name, submissions, actor(request))
+        return self._services.jobs.submit(
+            caller.tenant, caller.name, submissions, actor_of(request)
+        )
 
     def _job_reply(self, view: JobView, request: Request) -> Reply:
         etag_header = ("etag", etag(view.state.edition))

@@ -1,12 +1,11 @@
 """Run a job now, backfill it, cancel and retry runs."""
 
+from punctual.domain.utc import format_time
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
-from punctual.web.http.actor import actor
 from punctual.web.http.conditions import idempotency_key
 from punctual.web.http.json_body import fingerprint, parse_optional
-from punctual.web.http.request import Reply, Request, json_reply
-from punctual.web.http.timestamps import format_time
+from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies
 from punctual.web.routing import RouteTable
 from punctual.web.services import Services, parse_id
@@ -29,7 +28,7 @@ class RunWriteRoutes:
         payload = bodies.parse_run_now(body)
         operation = f"POST /jobs/{job_id}/runNow"
         request_fingerprint = "" if key is None else fingerprint(operation, body.value)
-        tenant, request_actor = request.caller.tenant, actor(request)
+        tenant, request_actor = request.caller.tenant, actor_of(request)
         view = self._services.jobs.run_now(
             tenant, job_id, payload, key, request_fingerprint, request_actor
         )
@@ -44,7 +43,7 @@ class RunWriteRoutes:
             fields.start,
             fields.end,
             fields.dry_run,
-            actor(request),
+            actor_of(request),
         )
         if fields.dry_run:
             value = {"runs": len(times), "times": [format_time(at) for at in times]}
@@ -54,7 +53,7 @@ class RunWriteRoutes:
     def cancel(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
         bodies.parse_no_fields(parse_optional(request.body))
-        view = self._services.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
+        view = self._services.jobs.cancel_run(request.caller.tenant, *ids, actor_of(request))
         return json_reply(202, run_json(view, request.root))
 
     def retry(self, request: Request, job_id: str, run_id: str) -> Sliced[Reply]:
@@ -64,7 +63,7 @@ class RunWriteRoutes:
         bodies.parse_no_fields(body)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         request_fingerprint = "" if key is None else fingerprint(operation, body.value)
-        tenant, request_actor = request.caller.tenant, actor(request)
+        tenant, request_actor = request.caller.tenant, actor_of(request)
         view = yield from self._services.jobs.retry(
             tenant, *ids, key, request_fingerprint, request_actor
         )

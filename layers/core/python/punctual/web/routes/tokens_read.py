@@ -2,10 +2,11 @@
 
 from punctual.domain.tenants.limits import limit_values as limits_json
 from punctual.domain.tenants.tokens import Token
+from punctual.domain.utc import format_time
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
-from punctual.web.http.timestamps import format_optional_time, format_time
+from punctual.web.http.timestamps import format_optional_time
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 

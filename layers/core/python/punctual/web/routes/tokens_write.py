@@ -1,10 +1,9 @@
 """Create and revoke tokens. Show the webhook secret, which writes an audit entry."""
 
-from punctual.web.http.actor import actor
 from punctual.web.http.json_body import parse_object, parse_optional
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.query import Query
-from punctual.web.http.request import Reply, Request, json_reply
+from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies
 from punctual.web.models.token import parse_new_token
 from punctual.web.routes.tokens_read import token_json
@@ -38,7 +37,7 @@ class TokenWriteRoutes:
             fields.role,
             fields.expires_at,
             caller.name,
-            actor(request),
+            actor_of(request),
             caller.tenant,
         )
         location = ("location", f"{request.root}/tokens/{token.token_id}")
@@ -47,11 +46,11 @@ class TokenWriteRoutes:
     def revoke(self, request: Request, token_id: str) -> Reply:
         token_id = parse_id(token_id, "token")
         bodies.parse_no_fields(parse_optional(request.body))
-        token = self._tokens.revoke(request.caller.tenant, token_id, actor(request))
+        token = self._tokens.revoke(request.caller.tenant, token_id, actor_of(request))
         return json_reply(200, token_json(token))
 
     def webhook_secret(self, request: Request) -> Reply:
         """Return the secret that signs webhooks. The audit names the caller."""
         Query(request.query, ()).finish()
-        secret = self._webhook_secret(request.caller.tenant, actor(request), self._clock())
+        secret = self._webhook_secret(request.caller.tenant, actor_of(request), self._clock())
         return json_reply(200, {"secret": secret})

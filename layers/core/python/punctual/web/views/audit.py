@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from punctual.domain.utc import format_time
 from punctual.engine.commands.audit import JOB_CREATE, JOB_UPDATE
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.audit import AuditEntryView
-from punctual.web.http.timestamps import format_time
 from punctual.web.views.job import definition_json
 
 MAX_VALUE_BYTES = 2_048  # a longer value shows only its size

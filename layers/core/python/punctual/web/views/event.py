@@ -1,14 +1,14 @@
 """Render run changes for the event bus and webhooks. docs/events.md is the contract."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from punctual.domain.run import Run
+from punctual.domain.utc import MILLISECOND, format_time
 from punctual.engine.ports.notifications import Notification
-from punctual.web.http.timestamps import format_optional_time, format_time
+from punctual.web.http.timestamps import format_optional_time
 
 EVENT_FORMAT_VERSION = 1
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def event_envelope_json(
@@ -39,7 +39,7 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
         "due_time": format_time(run.due_at),
         "start_time": format_optional_time(run.started_at),
         "end_time": format_optional_time(run.ended_at),
-        "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
+        "lateness_ms": None if run.lateness is None else run.lateness / MILLISECOND,
         "count": run.occurrence_count,
     }
 

@@ -1,16 +1,14 @@
 """Render runs and their attempts."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from punctual.domain.run import HELD_RUN_STATUSES, Reason, Run, RunStatus
+from punctual.domain.utc import MILLISECOND, format_time
 from punctual.engine.ports.rows import AttemptRow
 from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import RunView
-from punctual.web.http.timestamps import format_optional_time, format_time
-
-_MILLISECOND = timedelta(milliseconds=1)
+from punctual.web.http.timestamps import format_optional_time
 
 
 def run_url(root: str, job_id: str, run_id: str) -> str:
@@ -47,7 +45,7 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "modified_time": format_time(run.changed_at),
         "created_at": format_time(run.created_at),
         "next_attempt_time": format_optional_time(_next_attempt(run)),
-        "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
+        "lateness_ms": None if run.lateness is None else run.lateness / MILLISECOND,
         "attempt_number": run.attempt,
         "executor_id": run.executor_id or None,
         "error_message": _error(view),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.audit import keys as audit_keys
-from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
+from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout, prefetch
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.engine.commands.audit import newest_first
 from punctual.engine.ports.audit_log import (
@@ -105,10 +105,10 @@ class DynamoAudit:
         high = (
             None
             if filters.end is None
-            else audit_keys.group_upper_bound(audit_keys.group_of(filters.end))
+            else keys.group_upper_bound(audit_keys.group_of(filters.end))
         )
         if cursor_group:
-            bound = audit_keys.group_upper_bound(cursor_group) if includes_group else cursor_group
+            bound = keys.group_upper_bound(cursor_group) if includes_group else cursor_group
             high = bound if high is None else min(high, bound)
         if high is not None and high < low:
             return
@@ -122,11 +122,10 @@ class DynamoAudit:
     def _open_part(
         self, tenant: str, low: str, high: str | None, part: int
     ) -> Iterator[_GroupNotes]:
-        """Return the rows of a part, with the first page read so that parts load in parallel."""
+        """Return the rows of a part. The first page is read now."""
         key_range = KeyRange(audit_keys.audit_partition(tenant, part), low, high, newest_first=True)
         items = self._dynamo.query(self._table, key_range, AUDIT_QUERY_PAGE_SIZE)
-        first = list(islice(items, 1))
-        return (_parse_row(row) for row in chain(first, items))
+        return (_parse_row(row) for row in prefetch(items))
 
 
 def audit_row(tenant: str, note: Note) -> Item:
@@ -163,7 +162,7 @@ def _to_row(tenant: str, group: str, notes: Sequence[NoteWithSubjects]) -> Item:
     part_number = digest.digest()[0] % audit_keys.AUDIT_PARTITIONS
     return {
         **audit_keys.audit_row_key(tenant, part_number, group, digest.hexdigest()).item(),
-        keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+        **keys.ROW_LAYOUT_ATTRIBUTE,
         keys.DATA_ATTR: to_attribute(zlib.compress(data)),
         keys.TTL: to_attribute(keys.to_ttl(max(note.at for note, _ in notes) + HISTORY_RETENTION)),
     }
@@ -171,4 +170,4 @@ def _to_row(tenant: str, group: str, notes: Sequence[NoteWithSubjects]) -> Item:
 
 def _parse_row(row: Mapping[str, Any]) -> _GroupNotes:
     data = check_layout(row)[keys.DATA_ATTR]["B"]
-    return audit_keys.parse_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))
+    return keys.parse_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))

@@ -28,7 +28,7 @@ from punctual.aws.dynamodb.control import counter_keys
 from punctual.aws.dynamodb.control.counter_keys import COUNTER_PARTITIONS
 from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import EPOCH
+from punctual.domain.utc import EPOCH
 
 MINUTE_COUNTS_RETENTION = timedelta(hours=3)
 COUNTED_CHANGES_RETENTION = timedelta(
@@ -161,7 +161,7 @@ class Counters:
         """Return the write that appends the row if the row does not exist yet."""
         item = {
             **counter_keys.counted_key(tenant, time_key(slice_at), row_number).item(),
-            keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+            **keys.ROW_LAYOUT_ATTRIBUTE,
             keys.TTL: to_attribute(keys.to_ttl(slice_at + COUNTED_CHANGES_RETENTION)),
             keys.DATA_ATTR: to_attribute(b"".join(sorted(change.change_id for change in changes))),
             **to_item(_sum_counts(change.moved_counts for change in changes)),
@@ -193,7 +193,7 @@ class Counters:
         return writes
 
     def _add_write(self, row_key: keys.RowKey, counts: Counts, attrs: Item) -> dict[str, Any]:
-        set_attrs = {**attrs, keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
+        set_attrs = {**attrs, **keys.ROW_LAYOUT_ATTRIBUTE}
         expression = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(counts)))
         expression += " SET " + ", ".join(f"#{name} = :{name}" for name in set_attrs)
         names = {f"#a{i}": name for i, name in enumerate(counts)}

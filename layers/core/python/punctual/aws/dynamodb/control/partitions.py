@@ -9,7 +9,7 @@ from punctual.aws.dynamodb.attributes import Item, from_attribute, to_attribute,
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.aws.retries import ConditionFailed
-from punctual.engine.dispatch.planner import BUCKET_LENGTH
+from punctual.domain.identifiers import BUCKET_LENGTH
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import Receipt
@@ -47,7 +47,7 @@ class DynamoPartitions:
         heartbeat = to_attribute(time_key(self._clock()))
         row = {
             **keys.watermark_key().item(),
-            **_layout_attribute(),
+            **keys.ROW_LAYOUT_ATTRIBUTE,
             keys.TIME_ATTR: new_value,
             keys.PLANNER_HEARTBEAT_ATTR: heartbeat,
         }
@@ -263,7 +263,7 @@ class DynamoReceipts:
             self._table,
             {
                 **keys.receipt_key(tenant, name).item(),
-                **_layout_attribute(),
+                **keys.ROW_LAYOUT_ATTRIBUTE,
                 **_receipt_row(receipt),
             },
             Condition(
@@ -273,10 +273,6 @@ class DynamoReceipts:
             ),
         )
         return receipt if failure is None else _parse_receipt(check_layout(failure.item))
-
-
-def _layout_attribute() -> Item:
-    return {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
 
 
 def _parse_lease(bucket: datetime, shard: int, row: Mapping[str, Any]) -> PartitionLease:

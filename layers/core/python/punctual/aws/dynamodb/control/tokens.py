@@ -20,7 +20,7 @@ from punctual.aws.dynamodb.client import (
     key_of,
 )
 from punctual.aws.dynamodb.control import token_keys
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.dynamodb.sort_keys import parse_optional_time_key, parse_time_key, time_key
 from punctual.aws.retries import Client, ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
@@ -51,12 +51,16 @@ class DynamoTokens:
         self._create_row(
             {
                 **token_keys.list_row_key(token.tenant, token.token_id).item(),
-                **_layout_attribute(),
+                **keys.ROW_LAYOUT_ATTRIBUTE,
                 **list_attrs,
             }
         )
         self._create_row(
-            {**token_keys.token_key(token_hash).item(), **_layout_attribute(), **_to_row(token)}
+            {
+                **token_keys.token_key(token_hash).item(),
+                **keys.ROW_LAYOUT_ATTRIBUTE,
+                **_to_row(token),
+            }
         )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
@@ -284,10 +288,6 @@ def _hash_of(row: Mapping[str, Any]) -> str:
     return str(check_layout(row)[token_keys.HASH_ATTR]["S"])
 
 
-def _layout_attribute() -> Item:
-    return {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
-
-
 def _to_row(token: Token) -> Item:
     times = {
         token_keys.CREATED_AT_ATTR: token.created_at,
@@ -323,14 +323,10 @@ def _parse_token(row: Mapping[str, Any]) -> Token:
         role=role,
         created_at=parse_time_key(row[token_keys.CREATED_AT_ATTR]["S"]),
         created_by=row[token_keys.CREATED_BY_ATTR]["S"],
-        expires_at=_parse_time(row, keys.UNTIL_ATTR),
-        last_used_at=_parse_time(row, token_keys.USED_AT_ATTR),
-        revoked_at=_parse_time(row, token_keys.REVOKED_AT_ATTR),
+        expires_at=parse_optional_time_key(row.get(keys.UNTIL_ATTR, {}).get("S")),
+        last_used_at=parse_optional_time_key(row.get(token_keys.USED_AT_ATTR, {}).get("S")),
+        revoked_at=parse_optional_time_key(row.get(token_keys.REVOKED_AT_ATTR, {}).get("S")),
     )
-
-
-def _parse_time(row: Mapping[str, Any], name: str) -> datetime | None:
-    return parse_time_key(row[name]["S"]) if name in row else None
 
 
 def _is_forgotten(token: Token, now: datetime) -> bool:

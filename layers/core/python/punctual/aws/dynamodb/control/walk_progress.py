@@ -7,7 +7,7 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import from_item, to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.dynamodb.sort_keys import parse_optional_time_key, parse_time_key, time_key
 
 STARTED_AT_ATTR, STATE_CURSOR_ATTR, TIMER_CURSOR_ATTR = "started", "heads", "sweep"
 PAYLOAD_CURSOR_ATTR, STATES_DONE_ATTR, TIMERS_DONE_ATTR = "payloads", "walked", "swept"
@@ -51,7 +51,7 @@ class WalkProgress:
         return Progress(
             started_at=parse_time_key(values[STARTED_AT_ATTR]),
             state_cursor=values.get(STATE_CURSOR_ATTR),
-            timer_cursor=_parse_time(values.get(TIMER_CURSOR_ATTR)),
+            timer_cursor=parse_optional_time_key(values.get(TIMER_CURSOR_ATTR)),
             payload_cursor=values.get(PAYLOAD_CURSOR_ATTR),
             states_done=values[STATES_DONE_ATTR],
             timers_done=values.get(TIMERS_DONE_ATTR, False),
@@ -88,7 +88,3 @@ class WalkProgress:
         row = {**keys.walk_key().item(), **to_item(values)}
         failure = self._dynamo.put_if(self._table, row, condition)
         return failure is None or (failure.ambiguous and failure.item == row)
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    return None if text is None else parse_time_key(text)

@@ -107,7 +107,7 @@ def _parse_run(row: Item) -> RunRow:
 def _to_row(key: at.RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
     item: Item = {
         **key.item(),
-        at.LAYOUT_ATTR: to_attribute(at.ROW_LAYOUT),
+        **at.ROW_LAYOUT_ATTRIBUTE,
         at.DATA_ATTR: to_attribute(_encode(row).decode()),
     }
     if expires_at is not None:

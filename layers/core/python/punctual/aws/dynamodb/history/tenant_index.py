@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
@@ -17,7 +17,13 @@ import msgspec
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
+from punctual.aws.dynamodb.client import (
+    DynamoClient,
+    KeyRange,
+    check_layout,
+    prefetch,
+    split_by_size,
+)
 from punctual.engine.ports.rows import RunRow
 
 MAX_RUN_INDEX_ROW_BYTES = 262_144  # bytes of runs in one row, before compression
@@ -41,9 +47,7 @@ class TenantRunIndex:
         ordered = sorted(rows, key=_run_order)
         items = [
             _to_row(tenant, group, part)
-            for group, group_rows in groupby(
-                ordered, key=lambda row: keys.run_group(row.run.run_id)
-            )
+            for group, group_rows in groupby(ordered, key=lambda row: keys.id_group(row.run.run_id))
             for part in split_by_size(
                 group_rows, lambda row: len(_encode(row)), MAX_RUN_INDEX_ROW_BYTES
             )
@@ -54,7 +58,7 @@ class TenantRunIndex:
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         """Return the runs before (run id, job id) `before`, newest first, each run once."""
-        high = None if before is None else keys.group_upper_bound(keys.run_group(before[0]))
+        high = None if before is None else keys.group_upper_bound(keys.id_group(before[0]))
         parts = self._dynamo.pool.map(
             partial(self._open_part, tenant, high), range(keys.RUN_INDEX_PARTITIONS)
         )
@@ -68,11 +72,10 @@ class TenantRunIndex:
         return list(islice(rows, limit))
 
     def _open_part(self, tenant: str, high: str | None, part: int) -> Iterator[_GroupRuns]:
-        """Return the rows of a part, with the first page read so that parts load in parallel."""
+        """Return the rows of a part. The first page is read now."""
         key_range = KeyRange(keys.run_index_partition(tenant, part), high=high, newest_first=True)
         items = self._dynamo.query(self._table, key_range, RUN_INDEX_PAGE_SIZE)
-        first = list(islice(items, 1))
-        return (_parse_row(row) for row in chain(first, items))
+        return (_parse_row(row) for row in prefetch(items))
 
 
 def _run_order(row: RunRow) -> tuple[str, str]:
@@ -106,7 +109,7 @@ def _to_row(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
     )
     return {
         **row_key.item(),
-        keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT),
+        **keys.ROW_LAYOUT_ATTRIBUTE,
         keys.DATA_ATTR: to_attribute(zlib.compress(_encode(rows))),
         keys.TTL: to_attribute(keys.to_ttl(max(row.expires_at for row in rows))),
     }
@@ -114,4 +117,4 @@ def _to_row(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
 
 def _parse_row(row: Mapping[str, Any]) -> _GroupRuns:
     data = check_layout(row)[keys.DATA_ATTR]["B"]
-    return keys.parse_run_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))
+    return keys.parse_group(row[keys.SK]["S"]), _decode(zlib.decompress(data))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.attributes import Item, to_attribute
+from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
 from punctual.aws.dynamodb.control import counter_keys
 from punctual.engine.ports.rows import JobKey, RunKey
@@ -29,10 +29,12 @@ class JobData:
 
         The job state forgets ended runs, so the markers find their payloads later.
         """
-        layout = {keys.LAYOUT_ATTR: to_attribute(keys.ROW_LAYOUT)}
         self._dynamo.put(
             self._table,
-            [{**counter_keys.payload_marker_key(*run).item(), **layout} for run in runs],
+            [
+                {**counter_keys.payload_marker_key(*run).item(), **keys.ROW_LAYOUT_ATTRIBUTE}
+                for run in runs
+            ],
         )
 
     def find(self, key: JobKey) -> JobDataRows:

@@ -10,9 +10,8 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, check_layout
 from punctual.aws.dynamodb.keys import (
     DATA_ATTR,
-    LAYOUT_ATTR,
     PART_COUNT_ATTR,
-    ROW_LAYOUT,
+    ROW_LAYOUT_ATTRIBUTE,
     RowKey,
     definition_key,
 )
@@ -71,7 +70,7 @@ def _to_rows(definition: DefinitionRow) -> Iterator[Item]:
     for number, part in enumerate(parts):
         yield {
             **definition_key(definition.tenant, definition.job_id, definition.ref, number).item(),
-            LAYOUT_ATTR: to_attribute(ROW_LAYOUT),
+            **ROW_LAYOUT_ATTRIBUTE,
             DATA_ATTR: to_attribute(part),
             **({PART_COUNT_ATTR: to_attribute(len(parts))} if len(parts) > 1 else {}),
         }

@@ -15,11 +15,10 @@ from punctual.aws.dynamodb.client import Condition, check_layout, key_of
 from punctual.aws.dynamodb.keys import (
     AUDIT_NOTE_ATTR,
     HEARTBEAT_INDEX,
-    LAYOUT_ATTR,
     LEASE_ATTR_PREFIX,
     PK,
     RENEWED_ATTR,
-    ROW_LAYOUT,
+    ROW_LAYOUT_ATTRIBUTE,
     TOKEN_ATTR,
     TTL,
     UNTIL_ATTR,
@@ -162,7 +161,7 @@ def _attributes(state: JobState) -> Item:
         del values[name]
     if len(state.wait_queue) > MAX_READABLE_WAITING_RUNS:
         values[WAIT_QUEUE_ATTR] = zlib.compress(msgspec.json.encode(state.wait_queue))
-    row = {LAYOUT_ATTR: to_attribute(ROW_LAYOUT), **to_item(values)}
+    row = {**ROW_LAYOUT_ATTRIBUTE, **to_item(values)}
     ttl_at = job_expires_at(state)
     if state.is_blank and state.ended_at is not None:
         ttl_at = state.ended_at + BLANK_STATE_RETENTION

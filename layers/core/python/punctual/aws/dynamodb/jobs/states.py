@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from punctual.aws.dynamodb.attributes import Item
-from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
+from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of, prefetch
 from punctual.aws.dynamodb.jobs import state_rows as rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
@@ -93,7 +93,7 @@ class DynamoJobStates:
             for n in range(JOB_SLOTS)
         ]
         merged = heapq.merge(
-            *self._dynamo.pool.map(_prefetch, slot_states),
+            *self._dynamo.pool.map(prefetch, slot_states),
             key=lambda state: state.job_id,
             reverse=True,
         )
@@ -272,9 +272,3 @@ def _unreadable_key(row: Item) -> JobKey:
         return JobKey(*parse_state_key(row_key))
     except ValueError:
         return JobKey(row_key.pk, row_key.sk)
-
-
-def _prefetch(states: Iterator[JobState]) -> Iterator[JobState]:
-    """Read the first page now, so that the ranges are read in parallel."""
-    first = list(islice(states, 1))
-    return chain(first, states)

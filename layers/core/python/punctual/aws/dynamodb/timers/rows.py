@@ -9,17 +9,17 @@ from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import check_layout, key_of
 from punctual.aws.dynamodb.keys import LAYOUT_ATTR, PK, SHARED_TIMERS_LAYOUT, SK, RowKey
 from punctual.aws.dynamodb.timers import keys
+from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
 from punctual.engine.ports.timers import Timer
 
 MAX_SHARED_ROW_BYTES = (
     1_000  # bytes as DynamoDB counts them, so that each write of a row costs one write unit
 )
-MEMBERS_ATTR = keys.MEMBERS_ATTR
 _ATTR_NAME_BYTES = (
     len(PK) + len(SK) + len(LAYOUT_ATTR) + 2 + len(MEMBERS_ATTR)
 )  # 2: the layout number
 _NO_MEMBERS: Mapping[str, Any] = {"SS": ()}
-_timer_order = attrgetter("order")
+_timer_order = attrgetter("sort_key")
 
 
 class TimerRow(NamedTuple):

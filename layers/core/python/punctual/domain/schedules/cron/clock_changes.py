@@ -4,7 +4,8 @@ from bisect import bisect_right
 from datetime import datetime, timedelta
 
 from punctual.domain.schedules.cron.expression import SECONDS_PER_DAY, Calendar
-from punctual.domain.schedules.timezones import EPOCH, SECOND, transitions
+from punctual.domain.schedules.timezones import transitions
+from punctual.domain.utc import EPOCH, SECOND
 
 
 def clock_changes(

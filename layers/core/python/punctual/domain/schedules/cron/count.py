@@ -10,14 +10,12 @@ from datetime import date
 from punctual.domain.schedules.cron.expression import (
     EPOCH_ORDINAL,
     LAST_SCHEDULED_YEAR,
-    NEVER_LOCAL_SECOND,
+    LAST_SEARCHED_SECOND,
     SECONDS_PER_DAY,
     Calendar,
     month_length,
 )
 from punctual.domain.schedules.timezones import Transitions
-
-_SEARCH_END = NEVER_LOCAL_SECOND - 5 * SECONDS_PER_DAY
 
 
 def count_instants(
@@ -27,7 +25,7 @@ def count_instants(
 
     The rules are those of `next_instant`.
     """
-    end = min(end, _SEARCH_END)
+    end = min(end, LAST_SEARCHED_SECOND)
     changes = zone.changes
     index = bisect_right(changes, first)
     total = 0

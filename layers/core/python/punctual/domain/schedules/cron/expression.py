@@ -20,6 +20,8 @@ SECONDS_PER_DAY = 86_400
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 # In local seconds since 1970, later than any local time before 2200.
 NEVER_LOCAL_SECOND = (date(2200, 1, 10).toordinal() - EPOCH_ORDINAL) * SECONDS_PER_DAY
+# A search for instants ends here, before every local time that stands for "never".
+LAST_SEARCHED_SECOND = NEVER_LOCAL_SECOND - 5 * SECONDS_PER_DAY
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",

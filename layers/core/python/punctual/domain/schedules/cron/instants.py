@@ -3,13 +3,17 @@
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 
-from punctual.domain.schedules.cron.expression import NEVER_LOCAL_SECOND, SECONDS_PER_DAY, Calendar
-from punctual.domain.schedules.timezones import EPOCH, SECOND, Transitions, transitions
+from punctual.domain.schedules.cron.expression import (
+    LAST_SEARCHED_SECOND,
+    SECONDS_PER_DAY,
+    Calendar,
+)
+from punctual.domain.schedules.timezones import Transitions, transitions
 from punctual.domain.schedules.values import Schedule
+from punctual.domain.utc import EPOCH, SECOND
 
 # Two offsets of one zone never differ by more.
 _MAX_OFFSET_DIFFERENCE = 2 * SECONDS_PER_DAY
-_SEARCH_END = NEVER_LOCAL_SECOND - 5 * SECONDS_PER_DAY
 
 
 def next_instant(
@@ -40,7 +44,7 @@ def next_instant(
         local = calendar.next_local(start)
         instant = local - offset
         if index == len(changes):
-            end = limit = _SEARCH_END
+            end = limit = LAST_SEARCHED_SECOND
             next_offset = offset
         else:
             end = limit = changes[index]
@@ -51,7 +55,7 @@ def next_instant(
             return moved_instant
         if instant < limit:
             return instant
-        if end >= _SEARCH_END:
+        if end >= LAST_SEARCHED_SECOND:
             return None
         second = end
         # Do not jump if the clock is set back: local times of this stretch then come again.

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.changes.change import Result
-from punctual.engine.dispatch.on_demand.throughput import Throughput
-from punctual.engine.dispatch.on_demand.wakeup_times import SEND_LEAD
+from punctual.engine.dispatch.on_demand.wakeup_times import SEND_LEAD, Throughput
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message, RunQueue

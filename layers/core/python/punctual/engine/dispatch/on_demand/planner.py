@@ -14,14 +14,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import bucket_of
+from punctual.domain.identifiers import BUCKET_LENGTH, bucket_of
 from punctual.engine.dispatch.on_demand.wakeup_times import (
     BURST_TIMERS,
     COLD_START_DURATION,
     WakeUp,
     wake_up_time,
 )
-from punctual.engine.dispatch.planner import BUCKET_LENGTH, PLANNING_HORIZON, REOPENED_SPAN
+from punctual.engine.dispatch.planner import PLANNING_HORIZON, REOPENED_SPAN
 from punctual.engine.dispatch.poller import BUCKET_CLOSE_DELAY
 from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timers

@@ -7,13 +7,14 @@ from punctual.domain.run import RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import MAX_EARLY_SEND, HeldMessages
-from punctual.engine.dispatch.on_demand.throughput import Throughput, begin_at
 from punctual.engine.dispatch.on_demand.wakeup_times import (
     FIRE_BATCH_SPAN,
     FIRE_LEAD,
     MAX_FIRE_AHEAD,
     POLLER_SETUP_DURATION,
     SEND_LEAD,
+    Throughput,
+    begin_at,
 )
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller, StepResult
 from punctual.engine.dispatch.retries import EvaluationRetries

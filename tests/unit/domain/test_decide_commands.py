@@ -18,20 +18,20 @@ def a_paused_job(**fields: Any) -> Story:
     return story
 
 
-def test_a_paused_job_fires_nothing_and_holds_what_is_queued() -> None:
+def test_paused_job_skips_occurrences_and_holds_queued_runs() -> None:
     story = Story(a_job(every(60))).fires(60)
     message = story.queued[0].run_id
     story.at(60.5).pause()
     assert story.state() == "PAUSED"
     assert story.queued == []
-    assert [w.scheduled_at for w in story.line] == [after(60)]
+    assert [waiting.scheduled_at for waiting in story.line] == [after(60)]
     assert story.do(Claim(message, "e", "n")).verdict in (Verdict.GONE, Verdict.NOT_QUEUED)
     story.fires(120, 180)
     assert not story.held
     assert len(story.line) == 1
 
 
-def test_what_runs_goes_on_while_paused_with_its_retries() -> None:
+def test_running_run_of_a_paused_job_continues_with_its_retries() -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.pause()
@@ -41,40 +41,45 @@ def test_what_runs_goes_on_while_paused_with_its_retries() -> None:
     assert story.state() == "PAUSED"
 
 
-def test_a_lost_attempt_is_repeated_while_paused() -> None:
+def test_lost_attempt_of_a_paused_job_is_repeated() -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.pause()
     assert [sent.run_id for sent in story.release(run).runs_to_send] == [run.run_id]
 
 
-def test_what_is_held_goes_on_after_the_resume() -> None:
+def test_run_held_by_a_pause_starts_after_the_resume() -> None:
     story = Story(a_job(every(60))).fires(60)
     story.pause()
     assert [run.scheduled_at for run in story.at(90).resume().runs_to_send] == [after(60)]
 
 
-RESUMED = [
+OUTCOMES_AFTER_RESUME = [
     (MisfirePolicy.RUN_ONCE, [240], [(60, "SKIPPED", "COALESCED", 3)]),
     (MisfirePolicy.RUN_ALL, [60, 120, 180, 240], []),
     (MisfirePolicy.SKIP, [], [(60, "SKIPPED", "PAUSED", 4)]),
 ]
 
 
-@pytest.mark.parametrize(("policy", "ran", "rest"), RESUMED)
-@pytest.mark.parametrize("asked", [True, False])
-def test_resume_deals_with_what_was_missed(
-    policy: MisfirePolicy, ran: list[int], rest: list[tuple[int, str, str, int]], asked: bool
+@pytest.mark.parametrize(("policy", "ran", "not_run"), OUTCOMES_AFTER_RESUME)
+@pytest.mark.parametrize("policy_is_given", [True, False])
+def test_resume_applies_the_misfire_policy(
+    policy: MisfirePolicy,
+    ran: list[int],
+    not_run: list[tuple[int, str, str, int]],
+    policy_is_given: bool,
 ) -> None:
-    story = a_paused_job() if asked else a_paused_job(misfire=policy)
-    story.at(290).resume(policy if asked else None)
+    story = a_paused_job() if policy_is_given else a_paused_job(misfire=policy)
+    story.at(290).resume(policy if policy_is_given else None)
     story.drain()
-    assert story.outcomes() == sorted([(n, "SUCCESS", "", 1) for n in ran] + rest)
+    assert story.outcomes() == sorted([(second, "SUCCESS", "", 1) for second in ran] + not_run)
     assert story.head.next_at == after(300)
 
 
 @pytest.mark.parametrize("policy", list(MisfirePolicy))
-def test_a_one_time_job_missed_in_a_pause_runs_late_but_under_skip(policy: MisfirePolicy) -> None:
+def test_one_time_job_missed_in_a_pause_runs_late_unless_policy_is_skip(
+    policy: MisfirePolicy,
+) -> None:
     story = Story(a_job(Once(after(60))))
     story.pause()
     story.at(600).resume(policy)
@@ -86,7 +91,7 @@ def test_a_one_time_job_missed_in_a_pause_runs_late_but_under_skip(policy: Misfi
     assert story.state() == "COMPLETED"
 
 
-def test_a_pause_takes_back_what_was_fired_ahead() -> None:
+def test_pause_withdraws_runs_fired_ahead() -> None:
     story = Story(a_job(every(60))).at(30)
     story.look(horizon=60)
     story.pause()
@@ -96,7 +101,7 @@ def test_a_pause_takes_back_what_was_fired_ahead() -> None:
     assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
 
 
-def test_what_was_fired_ahead_and_cancelled_is_not_fired_again_after_a_pause() -> None:
+def test_cancelled_run_fired_ahead_does_not_fire_after_a_pause() -> None:
     story = Story(a_job(every(5), max_concurrency=2))
     story.look(horizon=15)
     while story.queued:
@@ -105,44 +110,44 @@ def test_what_was_fired_ahead_and_cancelled_is_not_fired_again_after_a_pause() -
     story.pause()
     story.at(5).resume()
     story.drain_at(30)
-    assert [o[0] for o in story.outcomes()] == [5, 10, 15, 20, 25, 30]
+    assert [outcome[0] for outcome in story.outcomes()] == [5, 10, 15, 20, 25, 30]
 
 
-@pytest.mark.parametrize("again", ["pause", "resume", "cancel"])
-def test_doing_it_twice_changes_nothing_more(again: str) -> None:
+@pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
+def test_repeated_command_changes_nothing(command: str) -> None:
     story = a_paused_job()
-    if again != "pause":
-        getattr(story, again)()
+    if command != "pause":
+        getattr(story, command)()
     edition = story.head.edition
-    decision: Decision = getattr(story.wait(5), again)()
+    decision: Decision = getattr(story.wait(5), command)()
     assert (decision.verdict, decision.changed) == (Verdict.OK, False)
     assert story.head.edition == edition
 
 
-def test_resuming_what_is_not_paused_changes_nothing() -> None:
+def test_resume_of_a_job_that_is_not_paused_changes_nothing() -> None:
     story = Story(a_job()).at(10)
     assert not story.resume(MisfirePolicy.RUN_ALL).changed
 
 
-def test_each_change_of_a_person_raises_the_edition() -> None:
+def test_each_command_raises_the_edition() -> None:
     story = Story(a_job())
-    for n, act in enumerate((story.pause, story.resume, story.pause, story.cancel)):
-        act()
-        assert story.head.edition == n + 2
+    for count, command in enumerate((story.pause, story.resume, story.pause, story.cancel)):
+        command()
+        assert story.head.edition == count + 2
 
 
 @pytest.mark.parametrize("state", [JobStatus.COMPLETED, JobStatus.CANCELLED])
-def test_what_has_ended_is_neither_paused_nor_resumed(state: JobStatus) -> None:
+def test_ended_job_is_neither_paused_nor_resumed(state: JobStatus) -> None:
     story = Story(a_job(Once(after(0)))).at(0).drain()
     if state is JobStatus.CANCELLED:
         story.cancel()
     assert story.state() == state.value
-    for act in (story.pause, story.resume):
-        decision = act()
+    for command in (story.pause, story.resume):
+        decision = command()
         assert (decision.verdict, decision.changed) == (Verdict.CONFLICT, False)
 
 
-def test_cancel_ends_what_waits_and_what_is_queued_and_tells_what_runs() -> None:
+def test_cancel_ends_waiting_and_queued_runs_and_stops_running_ones() -> None:
     story = Story(a_job(every(60), max_concurrency=2)).fires(60)
     run = story.claim()
     story.fires(120, 180)
@@ -160,7 +165,7 @@ def test_cancel_ends_what_waits_and_what_is_queued_and_tells_what_runs() -> None
 
 
 @pytest.mark.parametrize("how", ["fail", "lose", "release", "give back"])
-def test_a_cancelled_run_never_starts_again(how: str) -> None:
+def test_run_of_a_cancelled_job_has_no_further_attempt(how: str) -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.cancel()
@@ -181,7 +186,7 @@ def test_cancel_of_a_completed_job_is_allowed() -> None:
     assert story.state() == "CANCELLED"
 
 
-def test_nothing_may_be_ordered_from_a_cancelled_job() -> None:
+def test_cancelled_job_starts_no_run() -> None:
     story = Story(a_job())
     story.cancel()
     assert story.order().verdict is Verdict.CONFLICT
@@ -190,51 +195,51 @@ def test_nothing_may_be_ordered_from_a_cancelled_job() -> None:
     assert story.head.runs == ()
 
 
-def test_cancel_leaves_on_record_what_fell_into_the_pause() -> None:
+def test_cancel_records_occurrences_that_a_pause_skipped() -> None:
     story = a_paused_job().at(250)
     story.cancel()
     assert story.outcomes() == [(60, "SKIPPED", "PAUSED", 4)]
 
 
-def test_cancel_leaves_on_record_what_an_outage_missed() -> None:
+def test_cancel_records_occurrences_that_an_outage_missed() -> None:
     story = Story(a_job(every(1), misfire=MisfirePolicy.SKIP)).at(5_100)
     story.look()
     assert story.head.catch_up is not None
     story.cancel()
-    assert sum(o[3] for o in story.outcomes()) == 5_100
-    assert {o[1] for o in story.outcomes()} <= {"MISSED", "CANCELLED"}
+    assert sum(outcome[3] for outcome in story.outcomes()) == 5_100
+    assert {outcome[1] for outcome in story.outcomes()} <= {"MISSED", "CANCELLED"}
 
 
-def test_cancelling_a_run_in_line_ends_it_and_a_held_one_gets_a_wish() -> None:
+def test_cancel_of_a_waiting_run_ends_it_and_of_a_running_one_requests_a_stop() -> None:
     story = Story(a_job(every(60))).fires(60)
     run = story.claim()
     story.fires(120)
     assert story.cancel_run(story.line[0]).verdict is Verdict.OK
     assert story.outcomes() == [(120, "CANCELLED", "CANCELLED", 1)]
-    wish = story.cancel_run(run)
-    assert wish.run_ids_to_stop == (run.run_id,)
+    stop_request = story.cancel_run(run)
+    assert stop_request.run_ids_to_stop == (run.run_id,)
     assert story.held[0].cancel_reason
-    again = story.cancel_run(run)
-    assert (again.verdict, again.changed) == (Verdict.OK, False)
+    repeated = story.cancel_run(run)
+    assert (repeated.verdict, repeated.changed) == (Verdict.OK, False)
     story.finish(story.held[0], RunStatus.CANCELLED)
     assert story.do(CancelRun(run.run_id), recorded=False).verdict is Verdict.CONFLICT
     assert story.state() == "SCHEDULED"
 
 
-def test_cancelling_a_queued_run_lets_the_next_in() -> None:
+def test_cancel_of_a_queued_run_admits_the_next() -> None:
     story = Story(a_job(every(60))).fires(60, 120)
     decision = story.cancel_run(story.queued[0])
     assert [run.scheduled_at for run in decision.runs_to_send] == [after(120)]
 
 
-def test_a_cancelled_run_between_attempts_ends_at_once() -> None:
+def test_cancel_of_a_run_between_attempts_ends_it_at_once() -> None:
     story = Story(a_job(every(60))).fires(60)
     story.fail(story.claim())
     story.cancel_run(story.head.runs[0])
     assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
 
 
-def test_an_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> None:
+def test_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> None:
     """The run is not MISSED, because its due time, with the jitter, is in the future."""
     for horizon in (None, 60):
         story = Story(a_job(every(60), jitter_ms=30_000)).at(65)

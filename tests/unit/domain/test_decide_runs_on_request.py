@@ -37,13 +37,13 @@ def test_run_now_starts_a_run_and_leaves_the_schedule(state: str) -> None:
     assert story.ledger["mine"].status is RunStatus.SUCCESS
 
 
-def test_an_order_asked_twice_makes_one_run() -> None:
+def test_repeated_run_now_makes_one_run() -> None:
     story = Story(a_job()).at(5)
     story.order("mine")
-    again = story.wait(1).order("mine")
-    assert not again.changed
-    assert again.run is not None
-    assert again.run.run_id == "mine"
+    repeated = story.wait(1).order("mine")
+    assert not repeated.changed
+    assert repeated.run is not None
+    assert repeated.run.run_id == "mine"
     story.finish(story.claim("mine"))
     ended = story.do(StartRun("mine"), recorded=False)
     assert ended.run is not None
@@ -51,13 +51,13 @@ def test_an_order_asked_twice_makes_one_run() -> None:
     assert story.head.runs == ()
 
 
-def test_an_order_does_not_change_the_edition() -> None:
+def test_run_now_does_not_change_the_edition() -> None:
     story = Story(a_job()).at(5)
     story.order("mine")
     assert story.head.edition == 1
 
 
-def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
+def test_retry_keeps_the_nominal_time_and_is_due_now() -> None:
     story = Story(a_job(every(3600))).at(100)
     decision = story.do(StartRun("again", Trigger.RETRY, True, "old", after(60)))
     assert decision.run is not None
@@ -65,7 +65,7 @@ def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
     assert (decision.run.retried_from, decision.run.has_own_payload) == ("old", True)
 
 
-def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
+def test_requested_run_keeps_its_fields_in_the_wait_queue() -> None:
     story = Story(a_job()).at(5)
     story.order("first")
     story.do(StartRun("again", Trigger.RETRY, True, "old", after(-60)))
@@ -75,19 +75,19 @@ def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
     assert (run.has_own_payload, run.scheduled_at, run.due_at) == (True, after(-60), after(5))
 
 
-def test_a_backfill_runs_in_order_within_the_limit_and_once() -> None:
+def test_backfill_runs_in_order_within_the_limit_and_once() -> None:
     story = Story(a_job(every(3600), max_concurrency=2)).at(10)
-    asked = Backfill(tuple((f"b{n}", after(-60 * (9 - n))) for n in range(9)))
-    story.do(asked)
+    backfill = Backfill(tuple((f"b{number}", after(-60 * (9 - number))) for number in range(9)))
+    story.do(backfill)
     assert [run.run_id for run in story.queued] == ["b0", "b1"]
-    assert not story.do(asked).changed
+    assert not story.do(backfill).changed
     story.drain()
     assert len(story.ledger) == 9
     assert {run.trigger for run in story.ledger.values()} == {Trigger.BACKFILL}
     assert story.head.next_at == after(3600)
 
 
-def test_what_is_fired_ahead_is_in_no_backfills_way() -> None:
+def test_run_fired_ahead_does_not_delay_a_backfill() -> None:
     story = Story(a_job(every(60), max_concurrency=2)).at(30)
     story.look(horizon=60)
     story.do(Backfill((("b1", after(-60)), ("b2", after(-120)))))
@@ -96,27 +96,29 @@ def test_what_is_fired_ahead_is_in_no_backfills_way() -> None:
 
 
 @pytest.mark.parametrize("overlap", list(OverlapPolicy))
-def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: OverlapPolicy) -> None:
+def test_backfill_ignores_overlap_policy_and_pause(overlap: OverlapPolicy) -> None:
     story = a_paused_job(overlap=overlap, max_waiting=1)
-    story.do(Backfill(tuple((f"b{n}", after(-60 * n)) for n in range(5))))
+    story.do(Backfill(tuple((f"b{number}", after(-60 * number)) for number in range(5))))
     story.drain()
     assert [run.status for run in story.ledger.values()] == [RunStatus.SUCCESS] * 5
 
 
-def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
+def test_run_now_passes_the_runs_that_a_pause_holds() -> None:
     story = Story(a_job(every(60))).fires(60, 120)
     story.pause()
     assert [run.run_id for run in story.order("mine").runs_to_send] == ["mine"]
     story.finish(story.claim("mine"))
-    assert [w.scheduled_at for w in story.line] == [after(60), after(120)]
+    assert [waiting.scheduled_at for waiting in story.line] == [after(60), after(120)]
     assert story.head.runs == ()
 
 
-def test_a_line_that_is_full_takes_no_order_and_no_backfill() -> None:
+def test_full_wait_queue_refuses_run_now_and_backfill() -> None:
     story = Story(a_job()).at(5)
     story.order("running")
-    asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, MAX_WAITING_RUNS + 1))
-    head = decide(story.head, Backfill(asked), story.now, "w").state
+    occurrences = tuple(
+        (f"old-{number}", after(-60 * number)) for number in range(1, MAX_WAITING_RUNS + 1)
+    )
+    head = decide(story.head, Backfill(occurrences), story.now, "w").state
     assert len(head.wait_queue) == MAX_WAITING_RUNS
     for event in (StartRun("more"), Backfill((("one", after(0)),))):
         decision = decide(head, event, story.now, "x")

@@ -1,4 +1,4 @@
-"""Where the command line asks, and what it keeps."""
+"""The API that the command line calls, and the profiles that it keeps."""
 
 import json
 import stat
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual_cli import profiles as places
+from punctual_cli import profiles
 from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.profiles import (
     DEFAULT_API_URL,
@@ -19,7 +19,7 @@ from punctual_cli.profiles import (
     save_profile,
 )
 
-KEPT = "https://kept.example/v1"
+SAVED_URL = "https://kept.example/v1"
 
 
 @pytest.fixture
@@ -28,39 +28,41 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("asked", "env", "found"),
+    ("options", "env", "expected"),
     [
-        (TargetOptions(), {}, ApiTarget(KEPT, "kept", "profile default")),
-        (TargetOptions(url="https://a.example"), {}, ApiTarget("https://a.example/v1", None, "--url")),
-        (TargetOptions(url=KEPT), {}, ApiTarget(KEPT, "kept", "--url")),
-        (TargetOptions(token="t"), {}, ApiTarget(KEPT, "t", "profile default")),
+        (TargetOptions(), {}, ApiTarget(SAVED_URL, "kept", "profile default")),
+        (TargetOptions(url="https://a.example"), {},
+         ApiTarget("https://a.example/v1", None, "--url")),
+        (TargetOptions(url=SAVED_URL), {}, ApiTarget(SAVED_URL, "kept", "--url")),
+        (TargetOptions(token="t"), {}, ApiTarget(SAVED_URL, "t", "profile default")),
         (TargetOptions(), {"PUNCTUAL_URL": "https://e.example/v1"},
          ApiTarget("https://e.example/v1", None, "PUNCTUAL_URL")),
-        (TargetOptions(), {"PUNCTUAL_TOKEN": "e"}, ApiTarget(KEPT, "e", "profile default")),
+        (TargetOptions(), {"PUNCTUAL_TOKEN": "e"}, ApiTarget(SAVED_URL, "e", "profile default")),
         (TargetOptions(token="t"), {"PUNCTUAL_URL": "https://e.example/v1", "PUNCTUAL_TOKEN": "e"},
          ApiTarget("https://e.example/v1", "t", "PUNCTUAL_URL")),
-        (TargetOptions(profile="work"), {"PUNCTUAL_URL": "https://e.example", "PUNCTUAL_TOKEN": "e"},
+        (TargetOptions(profile="work"),
+         {"PUNCTUAL_URL": "https://e.example", "PUNCTUAL_TOKEN": "e"},
          ApiTarget("https://work.example/v1", "w", "profile work")),
         (TargetOptions(), {"PUNCTUAL_PROFILE": "work"},
          ApiTarget("https://work.example/v1", "w", "profile work")),
     ],
 )  # fmt: skip
-def test_flags_come_before_the_environment_and_that_before_a_login(
-    path: Path, asked: TargetOptions, env: dict[str, str], found: ApiTarget
+def test_flags_win_over_the_environment_and_that_over_a_profile(
+    path: Path, options: TargetOptions, env: dict[str, str], expected: ApiTarget
 ) -> None:
-    save_profile(path, "default", KEPT, "kept")
+    save_profile(path, "default", SAVED_URL, "kept")
     save_profile(path, "work", "https://work.example/v1", "w")
-    assert resolve_target(asked, env, path) == found
+    assert resolve_target(options, env, path) == expected
 
 
-def test_without_any_it_is_the_node_of_this_machine(path: Path) -> None:
+def test_target_defaults_to_the_node_of_this_machine(path: Path) -> None:
     assert resolve_target(TargetOptions(), {}, path) == ApiTarget(
         DEFAULT_API_URL, None, "the default"
     )
 
 
 @pytest.mark.parametrize(
-    ("env", "platform", "where"),
+    ("env", "platform", "expected"),
     [
         ({"XDG_CONFIG_HOME": "/x"}, "linux", "/x/punctual/config.json"),
         ({"XDG_CONFIG_HOME": "relative"}, "linux", "{home}/.config/punctual/config.json"),
@@ -73,25 +75,25 @@ def test_without_any_it_is_the_node_of_this_machine(path: Path) -> None:
         ({}, "win32", "{home}/AppData/Roaming/punctual/config.json"),
     ],
 )
-def test_the_file_stands_where_the_platform_has_such_files(
-    env: dict[str, str], platform: str, where: str
+def test_config_path_follows_the_platform(
+    env: dict[str, str], platform: str, expected: str
 ) -> None:
-    assert str(config_path(env, platform)) == where.format(home=Path.home())
+    assert str(config_path(env, platform)) == expected.format(home=Path.home())
 
 
-def test_what_is_kept_is_for_nobody_else_even_if_it_was(path: Path) -> None:
+def test_saved_profile_is_readable_by_its_owner_only(path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"profiles": {}}')
     path.chmod(0o644)
-    save_profile(path, "default", KEPT, "secret")
+    save_profile(path, "default", SAVED_URL, "secret")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
-    assert read_profiles(path) == {"default": {"url": KEPT, "token": "secret"}}
+    assert read_profiles(path) == {"default": {"url": SAVED_URL, "token": "secret"}}
 
 
-def test_what_is_forgotten_is_gone_and_the_rest_stays(path: Path) -> None:
-    save_profile(path, "a", KEPT, "1")
-    save_profile(path, "b", KEPT, "2")
+def test_deleted_profile_is_gone_and_the_others_stay(path: Path) -> None:
+    save_profile(path, "a", SAVED_URL, "1")
+    save_profile(path, "b", SAVED_URL, "2")
     assert delete_profile(path, "a")
     assert not delete_profile(path, "a")
     assert set(read_profiles(path)) == {"b"}
@@ -101,23 +103,25 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"profiles": 5}', '{"profiles": {"a": {}}}', "\x00"]
 )
-def test_a_damaged_file_says_so(path: Path, text: str) -> None:
+def test_damaged_config_file_is_reported(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(CommandError, match="is damaged") as found:
+    with pytest.raises(CommandError, match="is not a valid configuration file") as raised:
         resolve_target(TargetOptions(), {}, path)
-    assert found.value.failure.exit_code is ExitCode.USAGE
+    assert raised.value.failure.exit_code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
     "text", ["", "localhost:8080", "ftp://a", "http://", "http://a:b", "http://a?b=c", "http://u@a"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="is no address of an API"):
-        places.normalize_url(text)
+def test_wrong_url_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="is not the address of an API"):
+        profiles.normalize_url(text)
 
 
-def test_a_file_of_profiles_is_json_that_a_person_can_read(path: Path) -> None:
-    save_profile(path, "default", KEPT, None)
-    assert json.loads(path.read_text()) == {"profiles": {"default": {"url": KEPT, "token": None}}}
+def test_config_file_is_readable_json(path: Path) -> None:
+    save_profile(path, "default", SAVED_URL, None)
+    assert json.loads(path.read_text()) == {
+        "profiles": {"default": {"url": SAVED_URL, "token": None}}
+    }
     assert path.read_text().endswith("}\n")

@@ -1,4 +1,4 @@
-"""Calls: what is tried again, how long it waits, and what becomes of errors."""
+"""Calls of AWS: their retries, the waits between them, and their errors."""
 
 from collections.abc import Callable
 from threading import Barrier
@@ -44,10 +44,10 @@ def error(code: str, status: int = 400, retries: int = 0, item: Any = None) -> C
 
 
 def calls(*outcomes: Any) -> Callable[[], Any]:
-    left = list(outcomes)
+    remaining = list(outcomes)
 
     def call() -> Any:
-        outcome = left.pop(0)
+        outcome = remaining.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -55,13 +55,13 @@ def calls(*outcomes: Any) -> Callable[[], Any]:
     return call
 
 
-def patience(slept: list[float], tries: int = 3) -> RetryPolicy:
+def retry_policy(slept: list[float], tries: int = 3) -> RetryPolicy:
     return RetryPolicy(
         slept.append, seed="s", tries=tries, first_wait_seconds=0.1, max_wait_seconds=1.0
     )
 
 
-UNSURE = [
+UNKNOWN_OUTCOMES = [
     ReadTimeoutError(endpoint_url="x"),
     ConnectTimeoutError(endpoint_url="x"),
     error("InternalServerError", 500),
@@ -70,28 +70,30 @@ UNSURE = [
 ]
 
 
-@pytest.mark.parametrize("failure", UNSURE, ids=repr)
-def test_a_write_without_an_answer_is_tried_again(failure: Exception) -> None:
+@pytest.mark.parametrize("failure", UNKNOWN_OUTCOMES, ids=repr)
+def test_write_without_an_answer_is_retried(failure: Exception) -> None:
     slept: list[float] = []
-    assert conditional_write("writing", calls(failure, failure, "done"), patience(slept)) == "done"
+    assert (
+        conditional_write("writing", calls(failure, failure, "done"), retry_policy(slept)) == "done"
+    )
     assert len(slept) == 2
 
 
-@pytest.mark.parametrize("failure", UNSURE, ids=repr)
-def test_tries_come_to_an_end(failure: Exception) -> None:
+@pytest.mark.parametrize("failure", UNKNOWN_OUTCOMES, ids=repr)
+def test_write_without_an_answer_fails_after_the_last_try(failure: Exception) -> None:
     slept: list[float] = []
     with pytest.raises(Unavailable, match="AWS did not answer while writing"):
-        conditional_write("writing", calls(*[failure] * 9), patience(slept))
+        conditional_write("writing", calls(*[failure] * 9), retry_policy(slept))
     assert len(slept) == 2
 
 
 @pytest.mark.parametrize(
     "failure", [error("ValidationException"), error("AccessDenied", 403), NoCredentialsError()]
 )
-def test_what_another_try_cannot_mend_is_not_tried_again(failure: Exception) -> None:
+def test_permanent_failure_is_not_retried(failure: Exception) -> None:
     slept: list[float] = []
     with pytest.raises(Unavailable):
-        conditional_write("writing", calls(failure, "never"), patience(slept))
+        conditional_write("writing", calls(failure, "never"), retry_policy(slept))
     assert slept == []
 
 
@@ -99,79 +101,81 @@ def test_what_another_try_cannot_mend_is_not_tried_again(failure: Exception) -> 
     ("before", "retries", "ambiguous"),
     [([], 0, False), ([], 1, True), ([ReadTimeoutError(endpoint_url="x")], 0, True)],
 )
-def test_a_failed_condition_is_a_value_that_says_if_an_earlier_try_may_have_won(
+def test_failed_condition_tells_whether_an_earlier_try_may_have_won(
     before: list[Exception], retries: int, ambiguous: bool
 ) -> None:
     failure = error("ConditionalCheckFailedException", retries=retries, item={"a": {"S": "b"}})
-    found = conditional_write("writing", calls(*before, failure), patience([]))
-    assert found == ConditionFailed({"a": {"S": "b"}}, ambiguous)
+    result = conditional_write("writing", calls(*before, failure), retry_policy([]))
+    assert result == ConditionFailed({"a": {"S": "b"}}, ambiguous)
 
 
-@pytest.mark.parametrize("failure", [*UNSURE, error("NoSuchBucket", 404), NoCredentialsError()])
-def test_errors_of_aws_leave_as_unavailable_with_a_sentence(failure: Exception) -> None:
+@pytest.mark.parametrize(
+    "failure", [*UNKNOWN_OUTCOMES, error("NoSuchBucket", 404), NoCredentialsError()]
+)
+def test_aws_error_becomes_unavailable_with_a_message(failure: Exception) -> None:
     with pytest.raises(Unavailable, match=r"AWS .* while reading\.") as raised:
         call_aws("reading", calls(failure))
     assert raised.value.__cause__ is not None
 
 
-def test_waits_double_up_to_a_bound_with_a_jitter_that_is_a_hash() -> None:
+def test_waits_double_up_to_a_bound_with_jitter_from_a_hash() -> None:
     slept: list[float] = []
-    one = patience(slept)
+    policy = retry_policy(slept)
     for attempt in range(8):
-        one.wait(attempt, "x")
+        policy.wait(attempt, "x")
     for attempt, waited in enumerate(slept):
-        longest = min(1.0, 0.1 * 2**attempt)
-        assert longest / 2 <= waited <= longest
-    again: list[float] = []
-    two = patience(again)
+        max_wait = min(1.0, 0.1 * 2**attempt)
+        assert max_wait / 2 <= waited <= max_wait
+    same_waits: list[float] = []
+    same_policy = retry_policy(same_waits)
     for attempt in range(8):
-        two.wait(attempt, "x")
-    assert again == slept
-    other: list[float] = []
-    RetryPolicy(other.append, seed="another", first_wait_seconds=0.1, max_wait_seconds=1.0).wait(
-        0, "x"
-    )
-    assert other != slept[:1]
+        same_policy.wait(attempt, "x")
+    assert same_waits == slept
+    other_waits: list[float] = []
+    RetryPolicy(
+        other_waits.append, seed="another", first_wait_seconds=0.1, max_wait_seconds=1.0
+    ).wait(0, "x")
+    assert other_waits != slept[:1]
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_crew_answers_in_order_and_fails_only_when_all_are_done(size: int) -> None:
-    crew, done = ThreadPool(size), []
+def test_thread_pool_answers_in_order_and_raises_after_all_calls_end(size: int) -> None:
+    pool, done = ThreadPool(size), []
 
-    def work(n: int) -> int:
-        if n == 1:
-            raise Unavailable(f"{n}")
-        done.append(n)
-        return n * 2
+    def work(number: int) -> int:
+        if number == 1:
+            raise Unavailable(f"{number}")
+        done.append(number)
+        return number * 2
 
     try:
-        assert crew.map(lambda n: n * 2, range(8)) == [n * 2 for n in range(8)]
+        assert pool.map(lambda number: number * 2, range(8)) == [number * 2 for number in range(8)]
         with pytest.raises(Unavailable, match="1"):
-            crew.map(work, range(6))
+            pool.map(work, range(6))
         assert sorted(done) == [0, 2, 3, 4, 5]
     finally:
-        crew.close()
+        pool.close()
 
 
-def test_a_crew_works_at_the_same_time() -> None:
-    crew, all_there = ThreadPool(3), Barrier(3, timeout=10)
+def test_thread_pool_runs_calls_at_the_same_time() -> None:
+    pool, barrier = ThreadPool(3), Barrier(3, timeout=10)
     try:
-        assert sorted(crew.map(lambda _: all_there.wait(), range(3))) == [0, 1, 2]
+        assert sorted(pool.map(lambda _: barrier.wait(), range(3))) == [0, 1, 2]
     finally:
-        crew.close()
+        pool.close()
 
 
-def test_settings_come_back_from_the_environment() -> None:
+def test_settings_round_trip_through_the_environment() -> None:
     assert Settings.from_env({**SETTINGS.to_env(), "PATH": "x"}) == SETTINGS
 
 
-def test_settings_say_all_that_is_missing() -> None:
+def test_settings_error_names_all_missing_variables() -> None:
     env = SETTINGS.to_env()
     del env["PUNCTUAL_BUCKET"], env["PUNCTUAL_EVENT_BUS"]
     with pytest.raises(InvalidSettings, match="not set: PUNCTUAL_BUCKET, PUNCTUAL_EVENT_BUS"):
         Settings.from_env(env)
 
 
-def test_a_queue_without_an_address_is_named() -> None:
+def test_settings_error_names_a_queue_without_an_address() -> None:
     with pytest.raises(InvalidSettings, match="'quick' is not name=address"):
         Settings.from_env({**SETTINGS.to_env(), "PUNCTUAL_QUEUES": "quick"})
