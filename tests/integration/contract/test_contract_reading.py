@@ -115,9 +115,9 @@ class CountingHistory:
 
 
 def a_search(world: World) -> tuple[JobQueries, CountingHistory]:
-    counted = CountingHistory(world.ports.history)
-    ports = replace(world.ports, history=cast(Any, counted))
-    return job_queries(ports, world.clock, cast(Any, None)), counted
+    counting = CountingHistory(world.ports.history)
+    ports = replace(world.ports, history=cast(Any, counting))
+    return job_queries(ports, world.clock, cast(Any, None)), counting
 
 
 def list_all(
@@ -192,7 +192,7 @@ def test_filter_by_start_or_end_uses_the_time_of_the_run(
 def test_filter_by_start_time_reads_one_large_page(world: World) -> None:
     store_hourly_runs(world.ports, UNINDEXED_PAGE_SIZE + 1)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     page = finish(
         search.runs("acme", JOB, RunFilters(start=NOON, time_field=TimeField.STARTED), 1, None)
     )
@@ -232,7 +232,7 @@ def test_list_with_a_start_stops_where_ids_prove_its_end(world: World, limit: in
     """One answer without a token, not many short pages to the end of the history."""
     store_hourly_runs(world.ports, 400)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", JOB, tomorrow, limit, None))
     assert (page.items, page.next_cursor, counting.page_sizes) == ([], None, [FILTERED_PAGE_SIZE])
@@ -252,7 +252,7 @@ def test_list_of_all_jobs_with_a_start_reads_large_pages_for_long_entries(
     """An entry of many occurrences may begin at any time. Other runs cannot follow."""
     store_hourly_runs(world.ports, 400)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     page = finish(search.runs("acme", None, RunFilters(start=NOON + 24 * HOUR), 1, None))
     assert (page.items, page.next_cursor, counting.page_sizes) == (
         [],
@@ -265,7 +265,7 @@ def test_list_of_all_jobs_with_a_start_reads_large_pages_for_long_entries(
 def test_list_of_all_jobs_reads_at_most_one_large_page_an_answer(world: World) -> None:
     store_hourly_runs(world.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", None, tomorrow, 1, None))
     answers = [list(counting.page_sizes)]
@@ -280,7 +280,7 @@ def test_list_of_all_jobs_reads_at_most_one_large_page_an_answer(world: World) -
 def test_list_with_an_end_begins_there(world: World) -> None:
     store_hourly_runs(world.ports, 400)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     filters = RunFilters(trigger="SCHEDULE", end=NOON - 300 * HOUR)
     for job_id in (JOB, None):
         page = finish(search.runs("acme", job_id, filters, 3, None))
@@ -293,7 +293,7 @@ def test_list_with_an_end_begins_there(world: World) -> None:
 def test_filter_without_matches_reads_a_bounded_number_of_pages(world: World) -> None:
     store_hourly_runs(world.ports, 400)
     world.settle()
-    search, counted = a_search(world)
+    search, counting = a_search(world)
     nothing = RunFilters(frozenset({"TIMED_OUT"}))
     page = finish(search.runs("acme", JOB, nothing, 1, None))
     assert page.items == []

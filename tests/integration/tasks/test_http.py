@@ -29,11 +29,11 @@ Handler = Callable[[socket.socket, bytes], None]
 
 class NoLog:
     def log(self, data: bytes) -> None:
-        raise AssertionError("nothing is logged here")
+        raise AssertionError("no log is expected")
 
 
 class Server:
-    """Accepts, reads one request after another, and leaves the answer to the test."""
+    """Accepts connections, reads requests, and lets the test's handler answer."""
 
     def __init__(self, handler: Handler, context: ssl.SSLContext | None = None) -> None:
         self._handler = handler
@@ -97,8 +97,8 @@ def _request(connection: socket.socket) -> bytes:
             return b""
         data += piece
     head, _, body = data.partition(b"\r\n\r\n")
-    wanted = int(_header(head, b"content-length") or 0)
-    while len(body) < wanted:
+    body_size = int(_header(head, b"content-length") or 0)
+    while len(body) < body_size:
         body += connection.recv(65536)
     return head + b"\r\n\r\n" + body
 
@@ -118,13 +118,13 @@ def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
     return f"{head}\r\n\r\n".encode() + body
 
 
-def says(*answers: bytes) -> Handler:
-    left = iter(answers)
+def answers_with(*answers: bytes) -> Handler:
+    remaining = iter(answers)
     last = answers[-1]
-    return lambda connection, _: connection.sendall(next(left, last))
+    return lambda connection, _: connection.sendall(next(remaining, last))
 
 
-def _silent(connection: socket.socket, _: bytes) -> None:
+def _no_answer(connection: socket.socket, _: bytes) -> None:
     connection.recv(1)
 
 
@@ -162,8 +162,8 @@ def call(url: str, *, options: dict[str, Any] | None = None, **task: Any) -> Out
         return registry.run(an_attempt(url, **task), StopSignal(), NoLog())
 
 
-def test_a_call_posts_the_payload_and_keeps_the_answer() -> None:
-    with serving(says(answer(201, b"made", Content_Type="text/x", X_A="1"))) as server:
+def test_http_task_posts_the_payload_and_stores_the_answer() -> None:
+    with serving(answers_with(answer(201, b"made", Content_Type="text/x", X_A="1"))) as server:
         outcome = call(server.url("/in?q=1"), payload={"n": 1})
         request = server.request()
 
@@ -187,8 +187,8 @@ def test_a_call_posts_the_payload_and_keeps_the_answer() -> None:
     ("status", "retryable"),
     [(400, False), (404, False), (408, True), (425, True), (429, True), (500, True), (302, True)],
 )
-def test_another_status_fails_and_some_may_pass(status: int, retryable: bool) -> None:
-    with serving(says(answer(status, b"why", Location="/x"))) as server:
+def test_unexpected_status_fails_and_some_are_retryable(status: int, retryable: bool) -> None:
+    with serving(answers_with(answer(status, b"why", Location="/x"))) as server:
         outcome = call(server.url())
     assert (outcome.status, outcome.retryable) == ("FAILED", retryable)
     assert outcome.error == f"The server answered {status}"
@@ -196,13 +196,13 @@ def test_another_status_fails_and_some_may_pass(status: int, retryable: bool) ->
 
 
 @pytest.mark.parametrize("expected", [404, [200, 404], "400-404", ["201", "404"]])
-def test_a_job_may_expect_another_status(expected: Any) -> None:
-    with serving(says(answer(404))) as server:
+def test_expected_status_succeeds(expected: Any) -> None:
+    with serving(answers_with(answer(404))) as server:
         assert call(server.url(), expect_status=expected).status == "SUCCESS"
 
 
-def test_loopback_is_refused_unless_allowed_and_never_retried() -> None:
-    with serving(says(answer())) as server:
+def test_loopback_is_refused_without_retry_unless_allowed() -> None:
+    with serving(answers_with(answer())) as server:
         for url in (server.url(), server.url(host="0x7f.1"), server.url(host="[::ffff:7f00:1]")):
             outcome = call(url, options={"open_networks": ()})
             assert (outcome.status, outcome.retryable) == ("FAILED", False)
@@ -211,8 +211,8 @@ def test_loopback_is_refused_unless_allowed_and_never_retried() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]", "[::ffff:7f00:1]", "here"])
-def test_a_closed_port_here_is_refused_whatever_is_open(host: str) -> None:
-    with serving(says(answer())) as server:
+def test_closed_port_is_refused_on_open_networks(host: str) -> None:
+    with serving(answers_with(answer())) as server:
         options = {"closed_ports": [server.port], "resolver": lambda *_: ["127.0.0.1"]}
         outcome = call(server.url(host=host), options=options)
         assert (outcome.status, outcome.retryable) == ("FAILED", False)
@@ -220,19 +220,19 @@ def test_a_closed_port_here_is_refused_whatever_is_open(host: str) -> None:
         assert server.connections == 0
 
 
-@pytest.mark.parametrize("hidden", ["10.0.0.1", "169.254.169.254", "fd00:ec2::254"])
-def test_a_name_is_refused_for_any_of_its_addresses(hidden: str) -> None:
-    with serving(says(answer())) as server:
-        options = {"resolver": lambda *_: ["127.0.0.1", hidden]}
+@pytest.mark.parametrize("private_address", ["10.0.0.1", "169.254.169.254", "fd00:ec2::254"])
+def test_host_is_refused_if_any_of_its_addresses_is(private_address: str) -> None:
+    with serving(answers_with(answer())) as server:
+        options = {"resolver": lambda *_: ["127.0.0.1", private_address]}
         outcome = call(server.url(host="mixed.test"), options=options)
         assert server.connections == 0
     assert outcome.retryable is False
-    assert outcome.error.startswith(f"mixed.test may not be called: {hidden} is")
+    assert outcome.error.startswith(f"mixed.test may not be called: {private_address} is")
 
 
-def test_a_name_that_changes_its_address_is_called_where_it_was_checked() -> None:
+def test_host_is_called_at_the_address_that_was_checked() -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])
-    with serving(says(answer(body=b"pinned"))) as server:
+    with serving(answers_with(answer(body=b"pinned"))) as server:
         options = {"resolver": lambda *_: next(answers)}
         outcome = call(server.url(host="rebinding.test"), options=options)
         host = _header(server.request(), b"host")
@@ -241,18 +241,18 @@ def test_a_name_that_changes_its_address_is_called_where_it_was_checked() -> Non
     assert next(answers) == ["10.0.0.1"]
 
 
-def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
-    with serving(says(answer())) as server:
+def test_next_address_is_tried_if_one_does_not_answer() -> None:
+    with serving(answers_with(answer())) as server:
         options = {"resolver": lambda *_: ["127.0.0.99", "127.0.0.1"]}
         assert call(server.url(host="two.test"), options=options).status == "SUCCESS"
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:a00:1]", "inner.test"])
-def test_a_redirect_is_checked_as_the_first_call_was(host: str) -> None:
+def test_redirect_is_checked_like_the_first_call(host: str) -> None:
     def resolver(name: str, port: int) -> list[str]:
         return ["127.0.0.1"] if name == "outer.test" else ["192.168.0.1"]
 
-    with serving(says(answer(307, Location=f"http://{host}/latest"))) as server:
+    with serving(answers_with(answer(307, Location=f"http://{host}/latest"))) as server:
         outcome = call(
             server.url(host="outer.test"), options={"resolver": resolver}, follow_redirects=5
         )
@@ -260,49 +260,49 @@ def test_a_redirect_is_checked_as_the_first_call_was(host: str) -> None:
     assert "may not be called" in outcome.error
 
 
-def test_redirects_are_followed_as_often_as_allowed() -> None:
+def test_redirects_are_followed_up_to_the_limit() -> None:
     hops = [answer(302, b"moved", Location=f"/{n}") for n in range(2)]
-    with serving(says(*hops, answer(body=b"there"))) as server:
+    with serving(answers_with(*hops, answer(body=b"there"))) as server:
         assert call(server.url(), follow_redirects=2).output == b"there"
         lines = [server.request().split(b" HTTP")[0] for _ in range(3)]
     assert lines == [b"POST /", b"GET /0", b"GET /1"]
 
-    with serving(says(*hops, answer(body=b"there"))) as server:
+    with serving(answers_with(*hops, answer(body=b"there"))) as server:
         outcome = call(server.url(), follow_redirects=1)
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
     assert outcome.error == "The server redirects too often"
 
 
-def test_a_redirect_that_is_expected_is_the_answer() -> None:
-    with serving(says(answer(302, Location="/x"))) as server:
+def test_expected_redirect_is_the_answer() -> None:
+    with serving(answers_with(answer(302, Location="/x"))) as server:
         outcome = call(server.url(), follow_redirects=3, expect_status=302)
     assert (outcome.status, outcome.http_status) == ("SUCCESS", 302)
 
 
-def test_secrets_do_not_follow_to_another_origin() -> None:
+def test_secret_headers_are_not_sent_to_another_origin() -> None:
     given = {"Authorization": "Bearer {{secret:a}}", "X-Key": "{{secret:b}}"}
-    with serving(says(answer())) as other:
-        with serving(says(answer(307, Location=other.url("/y")))) as first:
+    with serving(answers_with(answer())) as other:
+        with serving(answers_with(answer(307, Location=other.url("/y")))) as first:
             outcome = call(first.url(), headers=given, follow_redirects=1, body="plain")
-            told = first.request()
-        followed = other.request()
+            first_request = first.request()
+        second_request = other.request()
 
     assert outcome.status == "SUCCESS"
-    assert _header(told, b"authorization") == b"Bearer hush-a"
-    assert b"hush" not in followed
-    assert followed.endswith(b"plain")
-    assert _header(followed, b"authorization") is None
+    assert _header(first_request, b"authorization") == b"Bearer hush-a"
+    assert b"hush" not in second_request
+    assert second_request.endswith(b"plain")
+    assert _header(second_request, b"authorization") is None
 
 
-def test_a_body_with_a_secret_is_not_sent_to_another_origin() -> None:
-    with serving(says(answer())) as other:
-        with serving(says(answer(307, Location=other.url()))) as first:
+def test_body_with_a_secret_is_not_sent_to_another_origin() -> None:
+    with serving(answers_with(answer())) as other:
+        with serving(answers_with(answer(307, Location=other.url()))) as first:
             outcome = call(first.url(), body={"key": "{{secret:a}}"}, follow_redirects=1)
         assert other.connections == 0
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
 
 
-def test_no_secret_comes_back_in_an_outcome() -> None:
+def test_outcome_contains_no_secret() -> None:
     def echo(connection: socket.socket, request: bytes) -> None:
         connection.sendall(answer(500, request, X_Echo="hush-a"))
 
@@ -314,7 +314,7 @@ def test_no_secret_comes_back_in_an_outcome() -> None:
     assert "hush" not in repr(outcome)
 
 
-def test_an_answer_without_end_is_cut_and_the_connection_closed() -> None:
+def test_endless_answer_is_truncated_and_its_connection_closed() -> None:
     closed = threading.Event()
 
     def endless(connection: socket.socket, _: bytes) -> None:
@@ -334,15 +334,15 @@ def test_an_answer_without_end_is_cut_and_the_connection_closed() -> None:
     assert outcome.output == b"x" * 2**20
 
 
-def test_an_answer_of_the_full_size_is_whole() -> None:
-    with serving(says(answer(body=b"x" * 2**20))) as server:
+def test_answer_of_the_maximum_size_is_not_truncated() -> None:
+    with serving(answers_with(answer(body=b"x" * 2**20))) as server:
         outcome = call(server.url())
     assert len(outcome.output) == 2**20
     assert not outcome.output_truncated
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow: "])
-def test_a_server_that_drips_does_not_outlast_the_timeout(start: bytes) -> None:
+def test_slow_answer_ends_at_the_timeout(start: bytes) -> None:
     released = threading.Event()
 
     def drip(connection: socket.socket, _: bytes) -> None:
@@ -357,15 +357,17 @@ def test_a_server_that_drips_does_not_outlast_the_timeout(start: bytes) -> None:
     assert outcome.output.startswith(b"x") == start.endswith(b"\r\n\r\n")
 
 
-def test_a_server_that_does_not_read_does_not_outlast_the_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
+def test_call_to_a_server_that_does_not_read_ends_at_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
         outcome = call(
-            f"http://127.0.0.1:{deaf.getsockname()[1]}/", seconds=0.5, body="x" * 20_000_000
+            f"http://127.0.0.1:{silent_server.getsockname()[1]}/",
+            seconds=0.5,
+            body="x" * 20_000_000,
         )
     assert outcome.status == "TIMED_OUT"
 
 
-def test_a_resolver_that_hangs_does_not_outlast_the_timeout() -> None:
+def test_hanging_resolver_ends_at_the_timeout() -> None:
     released = threading.Event()
 
     def hang(name: str, port: int) -> list[str]:
@@ -378,22 +380,25 @@ def test_a_resolver_that_hangs_does_not_outlast_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
-def test_a_wish_to_stop_ends_the_wait_for_an_answer(reason: StopReason) -> None:
+def test_stop_request_ends_the_wait_for_an_answer(reason: StopReason) -> None:
     stop = StopSignal()
     outcomes: queue.Queue[Outcome] = queue.Queue()
-    with serving(_silent) as server, running() as registry:
+    with serving(_no_answer) as server, running() as registry:
         attempt = an_attempt(server.url())
         thread = threading.Thread(target=lambda: outcomes.put(registry.run(attempt, stop, NoLog())))
         thread.start()
         server.request()
-        stop.cancel_runs(reason)
+        stop.request_stop(reason)
         outcome = outcomes.get(timeout=PATIENCE)
         thread.join()
     assert outcome == Outcome.stopped(reason)
 
 
-def test_one_connection_serves_many_runs_and_brings_no_cookie() -> None:
-    with serving(says(answer(body=b"ok", Set_Cookie="id=1"))) as server, running() as registry:
+def test_connection_is_reused_without_cookies() -> None:
+    with (
+        serving(answers_with(answer(body=b"ok", Set_Cookie="id=1"))) as server,
+        running() as registry,
+    ):
         for _ in range(3):
             outcome = registry.run(an_attempt(server.url()), StopSignal(), NoLog())
             assert outcome.status == "SUCCESS"
@@ -401,13 +406,13 @@ def test_one_connection_serves_many_runs_and_brings_no_cookie() -> None:
         assert server.connections == 1
 
 
-def test_runs_in_many_threads_do_not_stop_each_other() -> None:
+def test_stop_of_one_run_does_not_stop_runs_of_other_threads() -> None:
     stops = [StopSignal() for _ in range(8)]
     outcomes: queue.Queue[tuple[int, Outcome]] = queue.Queue()
 
     def handler(connection: socket.socket, request: bytes) -> None:
         if request.startswith(b"POST /odd"):
-            _silent(connection, request)
+            _no_answer(connection, request)
         connection.sendall(answer(body=b"ok"))
 
     def work(registry: Registry, number: int, url: str) -> None:
@@ -421,39 +426,39 @@ def test_runs_in_many_threads_do_not_stop_each_other() -> None:
             stack.callback(thread.join)
         done = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
         for number in range(1, 8, 2):
-            stops[number].cancel_runs("CANCEL")
+            stops[number].request_stop("CANCEL")
         stopped = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
     assert {number: outcome.status for number, outcome in (done | stopped).items()} == {
         number: "CANCELLED" if number % 2 else "SUCCESS" for number in range(8)
     }
 
 
-def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(says(answer(502))) as proxy, serving(says(answer())) as server:
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(answers_with(answer(502))) as proxy, serving(answers_with(answer())) as server:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url())
         assert call(server.url()).status == "SUCCESS"
         assert proxy.connections == 0
 
 
-def test_nobody_listening_is_a_failure_that_may_pass() -> None:
+def test_refused_connection_is_a_retryable_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         outcome = call(f"http://127.0.0.1:{unused.getsockname()[1]}/")
     assert outcome == Outcome.failed("Calling 127.0.0.1 failed: Connection refused")
 
 
-def test_a_name_without_an_address_is_a_failure_that_may_pass() -> None:
+def test_host_without_an_address_is_a_retryable_failure() -> None:
     outcome = call("http://none.test/", options={"resolver": lambda *_: []})
     assert outcome == Outcome.failed("Calling none.test failed: none.test has no address")
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"no\r\n\r\n"]
+    "partial_answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"no\r\n\r\n"]
 )
-def test_half_an_answer_is_a_failure_that_may_pass(said: bytes) -> None:
+def test_incomplete_answer_is_a_retryable_failure(partial_answer: bytes) -> None:
     def hang_up(connection: socket.socket, _: bytes) -> None:
-        connection.sendall(said)
+        connection.sendall(partial_answer)
         connection.shutdown(socket.SHUT_RDWR)
 
     with serving(hang_up) as server:
@@ -462,7 +467,7 @@ def test_half_an_answer_is_a_failure_that_may_pass(said: bytes) -> None:
     assert outcome.error.startswith("Calling 127.0.0.1 failed: ")
 
 
-def test_a_task_that_cannot_be_sent_fails_without_a_retry() -> None:
+def test_request_that_cannot_be_sent_fails_without_retry() -> None:
     outcome = call("http://127.0.0.1/", headers={"X-A": "{{payload}}"}, payload="a\r\nX-B: c")
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
     assert "line break" in outcome.error
@@ -500,47 +505,51 @@ def serving_tls(folder: Path, handler: Handler) -> Iterator[tuple[Server, list[s
     file = a_certificate("job.test", folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
-    asked: list[str | None] = []
-    context.sni_callback = lambda _socket, name, _context: asked.append(name)
+    server_names: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: server_names.append(name)
     options = {
         "resolver": lambda *_: ["127.0.0.1"],
         "ssl_context": ssl.create_default_context(cafile=str(file)),
     }
     with serving(handler, context) as server:
-        yield server, asked, options
+        yield server, server_names, options
 
 
-def test_tls_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
-    with serving_tls(tmp_path, says(answer(body=b"x" * 500_000))) as (server, asked, options):
+def test_tls_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
+    with serving_tls(tmp_path, answers_with(answer(body=b"x" * 500_000))) as (
+        server,
+        server_names,
+        options,
+    ):
         outcome = call(f"https://job.test.:{server.port}/", options=options, body="y" * 500_000)
         request = server.request()
     assert (outcome.status, len(outcome.output)) == ("SUCCESS", 500_000)
     assert request.endswith(b"y" * 500_000)
     assert _header(request, b"host") == f"job.test:{server.port}".encode()
-    assert asked == ["job.test"]
+    assert server_names == ["job.test"]
 
 
-def test_a_certificate_of_another_name_is_not_accepted(tmp_path: Path) -> None:
-    with serving_tls(tmp_path, says(answer())) as (server, _, options):
+def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
+    with serving_tls(tmp_path, answers_with(answer())) as (server, _, options):
         outcome = call(f"https://other.test:{server.port}/", options=options)
         assert server.requests.empty()
     assert outcome.status == "FAILED"
     assert "the certificate is not valid" in outcome.error
 
 
-def test_a_server_that_never_shakes_hands_does_not_outlast_the_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        outcome = call(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seconds=0.3)
+def test_tls_handshake_without_answer_ends_at_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
+        outcome = call(f"https://127.0.0.1:{silent_server.getsockname()[1]}/", seconds=0.3)
     assert outcome.status == "TIMED_OUT"
 
 
-def test_a_slow_answer_over_tls_can_be_stopped(tmp_path: Path) -> None:
+def test_stop_request_ends_a_slow_answer_over_tls(tmp_path: Path) -> None:
     stop = StopSignal()
 
     def stopping(connection: socket.socket, request: bytes) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
-        stop.cancel_runs("CANCEL")
-        _silent(connection, request)
+        stop.request_stop("CANCEL")
+        _no_answer(connection, request)
 
     with serving_tls(tmp_path, stopping) as (server, _, options), running(**options) as registry:
         attempt = an_attempt(f"https://job.test:{server.port}/")

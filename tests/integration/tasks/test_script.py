@@ -26,7 +26,7 @@ from tests.support.scripts.script_runs import (
     LONG,
     PATIENCE,
     RUN,
-    Book,
+    GroupRecorder,
     Log,
     an_attempt,
     eventually,
@@ -39,7 +39,7 @@ from tests.support.scripts.script_runs import (
 TAIL = 2048
 
 
-def test_output_and_log_are_kept_apart_and_together(tmp_path: Path) -> None:
+def test_script_output_and_log_are_stored(tmp_path: Path) -> None:
     log = Log()
     code = "echo one; echo two >&2; echo three"
     assert execute(tmp_path, an_attempt(code), log=log) == Outcome(
@@ -62,29 +62,29 @@ def test_output_and_log_are_kept_apart_and_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_each_runtime_gets_payload_and_arguments(tmp_path: Path, runtime: str, code: str) -> None:
+def test_runtime_gets_payload_and_arguments(tmp_path: Path, runtime: str, code: str) -> None:
     attempt = an_attempt(
         code, runtime, payload={"ü": 1}, args=["{{payload.ü}}", "a b"], resources={"memory_mb": 512}
     )
     assert execute(tmp_path, attempt).output.decode() == '{"ü":1} 1 a b\n'
 
 
-def test_the_payload_ends_with_one_newline(tmp_path: Path) -> None:
+def test_payload_ends_with_one_newline(tmp_path: Path) -> None:
     assert execute(tmp_path, an_attempt("cat", payload="x\ny")).output == b'"x\\ny"\n'
 
 
-def test_the_environment_is_cleared_but_for_what_is_promised(
+def test_script_environment_has_only_documented_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "ours")
     code = "import json, os; print(json.dumps({**os.environ, 'cwd': os.getcwd()}))"
     attempt = an_attempt(code, "python", env={"MINE": "{{attempt}}", "LANG": "de_DE.UTF-8"})
-    seen = json.loads(execute(tmp_path, attempt).output)
+    environment = json.loads(execute(tmp_path, attempt).output)
 
-    folder = Path(seen["HOME"]).parent
+    folder = Path(environment["HOME"]).parent
     assert folder.parent == tmp_path
-    seen.pop("LC_CTYPE", None)
-    assert seen == {
+    environment.pop("LC_CTYPE", None)
+    assert environment == {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
@@ -98,11 +98,11 @@ def test_the_environment_is_cleared_but_for_what_is_promised(
     }
 
 
-def test_the_language_is_c_utf_8(tmp_path: Path) -> None:
+def test_script_language_is_c_utf_8(tmp_path: Path) -> None:
     assert execute(tmp_path, an_attempt('echo "$LANG"')).output == b"C.UTF-8\n"
 
 
-def test_the_folder_is_private_and_gone_whatever_was_done_there(tmp_path: Path) -> None:
+def test_run_folder_is_private_and_removed_after_any_change(tmp_path: Path) -> None:
     code = (
         'stat -c %a .. "$HOME" "$TMPDIR"; umask; mkdir -p "$HOME/a/b"; echo x > "$HOME/a/b/c"; '
         'ln -s / "$HOME/a/root"; chmod 000 "$HOME/a/b" "$HOME/a"; chmod 000 .. '
@@ -110,49 +110,49 @@ def test_the_folder_is_private_and_gone_whatever_was_done_there(tmp_path: Path) 
     assert execute(tmp_path, an_attempt(code)).output == b"700\n700\n700\n0077\n"
 
 
-def test_a_payload_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+def test_unread_payload_does_not_block_the_script(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt("exec <&-; echo done", payload="x" * 5_000_000))
     assert (outcome.status, outcome.output) == ("SUCCESS", b"done\n")
 
 
-def test_a_large_payload_can_come_back_while_it_is_sent(tmp_path: Path) -> None:
+def test_large_payload_can_be_echoed_while_it_is_sent(tmp_path: Path) -> None:
     payload = "x" * 3_000_000
     assert execute(tmp_path, an_attempt("cat", payload=payload)).output == (
         json.dumps(payload).encode() + b"\n"
     )
 
 
-def test_an_exit_code_fails_and_the_complaint_is_told(tmp_path: Path) -> None:
+def test_nonzero_exit_code_fails_with_the_error_output(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt("echo out; echo no such luck >&2; exit 3"))
     assert (outcome.status, outcome.retryable, outcome.exit_code) == ("FAILED", True, 3)
     assert outcome.error == "Exit code 3\nno such luck"
     assert outcome.output == b"out\n"
 
 
-def test_the_error_ends_with_the_last_two_kilobytes_of_complaints(tmp_path: Path) -> None:
+def test_error_ends_with_the_last_two_kilobytes_of_error_output(tmp_path: Path) -> None:
     code = "import sys; sys.stderr.buffer.write(b'start' + b'\\xc3\\xbc' * 5000 + b'e'); exit(1)"
     error = execute(tmp_path, an_attempt(code, "python")).error
     assert error == "Exit code 1\n" + "ü" * ((TAIL - 1) // 2) + "e"
 
 
-def test_bytes_that_are_no_text_do_not_spoil_the_error(tmp_path: Path) -> None:
+def test_error_replaces_bytes_that_are_not_text(tmp_path: Path) -> None:
     code = r"printf 'a\0b\377c' >&2; exit 1"
     assert execute(tmp_path, an_attempt(code)).error == "Exit code 1\na\ufffdb\ufffdc"
 
 
 @pytest.mark.parametrize(("name", "number"), [("SEGV", 11), ("KILL", 9), ("TERM", 15)])
-def test_a_signal_is_named(tmp_path: Path, name: str, number: int) -> None:
+def test_error_names_the_signal(tmp_path: Path, name: str, number: int) -> None:
     outcome = execute(tmp_path, an_attempt(f"kill -{name} $$"))
     assert (outcome.status, outcome.error) == ("FAILED", f"Killed by SIG{name}")
     assert outcome.exit_code == 128 + number
 
 
-def test_a_broken_pipe_ends_a_writer_as_in_a_terminal(tmp_path: Path) -> None:
+def test_broken_pipe_ends_a_writer_as_in_a_terminal(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt('yes | head -1; echo "${PIPESTATUS[0]}"'))
     assert outcome.output == b"y\n141\n"
 
 
-def test_what_is_too_long_is_cut_and_the_script_goes_on(tmp_path: Path) -> None:
+def test_long_output_is_truncated_and_the_script_goes_on(tmp_path: Path) -> None:
     log = Log()
     code = "head -c 11000000 /dev/zero; head -c 2000 /dev/zero >&2; echo end >&2; exit 4"
     outcome = execute(tmp_path, an_attempt(code), log=log)
@@ -162,9 +162,9 @@ def test_what_is_too_long_is_cut_and_the_script_goes_on(tmp_path: Path) -> None:
     assert outcome.error.endswith("end")
 
 
-def test_logs_are_there_while_the_script_runs(tmp_path: Path) -> None:
+def test_log_is_written_while_the_script_runs(tmp_path: Path) -> None:
     stop = StopSignal()
-    log = Log(b"alive\n", lambda: stop.cancel_runs("CANCEL"))
+    log = Log(b"alive\n", lambda: stop.request_stop("CANCEL"))
     outcome = execute(
         tmp_path,
         an_attempt("print('alive'); __import__('threading').Event().wait()", "python"),
@@ -176,9 +176,9 @@ def test_logs_are_there_while_the_script_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
-def test_a_wish_to_stop_ends_the_whole_group(tmp_path: Path, reason: StopReason) -> None:
+def test_stop_request_ends_the_whole_process_group(tmp_path: Path, reason: StopReason) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.cancel_runs(reason))
+    log = Log(b"go\n", lambda: stop.request_stop(reason))
     code = "sleep 1000 & echo $!; (sleep 1000) & echo $!; echo $$; echo go; wait"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log)
     *pids, _ = outcome.output.split()
@@ -187,11 +187,11 @@ def test_a_wish_to_stop_ends_the_whole_group(tmp_path: Path, reason: StopReason)
     assert not [pid for pid in pids if exists(int(pid))]
 
 
-def test_a_wish_to_stop_before_the_launcher_is_ready_starts_nothing(tmp_path: Path) -> None:
-    book = Book()
+def test_stop_request_before_the_launcher_is_ready_starts_nothing(tmp_path: Path) -> None:
+    recorder = GroupRecorder()
 
-    class Soon(StopSignal):
-        """There is no such wish yet when the runner is asked, and there is one a moment later."""
+    class SecondTime(StopSignal):
+        """A stop request that comes between the first and the second question for it."""
 
         asked = 0
 
@@ -200,45 +200,45 @@ def test_a_wish_to_stop_before_the_launcher_is_ready_starts_nothing(tmp_path: Pa
             return "CANCEL" if self.asked > 1 else ""
 
     began = time.monotonic()
-    outcome = execute(tmp_path, an_attempt("sleep 1000"), stop=Soon(), book=book)
+    outcome = execute(tmp_path, an_attempt("sleep 1000"), stop=SecondTime(), book=recorder)
     assert outcome.status == "CANCELLED"
     assert time.monotonic() - began < PATIENCE
 
 
-def test_a_script_may_tidy_up_when_it_is_asked_to_end(tmp_path: Path) -> None:
+def test_script_may_clean_up_after_a_stop_request(tmp_path: Path) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.cancel_runs("CANCEL"))
+    log = Log(b"go\n", lambda: stop.request_stop("CANCEL"))
     code = "trap 'echo bye; exit 0' TERM; echo go; while :; do sleep 0.01; done"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log)
     assert (outcome.status, outcome.output, outcome.exit_code) == ("CANCELLED", b"go\nbye\n", 0)
 
 
 @pytest.mark.parametrize("reason", ["CANCEL", "LOST"])
-def test_who_does_not_listen_is_killed(tmp_path: Path, reason: StopReason) -> None:
+def test_script_that_ignores_a_stop_request_is_killed(tmp_path: Path, reason: StopReason) -> None:
     stop = StopSignal()
-    log = Log(b"go\n", lambda: stop.cancel_runs(reason))
+    log = Log(b"go\n", lambda: stop.request_stop(reason))
     code = "trap '' TERM; echo go; while :; do sleep 0.01; done"
     grace = 0.2 if reason == "CANCEL" else LONG
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log, grace=grace)
     assert (outcome.status, outcome.exit_code) == ("CANCELLED", 137)
 
 
-def test_a_claim_lost_during_the_grace_ends_the_grace(tmp_path: Path) -> None:
+def test_lost_claim_ends_the_grace_period(tmp_path: Path) -> None:
     stop = StopSignal()
-    asked = Log(b"asked\n", lambda: stop.cancel_runs("LOST"))
+    stop_log = Log(b"asked\n", lambda: stop.request_stop("LOST"))
 
-    class Both(Log):
+    class TwoLogs(Log):
         def log(self, data: bytes) -> None:
             super().log(data)
-            asked.log(data)
+            stop_log.log(data)
 
-    log = Both(b"go\n", lambda: stop.cancel_runs("CANCEL"))
+    log = TwoLogs(b"go\n", lambda: stop.request_stop("CANCEL"))
     code = "trap 'echo asked' TERM; echo go; while :; do sleep 0.01; done"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log, grace=LONG)
     assert (outcome.status, outcome.exit_code) == ("CANCELLED", 137)
 
 
-def test_a_timeout_kills_and_keeps_what_was_written(tmp_path: Path) -> None:
+def test_timeout_kills_the_script_and_keeps_its_output(tmp_path: Path) -> None:
     code = "echo half; echo why >&2; sleep 1000"
     outcome = execute(tmp_path, an_attempt(code, seconds=0.5))
     assert outcome.status == "TIMED_OUT"
@@ -260,29 +260,27 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs adoption 
     ],
 )
 @pytest.mark.parametrize("end", ["exit 0", "sleep 1000"])
-def test_nothing_outlives_its_run_however_it_detaches(
-    tmp_path: Path, escape: str, end: str
-) -> None:
+def test_detached_processes_end_with_their_run(tmp_path: Path, escape: str, end: str) -> None:
     stop = StopSignal()
-    log = Log(b"\n", lambda: stop.cancel_runs("CANCEL") if end != "exit 0" else None)
+    log = Log(b"\n", lambda: stop.request_stop("CANCEL") if end != "exit 0" else None)
     wait = 'until [ -s "$TMPDIR/pid" ]; do sleep 0.01; done; cat "$TMPDIR/pid"'
     outcome = execute(tmp_path, an_attempt(f"{escape}\n{wait}\n{end}"), stop=stop, log=log)
     assert outcome.status == ("SUCCESS" if end == "exit 0" else "CANCELLED")
     assert not exists(int(outcome.output))
 
 
-def test_a_child_that_holds_the_output_open_holds_nothing_up(tmp_path: Path) -> None:
+def test_child_with_open_output_does_not_delay_the_run(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt("sleep 1000 & echo $!"))
     assert outcome.status == "SUCCESS"
     assert not exists(int(outcome.output))
 
 
-def test_a_script_that_closes_its_streams_is_still_waited_for(tmp_path: Path) -> None:
+def test_run_waits_for_a_script_that_closes_its_streams(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt("echo a; exec <&- >&- 2>&-; sleep 0.3; exit 5"))
     assert (outcome.output, outcome.exit_code) == (b"a\n", 5)
 
 
-def test_a_script_that_kills_what_watches_over_it_dies_with_it(tmp_path: Path) -> None:
+def test_script_that_kills_its_launcher_dies_with_it(tmp_path: Path) -> None:
     code = "echo $$; sleep 1000 & echo $!; kill -9 $PPID; sleep 1000"
     log = Log()
     outcome = execute(tmp_path, an_attempt(code), log=log, sandbox=unconfined())
@@ -293,7 +291,7 @@ def test_a_script_that_kills_what_watches_over_it_dies_with_it(tmp_path: Path) -
 
 @pytest.fixture
 def not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launcher as a system runs it that has neither adoption nor what tells of an end."""
+    """Run the launcher without `waitid` and `pidfd_open`, as on macOS."""
     elsewhere = (
         "import os, sys\n"
         "for name in ('waitid', 'pidfd_open'):\n"
@@ -305,9 +303,9 @@ def not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("not_linux")
 @pytest.mark.parametrize("end", ["exit 3", "sleep 1000"])
-def test_elsewhere_the_whole_group_ends_with_the_run(tmp_path: Path, end: str) -> None:
+def test_process_group_ends_with_the_run_on_other_systems(tmp_path: Path, end: str) -> None:
     stop = StopSignal()
-    log = Log(b"\n", lambda: stop.cancel_runs("CANCEL") if end != "exit 3" else None)
+    log = Log(b"\n", lambda: stop.request_stop("CANCEL") if end != "exit 3" else None)
     attempt = an_attempt(f"sleep 1000 & echo $!; {end}")
     outcome = execute(tmp_path, attempt, stop=stop, log=log, sandbox=unconfined())
     assert outcome.status == ("FAILED" if end == "exit 3" else "CANCELLED")
@@ -315,7 +313,7 @@ def test_elsewhere_the_whole_group_ends_with_the_run(tmp_path: Path, end: str) -
     assert eventually(lambda: not exists(int(outcome.output)))
 
 
-def test_a_script_has_a_session_of_its_own_and_no_descriptor_of_ours(tmp_path: Path) -> None:
+def test_script_has_its_own_session_and_no_descriptor_of_the_node(tmp_path: Path) -> None:
     code = "import os; print(os.getpid(), os.getsid(0), os.getpgrp(), *os.listdir('/dev/fd'))"
     with (tmp_path.parent / "ours").open("w") as ours:
         os.set_inheritable(ours.fileno(), True)
@@ -325,7 +323,7 @@ def test_a_script_has_a_session_of_its_own_and_no_descriptor_of_ours(tmp_path: P
     assert {int(number) for number in open_} <= {0, 1, 2, 3}
 
 
-def test_limits_of_a_process_are_set(tmp_path: Path) -> None:
+def test_process_limits_are_set(tmp_path: Path) -> None:
     code = "ulimit -c; ulimit -n; ulimit -f; ulimit -v; ulimit -u; cat /proc/self/oom_score_adj"
     attempt = an_attempt(code, resources={"memory_mb": 100})
     core, files, size, memory, processes, score = execute(tmp_path, attempt).output.split()
@@ -334,13 +332,13 @@ def test_limits_of_a_process_are_set(tmp_path: Path) -> None:
     assert int(processes) <= 4096
 
 
-def test_node_collects_before_it_reaches_the_limit(tmp_path: Path) -> None:
+def test_node_heap_limit_is_below_the_memory_limit(tmp_path: Path) -> None:
     code = "console.log(require('v8').getHeapStatistics().heap_size_limit / 1048576 < 400)"
     attempt = an_attempt(code, "node", resources={"memory_mb": 400})
     assert execute(tmp_path, attempt).output == b"true\n"
 
 
-def test_a_missing_interpreter_fails_for_good(tmp_path: Path) -> None:
+def test_missing_interpreter_fails_without_retry(tmp_path: Path) -> None:
     outcome = execute(tmp_path, an_attempt("1", "node"), path="/nowhere")
     assert outcome.retryable is False
     assert outcome.error == "node is not installed here (looked for it in /nowhere)"
@@ -362,7 +360,7 @@ def test_a_missing_interpreter_fails_for_good(tmp_path: Path) -> None:
         ({"args": ["x" * 5_000_000]}, "could not be started: Argument list too long"),
     ],
 )
-def test_what_can_never_run_is_not_tried_again(
+def test_invalid_script_task_fails_without_retry(
     tmp_path: Path, task: dict[str, Any], why: str
 ) -> None:
     outcome = execute(tmp_path, an_attempt(**({"code": "echo"} | task)))
@@ -370,7 +368,7 @@ def test_what_can_never_run_is_not_tried_again(
     assert why in outcome.error
 
 
-def test_secrets_are_in_the_environment_and_nowhere_else(tmp_path: Path) -> None:
+def test_secrets_are_in_the_environment_only(tmp_path: Path) -> None:
     log = Log()
     code = (
         'printf "%s" "${KEY:0:4}"; echo "${KEY:4}"; echo "$KEY" >&2; '
@@ -383,37 +381,37 @@ def test_secrets_are_in_the_environment_and_nowhere_else(tmp_path: Path) -> None
     assert b"hush" not in outcome.output + log.data
 
 
-def test_the_end_of_the_complaints_does_not_begin_within_a_secret(tmp_path: Path) -> None:
+def test_truncated_error_output_shows_no_part_of_a_secret(tmp_path: Path) -> None:
     code = f'printf "%s" "$KEY" >&2; head -c {TAIL - 3} /dev/zero | tr "\\0" x >&2; exit 1'
     outcome = execute(tmp_path, an_attempt(code, env={"KEY": "{{secret:abcdef}}"}))
     assert "def" not in outcome.error
     assert outcome.error.endswith("et]" + "x" * (TAIL - 3))
 
 
-def test_groups_are_told_while_they_live_and_when_they_are_gone(tmp_path: Path) -> None:
-    book = Book()
-    outcome = execute(tmp_path, an_attempt("echo $$; sleep 0.2"), book=book)
-    ((run_id, group),) = book.started
+def test_process_groups_are_recorded_at_start_and_at_end(tmp_path: Path) -> None:
+    recorder = GroupRecorder()
+    outcome = execute(tmp_path, an_attempt("echo $$; sleep 0.2"), book=recorder)
+    ((run_id, group),) = recorder.started
     assert run_id == RUN
-    assert book.ended == book.started
-    assert (book.alive_at_start, book.alive_at_end) == ([True], [False])
+    assert recorder.ended == recorder.started
+    assert (recorder.alive_at_start, recorder.alive_at_end) == ([True], [False])
     assert group.pid == group.pgid == int(outcome.output)
     assert group.start_time > 0
 
 
-def test_a_book_that_cannot_be_written_ends_the_script(tmp_path: Path) -> None:
-    class Full(Book):
+def test_failed_write_of_the_group_file_ends_the_script(tmp_path: Path) -> None:
+    class FullDisk(GroupRecorder):
         def on_started(self, run_id: str, group: ProcessGroup) -> None:
             super().on_started(run_id, group)
             raise OSError("disk full")
 
-    book = Full()
-    outcome = execute(tmp_path, an_attempt("sleep 1000"), book=book)
+    recorder = FullDisk()
+    outcome = execute(tmp_path, an_attempt("sleep 1000"), book=recorder)
     assert outcome == Outcome.failed("The task failed inside Punctual: OSError")
-    assert not exists(book.started[0][1].pid)
+    assert not exists(recorder.started[0][1].pid)
 
 
-def test_a_log_that_cannot_be_written_ends_the_script(tmp_path: Path) -> None:
+def test_failed_write_of_the_log_ends_the_script(tmp_path: Path) -> None:
     def fail() -> None:
         raise OSError("disk full")
 
@@ -423,7 +421,7 @@ def test_a_log_that_cannot_be_written_ends_the_script(tmp_path: Path) -> None:
     assert not exists(int(log.data))
 
 
-def test_a_group_left_behind_is_killed_only_if_it_is_the_same(tmp_path: Path) -> None:
+def test_leftover_group_is_killed_only_if_its_start_time_matches(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     group = group_of(process.pid)
     assert not kill_leftover_group(group.pgid, group.start_time + 1)
@@ -436,21 +434,21 @@ def test_a_group_left_behind_is_killed_only_if_it_is_the_same(tmp_path: Path) ->
     assert start_time_of(group.pid) == 0
 
 
-def test_the_time_a_process_began_is_known_without_proc_too() -> None:
+def test_start_time_of_a_process_is_known_without_proc() -> None:
     began = start_time_by_ps(os.getpid())
     assert abs(time.time() - began) < 86_400
     assert began == start_time_by_ps(os.getpid())
     assert start_time_by_ps(2**22 + 1) == 0
 
 
-def test_folders_that_a_crash_left_are_removed(tmp_path: Path) -> None:
+def test_leftover_run_folders_are_removed(tmp_path: Path) -> None:
     for name in ("run-a", "run-b", "other"):
         (tmp_path / name / "deep").mkdir(parents=True)
     assert remove_leftovers(tmp_path) == 2
     assert [folder.name for folder in tmp_path.iterdir()] == ["other"]
 
 
-def test_a_script_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_script_dies_with_its_node(tmp_path: Path) -> None:
     program = f"""
 import sys
 import time
@@ -483,7 +481,7 @@ task.run(attempt, StopSignal(), Log())
     assert remove_leftovers(tmp_path) == 1
 
 
-def test_many_scripts_at_once_keep_to_themselves(tmp_path: Path) -> None:
+def test_concurrent_scripts_keep_their_own_output(tmp_path: Path) -> None:
     outcomes: dict[int, Outcome] = {}
     task = ScriptTask(tmp_path, usual(tmp_path), monotonic=time.monotonic)
 

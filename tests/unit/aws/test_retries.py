@@ -177,5 +177,5 @@ def test_settings_error_names_all_missing_variables() -> None:
 
 
 def test_settings_error_names_a_queue_without_an_address() -> None:
-    with pytest.raises(InvalidSettings, match="'quick' is not name=address"):
+    with pytest.raises(InvalidSettings, match="'quick' is not name=url"):
         Settings.from_env({**SETTINGS.to_env(), "PUNCTUAL_QUEUES": "quick"})

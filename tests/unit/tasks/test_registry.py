@@ -99,7 +99,7 @@ def test_what_may_pass_is_retried_and_a_bad_task_is_not() -> None:
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
 def test_what_is_stopped_before_it_starts_never_starts(reason: StopReason) -> None:
     stop = StopSignal()
-    stop.cancel_runs(reason)
+    stop.request_stop(reason)
     runner = Does(Outcome("SUCCESS"))
 
     outcome = run(runner, an_attempt(), stop)
@@ -142,8 +142,8 @@ def test_a_bad_task_that_quotes_a_secret_is_redacted() -> None:
 def test_a_stop_signal_keeps_its_first_reason_but_for_a_lost_claim() -> None:
     stop = StopSignal()
     assert (stop.reason(), stop.wait(0)) == ("", False)
-    stop.cancel_runs("CANCEL")
-    stop.cancel_runs("SHUTDOWN")
+    stop.request_stop("CANCEL")
+    stop.request_stop("SHUTDOWN")
     assert (stop.reason(), stop.wait(0)) == ("CANCEL", True)
-    stop.cancel_runs("LOST")
+    stop.request_stop("LOST")
     assert stop.reason() == "LOST"

@@ -116,6 +116,6 @@ def _parse_pairs(text: str) -> dict[str, str]:
     for pair in text.split():
         name, equals, url = pair.partition("=")
         if not (name and equals and url):
-            raise InvalidSettings(f"{ENV_PREFIX}QUEUES: {pair!r} is not name=address")
+            raise InvalidSettings(f"{ENV_PREFIX}QUEUES: {pair!r} is not name=url")
         pairs[name] = url
     return pairs

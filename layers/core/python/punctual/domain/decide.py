@@ -25,8 +25,8 @@ def decide(
 ) -> Decision:
     """Return the decision for `event` at `now`.
 
-    `write_id` is the write id of this swap. `recorded_run_ids` holds the ids of ended runs that have a
-    history row. The next change removes them from the job state. With `transactional`, history rows
+    `write_id` is that of this swap. `recorded_run_ids` holds the ids of ended runs with a history
+    row. The next change removes these runs from the job state. With `transactional`, history rows
     commit in one transaction with this swap. Runs that end now then need not enter the state.
     """
     if state.is_blank:

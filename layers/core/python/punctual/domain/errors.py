@@ -53,7 +53,7 @@ class TooMuchWork(PunctualError):
 
 
 class LimitExceeded(PunctualError):
-    """A limit is reached. A smaller request, or a retry in `retry_after_seconds` seconds, may succeed."""
+    """A limit is reached. A smaller request, or a retry after `retry_after_seconds`, may succeed."""
 
     code = "LIMIT_EXCEEDED"
 

@@ -1,7 +1,7 @@
 """Fast paths of `decide` for nearly all runs: fire, claim and finish the only run of a job.
 
-Each returns the decision of `decide_at_length`, or None in an unusual case. A property test
-compares them. The code copies structs with `replace`, which costs less than a new struct.
+Each returns the decision of `decide_without_fast_path`, or None in an unusual case. A property
+test compares them. The code copies structs with `replace`, which costs less than a new struct.
 """
 
 from datetime import datetime, timedelta
@@ -14,8 +14,9 @@ from punctual.domain.durations import CLAIM_LEASE
 from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger
-from punctual.domain.schedules.schedule import Every, Once, next_after
+from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger, claimed
+from punctual.domain.schedules.schedule import Once, next_after
+from punctual.domain.schedules.values import counts_from_completion
 
 _NO_JITTER = timedelta(0)
 
@@ -30,7 +31,7 @@ def _is_plain(state: JobState) -> bool:
         and state.limits.max_runs is None
         and len(state.rules) == 1
         and state.rules[state.definition].deadline_seconds is None
-        and not (isinstance(state.schedule, Every) and state.schedule.from_completion)
+        and not counts_from_completion(state.schedule)
     )
 
 
@@ -104,19 +105,7 @@ def claim(
     if not _is_plain(state):
         return None
     token = state.version + 1
-    claimed_run = replace(
-        run,
-        status=RunStatus.RUNNING,
-        reason=Reason.NONE,
-        token=token,
-        executor_id=event.executor_id,
-        nonce=event.nonce,
-        started_at=run.started_at or now,
-        attempt_at=now,
-        changed_at=now,
-        sent_at=None,
-        send_count=0,
-    )
+    claimed_run = claimed(run, RunStatus.RUNNING, token, event.executor_id, event.nonce, now)
     new_state = replace(
         state,
         version=token,

@@ -142,7 +142,7 @@ class JobState(
     schedule: Schedule | None
     rules: dict[int, Rules]  # of `definition`, and of the definitions of live runs
     limits: JobLimits = JobLimits()
-    planned_until: Moment | None = None  # planned until: all occurrences up to here are settled
+    planned_until: Moment | None = None  # all occurrences up to this time are settled
     next_at: Moment | None = None  # nominal time of the next occurrence
     started_runs: int = 0  # scheduled runs that began since the schedule last changed
     runs: tuple[Run, ...] = ()  # live, oldest first

@@ -1,9 +1,11 @@
 """A run in the job state: live, in the wait queue, or ended without a history row."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from punctual.domain.utc import Moment
 
@@ -63,7 +65,7 @@ class Reason(StrEnum):
     POISON = "POISON"
 
 
-# The letters of `Run.past`: how each earlier attempt ended.
+# The letters of `Run.past_attempts`: how each earlier attempt ended.
 FAILED_LETTER, TIMED_OUT_LETTER, LOST_LETTER = "F", "T", "L"
 ATTEMPT_STATUS_BY_LETTER = {
     FAILED_LETTER: RunStatus.FAILED.value,
@@ -159,9 +161,8 @@ class Run(
     occurrence_count: int = 1
     last_at: Moment | None = None
     inline_output: str = ""  # the output, if it is only a few bytes
-    admitted_at: Moment | None = (
-        None  # when a run that waited past its due time left the wait queue
-    )
+    # When a run that waited past its due time left the wait queue.
+    admitted_at: Moment | None = None
 
     @property
     def is_held(self) -> bool:
@@ -186,3 +187,55 @@ class Run(
         if self.admitted_at is None:
             return timedelta(0)
         return max(timedelta(0), self.admitted_at - max(self.created_at, self.due_at))
+
+
+def from_waiting(
+    waiting: WaitingRun, status: RunStatus, changed_at: datetime, **fields: Any
+) -> Run:
+    """Return the run of an entry of the wait queue, with more `fields`."""
+    return Run(
+        run_id=waiting.run_id,
+        status=status,
+        definition=waiting.definition,
+        scheduled_at=waiting.scheduled_at,
+        due_at=waiting.due_at,
+        created_at=waiting.created_at,
+        changed_at=changed_at,
+        trigger=waiting.trigger,
+        has_own_payload=waiting.has_own_payload,
+        retried_from=waiting.retried_from,
+        **fields,
+    )
+
+
+def to_waiting(run: Run) -> WaitingRun:
+    """Return an unclaimed queued run as an entry of the wait queue."""
+    return WaitingRun(
+        run_id=run.run_id,
+        definition=run.definition,
+        scheduled_at=run.scheduled_at,
+        due_at=run.due_at,
+        created_at=run.created_at,
+        trigger=run.trigger,
+        has_own_payload=run.has_own_payload,
+        retried_from=run.retried_from,
+    )
+
+
+def claimed(
+    run: Run, status: RunStatus, token: int, executor_id: str, nonce: str, now: datetime
+) -> Run:
+    """Return the run under a new claim."""
+    return replace(
+        run,
+        status=status,
+        reason=Reason.NONE,
+        token=token,
+        executor_id=executor_id,
+        nonce=nonce,
+        started_at=run.started_at or now,
+        attempt_at=now,
+        changed_at=now,
+        sent_at=None,
+        send_count=0,
+    )

@@ -103,7 +103,7 @@ class Webhooks:
         """Interrupt current deliveries. They are repeated after the next start."""
         self._closing = True
         for stop in self._stop_signals.values():
-            stop.cancel_runs("SHUTDOWN")
+            stop.request_stop("SHUTDOWN")
 
     @property
     def is_idle(self) -> bool:

@@ -94,7 +94,7 @@ class StopSignal:
     """A stop request that passes from one thread to another.
 
     `is_lost` returns True if another executor may hold the claim by now. It covers the case that
-    the thread that would call `cancel_runs` is blocked.
+    the thread that would call `request_stop` is blocked.
     """
 
     def __init__(self, is_lost: Callable[[], bool] = lambda: False) -> None:
@@ -102,7 +102,7 @@ class StopSignal:
         self._event = threading.Event()
         self._reason: StopReason | None = None
 
-    def cancel_runs(self, reason: StopReason) -> None:
+    def request_stop(self, reason: StopReason) -> None:
         # LOST replaces other reasons. The attempt then stops without a grace period.
         if self._reason is None or reason == "LOST":
             self._reason = reason
@@ -110,7 +110,7 @@ class StopSignal:
 
     def reason(self) -> str:
         if self._reason != "LOST" and self._is_lost():
-            self.cancel_runs("LOST")
+            self.request_stop("LOST")
         return self._reason or ""
 
     def wait(self, seconds: float) -> bool:

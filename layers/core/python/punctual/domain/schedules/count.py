@@ -69,7 +69,7 @@ def _count_steps(first_at: datetime, seconds: int, after: datetime, until: datet
 
 
 def _day_ranges(exclude: tuple[date, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last day of each row of dates without a gap, in days since 1970."""
+    """Yield the first and last day of each stretch of dates, in days since 1970."""
     days = [day.toordinal() - EPOCH_ORDINAL for day in exclude]
     first_index = 0
     for index, day in enumerate(days):

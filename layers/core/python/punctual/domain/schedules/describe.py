@@ -125,13 +125,13 @@ def _describe_hours(
     return "in the hours " + _join_items(_describe_stretches(stretches, "{:02}".format))
 
 
-def _describe_rhythm(values: list[int], cycle: int, transaction: str) -> str:
+def _describe_rhythm(values: list[int], cycle: int, unit: str) -> str:
     """Return the rhythm of the values, or an empty text if they have none."""
     step = _even_step(values, cycle)
     if not step:
         return ""
-    start = f" from {transaction} {values[0]}" if values[0] else ""
-    return f"every {_count(step, transaction)}{start}"
+    start = f" from {unit} {values[0]}" if values[0] else ""
+    return f"every {_count(step, unit)}{start}"
 
 
 def _even_step(values: list[int], cycle: int) -> int:
@@ -177,9 +177,8 @@ def _describe_month_days(calendar: Calendar) -> list[str]:
         return []
     if days:
         is_plural = len(days) > 1
-        texts.append(
-            f"day{'s' if is_plural else ''} {_join_items(_describe_stretches(_stretches(days), str))} of the month"
-        )
+        day_list = _join_items(_describe_stretches(_stretches(days), str))
+        texts.append(f"day{'s' if is_plural else ''} {day_list} of the month")
     texts.extend(f"the weekday nearest day {day} of the month" for day in month.nearest)
     for days_before in month.before_last:
         end = "the last day of the month"
@@ -254,19 +253,17 @@ def _join_items(items: list[str], conjunction: str = "and") -> str:
     return f"{', '.join(items[:-1])} {conjunction} {items[-1]}"
 
 
-def _count(number: int, transaction: str, always: bool = False) -> str:
+def _count(number: int, unit: str, always: bool = False) -> str:
     if number == 1:
-        return f"1 {transaction}" if always else transaction
-    return f"{number} {transaction}s"
+        return f"1 {unit}" if always else unit
+    return f"{number} {unit}s"
 
 
 def _duration(seconds: int) -> str:
     parts = []
-    for size, transaction in _DURATION_UNIT_SECONDS:
+    for size, unit in _DURATION_UNIT_SECONDS:
         number, seconds = divmod(seconds, size)
         if number:
-            parts.append((number, transaction))
+            parts.append((number, unit))
     is_single = len(parts) == 1
-    return _join_items(
-        [_count(number, transaction, always=not is_single) for number, transaction in parts]
-    )
+    return _join_items([_count(number, unit, always=not is_single) for number, unit in parts])

@@ -102,7 +102,7 @@ def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
 
 
 def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield every time after `after`, up to and including `resume_at`."""
+    """Yield every time after `after`, up to and including `until`."""
     at = next_after(schedule, after)
     while at is not None and at <= until:
         yield at
@@ -112,8 +112,8 @@ def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterato
 def last_before(schedule: Schedule, before: datetime) -> datetime | None:
     """Return the last time before `before`, or None if there is none since 1970.
 
-    The search steps back in growing strides until a stride contains a time. Then it halves the
-    rest. The number of times in between does not matter. An `Every` that counts from completion
+    The search steps back in growing strides until a stride contains a time. Then it halves that
+    stride. The number of times in between does not matter. An `Every` that counts from completion
     is not supported.
     """
     if isinstance(schedule, Once):
@@ -241,13 +241,17 @@ def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> date
 def _step_after(
     schedule: Every | Cron, first_at: datetime, seconds: int, after: datetime
 ) -> datetime | None:
-    """Return the first of base, base + seconds, base + 2 × seconds, … after `after`."""
+    """Return the first time after `after` that lies whole intervals after `first_at`."""
     step = timedelta(seconds=seconds)
     while True:
-        applier = max(0, (after - first_at) // step + 1)
-        if after >= HORIZON or first_at >= HORIZON or _is_over(schedule, first_at + applier * step):
+        step_count = max(0, (after - first_at) // step + 1)
+        if (
+            after >= HORIZON
+            or first_at >= HORIZON
+            or _is_over(schedule, first_at + step_count * step)
+        ):
             return None
-        at = first_at + applier * step
+        at = first_at + step_count * step
         resume_at = _excluded_until(schedule, at)
         if resume_at is None:
             return at

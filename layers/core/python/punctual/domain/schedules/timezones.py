@@ -25,7 +25,7 @@ _MIN_CHANGE_SECOND = -60_000_000_000
 
 
 class Transitions(NamedTuple):
-    """The offset changes of a zone. `offsets[i]`, in seconds, holds until `at[i]`."""
+    """The offset changes of a zone. `offsets[i]`, in seconds, holds until `changes[i]`."""
 
     changes: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -57,7 +57,7 @@ def transitions(name: str) -> Transitions:
 
 
 def local_day(name: str, at: datetime) -> int:
-    """Return the ordinal of the local date at `moment`."""
+    """Return the ordinal of the local date at `at`."""
     offset_changes = transitions(name)
     second = (at - EPOCH) // SECOND
     return (
@@ -66,7 +66,7 @@ def local_day(name: str, at: datetime) -> int:
 
 
 def end_of_days(name: str, at: datetime, days: int) -> datetime:
-    """Return the end of `days` local dates from that of `moment`, or an earlier clock change.
+    """Return the end of `days` local dates from that of `at`, or an earlier clock change.
 
     After a clock change the local date may be an earlier one again.
     """

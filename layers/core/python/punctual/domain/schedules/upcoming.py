@@ -1,4 +1,4 @@
-"""The coming occurrences of jobs, for the lists over all jobs."""
+"""The upcoming occurrences of jobs, for the lists over all jobs."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -56,7 +56,7 @@ def remaining_runs(state: JobState) -> int | None:
 
 
 def last_occurrence_at(state: JobState, until: datetime) -> datetime | None:
-    """Return the last occurrence to come, searched up to `last_position`, or None without a bound."""
+    """Return the last occurrence to come, searched up to `until`, or None without a bound."""
     if state.next_at is None:
         return state.planned_until
     remaining = remaining_runs(state)
@@ -78,7 +78,7 @@ def sort_by_occurrence(
 ) -> tuple[list[JobState], OccurrencePosition | None]:
     """Return the first `limit` job states after `after`, and earlier ones that come again.
 
-    The second value is the place of the last job state, or None if no more can follow.
+    The second value is the position of the last job state, or None if no more can follow.
     """
     positions = [
         ((at, state.job_id), state)

@@ -1,4 +1,4 @@
-"""The types of schedule. Each job row contains one as JSON, so the JSON names are short.
+"""The types of schedule. Each job state holds one as JSON, so the JSON names are short.
 
 `exclude` is sorted for a binary search.
 """
@@ -91,6 +91,6 @@ class Cron(
 Schedule = Once | Every | Cron
 
 
-def counts_from_completion(schedule: Schedule) -> bool:
+def counts_from_completion(schedule: Schedule | None) -> bool:
     """Return whether all times but the first depend on the ends of runs."""
     return isinstance(schedule, Every) and schedule.from_completion

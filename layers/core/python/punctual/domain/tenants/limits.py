@@ -1,4 +1,4 @@
-"""The limits of a tenant on calls, jobs, runs and bytes. Null means no limit."""
+"""The limits of a tenant on calls, jobs, runs and bytes. None means no limit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,8 +35,8 @@ class TenantLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     def burst_size(self) -> int:
         """Return how many calls may come at once.
 
-        >>> TenantLimits(calls_per_second=10).burst_size, TenantLimits(calls_per_second=10, burst=30).burst_size
-        (10, 30)
+        >>> [TenantLimits(calls_per_second=10, burst=burst).burst_size for burst in (None, 30)]
+        [10, 30]
         """
         return self.burst or self.calls_per_second or 0
 
@@ -52,8 +52,8 @@ class TenantLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     def max_executors(self, executors: int) -> int | None:
         """Return how many of a lane's executors the tenant's runs may hold; None means no limit.
 
-        >>> TenantLimits(lane_percent=50).max_executors(80), TenantLimits(lane_percent=1).max_executors(80)
-        (40, 1)
+        >>> [TenantLimits(lane_percent=percent).max_executors(80) for percent in (50, 1)]
+        [40, 1]
         """
         return None if self.lane_percent is None else max(1, executors * self.lane_percent // 100)
 
@@ -100,7 +100,8 @@ lane_percent=None, payload_bytes=None)
 
 
 def format_limits(limits: TenantLimits) -> str:
-    """
+    """Return the limits that are set, in the form that `parse_limits` reads.
+
     >>> format_limits(TenantLimits(jobs=5, burst=7)), format_limits(UNLIMITED)
     ('burst=7 jobs=5', '')
     """

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-MICROSECONDS_PER_SECOND = 1_000_000  # microseconds
+MICROSECONDS_PER_SECOND = 1_000_000
 PARTS_PER_TOKEN = 1_000_000  # a rate of n a second refills n of these parts in a microsecond
 MAX_COUNTED_SECONDS = 120  # no entry counts longer; a wrong clock wrote a later end
 MAX_CLOCK_ERROR_MICROSECONDS = 10 * MICROSECONDS_PER_SECOND
@@ -47,8 +47,8 @@ class LeaseRequest(NamedTuple):
 class QuotaLease(NamedTuple):
     """A grant of `number` uses at once, and of `spare` uses until `ends_at`, in microseconds.
 
-    The row counts `counted` of them until the second `counted_until`. After `wait` seconds the row
-    may have more.
+    The row counts `counted` of them until the second `counted_until`. After
+    `retry_after_seconds` the row may have more.
     """
 
     number: int
@@ -132,7 +132,7 @@ def count_uses(window: UseWindow) -> int:
 
 
 def add_uses(window: UseWindow, count: int, until: int) -> UseWindow:
-    """Return the window with `count` more uses until `counted_until`. A negative count returns uses.
+    """Return the window with `count` more uses until `until`. A negative count returns uses.
 
     >>> add_uses(UseWindow(((60, 1), (61, 2))), -2, 61)
     UseWindow(uses=((60, 1),))
@@ -173,7 +173,8 @@ class WindowRule(NamedTuple):
     def lease(
         self, state: UseWindow, request: LeaseRequest, now: int, /
     ) -> tuple[UseWindow, QuotaLease]:
-        """
+        """Return the new row and the lease.
+
         >>> WindowRule(10, 60).lease(UseWindow(), LeaseRequest(2, 9.0), 0)
         (UseWindow(uses=((70, 4),)), QuotaLease(number=2, spare=2, ends_at=10000000, counted=4, \
 counted_until=70, retry_after_seconds=0))
@@ -181,11 +182,8 @@ counted_until=70, retry_after_seconds=0))
         (UseWindow(uses=((70, 9),)), QuotaLease(number=0, spare=0, ends_at=0, counted=0, counted_until=0, \
 retry_after_seconds=70))
         """
-        second, window, previous = (
-            now // MICROSECONDS_PER_SECOND,
-            drop_expired_uses(state, now // MICROSECONDS_PER_SECOND),
-            request.previous,
-        )
+        second, previous = now // MICROSECONDS_PER_SECOND, request.previous
+        window = drop_expired_uses(state, second)
         if previous and request.unused and previous.counted_until > second:
             window = add_uses(window, -request.unused, previous.counted_until)
         number = min(request.needed, max(0, self.limit - count_uses(window)))
@@ -237,7 +235,8 @@ class CallRule(NamedTuple):
     def lease(
         self, state: CallRow, request: LeaseRequest, now: int, /
     ) -> tuple[CallRow, QuotaLease]:
-        """
+        """Return the new row and the lease.
+
         >>> rule = CallRule(10, 10)
         >>> rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
         (CallRow(bucket=TokenBucket(parts=22000000, at=0), long_leases=UseWindow(uses=((70, 7),))), \
@@ -264,10 +263,10 @@ QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, ret
             max(0, ceil((LONG_LEASES_WORTH_SECONDS * self.rate - count_uses(window)) / 2)),
         )
         if long_spare and long_spare >= ceil(request.per_second):
-            applier = (
+            step_number = (
                 now // MICROSECONDS_PER_SECOND + LONG_LEASE_SECONDS
             ) // LONG_LEASE_STEP_SECONDS + 1
-            until = applier * LONG_LEASE_STEP_SECONDS
+            until = step_number * LONG_LEASE_STEP_SECONDS
             lease = QuotaLease(
                 number, long_spare, until * MICROSECONDS_PER_SECOND, long_spare, until
             )
@@ -285,11 +284,9 @@ QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, ret
         """Return the row at `now`, without the previous lease and the debt of the instance."""
         bucket = row.bucket or full_bucket(self.capacity, now)
         bucket = refill(bucket, self.rate, self.capacity, now)
-        window, previous = (
-            drop_expired_uses(row.long_leases, now // MICROSECONDS_PER_SECOND),
-            request.previous,
-        )
-        if previous and previous.counted_until > now // MICROSECONDS_PER_SECOND:
+        second, previous = now // MICROSECONDS_PER_SECOND, request.previous
+        window = drop_expired_uses(row.long_leases, second)
+        if previous and previous.counted_until > second:
             window = add_uses(window, -previous.counted, previous.counted_until)
         # At most one capacity below zero: the bucket cannot have refilled more in the meantime.
         debt = min(request.debt, max(0, tokens(bucket) + self.capacity))
@@ -305,7 +302,8 @@ class Places(
 
 
 def drop_expired_places(places: Places, second: int) -> Places:
-    """
+    """Return the places without ended entries and without entries of a wrong clock.
+
     >>> drop_expired_places(Places({"a": (1, 60), "b": (2, 70)}), 60)
     Places(places_by_holder={'b': (2, 70)})
     """
@@ -325,7 +323,7 @@ def count_places(places: Places, except_name: str = "") -> int:
 
 
 def count_holders(places: Places, prefix: str, except_name: str = "") -> int:
-    """Return how many instances except `except_name` hold places of the queue with this mark.
+    """Return how many instances except `except_name` hold places of the queue with this prefix.
 
     >>> count_holders(Places({"0a": (2, 60), "0b": (1, 60), "1c": (5, 60)}), "0", except_name="0a")
     1
@@ -334,7 +332,7 @@ def count_holders(places: Places, prefix: str, except_name: str = "") -> int:
 
 
 def set_places(places: Places, name: str, count: int, until: int) -> Places:
-    """Return the places with `count` held by `name` until `counted_until`. A count of 0 removes the entry.
+    """Return the places with `count` held by `name` until `until`. A count of 0 removes the entry.
 
     >>> set_places(set_places(Places(), "a", 2, 60), "a", 0, 70)
     Places(places_by_holder={})

@@ -20,7 +20,8 @@ class Role(IntEnum):
 
     @classmethod
     def from_label(cls, label: str) -> "Role | None":
-        """
+        """Return the role with this name, or None.
+
         >>> Role.from_label("editor"), Role.from_label("root")
         (<Role.EDITOR: 3>, None)
         """

@@ -15,9 +15,8 @@ TOKEN_PREFIX = "pnc_"
 TOKEN_RANDOM_BYTES = 32
 TOKEN_KEY_BYTES = 32
 INVALID_TOKEN_RETENTION = timedelta(days=30)  # how long an invalid token is still listed
-LAST_USED_RESOLUTION = timedelta(
-    minutes=5
-)  # resolution of the last use, since each update writes a row
+# Resolution of the time of the last use, since each update writes a row.
+LAST_USED_RESOLUTION = timedelta(minutes=5)
 
 TENANT_REGEX = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _TENANT_PATTERN = re.compile(TENANT_REGEX)
@@ -57,9 +56,9 @@ def is_valid_tenant(name: str) -> bool:
 
 
 def make_secret(key: bytes, random: bytes) -> str:
-    """Return the secret that clients send: the random bytes, and a mark made with the key.
+    """Return the secret that clients send: random bytes and their MAC.
 
-    A guessed secret fails by its mark, without a read of a table.
+    A guessed secret fails by its MAC, without a read of a table.
 
     >>> len(make_secret(b"k", bytes(TOKEN_RANDOM_BYTES)))
     60
@@ -70,7 +69,8 @@ def make_secret(key: bytes, random: bytes) -> str:
 def has_valid_mac(key: bytes, text: str) -> bool:
     """Return whether `make_secret` made the text with this key. The token may still be invalid.
 
-    >>> has_valid_mac(b"k", make_secret(b"k", bytes(32))), has_valid_mac(b"x", make_secret(b"k", bytes(32)))
+    >>> secret = make_secret(b"k", bytes(32))
+    >>> has_valid_mac(b"k", secret), has_valid_mac(b"x", secret)
     (True, False)
     """
     if not key or not _TOKEN_PATTERN.fullmatch(text):

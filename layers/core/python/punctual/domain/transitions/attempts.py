@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from punctual.domain import run as past
 from punctual.domain.draft import Draft
 from punctual.domain.durations import (
     CLAIM_LEASE,
@@ -15,7 +14,20 @@ from punctual.domain.durations import (
 )
 from punctual.domain.identifiers import hash_fraction
 from punctual.domain.job_state import JobStatus, Rules
-from punctual.domain.run import NOT_RUN_STATUSES, Lease, Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import (
+    FAILED_LETTER,
+    LOST_LETTER,
+    NOT_RUN_STATUSES,
+    TIMED_OUT_LETTER,
+    Lease,
+    Reason,
+    Run,
+    RunStatus,
+    Trigger,
+    WaitingRun,
+    claimed,
+    from_waiting,
+)
 from punctual.domain.schedules.schedule import Every, after_completion
 
 
@@ -52,20 +64,7 @@ def end_waiting_run(draft: Draft, waiting: WaitingRun, status: RunStatus, reason
         draft.latest_not_run_id = waiting.run_id
         draft.unset_latest(waiting.run_id)
     draft.unrecorded.append(
-        Run(
-            run_id=waiting.run_id,
-            status=status,
-            definition=waiting.definition,
-            scheduled_at=waiting.scheduled_at,
-            due_at=waiting.due_at,
-            created_at=waiting.created_at,
-            changed_at=draft.now,
-            trigger=waiting.trigger,
-            reason=reason,
-            has_own_payload=waiting.has_own_payload,
-            retried_from=waiting.retried_from,
-            ended_at=draft.now,
-        )
+        from_waiting(waiting, status, draft.now, reason=reason, ended_at=draft.now)
     )
     if waiting.trigger is Trigger.SCHEDULE:
         set_next_after_completion(draft, draft.now)
@@ -83,9 +82,8 @@ def set_next_after_completion(draft: Draft, ended_at: datetime) -> None:
     if draft.status is JobStatus.CANCELLED or is_max_runs_reached(draft):
         draft.next_at = None
     else:
-        draft.planned_until = max(
-            ended_at, draft.planned_until or ended_at
-        )  # a run fired ahead can end before its time
+        # A run that was fired ahead can end before its time.
+        draft.planned_until = max(ended_at, draft.planned_until or ended_at)
         draft.next_at = after_completion(schedule, draft.planned_until)
 
 
@@ -101,19 +99,8 @@ def is_max_runs_reached(draft: Draft) -> bool:
 def claim_run(draft: Draft, run: Run, executor_id: str, nonce: str, starts_later: bool) -> Run:
     """Claim a queued run under a new token."""
     token = draft.original.version + 1
-    claimed_run = replace(
-        run,
-        status=RunStatus.CLAIMED if starts_later else RunStatus.RUNNING,
-        reason=Reason.NONE,
-        token=token,
-        executor_id=executor_id,
-        nonce=nonce,
-        started_at=run.started_at or draft.now,
-        attempt_at=draft.now,
-        changed_at=draft.now,
-        sent_at=None,
-        send_count=0,
-    )
+    status = RunStatus.CLAIMED if starts_later else RunStatus.RUNNING
+    claimed_run = claimed(run, status, token, executor_id, nonce, draft.now)
     draft.put_run(claimed_run)
     draft.leases[run.run_id] = Lease(token=token, until=draft.now + CLAIM_LEASE)
     if run.trigger is Trigger.SCHEDULE and not run.has_begun:
@@ -151,11 +138,11 @@ def finish_attempt(draft: Draft, run: Run, status: RunStatus, retryable: bool) -
 
 
 def _has_retries_left(run: Run, rules: Rules) -> bool:
-    return len(run.past_attempts) - run.past_attempts.count(past.LOST_LETTER) < rules.max_retries
+    return len(run.past_attempts) - run.past_attempts.count(LOST_LETTER) < rules.max_retries
 
 
 def _back_off(draft: Draft, run: Run, status: RunStatus, rules: Rules) -> None:
-    letter = past.FAILED_LETTER if status is RunStatus.FAILED else past.TIMED_OUT_LETTER
+    letter = FAILED_LETTER if status is RunStatus.FAILED else TIMED_OUT_LETTER
     draft.ended_attempts.append((run, letter))
     waiting_run = replace(
         run,
@@ -175,7 +162,7 @@ def retry_delay(run: Run, rules: Rules) -> timedelta:
     The loop stops at the maximum, since 100 retries with a large multiplier would overflow a float.
     """
     retry = rules.retry
-    failures = len(run.past_attempts) - run.past_attempts.count(past.LOST_LETTER)
+    failures = len(run.past_attempts) - run.past_attempts.count(LOST_LETTER)
     seconds = min(retry.backoff_seconds, retry.max_backoff_seconds)
     for _ in range(failures):
         seconds = seconds * retry.multiplier
@@ -191,16 +178,16 @@ def lose_attempt(draft: Draft, run: Run) -> None:
     """Mark the attempt LOST, and queue the next one at once unless too many were lost."""
     rules = draft.rules_of(run.definition)
     draft.leases[run.run_id] = None
-    draft.ended_attempts.append((run, past.LOST_LETTER))
+    draft.ended_attempts.append((run, LOST_LETTER))
     if run.cancel_reason:
         # The run has no holder. It takes no later report or output from the former one.
         end_run(
             draft, replace(run, executor_id="", nonce=""), RunStatus.CANCELLED, run.cancel_reason
         )
-    elif rules.at_most_once or run.past_attempts.count(past.LOST_LETTER) + 1 >= MAX_LOST_ATTEMPTS:
+    elif rules.at_most_once or run.past_attempts.count(LOST_LETTER) + 1 >= MAX_LOST_ATTEMPTS:
         end_run(draft, run, RunStatus.FAILED, Reason.LOST)
     else:
-        requeue(draft, replace(run, past_attempts=run.past_attempts + past.LOST_LETTER))
+        requeue(draft, replace(run, past_attempts=run.past_attempts + LOST_LETTER))
 
 
 def delay_run(draft: Draft, run: Run) -> None:

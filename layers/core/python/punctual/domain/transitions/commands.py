@@ -16,6 +16,7 @@ from punctual.domain.schedules.schedule import (
     last_before,
     next_after,
 )
+from punctual.domain.schedules.values import counts_from_completion
 from punctual.domain.transitions.attempts import (
     cancel_run,
     end_waiting_run,
@@ -25,7 +26,6 @@ from punctual.domain.transitions.attempts import (
 )
 from punctual.domain.transitions.firing import (
     OccurrenceRange,
-    is_from_completion,
     next_after_or_none,
     process_due,
     record_not_run,
@@ -156,7 +156,9 @@ def _restore_next_at(draft: Draft) -> None:
 
     For an interval that counts from completion, the outcome of a live run sets it.
     """
-    if draft.next_at is None and not (is_from_completion(draft) and has_scheduled_run(draft)):
+    if draft.next_at is None and not (
+        counts_from_completion(draft.schedule) and has_scheduled_run(draft)
+    ):
         draft.next_at = next_after_or_none(draft, max(draft.planned_until or draft.now, draft.now))
 
 
@@ -173,7 +175,7 @@ def _record_due_occurrences(draft: Draft, status: RunStatus, reason: Reason) -> 
     if draft.next_at is not None and draft.next_at <= draft.now:
         assert draft.schedule is not None
         last_at, later_count = draft.next_at, 0
-        if not is_from_completion(draft):
+        if not counts_from_completion(draft.schedule):
             later_count = count_times(draft.schedule, draft.next_at, draft.now)
         if later_count:
             last_at = last_before(draft.schedule, draft.now + MICROSECOND) or last_at

@@ -11,7 +11,8 @@ from punctual.domain.draft import Draft
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import CatchUp, JobStatus, MisfirePolicy, OverlapPolicy
 from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, RunStatus, WaitingRun
-from punctual.domain.schedules.schedule import Every, next_after, occurrences
+from punctual.domain.schedules.schedule import next_after, occurrences
+from punctual.domain.schedules.values import counts_from_completion
 from punctual.domain.transitions.attempts import (
     has_scheduled_run,
     is_max_runs_reached,
@@ -30,7 +31,7 @@ from punctual.domain.transitions.wait_queue import (
 
 
 class OccurrenceRange(NamedTuple):
-    """Consecutive occurrences, of which only the ends and the number are kept."""
+    """Consecutive occurrences: the first, the last, and their number."""
 
     first: datetime
     last: datetime
@@ -41,7 +42,7 @@ class OccurrenceRange(NamedTuple):
         return cls(times[0], times[-1], len(times))
 
 
-MAX_OCCURRENCES_PER_DECISION = 2_000  # most occurrences in one decision, so that none takes long
+MAX_OCCURRENCES_PER_DECISION = 2_000  # so that no decision takes long
 
 
 def process_due(draft: Draft, fire_ahead_until: datetime | None = None) -> None:
@@ -75,11 +76,11 @@ def _detect_outage(draft: Draft) -> None:
 
 
 def _due_times(draft: Draft, until: datetime) -> list[datetime]:
-    """Return the next occurrences with a due time up to `until`, at most `MAX_OCCURRENCES_PER_DECISION` of them."""
+    """Return the next occurrences with a due time up to `until`, as many as one decision takes."""
     last_at = until - draft.jitter
     if draft.next_at is None or draft.next_at > last_at:
         return []
-    if is_from_completion(draft):
+    if counts_from_completion(draft.schedule):
         return [draft.next_at]
     assert draft.schedule is not None
     following = islice(
@@ -88,14 +89,10 @@ def _due_times(draft: Draft, until: datetime) -> list[datetime]:
     return [draft.next_at, *following]
 
 
-def is_from_completion(draft: Draft) -> bool:
-    return isinstance(draft.schedule, Every) and draft.schedule.from_completion
-
-
 def _advance(draft: Draft, last_at: datetime) -> None:
     """Continue after `last_at`. An interval from completion gets its next time from an outcome."""
     draft.planned_until = last_at
-    if draft.schedule is None or is_from_completion(draft):
+    if draft.schedule is None or counts_from_completion(draft.schedule):
         draft.next_at = None
     else:
         draft.next_at = next_after(draft.schedule, last_at)
@@ -109,7 +106,11 @@ def _catch_up(draft: Draft) -> None:
         draft.catch_up = None
         return
     previous_until = draft.planned_until
-    next_at = None if is_from_completion(draft) else next_after_or_none(draft, missed_times[-1])
+    next_at = (
+        None
+        if counts_from_completion(draft.schedule)
+        else next_after_or_none(draft, missed_times[-1])
+    )
     has_more = next_at is not None and next_at + draft.jitter <= catch_up.until
     skipped_times, run_times = _split_missed(
         catch_up.policy, missed_times, has_more, catch_up_room(draft)
@@ -138,7 +139,7 @@ def _split_missed(
 ) -> tuple[list[datetime], list[datetime]]:
     """Return the missed occurrences that do not run, and those that do.
 
-    While `more` follow, the latest occurrences are not known yet.
+    With `has_more`, the latest occurrences are not known yet.
     """
     if policy is MisfirePolicy.SKIP:
         return missed_times, []
@@ -160,7 +161,7 @@ def _missed_outcome(catch_up: CatchUp) -> tuple[RunStatus, Reason]:
 
 def record_not_run(
     draft: Draft,
-    stretch: OccurrenceRange,
+    occurrence_range: OccurrenceRange,
     status: RunStatus,
     reason: Reason,
     previous_until: datetime | None = None,
@@ -171,12 +172,12 @@ def record_not_run(
     """
     for index, entry in enumerate(draft.unrecorded if draft.original.catch_up is not None else ()):
         if draft.is_growing(entry) and entry.reason is reason and previous_until == entry.last_at:
-            count = entry.occurrence_count + stretch.occurrence_count
+            count = entry.occurrence_count + occurrence_range.occurrence_count
             draft.unrecorded[index] = replace(
-                entry, occurrence_count=count, last_at=stretch.last, changed_at=draft.now
+                entry, occurrence_count=count, last_at=occurrence_range.last, changed_at=draft.now
             )
             return
-    first_at = stretch.first
+    first_at = occurrence_range.first
     run_id = occurrence_id(draft.original.job_id, first_at)
     if status in NOT_RUN_STATUSES:
         draft.latest_not_run_id = run_id
@@ -191,8 +192,8 @@ def record_not_run(
             changed_at=draft.now,
             reason=reason,
             ended_at=draft.now,
-            occurrence_count=stretch.occurrence_count,
-            last_at=stretch.last if stretch.occurrence_count > 1 else None,
+            occurrence_count=occurrence_range.occurrence_count,
+            last_at=occurrence_range.last if occurrence_range.occurrence_count > 1 else None,
         )
     )
     set_next_after_completion(draft, draft.now)
@@ -245,7 +246,7 @@ def fire(draft: Draft, times: list[datetime], caught_up: bool = False) -> None:
         last_refusal = refusal
     if last_refusal is not None:
         record_not_run(draft, OccurrenceRange.from_times(refused_times), *last_refusal)
-    if is_from_completion(draft) and has_scheduled_run(draft):
+    if counts_from_completion(draft.schedule) and has_scheduled_run(draft):
         draft.next_at = None
 
 

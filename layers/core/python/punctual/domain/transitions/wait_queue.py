@@ -8,7 +8,15 @@ from msgspec.structs import replace
 from punctual.domain.draft import Draft
 from punctual.domain.durations import MAX_RESEND_DELAY, RESEND_DELAY
 from punctual.domain.job_state import JobStatus, OverlapPolicy
-from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import (
+    Reason,
+    Run,
+    RunStatus,
+    Trigger,
+    WaitingRun,
+    from_waiting,
+    to_waiting,
+)
 from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.transitions.attempts import cancel_run, end_run, end_waiting_run, requeue
 from punctual.domain.utc import MICROSECOND
@@ -110,17 +118,10 @@ def refuse_claim(draft: Draft, run: Run) -> None:
 
 
 def queue_run(draft: Draft, waiting: WaitingRun, admitted_at: datetime | None = None) -> None:
-    run = Run(
-        run_id=waiting.run_id,
-        status=RunStatus.QUEUED,
-        definition=waiting.definition,
-        scheduled_at=waiting.scheduled_at,
-        due_at=waiting.due_at,
-        created_at=waiting.created_at,
-        changed_at=draft.now,
-        trigger=waiting.trigger,
-        has_own_payload=waiting.has_own_payload,
-        retried_from=waiting.retried_from,
+    run = from_waiting(
+        waiting,
+        RunStatus.QUEUED,
+        draft.now,
         sent_at=max(draft.now, waiting.due_at),
         send_count=1,
         admitted_at=admitted_at,
@@ -143,20 +144,6 @@ def end_past_deadline(draft: Draft) -> None:
         if deadline_at is not None and deadline_at <= draft.now:
             draft.wait_queue.remove(waiting)
             end_waiting_run(draft, waiting, RunStatus.MISSED, Reason.DEADLINE)
-
-
-def as_waiting(run: Run) -> WaitingRun:
-    """Return an unclaimed queued run as an entry of the wait queue."""
-    return WaitingRun(
-        run_id=run.run_id,
-        definition=run.definition,
-        scheduled_at=run.scheduled_at,
-        due_at=run.due_at,
-        created_at=run.created_at,
-        trigger=run.trigger,
-        has_own_payload=run.has_own_payload,
-        retried_from=run.retried_from,
-    )
 
 
 def unclaimed_runs(draft: Draft) -> list[Run]:
@@ -208,7 +195,7 @@ def requeue_front(draft: Draft, runs: Iterable[Run]) -> None:
         draft.runs_to_send = [
             queued for queued in draft.runs_to_send if queued.run_id != run.run_id
         ]
-    draft.wait_queue[:0] = [as_waiting(run) for run in returned]
+    draft.wait_queue[:0] = [to_waiting(run) for run in returned]
 
 
 def queue_after_backoff(draft: Draft) -> None:

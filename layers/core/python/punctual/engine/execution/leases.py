@@ -51,7 +51,7 @@ class LeaseKeeper:
     def cancel_runs(self, run_ids: Sequence[str]) -> None:
         for held_run in list(self._held_runs.values()):
             if held_run.assignment.run.run_id in run_ids:
-                held_run.work.cancel_runs("CANCEL")
+                held_run.work.request_stop("CANCEL")
 
     def job_names(self) -> list[str]:
         """Return the names of the jobs with held runs."""
@@ -61,7 +61,7 @@ class LeaseKeeper:
 
     def stop_all(self) -> None:
         for held_run in list(self._held_runs.values()):
-            held_run.work.cancel_runs("SHUTDOWN")
+            held_run.work.request_stop("SHUTDOWN")
 
     def renew(self, renews_all: bool = False) -> list[Assignment]:
         """Renew the leases that are due, or all if `renews_all`. Return those with a first renewal.
@@ -92,7 +92,7 @@ class LeaseKeeper:
     def stop_lost(self) -> None:
         for held_run in list(self._held_runs.values()):
             if self.is_lost(held_run.assignment):
-                held_run.work.cancel_runs("LOST")
+                held_run.work.request_stop("LOST")
 
     def is_lost(self, assignment: Assignment) -> bool:
         """Return True if the lease is so old that another executor may hold the run."""
@@ -126,8 +126,8 @@ def _record_renewal(held_run: _HeldRun, result: RenewalResult, steady: float) ->
     held_run.renewal_tried_steady = steady
     held_run.renewal_count += 1
     if not result.is_held:
-        held_run.work.cancel_runs("LOST")
+        held_run.work.request_stop("LOST")
         return
     held_run.renewed_steady = steady
     if result.cancel_reason is not Reason.NONE:
-        held_run.work.cancel_runs("CANCEL")
+        held_run.work.request_stop("CANCEL")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun, from_waiting
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.rows import NO_DETAIL, JobKey, RunRow
 from punctual.engine.queries.views import RunView
@@ -41,19 +41,8 @@ def view_of_row(row: RunRow) -> RunView:
 
 def run_of_waiting(state: JobState, waiting: WaitingRun) -> Run:
     is_paused = state.status is JobStatus.PAUSED and waiting.trigger is Trigger.SCHEDULE
-    return Run(
-        run_id=waiting.run_id,
-        status=RunStatus.WAITING,
-        definition=waiting.definition,
-        scheduled_at=waiting.scheduled_at,
-        due_at=waiting.due_at,
-        created_at=waiting.created_at,
-        changed_at=waiting.created_at,
-        trigger=waiting.trigger,
-        reason=Reason.PAUSED if is_paused else Reason.CONCURRENCY,
-        has_own_payload=waiting.has_own_payload,
-        retried_from=waiting.retried_from,
-    )
+    reason = Reason.PAUSED if is_paused else Reason.CONCURRENCY
+    return from_waiting(waiting, RunStatus.WAITING, waiting.created_at, reason=reason)
 
 
 def covers(run: Run, at: datetime) -> bool:

@@ -101,7 +101,7 @@ class RunningAttempt:
         if self._task_outcome is None:
             if steady >= self._ends_steady + TASK_STOP_GRACE_SECONDS:
                 self._abandoned_outcome = Outcome.timed_out(self._timeout)
-                self.stop.cancel_runs("SHUTDOWN")
+                self.stop.request_stop("SHUTDOWN")
             elif (
                 self._stopped_steady is not None
                 and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS
@@ -155,8 +155,8 @@ class RunningAttempt:
 
 def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:
     text = (
-        f"Stopped after {duration.total_seconds():.0f} s, because the function of the executor had to "
-        f"end; the job allows {allowed_seconds} s"
+        f"Stopped after {duration.total_seconds():.0f} s, because the executor had to end; "
+        f"the job allows {allowed_seconds} s"
     )
     return replace(outcome, error=text)
 

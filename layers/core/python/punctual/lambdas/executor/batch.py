@@ -187,7 +187,8 @@ class Batch:
     def _retry_claim(self, due: Mapping[str, Delivery], reason: str) -> None:
         """Retry the claim with the same nonces.
 
-        After `MAX_CLAIM_RETRY_SECONDS` return the messages instead. A returned claim does not count as an attempt, because its task did not begin.
+        After `MAX_CLAIM_RETRY_SECONDS` return the messages instead. A returned claim does not count
+        as an attempt, because its task did not begin.
         """
         self._next_claim_steady = self._steady() + pace.STORE_RETRY_SECONDS
         if self._next_claim_steady <= self._began_steady + pace.MAX_CLAIM_RETRY_SECONDS:
@@ -329,8 +330,8 @@ class Batch:
     def _store_ended(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         """Store the outputs and logs of attempts before the swaps that end them.
 
-        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails. Others
-        of the batch end meanwhile.
+        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails.
+        Other attempts of the batch end meanwhile.
         """
         if not ended_attempts:
             return

@@ -48,9 +48,9 @@ def local_time_drift(
     if seconds % SECONDS_PER_DAY:
         return ()
     return tuple(
-        f"{_change_sentence(zone_name, change, old_offset, offset)}; a day here has 24 hours, so the local time "
-        f"of day is {_duration(abs(offset - old_offset))} {'later' if offset > old_offset else 'earlier'} "
-        f"from then on"
+        f"{_change_sentence(zone_name, change, old_offset, offset)}; a day here has 24 hours, "
+        f"so the local time of day is {_duration(abs(offset - old_offset))} "
+        f"{'later' if offset > old_offset else 'earlier'} from then on"
         for change, old_offset, offset in _changes_between(zone_name, after, until)
     )
 
@@ -99,7 +99,5 @@ def _duration(seconds: int) -> str:
     hours, minutes = divmod(seconds // 60, 60)
     parts = [(hours, "hour"), (minutes, "minute")]
     return " and ".join(
-        f"{number} {transaction}{'' if number == 1 else 's'}"
-        for number, transaction in parts
-        if number
+        f"{number} {unit}{'' if number == 1 else 's'}" for number, unit in parts if number
     )

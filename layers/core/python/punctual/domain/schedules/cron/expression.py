@@ -71,7 +71,7 @@ class Calendar:
     first_second_of_day: int
 
     def next_local(self, local: int) -> int:
-        """Return the first matching local time not before `local`, or NEVER."""
+        """Return the first matching local time not before `local`, or NEVER_LOCAL_SECOND."""
         day, second = divmod(local, SECONDS_PER_DAY)
         ordinal = day + EPOCH_ORDINAL
         today = date.fromordinal(ordinal)
@@ -227,14 +227,14 @@ def _rate(text: str) -> Rate:
     parts = text.split()
     if len(parts) != 2 or not parts[0].isdecimal():
         raise ValueError("rate(…) takes a whole number and a unit, such as rate(5 minutes)")
-    value, transaction = int(parts[0]), parts[1].lower()
+    value, unit = int(parts[0]), parts[1].lower()
     if value == 0:
         raise ValueError("rate(0 …) would never move on: use 1 or more")
-    seconds = _RATE_UNIT_SECONDS.get(transaction.removesuffix("s"))
+    seconds = _RATE_UNIT_SECONDS.get(unit.removesuffix("s"))
     if seconds is None:
         raise ValueError(f"rate(…) knows minutes, hours and days, not {parts[1]!r}")
-    if (value == 1) == transaction.endswith("s"):
-        unit_text = transaction.removesuffix("s") + ("" if value == 1 else "s")
+    if (value == 1) == unit.endswith("s"):
+        unit_text = unit.removesuffix("s") + ("" if value == 1 else "s")
         raise ValueError(f"EventBridge wants rate({parts[0][:20]} {unit_text}) here")
     if value * seconds > 366 * SECONDS_PER_DAY:
         raise ValueError("rate(…) takes at most 366 days: use cron(…) with a year field")

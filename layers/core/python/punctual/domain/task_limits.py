@@ -1,0 +1,12 @@
+"""Limits and reserved words of tasks, for the check of a request and for the runners."""
+
+import re
+
+LONG_TASK_TYPES = ("script", "container")  # these run in the long lane
+MAX_URL_CHARACTERS = 8 * 1024
+MAX_TASK_HEADERS = 50
+MAX_TASK_HEADER_BYTES = 8 * 1024
+MAX_REDIRECTS = 5
+RESERVED_ENV_PREFIX = "PUNCTUAL_"
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+CONTROL_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
