@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from punctual.domain.run import Run, WaitingRun
 from punctual.domain.schedules.schedule import Schedule
-from punctual.domain.utc import Moment
+from punctual.domain.timestamps import Moment
 
 
 class JobStatus(StrEnum):

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from punctual.domain.utc import Moment
+from punctual.domain.timestamps import Moment
 
 
 class RunStatus(StrEnum):

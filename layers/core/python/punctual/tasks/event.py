@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.limits import DEFAULT_DETAIL_TYPE, RESERVED_DETAIL_TYPES
@@ -12,9 +12,8 @@ from punctual.tasks.text import as_text
 EventFields = dict[str, Any]
 Publish = Callable[[Sequence[EventFields]], Sequence[str]]
 
-_RESERVED_DETAIL_TYPES = frozenset(
-    name.casefold() for name in RESERVED_DETAIL_TYPES
-)  # event rules may ignore case
+# Event rules may ignore case.
+_RESERVED_DETAIL_TYPES = frozenset(name.casefold() for name in RESERVED_DETAIL_TYPES)
 
 
 def build_event(attempt: Attempt) -> EventFields:

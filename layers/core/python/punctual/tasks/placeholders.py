@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.text import as_text
 

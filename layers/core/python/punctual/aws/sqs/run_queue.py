@@ -12,7 +12,7 @@ import msgspec
 from punctual.aws.sqs.sender import SqsBatchSender, queue_url
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
-from punctual.domain.utc import Moment
+from punctual.domain.timestamps import Moment
 from punctual.engine.ports.run_queue import Message
 
 RUN_MESSAGE_LAYOUT = 1

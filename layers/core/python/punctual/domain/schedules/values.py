@@ -7,7 +7,7 @@ from datetime import date
 
 import msgspec
 
-from punctual.domain.utc import Moment
+from punctual.domain.timestamps import Moment
 
 
 class Once(

@@ -13,8 +13,8 @@ from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Trigger
+from punctual.domain.timestamps import format_time
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
-from punctual.domain.utc import format_time
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit

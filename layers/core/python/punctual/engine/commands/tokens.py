@@ -9,7 +9,7 @@ import msgspec
 from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import TOKEN_RANDOM_BYTES, Token, keyed_hash, make_secret
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, WEBHOOK_SECRET_READ
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
@@ -23,9 +23,8 @@ _decode_note = msgspec.json.Decoder(Note).decode
 
 MAX_VALID_TOKENS = 1_000  # valid tokens a tenant
 MAX_LISTED_TOKENS = 10_000  # tokens a tenant, including those that ended within the last month
-TOKEN_LIMIT_RETRY_SECONDS = (
-    60.0  # seconds until a retry, since only a revocation or expiry makes room
-)
+# Seconds until a retry, since only a revocation or expiry makes room.
+TOKEN_LIMIT_RETRY_SECONDS = 60.0
 REVOCATION_TIMEOUT = timedelta(minutes=15)  # longer than any call lasts
 
 

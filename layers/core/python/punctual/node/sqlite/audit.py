@@ -10,7 +10,7 @@ import msgspec
 
 from punctual.domain.errors import Unreadable
 from punctual.domain.job_state import JobState
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.commands.audit import DEFINING_ACTIONS, newest_first
 from punctual.engine.ports.audit_log import (
     AuditEntry,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from punctual.domain.task_limits import RESERVED_ENV_PREFIX
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.tasks.contract import (
     Attempt,
     BadTask,

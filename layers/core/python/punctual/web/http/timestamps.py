@@ -4,7 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from punctual.domain.schedules.timezones import HORIZON
-from punctual.domain.utc import EPOCH, MICROSECOND, format_time
+from punctual.domain.timestamps import format_time
+from punctual.domain.utc import EPOCH, MICROSECOND
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-]\d\d:\d\d))",

@@ -1,6 +1,6 @@
 """Run a job now, backfill it, cancel and retry runs."""
 
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
 from punctual.web.http.conditions import idempotency_key

@@ -2,7 +2,7 @@
 
 from punctual.domain.tenants.limits import limit_values as limits_json
 from punctual.domain.tenants.tokens import Token
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply

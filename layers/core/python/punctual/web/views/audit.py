@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.commands.audit import JOB_CREATE, JOB_UPDATE
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.audit import AuditEntryView

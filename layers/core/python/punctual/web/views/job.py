@@ -5,7 +5,7 @@ from typing import Any
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus, Trigger
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.run_views import runs_in_state
 from punctual.engine.queries.views import JobView, RunView

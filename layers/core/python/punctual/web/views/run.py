@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from punctual.domain.run import HELD_RUN_STATUSES, Reason, Run, RunStatus
-from punctual.domain.utc import MILLISECOND, format_time
+from punctual.domain.timestamps import format_time
+from punctual.domain.utc import MILLISECOND
 from punctual.engine.ports.rows import AttemptRow
 from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import RunView

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from punctual.domain.schedules.schedule import Preview
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.domain.utc import format_time
+from punctual.domain.timestamps import format_time
 from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.queries.views import Explanation, UpcomingOccurrence
 from punctual.web.http.timestamps import format_optional_time
