@@ -254,7 +254,7 @@ def test_run_fired_ahead_is_not_listed_before_its_due_time(world: World) -> None
     assert world.statuses(job) == ["SUCCESS"]
     view = world.do(lambda: world.node.search.job(T, job))
     assert [run.due_at for run in view.state.runs] == [NOON + timedelta(minutes=2)]
-    assert view.latest.run.scheduled_at == NOON + timedelta(minutes=1)
+    assert view.latest_run.run.scheduled_at == NOON + timedelta(minutes=1)
     at = NOON + timedelta(minutes=2)
     explained = world.do(lambda: finish(world.node.search.explain(T, job, at)))
     assert (explained.outcome, explained.run_id) == ("PLANNED", None)

@@ -129,7 +129,7 @@ def test_backfill_is_one_audit_entry_with_a_count(node: NodeClient) -> None:
     assert (answer.status, actions(node)) == (200, ["job.create"])
     assert node.post(f"/v1/jobs/{job}/backfill", period).json == {"runs": 3}
     entry = entries(node)[-1]
-    assert (entry["action"], stored_entries["count"]) == ("job.backfill", 3)
+    assert (entry["action"], entry["count"]) == ("job.backfill", 3)
     assert entry["after"] == {
         "from": "2026-11-18T11:00:00.000Z",
         "to": "2026-11-18T11:30:00.000Z",

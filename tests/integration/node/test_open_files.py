@@ -26,7 +26,7 @@ from punctual.tasks.script.open_files import (
     retry_not_begun,
     retry_until_free,
 )
-from tests.integration.tasks.test_http import an_attempt, answer, call, says, serving
+from tests.integration.tasks.test_http import an_attempt, answer, answers_with, call, serving
 from tests.support.node.node_world import NOON, a_world
 from tests.support.scripts.script_runs import an_attempt as a_script
 from tests.support.scripts.script_runs import execute
@@ -120,7 +120,7 @@ def test_http_call_waits_for_its_socket(monkeypatch: pytest.MonkeyPatch) -> None
         return new_socket(family)
 
     monkeypatch.setattr(network, "_new_socket", limited_socket)
-    with serving(says(answer(200, b"here"))) as server:
+    with serving(answers_with(answer(200, b"here"))) as server:
         assert call(server.url()).output == b"here"
         left = 9
         outcome = call(server.url())
