@@ -92,10 +92,6 @@ def normalize_url(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
-def is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
-
-
 def config_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
     if platform == "win32":
         base = Path(env.get("APPDATA") or Path.home() / "AppData" / "Roaming")

@@ -60,11 +60,14 @@ def make_client(target: ApiTarget, **options: Any) -> "Punctual":
 
 def _transport(url: str) -> "httpx.HTTPTransport | None":
     """Return a transport without certificates for a local node. Loading them takes 25 ms."""
-    if not profiles.is_loopback(url) or not url.startswith("http:"):
-        return None
     import ssl
 
     import httpx
+
+    from punctual.client.transport import is_loopback_url
+
+    if not is_loopback_url(url) or not url.startswith("http:"):
+        return None
 
     # An SSL context without certificates trusts no server.
     return httpx.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))

@@ -79,7 +79,7 @@ class HelpGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fail for a missing command with --json, because the help text is not JSON."""
         if not args and ctx.parent is not None and ctx.parent.params.get("as_json"):
-            ctx.fail("A command is missing.")
+            ctx.fail("Missing command.")
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:

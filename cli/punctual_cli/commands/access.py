@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def login(cli_session: Session) -> None:
     """Store the address of the API and a token for later commands."""
+    from punctual.client.transport import is_loopback_url
+
     path = profiles.config_path(os.environ)
     name = (
         cli_session.target_options.profile
@@ -40,7 +42,7 @@ def login(cli_session: Session) -> None:
     client.health()
     identity = client.whoami()
     profiles.save_profile(path, name, url, token or None)
-    if token and url.startswith("http:") and not profiles.is_loopback(url):
+    if token and url.startswith("http:") and not is_loopback_url(url):
         cli_session.screen.print_note("The token is sent unencrypted. Use https.", "yellow")
     if cli_session.as_json:
         answers.write_json({"url": url, "profile": name, "config": str(path), **identity.raw})

@@ -121,11 +121,15 @@ def _exit_with_faults(session: Session, faults: "Sequence[Fault]", code: ExitCod
     file_text = file_names[0] if len(file_names) == 1 else f"{len(file_names)} files"
     failure = Failure(
         code,
-        f"{len(faults)} errors in {file_text}. Nothing was changed.",
+        f"{_count_errors(len(faults))} in {file_text}. Nothing was changed.",
         errors=tuple((f"{fault.file}:{fault.line}", fault.message) for fault in faults),
     )
     print_failure(failure, session.as_json)
     raise typer.Exit(code)
+
+
+def _count_errors(number: int) -> str:
+    return "1 error" if number == 1 else f"{number} errors"
 
 
 def _print_results(session: Session, plan: "Plan", results: "Sequence[StepResult]") -> None:

@@ -9,12 +9,12 @@ from punctual.client.errors import (
     RateLimited,
     Unavailable,
 )
-from tests.support.client_hand import NO_ANSWER, NO_CONNECTION, Hand, a_run, refused, said
+from tests.support.client_hand import NO_ANSWER, NO_CONNECTION, Hand, a_run, refused, answer_with
 from tests.support.client_ways import JOB
 
 
 def test_attempts_of_one_call_carry_the_same_key() -> None:
-    hand = Hand(NO_ANSWER, NO_CONNECTION, refused(503), said(202, JOB))
+    hand = Hand(NO_ANSWER, NO_CONNECTION, refused(503), answer_with(202, JOB))
     job = hand.run_steps(jobs.create(hand.settings, name="a", schedule_type="IMMEDIATE"))
     assert job.job_id == JOB["job_id"]
     assert [dict(request.headers) for request in hand.sent] == [{"idempotency-key": "key-0"}] * 4
@@ -23,7 +23,7 @@ def test_attempts_of_one_call_carry_the_same_key() -> None:
 
 
 def test_each_call_has_its_own_key() -> None:
-    hand = Hand(said(202, JOB), said(202, JOB), said(202, JOB))
+    hand = Hand(answer_with(202, JOB), answer_with(202, JOB), answer_with(202, JOB))
     for key in (None, None, "mine"):
         hand.run_steps(
             jobs.create(hand.settings, name="a", schedule_type="IMMEDIATE", idempotency_key=key)
@@ -85,9 +85,9 @@ def test_unanswered_backfill_is_not_repeated() -> None:
 
 def test_backfill_that_did_not_act_or_is_a_dry_run_is_repeated() -> None:
     range_ = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
-    hand = Hand(NO_CONNECTION, refused(429), said(202, {"runs": 4}))
+    hand = Hand(NO_CONNECTION, refused(429), answer_with(202, {"runs": 4}))
     assert hand.run_steps(jobs.backfill(hand.settings, "id", *range_)).runs == 4
-    hand = Hand(NO_ANSWER, said(200, {"runs": 1, "times": ["2026-01-01T00:00:00Z"]}))
+    hand = Hand(NO_ANSWER, answer_with(200, {"runs": 1, "times": ["2026-01-01T00:00:00Z"]}))
     backfill = hand.run_steps(jobs.backfill(hand.settings, "id", *range_, dry_run=True))
     assert backfill.runs == len(backfill.times) == 1
     assert backfill.times[0].tzinfo is not None

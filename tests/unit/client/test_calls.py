@@ -170,7 +170,7 @@ def test_run_is_named_by_a_run_or_by_two_ids(opened: Any) -> None:
         assert access.do(access.client.runs.get(run)) == run
         with pytest.raises(Misuse, match="a job_id and a run_id"):
             access.do(access.client.runs.get(ID))
-        with pytest.raises(Misuse, match="not None"):
+        with pytest.raises(Misuse, match="got None"):
             access.do(access.client.jobs.get(None))
     assert server.asked[0].url == server.asked[1].url
 

@@ -155,4 +155,4 @@ def test_gateway_refusal_becomes_a_problem(value: Any) -> None:
     problem = parse_problem(value, 502, "id-1")
     assert (problem.status, problem.code, problem.errors) == (502, "HTTP_502", ())
     assert "502" in problem.detail
-    assert "Request id-1 ." in str(error_of_problem(problem))
+    assert "request id-1." in str(error_of_problem(problem))

@@ -21,6 +21,7 @@ API_CONNECT_SECONDS = 5.0
 # fails, and must not be repeated blindly.
 API_IDLE_SECONDS = 3.0
 MAX_API_CONNECTIONS = 100
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 _NOT_SENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _FINAL_ERRORS = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError)
@@ -59,7 +60,7 @@ def read_local_token(root: str, env: Mapping[str, str], platform: str) -> str | 
 
     On Linux the node identifies the user of a local connection, so no token is needed.
     """
-    if platform == "linux" or urlsplit(root).hostname not in ("127.0.0.1", "localhost", "::1"):
+    if platform == "linux" or not is_loopback_url(root):
         return None
     try:
         return (Path(env.get("PUNCTUAL_DATA") or ".punctual") / "local-token").read_text().strip()
@@ -67,17 +68,26 @@ def read_local_token(root: str, env: Mapping[str, str], platform: str) -> str | 
         return None
 
 
+def is_loopback_url(url: str) -> bool:
+    """Return True for a URL of this machine.
+
+    >>> is_loopback_url("http://localhost:8080/v1"), is_loopback_url("https://punctual.example")
+    (True, False)
+    """
+    return urlsplit(url).hostname in LOOPBACK_HOSTS
+
+
 def client_options(root: str, transport: Any) -> dict[str, Any]:
     """Return the options of the httpx client.
 
     Requests to this machine use no proxy, but still respect SSL_CERT_FILE.
     """
-    parts = urlsplit(root)
-    is_local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    is_local = is_loopback_url(root)
+    is_https = urlsplit(root).scheme == "https"
     return {
         "transport": transport,
         "trust_env": not is_local,
-        "verify": httpx.create_ssl_context() if is_local and parts.scheme == "https" else True,
+        "verify": httpx.create_ssl_context() if is_local and is_https else True,
         "limits": httpx.Limits(
             max_connections=MAX_API_CONNECTIONS,
             max_keepalive_connections=MAX_API_CONNECTIONS,
