@@ -1,4 +1,4 @@
-"""docs/requirements.md answers every requirement, and what it points at exists."""
+"""docs/requirements.md answers every requirement, and the files and tests it names exist."""
 
 import re
 from pathlib import Path
@@ -44,15 +44,15 @@ def rows(page: str = PAGE) -> list[Row]:
     return [Row(*row) for row in cells if re.fullmatch(r"S\d-\d\d", row[0])]
 
 
-def named(pattern: str) -> list[str]:
-    return sorted({one for row in rows() for one in row.quoted if re.match(pattern, one)})
+def quoted_names(pattern: str) -> list[str]:
+    return sorted({quoted for row in rows() for quoted in row.quoted if re.match(pattern, quoted)})
 
 
 def no_log(_event: str, /, **_fields: Any) -> None:
-    """Nothing is answered here, so nothing is told."""
+    """Log nothing, because no request is answered here."""
 
 
-def declared() -> set[tuple[str, str]]:
+def declared_routes() -> set[tuple[str, str]]:
     nothing = cast(Any, None)
     services = Services(
         cast(Jobs, nothing),
@@ -63,84 +63,92 @@ def declared() -> set[tuple[str, str]]:
         nothing,
     )
     return {
-        (one.method, re.sub(r"<\w+>", "*", one.rule))
-        for one in build_routes(services, no_log).declared
+        (route.method, re.sub(r"<\w+>", "*", route.rule))
+        for route in build_routes(services, no_log).declared
     }
 
 
 def test_every_requirement_has_one_row() -> None:
-    wanted = [f"{source}-{n:02d}" for source, last in ROWS_OF.items() for n in range(1, last + 1)]
+    wanted = [
+        f"{source}-{number:02d}"
+        for source, last in ROWS_OF.items()
+        for number in range(1, last + 1)
+    ]
     assert [row.name for row in rows()] == wanted
 
 
 def is_complete(row: Row) -> bool:
-    runs = [one for one in row.quoted if "::" in one or one.startswith(("curl ", "make ", ".venv"))]
+    runs = [
+        quoted
+        for quoted in row.quoted
+        if "::" in quoted or quoted.startswith(("curl ", "make ", ".venv"))
+    ]
     shown = bool(runs) or "Later: " in row.shown or "Departure" in row.shown
     return bool(row.requirement and row.where and shown)
 
 
-def test_a_row_is_shown_or_later_or_says_why_not() -> None:
+def test_row_is_shown_or_later_or_a_departure() -> None:
     assert [row.name for row in rows() if not is_complete(row)] == []
 
 
-def mark_of(row: Row) -> str:
+def expected_mark(row: Row) -> str:
     shown = re.findall(r"`([^`]+)`", row.shown)
-    tests = [one for one in shown if one.startswith("tests/")]
-    calls = [one for one in shown if one.startswith(CALLS)]
-    only_unit = all(one.startswith(("tests/unit/", "tests/property/")) for one in tests)
+    tests = [quoted for quoted in shown if quoted.startswith("tests/")]
+    calls = [quoted for quoted in shown if quoted.startswith(CALLS)]
+    only_unit = all(quoted.startswith(("tests/unit/", "tests/property/")) for quoted in tests)
     return "" if calls or not tests else UNIT_ONLY if only_unit else NO_CALL
 
 
-def test_a_row_without_a_call_is_marked() -> None:
+def test_row_without_a_call_is_marked() -> None:
     wrong = []
     for row in rows():
-        mark = mark_of(row)
-        marks = [one for one in (UNIT_ONLY, NO_CALL) if one in row.shown]
+        mark = expected_mark(row)
+        marks = [known_mark for known_mark in (UNIT_ONLY, NO_CALL) if known_mark in row.shown]
         if not row.shown.startswith(mark) or marks != [mark] * bool(mark):
             wrong.append(f"{row.name}: {mark or 'no mark'} is right")
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
-        ("S3-08", "Departure while the store is away: reads and writes answer 503"),
-        ("S4-09", "*Not met on AWS* until scale is shown"),
-        ("S4-12", "*Not met on AWS* until scale is shown"),
-        ("S4-58", "Departure: an object with pages instead of a bare array"),
-        ("S4-63", "a second place that takes jobs in would be a second truth"),
+        ("S3-08", "Departure without the store: reads and writes answer 503"),
+        ("S4-09", "*Not met on AWS* until scale is measured"),
+        ("S4-12", "*Not met on AWS* until scale is measured"),
+        ("S4-58", "Departure: an object with pages instead of an array"),
+        ("S4-63", "A second store of new jobs could contradict the first"),
     ],
 )
-def test_a_row_that_is_not_met_as_written_says_so(name: str, said: str) -> None:
+def test_row_that_is_not_met_says_so(name: str, text: str) -> None:
     (row,) = [row for row in rows() if row.name == name]
-    assert said in row.shown
+    assert text in row.shown
 
 
-def test_what_is_later_is_named_as_the_issues_name_it() -> None:
+def test_later_part_has_the_name_of_its_issue() -> None:
     later = [row for row in rows() if "Later: " in row.shown]
-    strange = [
+    unknown = [
         row.name for row in later if not row.shown.split("Later: ")[1].strip().startswith(LATER)
     ]
     assert later
-    assert strange == []
+    assert unknown == []
 
 
 def exists(path: str) -> bool:
     file, _, test = path.partition("::")
-    found = [place / file for place in PLACES if (place / file).is_file()]
-    if not found or not test:
-        return bool(found)
-    return bool(re.search(rf"^\s*(?:async )?def {test}\(", found[0].read_text(), re.MULTILINE))
+    files = [place / file for place in PLACES if (place / file).is_file()]
+    if not files or not test:
+        return bool(files)
+    return bool(re.search(rf"^\s*(?:async )?def {test}\(", files[0].read_text(), re.MULTILINE))
 
 
-def test_a_file_or_test_that_is_named_exists() -> None:
-    paths = named(FILE.pattern + "(?:::|$)")
+def test_named_file_or_test_exists() -> None:
+    paths = quoted_names(FILE.pattern + "(?:::|$)")
     assert paths
     assert [path for path in paths if not exists(path)] == []
 
 
-@pytest.mark.parametrize("command", named("make |\\.venv"))
-def test_a_command_that_is_named_exists(command: str) -> None:
+@pytest.mark.parametrize("command", quoted_names("make |\\.venv"))
+def test_named_command_exists(command: str) -> None:
     words = command.split()
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -158,31 +166,33 @@ def route_of(call: str) -> tuple[str, str]:
     return verb, re.sub(r"JOB_ID|RUN_ID", "*", address[1])
 
 
-def test_a_call_that_is_named_has_a_route() -> None:
-    calls, routes = named("curl "), declared()
+def test_named_call_has_a_route() -> None:
+    calls, routes = quoted_names("curl "), declared_routes()
     assert calls
     assert [call for call in calls if route_of(call) not in routes] == []
 
 
-def test_each_attack_of_the_threat_model_names_a_test_that_exists() -> None:
+def test_attack_of_the_threat_model_names_an_existing_test() -> None:
     attacks = THREATS.partition("## Attacks")[2].partition("\n## ")[0]
     table = [line for line in attacks.splitlines() if line.startswith("| ")][1:]
     assert len(table) > 20
     for line in table:
-        named = re.findall(r"`(tests/[^`]+)::(\w+)`", line)
-        assert named, f"no test in: {line}"
-        for file, test in named:
+        quoted_names = re.findall(r"`(tests/[^`]+)::(\w+)`", line)
+        assert quoted_names, f"no test in: {line}"
+        for file, test in quoted_names:
             text = (ROOT / file).read_text()
             assert re.search(rf"^def {test}\(", text, re.MULTILINE), f"{file}::{test}"
 
 
-def test_a_row_that_is_missing_or_twice_is_noticed() -> None:
+def test_missing_or_repeated_row_is_noticed() -> None:
     page = PAGE.replace("| S2-07 |", "| S2-06 |")
     assert [row.name for row in rows(page)] != [row.name for row in rows()]
 
 
-def test_the_names_of_all_statuses_are_mapped() -> None:
+def test_all_statuses_are_mapped() -> None:
     table = PAGE.partition("## Names of statuses")[2].partition("\n## ")[0]
     ours = " ".join(line.split(" | ")[-1] for line in table.splitlines() if line.startswith("|"))
-    missing = {str(one) for one in (*JobStatus, *RunStatus)} - set(re.findall(r"[A-Z_]{4,}", ours))
+    missing = {str(status) for status in (*JobStatus, *RunStatus)} - set(
+        re.findall(r"[A-Z_]{4,}", ours)
+    )
     assert missing == set()
