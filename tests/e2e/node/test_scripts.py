@@ -39,12 +39,12 @@ def job(code: str, runtime: str = "bash", payload: Any = None, **fields: Any) ->
     return {**once, "task": task, **fields}
 
 
-def eventually(what: Callable[[], Any]) -> Any:
+def eventually(condition: Callable[[], Any]) -> Any:
     until = time.monotonic() + SECONDS
-    while not (found := what()):
+    while not (result := condition()):
         assert time.monotonic() < until, "it did not come about"
         time.sleep(0.05)
-    return found
+    return result
 
 
 def ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
 
 
 def run(http: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
-    made = http.post("/jobs", json=body)
-    assert made.status_code == 202, made.text
-    return ended(http, made.json()["job_id"])
+    response = http.post("/jobs", json=body)
+    assert response.status_code == 202, response.text
+    return ended(http, response.json()["job_id"])
 
 
 def output(http: httpx.Client, run: dict[str, Any]) -> str:
@@ -121,22 +121,22 @@ def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "expected"),
     [
         ({"PUNCTUAL_SANDBOX": "jail"}, "PUNCTUAL_SANDBOX must be one of auto, landlock"),
         (
             {"PUNCTUAL_SANDBOX": "bubblewrap", "PATH": "/nowhere"},
-            "PUNCTUAL_SANDBOX=bubblewrap cannot be had: bubblewrap is not installed.",
+            "PUNCTUAL_SANDBOX=bubblewrap is not available: bubblewrap is not installed.",
         ),
         ({"PUNCTUAL_SCRIPT_PATHS": "/srv"}, "PUNCTUAL_SCRIPT_PATHS is a list of absolute paths"),
         (
             {"PUNCTUAL_SCRIPT_PATHS": "/:r"},
-            "PUNCTUAL_SCRIPT_PATHS must keep out of the data folder",
+            "PUNCTUAL_SCRIPT_PATHS must not name the data folder",
         ),
     ],
 )
-def test_wrong_setting_prevents_a_start(data: Path, env: dict[str, str], said: str) -> None:
-    assert refusal(data, **env).startswith(f"punctual: {said}")
+def test_wrong_setting_prevents_a_start(data: Path, env: dict[str, str], expected: str) -> None:
+    assert refusal(data, **env).startswith(f"punctual: {expected}")
 
 
 @needs("landlock scopes")
@@ -159,11 +159,11 @@ def test_script_paths_are_open_to_tenant_local_only(
 
 
 def test_other_tenants_cannot_run_scripts_without_a_sandbox(data: Path, tokens: Tokens) -> None:
-    later = {"schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
+    yearly = {"schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
     with run_node(data, PUNCTUAL_AUTH="on") as node, client(node, tokens["acme"]) as http:
         if http.get("/health").json()["sandbox"] == "none":
             pytest.skip("no sandbox here that keeps processes apart")
-        kept = http.post("/jobs", json=job("echo", **later)).json()["job_id"]
+        job_id = http.post("/jobs", json=job("echo", **yearly)).json()["job_id"]
     with run_node(data, PUNCTUAL_AUTH="on", PUNCTUAL_SANDBOX="none") as node:
         with client(node, tokens["acme"]) as http:
             refused = http.post("/jobs", json=job("echo"))
@@ -173,11 +173,11 @@ def test_other_tenants_cannot_run_scripts_without_a_sandbox(data: Path, tokens: 
             assert error["message"].startswith("script tasks are for tenant local only")
             (batched,) = http.post("/jobs/batch", json={"jobs": [job("echo")]}).json()["results"]
             assert batched["status"] == 422
-            assert http.put(f"/jobs/{kept}", json={"name": "other"}).status_code == 422
+            assert http.put(f"/jobs/{job_id}", json={"name": "other"}).status_code == 422
             assert http.post("/jobs", json={**job(""), "task": None}).status_code == 202
             # A task that another sandbox accepted does not run under this one.
-            assert http.post(f"/jobs/{kept}/runNow").status_code == 202
-            failed = ended(http, kept)
+            assert http.post(f"/jobs/{job_id}/runNow").status_code == 202
+            failed = ended(http, job_id)
             assert failed["status"] == "FAILED"
             assert "script tasks are for tenant local only" in failed["error_message"]
         with client(node, tokens["local"]) as http:
@@ -199,13 +199,13 @@ def test_script_of_an_editor_cannot_attack_the_node(
         target = {"node": pid_of(node), "data": str(data), "bus": str(data), "other": str(other)}
         kill = f"\nos.kill({pid_of(node)}, signal.SIGKILL)\n"
         done = run(http, job(ATTACKS + kill, "python", target))
-        found = json.loads(output(http, done))
+        attacks_found = json.loads(output(http, done))
         assert done["status"] == "FAILED"  # because the kill raised
         assert http.get("/whoami").json()["tenant"] == "acme"
         assert (other / "secret").read_text() == "of another run"
-    succeeded = {name for name, (got_it, _) in found.items() if got_it}
+    succeeded = {name for name, (got_it, _) in attacks_found.items() if got_it}
     assert succeeded == ({"change_the_rights_of_a_folder"} if sandbox == "landlock" else set())
-    assert found.keys() == attacks.ATTACKS.keys()
+    assert attacks_found.keys() == attacks.ATTACKS.keys()
 
 
 def test_process_that_outlives_launcher_and_node_is_killed_at_start(data: Path) -> None:
@@ -217,8 +217,8 @@ def test_process_that_outlives_launcher_and_node_is_killed_at_start(data: Path) 
                 "run_id"
             ]
             logs = f"/jobs/{job_id}/runs/{run_id}/logs"
-            said = eventually(lambda: re.fullmatch(r"(\d+) (\d+) (\d+)\n", http.get(logs).text))
-        launcher, script, detached = map(int, said.groups())
+            match = eventually(lambda: re.fullmatch(r"(\d+) (\d+) (\d+)\n", http.get(logs).text))
+        launcher, script, detached = map(int, match.groups())
         # Stop the launcher first, so that neither process can end the children of the other.
         os.kill(launcher, signal.SIGSTOP)
         node.kill()
@@ -251,9 +251,11 @@ def test_node_process_is_protected_from_its_own_user(tmp_path: Path) -> None:
                 assert node.stdout is not None
                 assert b"ready" in node.stdout.readline()
                 assert Path(f"/proc/{node.pid}/environ").stat().st_uid == 0
-                look = f"import os; os.listdir('/proc/{node.pid}/fd')"
-                seen = [python, "-c", look]
-                peer = subprocess.run(seen, stderr=subprocess.PIPE, check=False, **identity(user))
+                program_text = f"import os; os.listdir('/proc/{node.pid}/fd')"
+                peer_command = [python, "-c", program_text]
+                peer = subprocess.run(
+                    peer_command, stderr=subprocess.PIPE, check=False, **identity(user)
+                )
                 assert b"PermissionError" in peer.stderr
             finally:
                 node.terminate()

@@ -81,13 +81,13 @@ def test_start_without_a_valid_admin_token_creates_one(tmp_path: Path) -> None:
     with run_node(folder, PUNCTUAL_AUTH="on") as node:
         token = first_token(node)
         with client(node, token) as http:
-            mine = http.get("/whoami").json()["token_id"]
-            assert http.delete(f"/tokens/{mine}").status_code == 200
+            token_id = http.get("/whoami").json()["token_id"]
+            assert http.delete(f"/tokens/{token_id}").status_code == 200
             assert http.get("/whoami").status_code == 401
     with run_node(folder, PUNCTUAL_AUTH="on") as node:
         other = first_token(node)
         with client(node, other) as http:
-            assert http.get("/whoami").json()["token_id"] != mine
+            assert http.get("/whoami").json()["token_id"] != token_id
 
 
 def test_node_without_auth_accepts_all_callers_and_creates_tokens(tmp_path: Path) -> None:
@@ -95,15 +95,19 @@ def test_node_without_auth_accepts_all_callers_and_creates_tokens(tmp_path: Path
     with run_node(folder) as node, client(node) as http:
         assert node.startup_output == ""
         assert not (folder / "token.key").exists()
-        who = http.get("/whoami").json()
-        assert (who["tenant"], who["name"], who["role"]) == ("local", "local", "admin")
-        made = http.post("/tokens", json={"name": "ci", "role": "admin"}).json()
+        identity = http.get("/whoami").json()
+        assert (identity["tenant"], identity["name"], identity["role"]) == (
+            "local",
+            "local",
+            "admin",
+        )
+        token = http.post("/tokens", json={"name": "ci", "role": "admin"}).json()
         (entry,) = http.get("/audit").json()["entries"]
         assert (entry["caller"], entry["address"]) == ("local", "127.0.0.1")
         assert http.get("/jobs", headers={"authorization": "Bearer wrong"}).status_code == 200
-    with run_node(folder, PUNCTUAL_AUTH="on") as node, client(node, made["token"]) as http:
+    with run_node(folder, PUNCTUAL_AUTH="on") as node, client(node, token["token"]) as http:
         assert node.startup_output == ""
-        assert http.get("/whoami").json()["token_id"] == made["token_id"]
+        assert http.get("/whoami").json()["token_id"] == token["token_id"]
 
 
 def test_jwt_is_accepted_and_an_unreachable_issuer_returns_503(tmp_path: Path) -> None:
@@ -116,18 +120,22 @@ def test_jwt_is_accepted_and_an_unreachable_issuer_returns_503(tmp_path: Path) -
                 answer = http.get("/whoami")
                 assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
                 assert int(answer.headers["retry-after"]) >= 1
-            ours = first_token(node)
-            with client(node, ours) as http:
+            admin_token = first_token(node)
+            with client(node, admin_token) as http:
                 assert http.get("/whoami").status_code == 200
         issuer.down = False
         with run_node(tmp_path / "other", PUNCTUAL_AUTH="on", **trust) as node:
             with client(node, issuer.token(now, "ES256", role="editor")) as http:
-                who = http.get("/whoami").json()
-                assert (who["tenant"], who["name"], who["role"]) == ("acme", "ada", "editor")
-                assert who["token_id"] is None
+                identity = http.get("/whoami").json()
+                assert (identity["tenant"], identity["name"], identity["role"]) == (
+                    "acme",
+                    "ada",
+                    "editor",
+                )
+                assert identity["token_id"] is None
                 job = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
-                made = http.post("/jobs", content=_pieces(job), headers=JSON)
-                assert (made.status_code, made.json()["created_by"]) == (202, "ada")
+                response = http.post("/jobs", content=_pieces(job), headers=JSON)
+                assert (response.status_code, response.json()["created_by"]) == (202, "ada")
                 assert http.get("/tokens").status_code == 403
                 auth = http.get("/health").json()["auth"]
                 assert auth == {"issuer": issuer.address, "client_id": None}
@@ -154,7 +162,7 @@ def _pieces(value: object) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "expected"),
     [
         ({"PUNCTUAL_AUTH": "yes"}, "PUNCTUAL_AUTH must be on or off, not 'yes'."),
         (
@@ -163,14 +171,14 @@ def _pieces(value: object) -> Iterator[bytes]:
         ),
         (
             {"PUNCTUAL_OIDC_ISSUER": "https://id.example.com", "PUNCTUAL_OIDC_AUDIENCE": "a"},
-            "PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.",
+            "PUNCTUAL_OIDC_ISSUER needs PUNCTUAL_AUTH=on.",
         ),
     ],
 )
 def test_contradictory_setting_is_reported_in_one_line(
-    tmp_path: Path, env: dict[str, str], said: str
+    tmp_path: Path, env: dict[str, str], expected: str
 ) -> None:
-    assert refusal(tmp_path / "data", env=env).startswith(f"punctual: {said}")
+    assert refusal(tmp_path / "data", env=env).startswith(f"punctual: {expected}")
 
 
 def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
@@ -199,7 +207,7 @@ def test_invalid_token_key_is_reported_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rights", [0o644, 0o640, 0o602])
 def test_token_key_open_to_others_is_closed_and_reported(tmp_path: Path, rights: int) -> None:
     done = a_start_with_the_key(tmp_path / "data", b"short", rights)
-    told = json.loads(done.stderr.splitlines()[0])
-    assert (told["event"], told["had"]) == ("was_open_to_others", f"{rights:04o}")
-    assert told["path"] == str(tmp_path / "data" / "token.key")
+    entry = json.loads(done.stderr.splitlines()[0])
+    assert (entry["event"], entry["had"]) == ("was_open_to_others", f"{rights:04o}")
+    assert entry["path"] == str(tmp_path / "data" / "token.key")
     assert stat.S_IMODE((tmp_path / "data" / "token.key").stat().st_mode) == 0o600

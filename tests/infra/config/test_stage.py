@@ -37,19 +37,19 @@ def test_dev_stage_uses_the_minimum_concurrency_of_event_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
+    ("name", "minimum"),
     [("executor-quick", 6), ("executor-long", 2), ("poller", 2)],
 )
-def test_queues_of_a_function_share_its_reserved_concurrency(name: str, asked: int) -> None:
-    assert read_stage("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
+def test_queues_of_a_function_share_its_reserved_concurrency(name: str, minimum: int) -> None:
+    assert read_stage("dev", dev(reservedConcurrency={name: minimum})).reserved == {name: minimum}
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
-        read_stage("dev", dev(reservedConcurrency={name: asked - 1}))
+        read_stage("dev", dev(reservedConcurrency={name: minimum - 1}))
 
 
 def test_poller_memory_covers_the_assumed_throughput() -> None:
     memory = read_context()["stages"]["dev"]["memory"]
     assert read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB})).memory
-    with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
+    with pytest.raises(WrongStage, match="poller` must be at least 256: pollers are"):
         read_stage("dev", dev(memory={**memory, "poller": MIN_POLLER_MEMORY_MB - 1}))
     assert MIN_POLLER_MEMORY_MB == runtime.MIN_FUNCTION_MEMORY_MB
     counted = CORE_THROUGHPUT.scaled(MIN_POLLER_MEMORY_MB / runtime.MEMORY_MB_PER_CORE)
@@ -71,9 +71,9 @@ def test_optional_settings_are_read() -> None:
         (
             "qa",
             read_context()["stages"],
-            "no stage 'qa' in cdk.json; there are: dev, prod, rehearsal",
+            "cdk.json has no stage 'qa'; it has dev, prod, rehearsal",
         ),
-        ("dev", None, "no stage 'dev' in cdk.json; there are: none"),
+        ("dev", None, "cdk.json has no stage 'dev'; it has none"),
         ("dev", {"dev": []}, "`` must be an object"),
     ],
 )
@@ -85,42 +85,42 @@ def test_unknown_stage_is_named(name: str, stages: Any, message: str) -> None:
 
 EACH = {"high": 2, "normal": 2, "low": 2}
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"protected": "yes"}, "`protected` must be true or false, not 'yes'"),
-    ({"retentionDays": 0}, "`retentionDays` must be 1 to 3650, not 0"),
-    ({"retentionDays": True}, "`retentionDays` must be 1 to 3650, not True"),
-    ({"retentionDays": 1.5}, "`retentionDays` must be 1 to 3650, not 1.5"),
+    ({"protected": "yes"}, "`protected` must be true or false; got 'yes'"),
+    ({"retentionDays": 0}, "`retentionDays` must be 1 to 3650; got 0"),
+    ({"retentionDays": True}, "`retentionDays` must be 1 to 3650; got True"),
+    ({"retentionDays": 1.5}, "`retentionDays` must be 1 to 3650; got 1.5"),
     ({"logRetentionDays": 8}, "`logRetentionDays` must be one of 1, 3, 5, 7"),
-    ({"shards": 1001}, "`shards` must be 1 to 1000, not 1001"),
+    ({"shards": 1001}, "`shards` must be 1 to 1000; got 1001"),
     ({"metrics": None}, "`metrics` is not set"),
-    ({"runEvents": "some"}, "`runEvents` must be one of all, ended, none, not 'some'"),
-    ({"runEvents": []}, "`runEvents` must be one of all, ended, none, not []"),
+    ({"runEvents": "some"}, "`runEvents` must be one of all, ended, none; got 'some'"),
+    ({"runEvents": []}, "`runEvents` must be one of all, ended, none; got []"),
     ({"lanes": {"quick": {"all": 2}}}, "`lanes.long` is not set"),
     (
         {"lanes": {"quick": {"all": 2}, "long": {"all": 2}}},
-        "`lanes.quick` must hold `high`, `normal` and `low`",
+        "`lanes.quick` must have `high`, `normal` and `low`",
     ),
     (
         {"lanes": {"quick": EACH, "long": {"high": 2}}},
-        "`lanes.long` must hold `all`, or `high`, `normal` and `low`",
+        "`lanes.long` must have `all`, or `high`, `normal` and `low`",
     ),
     (
         {"lanes": {"quick": EACH, "long": {"all": 1}}},
-        "`lanes.long.all` must be 2 to 1000, not 1",
+        "`lanes.long.all` must be 2 to 1000; got 1",
     ),
-    ({"reservedConcurrency": {"plan": 1}}, "`reservedConcurrency.plan` is unknown; there are: au"),
+    ({"reservedConcurrency": {"plan": 1}}, "`reservedConcurrency.plan` is unknown; allowed are au"),
     ({"reservedConcurrency": {"planner": 0}}, "`reservedConcurrency.planner` must be 1 to 10000"),
     ({"memory": {"planner": 128}}, "`memory.poller` is not set"),
-    ({"throttle": {"rate": 0, "burst": 1}}, "`throttle.rate` must be 1 to 10000, not 0"),
+    ({"throttle": {"rate": 0, "burst": 1}}, "`throttle.rate` must be 1 to 10000; got 0"),
     ({"corsOrigins": ["*"]}, "`corsOrigins` must be a list of origins"),
     ({"corsOrigins": "https://a.example"}, "`corsOrigins` must be a list of origins"),
-    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be an object or null, not"),
+    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be an object or null; got"),
     ({"oidcIssuer": {"issuer": ISSUER["issuer"]}}, "`oidcIssuer.audience` is not set"),
     *(
         ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https URL")
         for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
     ),
-    ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be a claim"),
-    ({"oidcIssuer": {**ISSUER, "clientId": ""}}, "`oidcIssuer.clientId` must be the client that"),
+    ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be the name of a claim"),
+    ({"oidcIssuer": {**ISSUER, "clientId": ""}}, "`oidcIssuer.clientId` must be the client id"),
     ({"oidcIssuer": {**ISSUER, "scope": "x"}}, "`oidcIssuer.scope` is unknown"),
     ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
     ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),
@@ -137,7 +137,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(
         (
             {"tasksMayReach": {"functions": {}, "queues": {}, "networks": wrong}},
-            "`tasksMayReach.networks` must be a list of private networks, 10.1.0.0/16, not",
+            "`tasksMayReach.networks` must be a list of private networks, 10.1.0.0/16; got",
         )
         for wrong in (
             ["0.0.0.0/0"],
@@ -162,7 +162,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"tasksMayReach": {"functions": {}, "queues": {"a/b": []}, "networks": []}},
-        "`tasksMayReach.queues`: 'a/b' is not a tenant, nor *",
+        "`tasksMayReach.queues`: 'a/b' is not a tenant or *",
     ),
     (
         {
@@ -172,9 +172,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
                 "networks": [],
             }
         },
-        "`tasksMayReach` must take at most 1500 characters",
+        "`tasksMayReach` must be at most 1500 characters",
     ),
-    ({"alarmEmail": "no-address"}, "`alarmEmail` must be an address or null, not 'no-address'"),
+    ({"alarmEmail": "no-address"}, "`alarmEmail` must be an address or null; got 'no-address'"),
     ({"retention": 7}, "`retention` is unknown"),
 ]
 

@@ -21,7 +21,7 @@ from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ,
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from tests.support.aws.adapters import World
-from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
+from tests.support.builders import JOB, NOON, a_definition_row, a_job_state, a_row, a_run, an_id
 from tests.support.ports import Ports, job_queries
 
 HOUR = timedelta(hours=1)
@@ -78,8 +78,8 @@ def stored_rows(ports: Ports) -> list[RunRow]:
         for run in a_ledger(job_id, dice)
     ]
     for job_id in (JOB, OTHER):
-        ports.job_states.put_definitions([a_body(job_id)])
-        assert ports.job_states.swap([Swap(a_head(job_id), 0)]) == [True]
+        ports.job_states.put_definitions([a_definition_row(job_id)])
+        assert ports.job_states.swap([Swap(a_job_state(job_id), 0)]) == [True]
     ports.history.put_runs(rows)
     return rows
 
@@ -213,8 +213,8 @@ def test_filter_by_start_time_reads_one_large_page(world: World) -> None:
 
 def store_hourly_runs(ports: Ports, count: int) -> None:
     """Store a successful run for each of the last `count` hours."""
-    ports.job_states.put_definitions([a_body()])
-    assert ports.job_states.swap([Swap(a_head(), 0)]) == [True]
+    ports.job_states.put_definitions([a_definition_row()])
+    assert ports.job_states.swap([Swap(a_job_state(), 0)]) == [True]
     moments = [NOON - n * HOUR for n in range(count)]
     ports.history.put_runs(
         [

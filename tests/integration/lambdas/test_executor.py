@@ -229,7 +229,7 @@ def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Execu
     view = world.run(key)
     assert view.run.status is RunStatus.TIMED_OUT
     assert view.detail.error == (
-        "Stopped after 895 s, because the function that ran it had to end; the job allows 900 s"
+        "Stopped after 895 s, because the executor had to end; the job allows 900 s"
     )
     assert elapsed(world) < 900
 
@@ -579,7 +579,7 @@ def test_an_output_that_the_bucket_has_removed_is_not_found(world: Executors) ->
     key = world.submit(payload={"out": "said", "type": JSON})
     world.invoke(world.records())
     world.runtime.ports.blobs.delete([world.run(key).detail.output_blob])
-    with pytest.raises(NotFound, match="not kept any more"):
+    with pytest.raises(NotFound, match="has expired"):
         world.output_of(key)
 
 

@@ -20,7 +20,7 @@ from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
-from tests.integration.contract.test_contract_notices import a_notice
+from tests.integration.contract.test_contract_notices import a_notification
 from tests.support.builders import an_id
 from tests.support.node.node_world import NOON, T, World, a_world
 
@@ -364,7 +364,7 @@ def test_unreadable_receipt_refuses_only_its_request(tmp_path: Path) -> None:
 
 def test_unreadable_notification_is_read_again_after_an_hour(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        world.store.notifications.put([a_notice()])
+        world.store.notifications.put([a_notification()])
     change(tmp_path, "UPDATE notices SET notice = x'00ff'")
     with restarted(tmp_path) as world:
         good = world.submit(**EACH_SECOND)

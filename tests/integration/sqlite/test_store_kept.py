@@ -24,8 +24,8 @@ from tests.support.builders import (
     JOB,
     NOON,
     RUN,
-    a_body,
-    a_head,
+    a_definition_row,
+    a_job_state,
     a_receipt,
     a_row,
     a_run,
@@ -49,7 +49,7 @@ def queued_state(
 ) -> JobState:
     run = a_run(due_at=due_at)
     rules = {1: Rules(definition_ref="1-body", effective_at=NOON, priority=priority)}
-    return a_head(an_id(number), runs=(run,), rules=rules, tenant=tenant)
+    return a_job_state(an_id(number), runs=(run,), rules=rules, tenant=tenant)
 
 
 def swap(store: Store, *heads: JobState) -> None:
@@ -78,7 +78,7 @@ def test_oldest_queued_time_is_of_its_tenant(store: Store) -> None:
 
 def test_start_ends_all_leases_and_returns_their_jobs(store: Store) -> None:
     lease = Lease(token=2, until=after(30), is_renewed=True)
-    heads = [a_head(an_id(n), version=2) for n in range(3)]
+    heads = [a_job_state(an_id(n), version=2) for n in range(3)]
     runs = {RUN: lease, an_id(9): lease}
     store.job_states.swap(
         [Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)]
@@ -92,17 +92,22 @@ def test_start_ends_all_leases_and_returns_their_jobs(store: Store) -> None:
 
 
 def test_start_without_leases_ends_none(store: Store) -> None:
-    swap(store, a_head())
+    swap(store, a_job_state())
     assert store.end_all_leases() == []
 
 
 def test_job_counts_leave_out_blank_states(store: Store) -> None:
-    swap(store, a_head(an_id(1)), a_head(an_id(2), status=JobStatus.PAUSED), a_head(tenant="other"))
+    swap(
+        store,
+        a_job_state(an_id(1)),
+        a_job_state(an_id(2), status=JobStatus.PAUSED),
+        a_job_state(tenant="other"),
+    )
     blank = blank_state(JobKey("acme", an_id(3)), 1, "w", NOON)
     swap(store, blank)
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "PAUSED": 1}
-    store.job_states.swap([Swap(a_head(an_id(3), version=2), 1)])
-    store.job_states.swap([Swap(a_head(an_id(2), version=2), 1)])
+    store.job_states.swap([Swap(a_job_state(an_id(3), version=2), 1)])
+    store.job_states.swap([Swap(a_job_state(an_id(2), version=2), 1)])
     assert store.count_jobs("acme") == {"SCHEDULED": 3}
     assert store.count_jobs("unknown") == {}
 
@@ -110,14 +115,14 @@ def test_job_counts_leave_out_blank_states(store: Store) -> None:
 def test_job_that_replaces_a_blank_state_is_counted(store: Store) -> None:
     blank = blank_state(JobKey("acme", JOB), 1, "w", NOON)
     swap(store, blank)
-    state = a_head(version=2, status=blank.status)
+    state = a_job_state(version=2, status=blank.status)
     assert list(store.job_states.swap([Swap(state, 1)])) == [True]
     assert store.count_jobs("acme") == {blank.status.value: 1}
 
 
 def test_run_counts_include_active_and_ended_runs(store: Store) -> None:
     line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
-    swap(store, a_head(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=line))
+    swap(store, a_job_state(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=line))
     store.history.put_runs([a_row(an_id(n)) for n in range(4)])
     store.history.put_runs([a_row(an_id(n)) for n in range(2, 6)])
     assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
@@ -125,7 +130,7 @@ def test_run_counts_include_active_and_ended_runs(store: Store) -> None:
 
 def test_state_is_not_active_if_its_commit_records_its_ended_run(store: Store) -> None:
     """Otherwise a search for active jobs reads each job that ever ran."""
-    ended = a_head(unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
+    ended = a_job_state(unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     with store.transaction():
         swap(store, ended)
         store.history.put_runs([a_row()])
@@ -134,15 +139,15 @@ def test_state_is_not_active_if_its_commit_records_its_ended_run(store: Store) -
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 def test_expired_jobs_are_removed_with_their_data(store: Store, limit: int) -> None:
-    gone = [a_head(an_id(n), status=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
-    kept = a_head(an_id(50))
-    late = a_head(an_id(51), status=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
+    gone = [a_job_state(an_id(n), status=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
+    kept = a_job_state(an_id(50))
+    late = a_job_state(an_id(51), status=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
     swap(store, *gone, kept, late)
     for head in (*gone, kept):
         name = f"payload/{head.job_id}"
         store.blobs.put(name, b"large", "application/json")
         store.job_states.put_definitions(
-            [a_body(head.job_id, payload_blob=name), a_body(head.job_id, "2")]
+            [a_definition_row(head.job_id, payload_blob=name), a_definition_row(head.job_id, "2")]
         )
     purge_all(store, NOON + MONTH, limit)
     assert [head.job_id for head in store.job_states.walk(None, 99).states] == [
@@ -264,7 +269,7 @@ def test_purge_of_nothing_is_one_step(store: Store) -> None:
 
 
 def test_leases_ended_in_a_failed_transaction_stay_valid(store: Store) -> None:
-    head, lease = a_head(version=2), Lease(token=2, until=after(30))
+    head, lease = a_job_state(version=2), Lease(token=2, until=after(30))
     store.job_states.swap([Swap(head, 0, {RUN: lease})])
     key = JobKey("acme", JOB)
 

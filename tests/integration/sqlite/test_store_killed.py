@@ -13,7 +13,7 @@ from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, RUN, an_id
-from tests.support.node.store_writer import JOBS_A_UNIT
+from tests.support.node.store_writer import JOBS_PER_TRANSACTION
 
 ROOT = Path(__file__).parents[3]
 WRITER = Path(__file__).parents[2] / "support/node/store_writer.py"
@@ -38,7 +38,7 @@ def write_until_killed(folder: Path, acknowledged: int) -> int:
 def versions(store: Store, units: range) -> list[int]:
     """Return the versions of the job states of these transactions, 0 if there is none."""
     result = []
-    for number in range(units.start * JOBS_A_UNIT, units.stop * JOBS_A_UNIT):
+    for number in range(units.start * JOBS_PER_TRANSACTION, units.stop * JOBS_PER_TRANSACTION):
         key = JobKey("acme", an_id(number))
         stored_state = store.job_states.load([key]).get(key)
         result.append(0 if stored_state is None else stored_state.state.version)
@@ -60,7 +60,7 @@ def test_acknowledged_transactions_survive_and_none_is_partial(tmp_path: Path, s
 
 def expected_versions(unit: int) -> list[int]:
     ages = [min(3, unit - number + 1) for number in range(unit + 1)] + [0]
-    return [age for age in ages for _ in range(JOBS_A_UNIT)]
+    return [age for age in ages for _ in range(JOBS_PER_TRANSACTION)]
 
 
 def test_rows_of_a_transaction_agree(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_head, a_row, a_run, a_timer, after, an_id
+from tests.support.builders import NOON, a_job_state, a_row, a_run, a_timer, after, an_id
 
 JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]
 RUNS = [an_id(1_000 + n) for n in range(3)]
@@ -102,7 +102,7 @@ class Model(RuleBasedStateMachine):
         self.write_count += 1
         old = self.stored.get(job)
         version = old.state.version if old else 0
-        head = a_head(
+        head = a_job_state(
             job,
             version + 1,
             f"w{self.write_count}",

@@ -15,7 +15,7 @@ from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC
 from punctual.node.sqlite.schema import SCHEMA_VERSION, connect
 from punctual.node.sqlite.state_rows import STATE_CODEC
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_head, a_row, a_timer, an_attempt
+from tests.support.builders import NOON, a_job_state, a_row, a_timer, an_attempt
 
 CLOCK = ManualClock(NOON)
 
@@ -126,7 +126,7 @@ def test_tables_are_created_together_or_not_at_all(folder: Path) -> None:
 
 def test_packed_rows_are_shorter_than_json(folder: Path) -> None:
     for codec, value in (
-        (STATE_CODEC, a_head()),
+        (STATE_CODEC, a_job_state()),
         (RUN_CODEC, a_row()),
         (ATTEMPT_CODEC, an_attempt()),
     ):

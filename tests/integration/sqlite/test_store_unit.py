@@ -22,8 +22,8 @@ from tests.support.builders import (
     JOB,
     NOON,
     RUN,
-    a_body,
-    a_head,
+    a_definition_row,
+    a_job_state,
     a_row,
     a_run,
     a_timer,
@@ -77,9 +77,9 @@ TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "atte
 def test_no_write_is_on_disk_before_the_commit(store: Store, folder: Path) -> None:
     with store.transaction():
         store.timers.put([a_timer()])
-        store.job_states.put_definitions([a_body()])
-        store.job_states.swap([Swap(a_head(), 0)])
-        assert store.job_states.load([HERE])[HERE].state == a_head()
+        store.job_states.put_definitions([a_definition_row()])
+        store.job_states.swap([Swap(a_job_state(), 0)])
+        assert store.job_states.load([HERE])[HERE].state == a_job_state()
         assert on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers") == []
     assert len(on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers")) == 2
 
@@ -94,8 +94,8 @@ def test_run_leaves_its_state_only_with_its_history_row(store: Store) -> None:
         attempt_at=NOON,
         ended_at=after(1),
     )
-    store.job_states.put_definitions([a_body()])
-    store.job_states.swap([Swap(a_head(unrecorded=(ended,)), 0)])
+    store.job_states.put_definitions([a_definition_row()])
+    store.job_states.swap([Swap(a_job_state(unrecorded=(ended,)), 0)])
     ports = store_ports(store, cast(Any, None), cast(Any, None))
     applier = a_change_applier(
         ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.transaction()
@@ -125,15 +125,15 @@ def test_call_outside_a_transaction_commits_at_once(store: Store, folder: Path) 
 
 
 def test_error_rolls_back_the_whole_transaction(store: Store, folder: Path) -> None:
-    original = a_head()
+    original = a_job_state()
     store.job_states.swap([Swap(original, 0, {RUN: LEASE})])
 
     def fail_after_much() -> None:
         with store.transaction():
             store.timers.put([a_timer()])
-            store.job_states.put_definitions([a_body()])
+            store.job_states.put_definitions([a_definition_row()])
             store.job_states.swap([Swap(replace(original, version=2), 1, {RUN: None})])
-            store.job_states.swap([Swap(a_head(an_id(2)), 0)])
+            store.job_states.swap([Swap(a_job_state(an_id(2)), 0)])
             store.history.put_runs([a_row()])
             store.feed.publish([{"n": 1}])
             store.job_states.page("acme", None, 10)  # writes rows before the commit
@@ -178,7 +178,7 @@ def test_later_success_does_not_save_a_failed_transaction(store: Store, folder: 
             with pytest.raises(ZeroDivisionError), store.transaction():
                 raise ZeroDivisionError
             with store.transaction():
-                store.job_states.swap([Swap(a_head(), 0)])
+                store.job_states.swap([Swap(a_job_state(), 0)])
 
     with pytest.raises(Unavailable, match="nothing of its transaction"):
         write_half()
@@ -192,18 +192,18 @@ def test_later_success_does_not_save_a_failed_transaction(store: Store, folder: 
 def test_invalid_write_fails_only_its_caller(store: Store) -> None:
     with store.transaction():
         with pytest.raises(UnicodeEncodeError):
-            store.job_states.put_definitions([a_body(name="\ud800")])
-        store.job_states.put_definitions([a_body(an_id(2))])
+            store.job_states.put_definitions([a_definition_row(name="\ud800")])
+        store.job_states.put_definitions([a_definition_row(an_id(2))])
     wanted = (JobKey("acme", an_id(2)), "1-body")
     assert list(store.job_states.load_definitions([wanted, (HERE, "1-body")])) == [wanted]
 
 
 def test_run_that_ends_in_one_transaction_writes_each_row_once(store: Store) -> None:
-    store.job_states.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_job_state(), 0)])
     store.timers.put([a_timer()])
-    queued = a_head(version=2, runs=(a_run(),))
-    running = a_head(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
-    ended = a_head(version=4, unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
+    queued = a_job_state(version=2, runs=(a_run(),))
+    running = a_job_state(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
+    ended = a_job_state(version=4, unrecorded=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     written = record_writes(store)
     with store.transaction():
         store.job_states.swap([Swap(queued, 1)])
@@ -222,7 +222,7 @@ def test_run_that_ends_in_one_transaction_writes_each_row_once(store: Store) -> 
 
 
 def test_transaction_that_only_reads_writes_nothing(store: Store) -> None:
-    store.job_states.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_job_state(), 0)])
     written = record_writes(store)
     with store.transaction():
         store.job_states.load([HERE])
@@ -232,7 +232,7 @@ def test_transaction_that_only_reads_writes_nothing(store: Store) -> None:
 
 
 def test_heartbeat_writes_the_lease_and_not_the_state(store: Store) -> None:
-    store.job_states.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
+    store.job_states.swap([Swap(a_job_state(version=2), 0, {RUN: LEASE})])
     written = record_writes(store)
     store.job_states.renew_leases([LeaseRenewal(HERE, RUN, 2, after(50))])
     assert written == ["INSERT leases", "COMMIT"]
@@ -259,7 +259,7 @@ def test_timer_is_gone_after_put_and_delete_in_one_transaction(
 
 
 def test_full_disk_is_reported_and_changes_nothing(store: Store) -> None:
-    original = a_head()
+    original = a_job_state()
     store.job_states.swap([Swap(original, 0)])
     fill_disk(store)
 
@@ -267,7 +267,7 @@ def test_full_disk_is_reported_and_changes_nothing(store: Store) -> None:
         with store.transaction():
             store.job_states.swap([Swap(replace(original, version=2), 1)])
             store.job_states.put_definitions(
-                [a_body(an_id(n), payload="x" * 9_000) for n in range(50)]
+                [a_definition_row(an_id(n), payload="x" * 9_000) for n in range(50)]
             )
 
     with pytest.raises(Unavailable, match="The disk is full"):
@@ -278,7 +278,7 @@ def test_full_disk_is_reported_and_changes_nothing(store: Store) -> None:
 
 
 def test_full_disk_while_reading_a_list_is_reported(store: Store) -> None:
-    store.job_states.swap([Swap(a_head(), 0)])
+    store.job_states.swap([Swap(a_job_state(), 0)])
     fill_disk(store)
 
     def write_and_read() -> None:
@@ -298,7 +298,7 @@ def fill_disk(store: Store) -> None:
 
 
 def test_committed_rows_are_there_after_reopening(store: Store, folder: Path) -> None:
-    head = a_head(runs=(a_run(),))
+    head = a_job_state(runs=(a_run(),))
     store.job_states.swap([Swap(head, 0, {RUN: LEASE})])
     store.close()
     reopened = Store.open(folder, ManualClock(NOON + timedelta(seconds=1)))

@@ -216,7 +216,7 @@ def test_closed_port_is_refused_on_open_networks(host: str) -> None:
         options = {"closed_ports": [server.port], "resolver": lambda *_: ["127.0.0.1"]}
         outcome = call(server.url(host=host), options=options)
         assert (outcome.status, outcome.retryable) == ("FAILED", False)
-        assert f"port {server.port} here is not a task's" in (outcome.error or "")
+        assert f"tasks may not use port {server.port} here" in (outcome.error or "")
         assert server.connections == 0
 
 

@@ -285,7 +285,7 @@ def test_script_that_kills_its_launcher_dies_with_it(tmp_path: Path) -> None:
     log = Log()
     outcome = execute(tmp_path, an_attempt(code), log=log, sandbox=unconfined())
     assert outcome.status == "FAILED"
-    assert outcome.error == "The process that watched over the script was killed"
+    assert outcome.error == "The launcher of the script was killed"
     assert eventually(lambda: not [pid for pid in log.data.split() if exists(int(pid))])
 
 
@@ -354,7 +354,7 @@ def test_missing_interpreter_fails_without_retry(tmp_path: Path) -> None:
         ({"env": {"A=B": "x"}}, "may not be the name"),
         ({"env": {"": "x"}}, "may not be the name"),
         ({"env": {"A": "a\0b"}}, "holds a NUL"),
-        ({"env": {"A": "\ud800"}}, "no valid Unicode"),
+        ({"env": {"A": "\ud800"}}, "not valid Unicode"),
         ({"args": ["a\0b"]}, "An argument holds a NUL"),
         ({"code": "a\0b"}, "code holds a NUL"),
         ({"args": ["x" * 5_000_000]}, "could not be started: Argument list too long"),

@@ -1,4 +1,4 @@
-"""What is left of a run whose launcher was killed, however it detached itself."""
+"""Processes of a run whose launcher was killed, also detached ones."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from tests.support.scripts.script_runs import (
 
 pytestmark = needs("children of processes")
 
-# Twice forked, in a session of its own, and what it was started with is open or cleared.
+# Forks twice into its own session, with the environment kept or cleared.
 DETACH = """
 import os, signal, sys, time
 launcher = os.getppid()
@@ -44,15 +44,15 @@ KEPT = DETACH.replace("{environment}", "os.environ")
 CLEARED = DETACH.replace("{environment}", "{}")
 
 
-def test_a_detached_child_dies_with_its_run_when_the_launcher_is_killed(tmp_path: Path) -> None:
+def test_detached_child_dies_when_its_launcher_is_killed(tmp_path: Path) -> None:
     log = Log()
     outcome = execute(tmp_path, an_attempt(KEPT, "python"), log=log, sandbox=unconfined())
-    assert outcome.error == "The process that watched over the script was killed"
-    assert eventually(lambda: not exists(int(log.data)))  # whose parent is init, which reaps
+    assert outcome.error == "The launcher of the script was killed"
+    assert eventually(lambda: not exists(int(log.data)))  # its parent is init, which reaps it
 
 
-def test_a_child_that_cleared_its_environment_becomes_the_nodes_and_dies(tmp_path: Path) -> None:
-    """In a process of its own, because the node adopts orphans and these tests must not."""
+def test_child_with_cleared_environment_is_adopted_and_killed(tmp_path: Path) -> None:
+    """Run in its own process, because the node adopts orphans and a test must not."""
     node = f"""
 from pathlib import Path
 import sys
@@ -63,7 +63,7 @@ outcome = execute(Path({str(tmp_path)!r}), an_attempt(sys.stdin.read(), "python"
                   sandbox=unconfined(), children=Children(adopt=True))
 print(outcome.status, int(log.data), exists(int(log.data)))
 """
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", node],
         input=CLEARED,
         stdout=subprocess.PIPE,
@@ -72,14 +72,14 @@ print(outcome.status, int(log.data), exists(int(log.data)))
         check=True,
         cwd=Path(__file__).parents[3],
     )
-    status, pid, alive = ran.stdout.split()
+    status, pid, alive = process.stdout.split()
     assert (status, alive) == ("FAILED", "False")
     assert not exists(int(pid))
 
 
 @contextmanager
 def a_sleeper(run_id: str) -> Iterator[int]:
-    """A process of some run, in a session of its own."""
+    """Start a process of a run in its own session, and yield its id."""
     env = {"PUNCTUAL_RUN_ID": run_id}
     with subprocess.Popen(["/bin/sleep", "1000"], env=env, start_new_session=True) as sleeper:
         try:
@@ -88,12 +88,12 @@ def a_sleeper(run_id: str) -> Iterator[int]:
             sleeper.kill()
 
 
-def ended(pid: int) -> bool:
-    """Whether it has, also while we, its parent, have not asked yet."""
+def has_ended(pid: int) -> bool:
+    """Return whether the process has ended, also before its parent waits for it."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_only_processes_of_the_runs_named_are_ended() -> None:
+def test_only_processes_of_named_runs_are_killed() -> None:
     with (
         a_sleeper(f"{RUN}-1") as first,
         a_sleeper(f"{RUN}-2") as second,
@@ -101,26 +101,26 @@ def test_only_processes_of_the_runs_named_are_ended() -> None:
     ):
         assert kill_survivors(()) == 0
         assert kill_survivors({f"{RUN}-1", f"{RUN}-2", RUN}) == 2
-        assert ended(first)
-        assert ended(second)
-        assert not ended(third)
+        assert has_ended(first)
+        assert has_ended(second)
+        assert not has_ended(third)
 
 
-def test_the_next_start_ends_what_carries_the_id_of_a_recorded_run(tmp_path: Path) -> None:
-    """Launcher and node are gone, and the detached child is in no group that was recorded."""
+def test_start_kills_processes_of_recorded_runs(tmp_path: Path) -> None:
+    """Launcher and node have ended, and no recorded group has the detached child."""
     groups = GroupFiles(tmp_path)
-    with a_sleeper(f"{RUN}-7") as left, a_sleeper(f"{RUN}-8") as other:
+    with a_sleeper(f"{RUN}-7") as survivor, a_sleeper(f"{RUN}-8") as other:
         dead = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
         groups.on_started(f"{RUN}-7", group_of(dead.pid))
         dead.kill()
         dead.wait()
         GroupFiles(tmp_path).end_all()
-        assert eventually(lambda: ended(left))
-        assert not ended(other)
+        assert eventually(lambda: has_ended(survivor))
+        assert not has_ended(other)
 
 
-def test_an_executor_that_adopts_nobody_ends_no_child_of_its_own() -> None:
+def test_executor_without_adoption_kills_none_of_its_children() -> None:
     with a_sleeper("another") as child:
         assert Children().kill_orphans() == 0
-        assert not ended(child)
+        assert not has_ended(child)
         os.kill(child, signal.SIGKILL)

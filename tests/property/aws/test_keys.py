@@ -1,4 +1,4 @@
-"""Keys: they name one thing each, can be read back, and sort as what they are made of."""
+"""Keys are unique, can be parsed, and sort as the values that they hold."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -43,82 +43,82 @@ timers = st.builds(
 
 
 @given(parts)
-def test_an_escaped_part_reads_back_and_holds_no_separator(part: str) -> None:
+def test_escaped_part_is_unescaped_and_has_no_separator(part: str) -> None:
     assert unescape(escape(part)) == part
     assert not set(escape(part)) & {"#", " "}
 
 
 @given(st.lists(parts, min_size=1, max_size=4))
-def test_parts_read_back(some: list[str]) -> None:
-    assert split_parts(join_parts(*some)) == some
+def test_joined_parts_are_split_again(values: list[str]) -> None:
+    assert split_parts(join_parts(*values)) == values
 
 
 @given(st.lists(parts, min_size=3, max_size=3), st.lists(parts, min_size=3, max_size=3))
-def test_keys_sort_as_the_tuples_of_their_parts(one: list[str], other: list[str]) -> None:
-    first, second = join_parts(*one).encode(), join_parts(*other).encode()
-    assert (first < second) == (one < other)
-    assert (first == second) == (one == other)
+def test_joined_parts_sort_as_their_tuples(parts_a: list[str], parts_b: list[str]) -> None:
+    first, second = join_parts(*parts_a).encode(), join_parts(*parts_b).encode()
+    assert (first < second) == (parts_a < parts_b)
+    assert (first == second) == (parts_a == parts_b)
 
 
 @given(moments, moments)
-def test_the_order_of_moments_is_the_order_of_time(one: datetime, other: datetime) -> None:
-    assert (time_key(one) < time_key(other)) == (one < other)
-    assert len(time_key(one)) == len(time_key(other))
-    assert parse_time_key(time_key(one)) == one
+def test_time_keys_sort_by_time_and_are_parsed_again(left: datetime, right: datetime) -> None:
+    assert (time_key(left) < time_key(right)) == (left < right)
+    assert len(time_key(left)) == len(time_key(right))
+    assert parse_time_key(time_key(left)) == left
 
 
-def test_a_moment_in_another_zone_is_the_same_moment() -> None:
+def test_time_key_of_another_zone_is_in_utc() -> None:
     at = datetime.fromisoformat("2026-12-01T12:00:00+02:00")
     assert time_key(at) == "2026-12-01T10:00:00.000000Z"
 
 
 @given(st.integers(-1, 10**9), st.integers(-1, 10**9))
-def test_the_order_of_numbers_is_the_order_of_their_text(one: int, other: int) -> None:
-    assert (number_key(one) < number_key(other)) == (one < other)
+def test_number_keys_sort_as_numbers(left: int, right: int) -> None:
+    assert (number_key(left) < number_key(right)) == (left < right)
 
 
 @given(timers)
-def test_a_timer_reads_back(timer: Timer) -> None:
+def test_timer_key_is_parsed_to_its_timer(timer: Timer) -> None:
     assert Timer(*timer_keys.parse_timer_key(timer_keys.timer_key(*timer))) == timer
 
 
 @given(timers, timers)
-def test_timers_of_one_place_sort_by_time_then_tenant_job_and_version(
-    one: Timer, other: Timer
+def test_timers_of_one_partition_sort_by_time_tenant_job_and_version(
+    left: Timer, right: Timer
 ) -> None:
-    other = other._replace(bucket=one.bucket, shard=one.shard)
-    first, second = timer_keys.timer_key(*one), timer_keys.timer_key(*other)
+    right = right._replace(bucket=left.bucket, shard=left.shard)
+    first, second = timer_keys.timer_key(*left), timer_keys.timer_key(*right)
     assert first.pk == second.pk
-    assert (first.sk.encode() < second.sk.encode()) == (one.sort_key < other.sort_key)
+    assert (first.sk.encode() < second.sk.encode()) == (left.sort_key < right.sort_key)
 
 
 @given(timers, timers)
-def test_what_is_due_and_what_is_behind_a_timer_are_ranges(one: Timer, other: Timer) -> None:
-    sk = timer_keys.timer_key(*other).sk
-    assert (sk.encode() <= timer_keys.due_upper_bound(one.at).encode()) == (other.at <= one.at)
-    behind = sk.encode() >= timer_keys.next_sort_key(timer_keys.timer_key(*one).sk).encode()
-    assert behind == (other.sort_key > one.sort_key)
+def test_due_timers_and_timers_after_one_are_ranges(left: Timer, right: Timer) -> None:
+    sk = timer_keys.timer_key(*right).sk
+    assert (sk.encode() <= timer_keys.due_upper_bound(left.at).encode()) == (right.at <= left.at)
+    is_later = sk.encode() >= timer_keys.next_sort_key(timer_keys.timer_key(*left).sk).encode()
+    assert is_later == (right.sort_key > left.sort_key)
 
 
 @given(parts, parts.filter(bool))
-def test_a_head_reads_back(tenant: str, job_id: str) -> None:
+def test_state_key_is_parsed_to_tenant_and_job(tenant: str, job_id: str) -> None:
     assert keys.parse_state_key(keys.state_key(tenant, job_id)) == (tenant, job_id)
 
 
 @given(parts, parts.filter(bool), parts, parts, parts.filter(bool), parts)
-def test_rows_of_different_things_never_collide(
+def test_keys_of_different_rows_never_collide(
     tenant: str, job: str, ref: str, other_tenant: str, other_job: str, other_ref: str
 ) -> None:
-    mine, others = (tenant, job, ref), (other_tenant, other_job, other_ref)
-    same = mine == others
-    assert (keys.definition_key(*mine) == keys.definition_key(*others)) == same
-    assert (keys.history_key(*mine) == keys.history_key(*others)) == same
-    tried = [keys.attempt_key(*which, 1, 1, False) for which in (mine, others)]
-    assert (tried[0] == tried[1]) == same
+    ids, other_ids = (tenant, job, ref), (other_tenant, other_job, other_ref)
+    same = ids == other_ids
+    assert (keys.definition_key(*ids) == keys.definition_key(*other_ids)) == same
+    assert (keys.history_key(*ids) == keys.history_key(*other_ids)) == same
+    attempts = [keys.attempt_key(*each_ids, 1, 1, False) for each_ids in (ids, other_ids)]
+    assert (attempts[0] == attempts[1]) == same
     assert keys.state_key(tenant, job) != keys.definition_key(other_tenant, other_job, other_ref)
     assert keys.history_key(tenant, job, ref).sk < keys.attempts_prefix(other_ref)
-    claims = [a_run(nonce=f"{which.replace('.', '')}.1") for which in (ref, other_ref)]
-    batches = [batch_key(*one) for one in zip((tenant, other_tenant), claims, strict=True)]
+    claims = [a_run(nonce=f"{each_ids.replace('.', '')}.1") for each_ids in (ref, other_ref)]
+    batches = [batch_key(*pair) for pair in zip((tenant, other_tenant), claims, strict=True)]
     assert (batches[0] == batches[1]) == (
         (tenant, ref.replace(".", "")) == (other_tenant, other_ref.replace(".", ""))
     )
@@ -129,7 +129,7 @@ def test_rows_of_different_things_never_collide(
 
 
 @given(parts, parts, parts)
-def test_a_range_of_runs_holds_those_behind_one_and_up_to_another(
+def test_history_bounds_hold_the_runs_after_one_up_to_another(
     after: str, run_id: str, before: str
 ) -> None:
     low, high = (bound.encode() for bound in keys.history_bounds(before, after))
@@ -141,18 +141,18 @@ def test_a_range_of_runs_holds_those_behind_one_and_up_to_another(
 
 
 @given(parts, parts)
-def test_a_group_of_a_run_list_ends_where_later_ones_begin(one: str, other: str) -> None:
-    row = keys.run_index_sort_key(other, "00ff").encode()
-    assert (row <= keys.group_upper_bound(one).encode()) == (other <= one)
+def test_run_index_group_ends_before_later_groups(left: str, right: str) -> None:
+    row = keys.run_index_sort_key(right, "00ff").encode()
+    assert (row <= keys.group_upper_bound(left).encode()) == (right <= left)
 
 
 @given(moments)
-def test_a_row_never_expires_before_its_moment(at: datetime) -> None:
+def test_ttl_is_never_before_its_time(at: datetime) -> None:
     expires = EPOCH + timedelta(seconds=keys.to_ttl(at))
     assert at <= expires < at + timedelta(seconds=1)
 
 
-def test_the_names_that_expressions_use_are_those_of_the_head() -> None:
+def test_attributes_of_expressions_are_fields_of_the_job_state() -> None:
     names = {
         keys.VERSION_ATTR,
         keys.WRITE_IDS_ATTR,

@@ -22,29 +22,29 @@ from punctual.lambdas.planner.handler import PlannerHandler
 from punctual.lambdas.poller.handler import PollerSession, PollerWakeUps
 from punctual.lambdas.telemetry import Metric
 from tests.support.ports import Ports, a_change_applier
+from tests.support.simulation.port_faults import Call, Fault
 from tests.support.simulation.processes import PlannerProcess, PollerProcess
 from tests.support.simulation.scenario import Scenario
-from tests.support.simulation.torn import Call, Fault
 from tests.support.simulation.world import Process, World
 
 VISIBILITY = timedelta(seconds=90)
 TIMEOUT = timedelta(seconds=60)
 BATCH = 10
-SOME = 50
+PART_SIZE = 50
 
 
 @dataclass
-class Letter:
+class WakeMessage:
     body: str
     visible_at: datetime
 
 
 @dataclass
-class WakeQueue:
+class WakeUpQueue:
     """A standard queue behind `SqsWakeUps`, with delays, visibility and redelivery."""
 
     world: World
-    letters: list[Letter] = field(default_factory=list)
+    messages: list[WakeMessage] = field(default_factory=list)
     sent: int = 0
     lost: bool = False
 
@@ -55,24 +55,24 @@ class WakeQueue:
             at = now + timedelta(seconds=entry["DelaySeconds"] + late)
             self.sent += 1
             if not self.lost:
-                self.letters.append(Letter(entry["MessageBody"], at))
+                self.messages.append(WakeMessage(entry["MessageBody"], at))
         return [True] * len(entries)
 
-    def receive(self) -> list[Letter]:
+    def receive(self) -> list[WakeMessage]:
         now = self.world.now
-        found = [one for one in self.letters if one.visible_at <= now][:BATCH]
-        for letter in found:
-            letter.visible_at = now + VISIBILITY
-        return found
+        due_messages = [one for one in self.messages if one.visible_at <= now][:BATCH]
+        for message in due_messages:
+            message.visible_at = now + VISIBILITY
+        return due_messages
 
     def next_at(self) -> datetime | None:
-        return min((one.visible_at for one in self.letters), default=None)
+        return min((message.visible_at for message in self.messages), default=None)
 
 
 class _Sent:
     """The queue as one process reaches it. Each call may fail."""
 
-    def __init__(self, process: Process, queue: WakeQueue) -> None:
+    def __init__(self, process: Process, queue: WakeUpQueue) -> None:
         self._process = process
         self._queue = queue
 
@@ -115,15 +115,15 @@ class _Switch:
         assert is_on
 
 
-class Forgetful:
+class QueuedWakeUps:
     """The wake-up port of the other processes. It keeps no memory of sent wake-ups."""
 
-    def __init__(self, world: World, queue: WakeQueue) -> None:
+    def __init__(self, world: World, queue: WakeUpQueue) -> None:
         self._world = world
         self._queue: Any = queue
 
     def notify_new_timers(self, timers: Sequence[Timer]) -> None:
-        if not self._world.setup.nudges_lost:
+        if not self._world.setup.wake_ups_lost:
             SqsWakeUps(self._queue, "", lambda: self._world.now).notify_new_timers(timers)
 
     def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
@@ -131,7 +131,7 @@ class Forgetful:
 
 
 class PlannerFunction(Process):
-    def __init__(self, world: World, queue: WakeQueue, name: str = "planner") -> None:
+    def __init__(self, world: World, queue: WakeUpQueue, name: str = "planner") -> None:
         self._queue = queue
         self._next_at = world.now
         super().__init__(world, name)
@@ -162,7 +162,7 @@ class PlannerFunction(Process):
 class PollerFunction(Process):
     """One function environment. It acknowledges a batch of wake-ups only after its work."""
 
-    def __init__(self, world: World, queue: WakeQueue, name: str) -> None:
+    def __init__(self, world: World, queue: WakeUpQueue, name: str) -> None:
         self._queue = queue
         self._invocations = 0
         super().__init__(world, name)
@@ -173,39 +173,39 @@ class PollerFunction(Process):
         self._wake = wake.for_poller()
 
     def step(self) -> None:
-        letters = self._queue.receive()
-        if not letters:
+        messages = self._queue.receive()
+        if not messages:
             return
-        places = [place for one in letters for place in parse_wake_up(one.body)]
+        partitions = [partition for one in messages for partition in parse_wake_up(one.body)]
         until = self.clock() + TIMEOUT
-        self._visit().run(places, until)
-        for letter in letters:
-            if letter in self._queue.letters:  # another environment may have it, or it is deleted
-                self._queue.letters.remove(letter)
+        self._session().run(partitions, until)
+        for message in messages:
+            if message in self._queue.messages:  # another environment may have it, or it is deleted
+                self._queue.messages.remove(message)
 
-    def _visit(self) -> PollerSession:
+    def _session(self) -> PollerSession:
         self._invocations += 1
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = replace(ports, **_at_work(ports, pace, self._pause))
         early, wake = HeldMessages(ports.run_queue, self.clock, pace), PollerWakeUps(self._wake)
-        steps = a_change_applier(
+        applier = a_change_applier(
             replace(ports, run_queue=early, wakeups=wake), self.clock, self.monotonic, self.log
         )
-        looker = Evaluator(steps, self.new_id)
-        visitor = OnDemandPoller(
+        evaluator = Evaluator(applier, self.new_id)
+        on_demand_poller = OnDemandPoller(
             timers=ports.timers,
             partitions=ports.partitions,
             partition_leases=ports.partitions,
-            evaluator=looker,
+            evaluator=evaluator,
             held_messages=early,
             retries=self._failing,
             throughput=pace,
         )
-        wake.poller = visitor
+        wake.poller = on_demand_poller
         owner = f"{self.name}/{self._invocations}"
         return PollerSession(
-            poller=visitor,
+            poller=on_demand_poller,
             timers=ports.timers,
             partitions=ports.partitions,
             wake_ups=self._wake,
@@ -230,14 +230,14 @@ class _Slow:
         self._port, self._name, self._rate, self._pause = port, name, rate, pause
 
     def __getattr__(self, name: str) -> Any:
-        return self._some if name == self._name else getattr(self._port, name)
+        return self._in_parts if name == self._name else getattr(self._port, name)
 
-    def _some(self, things: Sequence[Any]) -> list[bool]:
+    def _in_parts(self, items: Sequence[Any]) -> list[bool]:
         answers: list[bool] = []
-        for start in range(0, len(things), SOME):
-            some = things[start : start + SOME]
-            self._pause(len(some) / self._rate)
-            answers += getattr(self._port, self._name)(some)
+        for start in range(0, len(items), PART_SIZE):
+            part = items[start : start + PART_SIZE]
+            self._pause(len(part) / self._rate)
+            answers += getattr(self._port, self._name)(part)
         return answers
 
 
@@ -253,9 +253,9 @@ class OnFunctions(Scenario):
 
     def world(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
         world = super().world(faults, **setup)
-        queue = WakeQueue(world)
+        queue = WakeUpQueue(world)
         memory = world.memory
-        memory.ports = replace(memory.ports, wakeups=Forgetful(world, queue))
+        memory.ports = replace(memory.ports, wakeups=QueuedWakeUps(world, queue))
         others = [
             one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
         ]

@@ -65,16 +65,16 @@ class InstanceRows:
 
     def read(self, tenant: str, what: str) -> QuotaRow | None:
         row = self._rows.read(tenant, what)
-        self._hear()
+        self._correct_clock()
         return row
 
     def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
         self.written_at.append(self._true_clock())
         present = self._rows.swap(tenant, what, expect, text)
-        self._hear()
+        self._correct_clock()
         return present
 
-    def _hear(self) -> None:
+    def _correct_clock(self) -> None:
         own = self.clock.uncorrected()
         self.clock.correct(self._true_clock().replace(microsecond=0), own, own)
 
@@ -153,8 +153,10 @@ def quotas(
 ) -> Fleet[LeasedQuotas]:
     limits_of = limits if callable(limits) else lambda: limits
 
-    def make(seen: InstanceRows) -> LeasedQuotas:
-        return LeasedQuotas(lambda _: limits_of(), seen, lambda _: jobs(), seen.clock, log)
+    def make(rows_of_instance: InstanceRows) -> LeasedQuotas:
+        return LeasedQuotas(
+            lambda _: limits_of(), rows_of_instance, lambda _: jobs(), rows_of_instance.clock, log
+        )
 
     return Fleet(make, weights, seed, crash_every, skews, rows)
 
@@ -189,7 +191,7 @@ class MovingMinute:
         self.most = max(self.most, len(self._times))
 
 
-def most_in_a_second(times: Sequence[datetime]) -> int:
+def max_in_a_second(times: Sequence[datetime]) -> int:
     """Return how many of these times, at most, lie within less than a second."""
     second = timedelta(seconds=1)
     return max(

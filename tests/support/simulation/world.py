@@ -16,16 +16,16 @@ from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT, Thr
 from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from tests.support.simulation.laws import StoryLaws
+from tests.support.simulation.invariants import StoryInvariants
 from tests.support.simulation.memory import Memory
-from tests.support.simulation.torn import Crash, Fault, Plan, torn, torn_port
+from tests.support.simulation.port_faults import Crash, Fault, Plan, port_with_faults, with_faults
 from tests.support.simulation.turns import Give, Turns, Worker
 
 START = datetime(2026, 3, 2, 11, 59, 40, tzinfo=UTC)
-CALL = 0.003  # seconds of a port call if all take the same
+CALL_SECONDS = 0.003  # seconds of a port call if all take the same
 RESTART = timedelta(seconds=2)
-BREATH = timedelta(milliseconds=50)  # between two steps of one process
-EVENTS = 100_000
+STEP_PAUSE = timedelta(milliseconds=50)  # between two steps of one process
+MAX_EVENTS = 100_000
 PACE = CORE_THROUGHPUT.scaled(512 / 1769)
 
 
@@ -43,8 +43,8 @@ class Setup:
 
     skews: dict[str, float] = field(default_factory=dict)  # seconds that a process's clock is ahead
     ahead: float = 60  # how long before its time the poller fires
-    nudges_lost: bool = False
-    kills_lost: bool = True
+    wake_ups_lost: bool = False
+    stop_requests_lost: bool = True
     seed: int = 0
     tick_seconds: float = 60
     no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost in this span
@@ -54,7 +54,7 @@ class Setup:
     works: bool = False  # whether their CPU work takes time
     late: Sequence[float] = (0,)  # seconds of a wake-up and of a function's start, in turn
     repeats: float = 0  # probability of a redelivery of messages in flight
-    slowest: float = CALL  # longest port call in seconds, log-uniform, at least 3 ms
+    slowest: float = CALL_SECONDS  # longest port call in seconds, log-uniform, at least 3 ms
     clock_steps: Sequence[ClockStep] = ()
     mended: bool = False  # whether the reconciler may find something to repair
 
@@ -67,18 +67,18 @@ class Process:
         self.name = name
         self.wake_at = world.now
         self.busy = False
-        self.stands_until: datetime | None = None  # while it pauses in a call
-        self.stands_with: Worker | None = None
+        self.paused_until: datetime | None = None  # while it pauses in a call
+        self.paused_worker: Worker | None = None
         self.begin()
 
     @property
     def ports(self) -> Any:
-        return torn(self.world.memory.ports, self.world.plan, self.name)
+        return with_faults(self.world.memory.ports, self.world.plan, self.name)
 
     @property
     def queue(self) -> Any:
         """Return the queue as a consumer reaches it. Each call may fail."""
-        return torn_port(self.world.memory.queue, self.world.plan, self.name, "queue")
+        return port_with_faults(self.world.memory.run_queue, self.world.plan, self.name, "queue")
 
     @property
     def skew(self) -> timedelta:
@@ -119,7 +119,7 @@ class Process:
         self.busy = True
         try:
             self.step()
-            self.wake_at = self.world.now + BREATH
+            self.wake_at = self.world.now + STEP_PAUSE
         except Unavailable:
             self.wake_at = self.world.now + timedelta(seconds=1)
         except Crash:
@@ -131,8 +131,8 @@ class Process:
 
     def ready_at(self) -> datetime | None:
         """Return the time at which the process continues or begins its next step."""
-        if self.stands_until is not None:
-            return max(self.stands_until, self.world.now)
+        if self.paused_until is not None:
+            return max(self.paused_until, self.world.now)
         at = None if self.busy else self.next_at()
         return None if at is None else max(at, self.wake_at, self.world.now)
 
@@ -144,11 +144,11 @@ class World:
         self.setup = setup
         self.now = START
         self.random = random.Random(setup.seed)
-        self.laws = StoryLaws(lambda: self.now)
-        self.memory = Memory(lambda: self.now, self.laws)
+        self.invariants = StoryInvariants(lambda: self.now)
+        self.memory = Memory(lambda: self.now, self.invariants)
         self.plan = Plan(tuple(faults), self._begin_call, self.sleep)
         self.processes: list[Process] = []
-        self.handed: list[PartitionLease] = []
+        self.new_leases: list[PartitionLease] = []
         self.answers: dict[str, Any] = {}
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
@@ -166,13 +166,13 @@ class World:
         ms = int((self.now - START) / timedelta(milliseconds=1))
         return f"01900000-{ms >> 16 & 0xFFFF:04x}-7{ms & 0xFFF:03x}-8000-{self._ids:012x}"
 
-    def take_nudges(self) -> list[Timer]:
-        found, self.memory.wake.nudges[:] = list(self.memory.wake.nudges), []
-        return [] if self.setup.nudges_lost else found
+    def take_new_timers(self) -> list[Timer]:
+        timers, self.memory.wakeups.new_timers[:] = list(self.memory.wakeups.new_timers), []
+        return [] if self.setup.wake_ups_lost else timers
 
-    def take_kills(self) -> list[tuple[JobKey, str]]:
-        found, self.memory.wake.kills[:] = list(self.memory.wake.kills), []
-        return [] if self.setup.kills_lost else found
+    def take_stop_requests(self) -> list[tuple[JobKey, str]]:
+        requests, self.memory.wakeups.stop_requests[:] = list(self.memory.wakeups.stop_requests), []
+        return [] if self.setup.stop_requests_lost else requests
 
     def _begin_call(self) -> float:
         """Wait until a call takes effect, and return the time until its answer."""
@@ -182,9 +182,9 @@ class World:
 
     def _call_takes(self) -> tuple[float, float]:
         slowest = self.setup.slowest
-        if slowest <= CALL:
-            return CALL, 0
-        seconds = CALL * (slowest / CALL) ** self.random.random()
+        if slowest <= CALL_SECONDS:
+            return CALL_SECONDS, 0
+        seconds = CALL_SECONDS * (slowest / CALL_SECONDS) ** self.random.random()
         before = self.random.choice((0, 1, self.random.random()))
         return seconds * before, seconds * (1 - before)
 
@@ -195,13 +195,13 @@ class World:
         if process is None:
             self.now += timedelta(seconds=seconds)
             return
-        process.stands_until = self.now + timedelta(seconds=seconds)
+        process.paused_until = self.now + timedelta(seconds=seconds)
         following = self._choose()
         if following is not process:
-            process.stands_with = self._turns.here
-            self._turns.stand(self._turn_of(following))
-        self.now = max(self.now, process.stands_until)
-        process.stands_until = process.stands_with = None
+            process.paused_worker = self._turns.current
+            self._turns.pause(self._turn_of(following))
+        self.now = max(self.now, process.paused_until)
+        process.paused_until = process.paused_worker = None
         self._active = process
 
     def run(self, until: datetime, done: Callable[[], bool] = lambda: False) -> None:
@@ -218,7 +218,7 @@ class World:
             if first is None and self._done():
                 return self._turns.end
             following, first = first or self._choose(), None
-            if following is None or following.stands_with is not None:
+            if following is None or following.paused_worker is not None:
                 return self._turn_of(following)
             at = following.ready_at()
             assert at is not None
@@ -229,8 +229,8 @@ class World:
     def _turn_of(self, process: Process | None) -> Give:
         if process is None:
             return self._turns.end
-        if process.stands_with is not None:
-            return process.stands_with.go_on
+        if process.paused_worker is not None:
+            return process.paused_worker.go_on
         return lambda: self._turns.begin(lambda: self._drive(process))
 
     def _choose(self) -> Process | None:
@@ -239,7 +239,7 @@ class World:
         None means that no process is ready before the end.
         """
         self._events += 1
-        assert self._events < EVENTS, "rule 7: the world does not come to rest"
+        assert self._events < MAX_EVENTS, "rule 7: the world does not come to rest"
         first: datetime | None = None
         ready: list[Process] = []
         for process in self.processes:
@@ -259,6 +259,6 @@ class World:
         if self in World.open:
             World.open.remove(self)
         for process in self.processes:
-            if process.stands_with is not None:
-                self._turns.abandon(process.stands_with)
-                process.stands_with = None
+            if process.paused_worker is not None:
+                self._turns.abandon(process.paused_worker)
+                process.paused_worker = None

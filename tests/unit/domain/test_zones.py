@@ -63,7 +63,7 @@ def test_zone_is_read_from_the_package_without_zones_of_the_machine(
     ],
 )
 def test_unknown_zone_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no IANA time zone") as raised:
+    with pytest.raises(ValueError, match="is not an IANA time zone") as raised:
         zone(name)
     assert len(str(raised.value)) < 300
 

@@ -1,4 +1,4 @@
-"""What is noted of a change, whether a swap is that change, and how a line of it is shown."""
+"""Audit notes: the swaps that are noted, the ids, the filters and the view of an entry."""
 
 from typing import Any
 
@@ -17,18 +17,19 @@ from punctual.engine.ports.audit_log import (
     Subject,
 )
 from punctual.engine.queries.audit import AuditEntryView
-from punctual.web.http.request import MAX_ACTOR_CHARACTERS as LONGEST
-from punctual.web.http.request import Caller, Request, actor_of
+from punctual.web.http.request import MAX_ACTOR_CHARACTERS, Caller, Request, actor_of
 from punctual.web.views.audit import MAX_VALUE_BYTES, audit_entry_json
-from tests.support.builders import JOB, NOON, RUN, a_body, a_head, a_run, after
+from tests.support.builders import JOB, NOON, RUN, a_definition_row, a_job_state, a_run, after
 
 ADA = Actor("ada", "0193e2b4-7b12-7000-8000-000000000000", "203.0.113.9", "request-1")
-LINED = a_head(wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
-ALIVE = a_head(runs=(a_run(),))
-WISHED = a_head(runs=(a_run(status=RunStatus.RUNNING, token=1, cancel_reason=Reason.CANCELLED),))
-RUNNING = a_head(runs=(a_run(status=RunStatus.RUNNING, token=1),))
-BLANK = replace(a_head(), is_blank=True)
-PAUSED = a_head(version=2, edition=2, status=JobStatus.PAUSED)
+WITH_WAITING_RUN = a_job_state(wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
+WITH_QUEUED_RUN = a_job_state(runs=(a_run(),))
+WITH_CANCEL_REQUEST = a_job_state(
+    runs=(a_run(status=RunStatus.RUNNING, token=1, cancel_reason=Reason.CANCELLED),)
+)
+WITH_RUNNING_RUN = a_job_state(runs=(a_run(status=RunStatus.RUNNING, token=1),))
+BLANK = replace(a_job_state(), is_blank=True)
+PAUSED = a_job_state(version=2, edition=2, status=JobStatus.PAUSED)
 
 
 def a_note(action: str, **fields: Any) -> Note:
@@ -38,27 +39,31 @@ def a_note(action: str, **fields: Any) -> Note:
 @pytest.mark.parametrize(
     ("action", "old", "new"),
     [
-        (audit.JOB_CREATE, None, a_head()),
-        (audit.JOB_CREATE, BLANK, a_head()),
-        (audit.JOB_UPDATE, a_head(), a_head(version=2, edition=2)),
-        (audit.JOB_PAUSE, a_head(), PAUSED),
-        (audit.JOB_RESUME, PAUSED, a_head(version=3, edition=3)),
-        (audit.JOB_CANCEL, a_head(), a_head(edition=2, status=JobStatus.CANCELLED)),
-        (audit.RUN_ORDER, a_head(), ALIVE),
-        (audit.RUN_ORDER, a_head(), LINED),
-        (audit.RUN_RETRY, a_head(), ALIVE),
-        (audit.JOB_BACKFILL, a_head(), a_head(runs=(a_run(trigger=Trigger.BACKFILL),))),
-        (audit.RUN_CANCEL, ALIVE, a_head(unrecorded=(a_run(status=RunStatus.CANCELLED),))),
-        (audit.RUN_CANCEL, RUNNING, WISHED),
-        (audit.RUN_CANCEL, LINED, a_head()),
+        (audit.JOB_CREATE, None, a_job_state()),
+        (audit.JOB_CREATE, BLANK, a_job_state()),
+        (audit.JOB_UPDATE, a_job_state(), a_job_state(version=2, edition=2)),
+        (audit.JOB_PAUSE, a_job_state(), PAUSED),
+        (audit.JOB_RESUME, PAUSED, a_job_state(version=3, edition=3)),
+        (audit.JOB_CANCEL, a_job_state(), a_job_state(edition=2, status=JobStatus.CANCELLED)),
+        (audit.RUN_ORDER, a_job_state(), WITH_QUEUED_RUN),
+        (audit.RUN_ORDER, a_job_state(), WITH_WAITING_RUN),
+        (audit.RUN_RETRY, a_job_state(), WITH_QUEUED_RUN),
+        (audit.JOB_BACKFILL, a_job_state(), a_job_state(runs=(a_run(trigger=Trigger.BACKFILL),))),
+        (
+            audit.RUN_CANCEL,
+            WITH_QUEUED_RUN,
+            a_job_state(unrecorded=(a_run(status=RunStatus.CANCELLED),)),
+        ),
+        (audit.RUN_CANCEL, WITH_RUNNING_RUN, WITH_CANCEL_REQUEST),
+        (audit.RUN_CANCEL, WITH_WAITING_RUN, a_job_state()),
     ],
 )
-def test_a_swap_that_does_what_was_asked_is_noted(
+def test_swap_that_does_the_command_is_noted(
     action: str, old: JobState | None, new: JobState
 ) -> None:
-    found = audit.note_for_swap(a_note(action, run_id=RUN), old, new)
-    assert found is not None
-    assert (found.actor, found.action, found.at) == (ADA, action, NOON)
+    note = audit.note_for_swap(a_note(action, run_id=RUN), old, new)
+    assert note is not None
+    assert (note.actor, note.action, note.at) == (ADA, action, NOON)
 
 
 @pytest.mark.parametrize(
@@ -66,39 +71,47 @@ def test_a_swap_that_does_what_was_asked_is_noted(
     [
         (audit.JOB_CREATE, None, BLANK),
         (audit.JOB_UPDATE, None, BLANK),
-        (audit.JOB_PAUSE, a_head(), a_head(version=2, unrecorded=())),
-        (audit.JOB_CANCEL, a_head(unrecorded=(a_run(),)), a_head(version=2)),
-        (audit.RUN_ORDER, ALIVE, a_head(version=2, runs=(a_run(send_count=1),))),
-        (audit.RUN_ORDER, LINED, ALIVE),
-        (audit.JOB_BACKFILL, a_head(), ALIVE),
-        (audit.RUN_CANCEL, WISHED, WISHED),
-        (audit.RUN_CANCEL, WISHED, a_head(unrecorded=(a_run(status=RunStatus.CANCELLED),))),
-        (audit.RUN_CANCEL, a_head(), a_head(version=2)),
+        (audit.JOB_PAUSE, a_job_state(), a_job_state(version=2, unrecorded=())),
+        (audit.JOB_CANCEL, a_job_state(unrecorded=(a_run(),)), a_job_state(version=2)),
+        (audit.RUN_ORDER, WITH_QUEUED_RUN, a_job_state(version=2, runs=(a_run(send_count=1),))),
+        (audit.RUN_ORDER, WITH_WAITING_RUN, WITH_QUEUED_RUN),
+        (audit.JOB_BACKFILL, a_job_state(), WITH_QUEUED_RUN),
+        (audit.RUN_CANCEL, WITH_CANCEL_REQUEST, WITH_CANCEL_REQUEST),
+        (
+            audit.RUN_CANCEL,
+            WITH_CANCEL_REQUEST,
+            a_job_state(unrecorded=(a_run(status=RunStatus.CANCELLED),)),
+        ),
+        (audit.RUN_CANCEL, a_job_state(), a_job_state(version=2)),
     ],
 )
-def test_a_swap_that_only_sees_to_what_an_earlier_one_left_is_not(
+def test_swap_that_only_finishes_earlier_work_is_not_noted(
     action: str, old: JobState | None, new: JobState
 ) -> None:
     assert audit.note_for_swap(a_note(action, run_id=RUN), old, new) is None
 
 
-def test_a_change_of_state_is_told_with_both_states() -> None:
-    note = audit.note_for_swap(a_note(audit.JOB_RESUME, after={"missed": "SKIP"}), PAUSED, a_head())
+def test_status_change_is_noted_with_both_statuses() -> None:
+    note = audit.note_for_swap(
+        a_note(audit.JOB_RESUME, after={"missed": "SKIP"}), PAUSED, a_job_state()
+    )
     assert note is not None
     assert note.before == {"status": "PAUSED"}
     assert note.after == {"missed": "SKIP", "status": "SCHEDULED"}
 
 
-def test_a_backfill_counts_the_runs_that_it_made() -> None:
-    """Not those that its schedule made at the same time."""
-    asked = [a_run(f"r{n}", trigger=Trigger.BACKFILL) for n in range(7)]
-    made = a_head(runs=(*asked, a_run("due")))
-    note = audit.note_for_swap(a_note(audit.JOB_BACKFILL), a_head(runs=(asked[0],)), made)
+def test_backfill_note_counts_its_own_runs() -> None:
+    """Runs that the schedule made at the same time do not count."""
+    backfill_runs = [a_run(f"r{number}", trigger=Trigger.BACKFILL) for number in range(7)]
+    new_state = a_job_state(runs=(*backfill_runs, a_run("due")))
+    note = audit.note_for_swap(
+        a_note(audit.JOB_BACKFILL), a_job_state(runs=(backfill_runs[0],)), new_state
+    )
     assert note is not None
     assert note.count == 6
 
 
-def test_the_id_of_an_entry_says_when_and_is_its_own() -> None:
+def test_audit_ids_are_unique_and_sort_by_time() -> None:
     entries = [
         AuditEntry("acme", a_note(audit.JOB_CREATE), Subject("a", 1)),
         AuditEntry("acme", a_note(audit.JOB_CREATE), Subject("b", 1)),
@@ -114,11 +127,11 @@ def test_the_id_of_an_entry_says_when_and_is_its_own() -> None:
     assert ids == [AuditEntry(*entry).audit_id for entry in entries]
 
 
-def test_what_stands_twice_is_listed_once_and_the_newest_first() -> None:
+def test_audit_list_has_no_duplicates_and_the_newest_first() -> None:
     old, new = a_note(audit.JOB_CREATE), replace(a_note(audit.JOB_PAUSE), at=after(1))
-    noted = [NoteWithSubjects(old, [Subject(JOB, 1)]), NoteWithSubjects(new, [Subject(JOB, 2)])]
-    found = audit.newest_first("acme", [*noted, *noted], AuditFilters())
-    assert [entry.note.action for entry in found] == [audit.JOB_PAUSE, audit.JOB_CREATE]
+    notes = [NoteWithSubjects(old, [Subject(JOB, 1)]), NoteWithSubjects(new, [Subject(JOB, 2)])]
+    entries = audit.newest_first("acme", [*notes, *notes], AuditFilters())
+    assert [entry.note.action for entry in entries] == [audit.JOB_PAUSE, audit.JOB_CREATE]
 
 
 @pytest.mark.parametrize(
@@ -137,33 +150,35 @@ def test_what_stands_twice_is_listed_once_and_the_newest_first() -> None:
         (AuditFilters(job_id="other"), False),
     ],
 )
-def test_filters_admit_what_they_name_from_inclusive_to_exclusive(
+def test_audit_filters_include_the_start_and_exclude_the_end(
     filters: AuditFilters, admitted: bool
 ) -> None:
-    noted = [NoteWithSubjects(a_note(audit.JOB_PAUSE), [Subject(JOB, 2)])]
-    assert bool(audit.newest_first("acme", noted, filters)) is admitted
+    notes = [NoteWithSubjects(a_note(audit.JOB_PAUSE), [Subject(JOB, 2)])]
+    assert bool(audit.newest_first("acme", notes, filters)) is admitted
 
 
-def test_a_changed_definition_shows_the_fields_that_differ_with_their_defaults() -> None:
-    before = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, tags={})
+def test_changed_definition_shows_the_fields_that_differ_with_defaults() -> None:
+    before = a_definition_row(document={"name": "n", "schedule_type": "IMMEDIATE"}, tags={})
     document = {**before.document, "priority": "HIGH", "retry": {"multiplier": 3}}
-    shown = update(before, replace(before, ref="2-x", document=document))
+    view = update(before, replace(before, ref="2-x", document=document))
     retry = {"backoff_seconds": 5, "max_backoff_seconds": 300, "multiplier": 2, "jitter": True}
-    assert shown["before"] == {"priority": "NORMAL", "retry": retry}
-    assert shown["after"] == {"priority": "HIGH", "retry": {**retry, "multiplier": 3}}
+    assert view["before"] == {"priority": "NORMAL", "retry": retry}
+    assert view["after"] == {"priority": "HIGH", "retry": {**retry, "multiplier": 3}}
 
 
-def test_what_is_long_is_told_by_its_size() -> None:
-    before = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload={"a": 1})
-    after_it = replace(before, ref="2-x", payload={"a": "x" * MAX_VALUE_BYTES})
-    shown = update(before, after_it)
-    assert shown["before"] == {"payload": {"a": 1}}
-    assert shown["after"] == {"payload": {"bytes": MAX_VALUE_BYTES + len('{"a":""}')}}
+def test_long_value_is_shown_by_its_size() -> None:
+    before = a_definition_row(
+        document={"name": "n", "schedule_type": "IMMEDIATE"}, payload={"a": 1}
+    )
+    changed = replace(before, ref="2-x", payload={"a": "x" * MAX_VALUE_BYTES})
+    view = update(before, changed)
+    assert view["before"] == {"payload": {"a": 1}}
+    assert view["after"] == {"payload": {"bytes": MAX_VALUE_BYTES + len('{"a":""}')}}
 
 
-def test_payloads_beside_their_definition_differ_by_their_prints() -> None:
+def test_stored_payloads_are_compared_by_fingerprint() -> None:
     document = {"name": "n", "schedule_type": "IMMEDIATE"}
-    large = a_body(document=document, payload=None, payload_blob="p/1")
+    large = a_definition_row(document=document, payload=None, payload_blob="p/1")
     large = replace(large, payload_size=9_000, payload_fingerprint="aa")
     same = replace(large, ref="2-x", payload_blob="p/2")
     assert update(large, same)["after"] == {}
@@ -172,23 +187,25 @@ def test_payloads_beside_their_definition_differ_by_their_prints() -> None:
     assert update(large, other)["before"] == {"payload": {"bytes": 9_000}}
 
 
-def test_a_created_job_shows_what_was_sent() -> None:
-    body = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload=[1])
+def test_created_job_entry_shows_the_sent_fields() -> None:
+    body = a_definition_row(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload=[1])
     entry = AuditEntry("acme", a_note(audit.JOB_CREATE), Subject(JOB, 1, body.ref))
-    shown = audit_entry_json(AuditEntryView(entry, None, body))
-    assert shown["before"] is None
-    assert shown["after"] == {"name": "n", "schedule_type": "IMMEDIATE", "payload": [1]}
-    assert shown["job_id"] == JOB
-    assert (shown["caller"], shown["token_id"]) == (ADA.caller, ADA.token_id)
-    assert (shown["address"], shown["request_id"]) == (ADA.address, ADA.request_id)
-    assert (shown["run_id"], shown["subject_token_id"], shown["count"]) == (None, None, 1)
+    view = audit_entry_json(AuditEntryView(entry, None, body))
+    assert view["before"] is None
+    assert view["after"] == {"name": "n", "schedule_type": "IMMEDIATE", "payload": [1]}
+    assert view["job_id"] == JOB
+    assert (view["caller"], view["token_id"]) == (ADA.caller, ADA.token_id)
+    assert (view["address"], view["request_id"]) == (ADA.address, ADA.request_id)
+    assert (view["run_id"], view["subject_token_id"], view["count"]) == (None, None, 1)
 
 
-def test_what_a_request_brings_is_bounded_and_can_be_written() -> None:
+def test_actor_fields_are_bounded_and_can_be_encoded() -> None:
     caller = Caller("acme", "x" * 1_000 + "\ud800", token_id="\ud800", address="y" * 999)
-    found = actor_of(Request("POST", "/jobs", "", {}, b"", caller, "z" * 999))
-    assert {len(text) for text in (found.caller, found.address, found.request_id)} == {LONGEST}
-    assert found.token_id == "?"
+    bounded = actor_of(Request("POST", "/jobs", "", {}, b"", caller, "z" * 999))
+    assert {len(text) for text in (bounded.caller, bounded.address, bounded.request_id)} == {
+        MAX_ACTOR_CHARACTERS
+    }
+    assert bounded.token_id == "?"
 
 
 def update(before: Any, changed: Any) -> dict[str, Any]:

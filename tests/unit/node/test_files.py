@@ -12,8 +12,8 @@ from punctual.node.files.data_folder import StoreError
 from punctual.node.files.durable import close_to_others, make_folder, write_durably
 
 ROOT = Path(__file__).parents[3]
-CODE = [ROOT / "layers/core/python/punctual" / name for name in ("node", "tasks")]
-FILES = CODE[0] / "files" / "durable.py"
+SOURCE_FOLDERS = [ROOT / "layers/core/python/punctual" / name for name in ("node", "tasks")]
+DURABLE_MODULE = SOURCE_FOLDERS[0] / "files" / "durable.py"
 
 
 def mode(path: Path) -> int:
@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
 
 
 def renames(path: Path) -> Iterator[int]:
-    """Lines that rename a file. `str.replace` takes two values, a path's one."""
+    """Return the lines that rename a file. `str.replace` takes two values, `Path.replace` one."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             replaces = node.func.attr == "replace" and len(node.args) == 1 and not node.keywords
@@ -29,35 +29,35 @@ def renames(path: Path) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_a_file_is_renamed_only_where_it_is_synced() -> None:
-    sources = [path for top in [*CODE, ROOT / "cli"] for path in top.rglob("*.py")]
-    found = {path for path in sources if any(renames(path))}
+def test_files_are_renamed_only_by_the_durable_module() -> None:
+    sources = [path for top in [*SOURCE_FOLDERS, ROOT / "cli"] for path in top.rglob("*.py")]
+    renaming_files = {path for path in sources if any(renames(path))}
     # A run's folder moves what it is about to delete: nothing of that needs to survive a power cut.
-    deleted = ROOT / "layers/core/python/punctual/tasks/script/run_folder.py"
-    assert found == {FILES, deleted}
+    run_folder_module = ROOT / "layers/core/python/punctual/tasks/script/run_folder.py"
+    assert renaming_files == {DURABLE_MODULE, run_folder_module}
 
 
-def test_a_write_that_fails_leaves_the_former_file_and_nothing_beside_it(
+def test_failed_write_keeps_the_former_file_and_leaves_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_durably(tmp_path / "a", b"former")
 
-    def full(_handle: int) -> None:
+    def fail_sync(_handle: int) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", fail_sync)
     with pytest.raises(OSError, match="No space left"):
         write_durably(tmp_path / "a", b"new")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"former"}
 
 
-def test_what_is_made_is_the_owners_alone_whatever_the_mask_says(tmp_path: Path) -> None:
-    former = os.umask(0)
+def test_new_files_are_private_under_any_umask(tmp_path: Path) -> None:
+    former_mask = os.umask(0)
     try:
         make_folder(tmp_path / "a" / "b")
         write_durably(tmp_path / "a" / "c", b"1")
     finally:
-        os.umask(former)
+        os.umask(former_mask)
     assert [mode(tmp_path / name) for name in ("a", "a/b", "a/c")] == [0o700, 0o700, 0o600]
 
 
@@ -78,32 +78,36 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_files_that_stood_open_are_closed_and_told(data: Path) -> None:
-    told = {one.path.relative_to(data).as_posix(): one for one in close_to_others(data)}
+def test_files_open_to_others_are_made_private_and_reported(data: Path) -> None:
+    changes = {change.path.relative_to(data).as_posix(): change for change in close_to_others(data)}
     assert mode(data) == 0o700
     for path in data.rglob("*"):
         if path.name != "notes.txt":
             assert mode(path) == (0o700 if path.is_dir() else 0o600), path
-    assert (told["token.key"].old_mode, told["token.key"].new_mode) == (0o644, 0o600)
-    assert told["blobs"].changed_files == 2
+    assert (changes["token.key"].old_mode, changes["token.key"].new_mode) == (0o644, 0o600)
+    assert changes["blobs"].changed_files == 2
     assert close_to_others(data) == []
 
 
-def test_a_file_that_is_not_the_nodes_keeps_its_rights(data: Path) -> None:
+def test_foreign_file_keeps_its_permissions(data: Path) -> None:
     close_to_others(data)
     assert mode(data / "notes.txt") == 0o644
 
 
-def test_an_open_folder_of_blobs_is_looked_through_also_in_a_closed_one(data: Path) -> None:
+def test_open_blob_folder_in_a_private_one_is_checked(data: Path) -> None:
     close_to_others(data)
     (data / "blobs/ab/cd").chmod(0o666)
     assert close_to_others(data) == []  # it cannot be reached: its folder is closed
     (data / "blobs").chmod(0o750)
-    (told,) = close_to_others(data)
-    assert (told.path, told.changed_files, mode(data / "blobs/ab/cd")) == (data / "blobs", 1, 0o600)
+    (change,) = close_to_others(data)
+    assert (change.path, change.changed_files, mode(data / "blobs/ab/cd")) == (
+        data / "blobs",
+        1,
+        0o600,
+    )
 
 
-def test_a_link_in_the_blobs_is_not_followed(data: Path, tmp_path: Path) -> None:
+def test_link_in_the_blob_folder_is_not_followed(data: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"1")
     outside.chmod(0o644)
@@ -112,18 +116,18 @@ def test_a_link_in_the_blobs_is_not_followed(data: Path, tmp_path: Path) -> None
     assert mode(outside) == 0o644
 
 
-def test_a_start_that_was_cut_short_looks_again(
+def test_interrupted_check_is_repeated_by_the_next_start(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chmod = Path.chmod
 
-    def cut_at_the_blobs(path: Path, rights: int) -> None:
+    def interrupt_at_the_blobs(path: Path, permissions: int) -> None:
         if path == data / "blobs":
             raise KeyboardInterrupt
-        chmod(path, rights)
+        chmod(path, permissions)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "chmod", cut_at_the_blobs)
+        patch.setattr(Path, "chmod", interrupt_at_the_blobs)
         with pytest.raises(KeyboardInterrupt):
             close_to_others(data)
     (data / "blobs/ab/cd").chmod(0o644)
@@ -131,18 +135,18 @@ def test_a_start_that_was_cut_short_looks_again(
     assert mode(data / "blobs/ab/cd") == 0o600
 
 
-def test_a_file_whose_rights_cannot_be_changed_is_refused(
+def test_file_with_unchangeable_permissions_stops_the_start(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(Path, "chmod", refused)
+    monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(StoreError, match="open to other users"):
         close_to_others(data)
 
 
-def test_a_folder_that_all_users_share_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_folder_shared_by_all_users_is_refused_unchanged(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     with pytest.raises(StoreError, match="shared by all users"):
         close_to_others(tmp_path)

@@ -1,4 +1,6 @@
-"""One decision reads the clock once: who may hold a clock, and how often a function reads it.
+"""One decision reads the clock once.
+
+The tests check which modules hold a clock, and how often a function reads it.
 
 Two readings in one decision disagree when a call between them is slow. So the parts that decide,
 and those that carry a decision out, hold no clock: they take the time as an argument.
@@ -35,14 +37,13 @@ HOLDERS = {
         "queries/job_list",
         "queries/jobs",
         "changes/apply",
-        "quotas/store_clock",
         "commands/submit",
         "commands/tokens",
     },
 }
 
 # Functions that read it again and again, each time for another decision or to measure a duration.
-AGAIN = {
+REPEATED_READINGS = {
     "engine/changes/apply.py:apply": "each round is a decision of its own",
     "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",
     "node/node.py:step": "each stage of a step is a decision of its own",
@@ -51,18 +52,18 @@ AGAIN = {
     "lambdas/reconciler/handler.py:run": "a loop that ends when its time is over",
 }
 # Parameters that hold the time of a decision.
-GIVEN = {"now", "begun", "asked_at"}
+TIME_PARAMETERS = {"now", "begun", "asked_at"}
 
 
 def readings(function: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
-    """Each call that reads a clock, and whether it is in a loop."""
+    """Yield each call that reads a clock, and whether it is in a loop."""
 
-    def walk(node: ast.AST, looped: bool) -> Iterator[tuple[ast.Call, bool]]:
+    def walk(node: ast.AST, in_loop: bool) -> Iterator[tuple[ast.Call, bool]]:
         for child in ast.iter_child_nodes(node):
-            inside = looped or _repeats(node, child)
+            child_in_loop = in_loop or _repeats(node, child)
             if isinstance(child, ast.Call) and _reads(child):
-                yield child, inside
-            yield from walk(child, inside)
+                yield child, child_in_loop
+            yield from walk(child, child_in_loop)
 
     yield from walk(function, False)
 
@@ -78,29 +79,34 @@ def _repeats(node: ast.AST, child: ast.AST) -> bool:
 def _reads(call: ast.Call) -> bool:
     called = call.func
     if isinstance(called, ast.Attribute) and called.attr == "read":
-        held = called.value
-        return (isinstance(held, ast.Attribute) and held.attr in CLOCKS) or (
-            isinstance(held, ast.Name) and held.id in CLOCKS
+        owner = called.value
+        return (isinstance(owner, ast.Attribute) and owner.attr in CLOCKS) or (
+            isinstance(owner, ast.Name) and owner.id in CLOCKS
         )
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     return name in {"clock", "_clock", "real_clock", "wall"} and not call.args
 
 
 def wrong_readings(path: str, source: str) -> list[str]:
-    found = []
+    faults = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        read = list(readings(node))
-        if not read or f"{path}:{node.name}" in AGAIN:
+        calls = list(readings(node))
+        if not calls or f"{path}:{node.name}" in REPEATED_READINGS:
             continue
-        where = f"{path}:{node.lineno} {node.name}"
-        if len(read) > 1 or any(looped for _, looped in read):
-            found.append(f"{where} reads the clock more than once")
-        given = GIVEN & {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
-        if given:
-            found.append(f"{where} reads the clock, and is given {', '.join(sorted(given))}")
-    return found
+        function_name = f"{path}:{node.lineno} {node.name}"
+        if len(calls) > 1 or any(in_loop for _, in_loop in calls):
+            faults.append(f"{function_name} reads the clock more than once")
+        time_parameters = TIME_PARAMETERS & {
+            argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)
+        }
+        if time_parameters:
+            faults.append(
+                f"{function_name} reads the clock, and is given "
+                f"{', '.join(sorted(time_parameters))}"
+            )
+    return faults
 
 
 def wrong_holder(path: str, source: str) -> list[str]:
@@ -132,32 +138,32 @@ FILES = sorted(
 )
 
 
-def test_there_are_files_to_check() -> None:
+def test_check_has_files() -> None:
     assert "domain/decide.py" in FILES
 
 
-def test_a_function_reads_the_clock_once_or_is_given_the_time() -> None:
+def test_function_reads_the_clock_once_or_takes_the_time() -> None:
     assert [
         line for path in FILES for line in wrong_readings(path, (ROOT / path).read_text())
     ] == []
 
 
-def test_what_decides_holds_no_clock() -> None:
+def test_deciding_module_holds_no_clock() -> None:
     assert [line for path in FILES for line in wrong_holder(path, (ROOT / path).read_text())] == []
 
 
-def test_the_tables_name_only_what_is_there() -> None:
+def test_tables_name_only_existing_modules_and_functions() -> None:
     for package, modules in HOLDERS.items():
         for module in modules:
             assert wrong_holder(f"{package}/x.py", (ROOT / package / f"{module}.py").read_text())
-    for place in AGAIN:
+    for place in REPEATED_READINGS:
         path, _, function = place.partition(":")
-        read = [
+        calls = [
             len(list(readings(node)))
             for node in ast.walk(ast.parse((ROOT / path).read_text()))
             if isinstance(node, ast.FunctionDef) and node.name == function
         ]
-        assert sum(read) > 0, place
+        assert sum(calls) > 0, place
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_the_tables_name_only_what_is_there() -> None:
         "def f(self, begun):\n    return lambda: self._api.clock()",
     ],
 )
-def test_a_planted_second_reading_is_found(source: str) -> None:
+def test_planted_second_reading_is_found(source: str) -> None:
     assert len(wrong_readings("engine/commands/jobs.py", source)) == 1
 
 
@@ -188,7 +194,7 @@ def test_a_planted_second_reading_is_found(source: str) -> None:
 @pytest.mark.parametrize(
     "path", ["engine/changes/round.py", "engine/changes/plan.py", "domain/decide.py"]
 )
-def test_a_planted_clock_where_is_decided_is_found(path: str, source: str) -> None:
+def test_planted_clock_in_a_deciding_module_is_found(path: str, source: str) -> None:
     assert wrong_holder(path, source) != []
 
 
@@ -201,5 +207,5 @@ def test_a_planted_clock_where_is_decided_is_found(path: str, source: str) -> No
         "def f(self, now):\n    return now",
     ],
 )
-def test_one_reading_passes(source: str) -> None:
+def test_single_reading_passes(source: str) -> None:
     assert wrong_readings("engine/commands/jobs.py", source) == []

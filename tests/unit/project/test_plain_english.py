@@ -1,7 +1,6 @@
 """The text of the code and of the pages: forbidden words, long sentences, full folders, constants.
 
-A folder or page in `PENDING` still has its former text, one in `PENDING_CONSTANTS` constants of one
-name with several values. Nothing may be added to them.
+A folder or page in `PENDING` still has its former text. Nothing may be added to it.
 """
 
 import ast
@@ -21,26 +20,7 @@ TREES = (*PRODUCT, "tests", "bench")
 MAX_SENTENCE_WORDS = 25
 MAX_FOLDER_FILES = 20
 FORBIDDEN = ("who", "whoever", "whose", "whom", "nobody", "somebody", "everybody", "thereof")
-PENDING = (
-    "bench",
-    "cli/punctual_cli",
-    "docs/cli.md",
-    "docs/cost.md",
-    "docs/requirements.md",
-    "infra",
-    f"{CORE}/client",
-    f"{CORE}/lambdas",
-    "tests",
-)
-PENDING_CONSTANTS = (
-    f"{CORE}/aws",
-    f"{CORE}/client",
-    f"{CORE}/domain",
-    f"{CORE}/engine",
-    f"{CORE}/lambdas",
-    f"{CORE}/node",
-    f"{CORE}/tasks",
-)
+PENDING = ("docs/cost.md", "tests")
 
 _FORBIDDEN = re.compile(rf"\b({'|'.join(FORBIDDEN)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
@@ -50,8 +30,8 @@ _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-*] |\n\s*\d+\. ")
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
 
 
-def is_pending(path: str, pending: tuple[str, ...] = PENDING) -> bool:
-    return any(path == entry or path.startswith(f"{entry}/") for entry in pending)
+def is_pending(path: str) -> bool:
+    return any(path == entry or path.startswith(f"{entry}/") for entry in PENDING)
 
 
 def python_files(*trees: str) -> list[str]:
@@ -61,9 +41,9 @@ def python_files(*trees: str) -> list[str]:
 
 
 def pages() -> list[str]:
-    found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    found += (ROOT / "docs").rglob("*.md")
-    return sorted(str(path.relative_to(ROOT)) for path in found if path.exists())
+    matches = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    matches += (ROOT / "docs").rglob("*.md")
+    return sorted(str(path.relative_to(ROOT)) for path in matches if path.exists())
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
@@ -76,11 +56,11 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def forbidden_words(source: str) -> list[str]:
-    found = []
+    matches = []
     for first, text in texts(source):
         for number, line in enumerate(_QUOTED.sub("", text).splitlines(), first):
-            found += [f"line {number}: {word}" for word in _FORBIDDEN.findall(line)]
-    return found
+            matches += [f"line {number}: {word}" for word in _FORBIDDEN.findall(line)]
+    return matches
 
 
 def sentences(docstring: str) -> Iterator[str]:
@@ -107,14 +87,14 @@ def long_sentences(source: str) -> list[str]:
 
 def page_words(text: str) -> list[str]:
     """Return the forbidden words of a page outside its quoted code."""
-    found, in_code = [], False
+    matches, in_code = [], False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
             in_code = not in_code
         elif not in_code:
             words = _FORBIDDEN.findall(_QUOTED.sub("", line))
-            found += [f"line {number}: {word}" for word in words]
-    return found
+            matches += [f"line {number}: {word}" for word in words]
+    return matches
 
 
 def constants(path: str, source: str) -> Iterator[tuple[str, str, str]]:
@@ -139,8 +119,8 @@ FOLDERS = sorted({str(Path(path).parent) for path in python_files(*TREES)})
 def violations(paths: list[str], rule: Callable[[str], list[str]]) -> dict[str, list[str]]:
     """Return what a rule finds in each of these files, without the files that keep it."""
     assert paths
-    found = {path: rule((ROOT / path).read_text()) for path in paths}
-    return {path: places for path, places in found.items() if places}
+    matches = {path: rule((ROOT / path).read_text()) for path in paths}
+    return {path: places for path, places in matches.items() if places}
 
 
 def test_source_has_no_forbidden_word() -> None:
@@ -168,9 +148,8 @@ def test_folder_has_at_most_20_files() -> None:
 def test_constants_of_one_name_have_one_value() -> None:
     values: dict[str, dict[str, str]] = defaultdict(dict)
     for path in python_files(*PRODUCT):
-        if not is_pending(path, PENDING_CONSTANTS):
-            for name, place, value in constants(path, (ROOT / path).read_text()):
-                values[name][value] = place
+        for name, place, value in constants(path, (ROOT / path).read_text()):
+            values[name][value] = place
     assert {name: places for name, places in values.items() if len(places) > 1} == {}
 
 

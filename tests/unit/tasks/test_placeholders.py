@@ -39,7 +39,7 @@ def an_attempt(task: dict[str, Any], payload: Any = PAYLOAD) -> Attempt:
     )
 
 
-def filled(value: Any, field: str = "body", payload: Any = PAYLOAD) -> Any:
+def expand_field(value: Any, field: str = "body", payload: Any = PAYLOAD) -> Any:
     return expand(an_attempt({"type": "http", field: value}, payload), no_secrets).task[field]
 
 
@@ -69,17 +69,17 @@ def filled(value: Any, field: str = "body", payload: Any = PAYLOAD) -> Any:
         (5, 5),
     ],
 )
-def test_a_placeholder_takes_its_value(template: Any, value: Any) -> None:
-    assert filled(template) == value
+def test_placeholder_is_replaced_by_its_value(template: Any, value: Any) -> None:
+    assert expand_field(template) == value
 
 
-def test_a_lone_placeholder_keeps_the_json_type() -> None:
-    assert filled("{{payload.yes}}") is True
-    assert isinstance(filled("{{payload.n}}"), int)
-    assert filled(" {{payload.n}}") == " 3"
+def test_single_placeholder_keeps_the_json_type() -> None:
+    assert expand_field("{{payload.yes}}") is True
+    assert isinstance(expand_field("{{payload.n}}"), int)
+    assert expand_field(" {{payload.n}}") == " 3"
 
 
-def test_keys_and_code_and_type_stay_as_they_are() -> None:
+def test_keys_code_and_type_are_not_expanded() -> None:
     task = {"type": "{{run_id}}", "code": "echo {{run_id}}", "env": {"{{run_id}}": "{{attempt}}"}}
     assert expand(an_attempt(task), no_secrets).task == task | {"env": {"{{run_id}}": 2}}
 
@@ -97,51 +97,53 @@ def test_keys_and_code_and_type_stay_as_they_are() -> None:
         ("{{payload.text.0}}", "'text.0'"),
     ],
 )
-def test_a_missing_key_fails_and_is_named(template: str, missing: str) -> None:
+def test_missing_payload_key_is_named(template: str, missing: str) -> None:
     with pytest.raises(BadTask, match="The payload has no") as failure:
-        filled(template)
+        expand_field(template)
     assert missing in str(failure.value)
 
 
 @pytest.mark.parametrize(
     "name", ["nope", "runid", "payload..a", "payload.", "secret:", "secret:a b"]
 )
-def test_an_unknown_placeholder_fails_and_validation_can_name_it(name: str) -> None:
+def test_unknown_placeholder_fails_and_validation_names_it(name: str) -> None:
     template = f"x {{{{{name}}}}}"
-    with pytest.raises(BadTask, match="is no placeholder"):
-        filled(template)
+    with pytest.raises(BadTask, match="is not a placeholder"):
+        expand_field(template)
     ((field, message),) = placeholder_problems({"type": "http", "headers": {"X-A": template}})
     assert field == "headers.X-A"
     assert name in message
 
 
-def test_validation_finds_nothing_wrong_with_what_can_be_filled() -> None:
+def test_validation_accepts_known_placeholders() -> None:
     task = {"type": "script", "code": "{{nope}}", "args": ["{{payload.a.0}}", "{{secret:a/b}}"]}
     assert placeholder_problems(task) == ()
     assert has_placeholders(task["args"])
 
 
-def test_a_task_without_placeholders_is_the_same_object() -> None:
+def test_task_without_placeholders_is_the_same_object() -> None:
     attempt = an_attempt({"type": "http", "url": "https://example.com"})
     assert expand(attempt, no_secrets) is attempt
 
 
-def test_in_a_url_values_are_percent_encoded() -> None:
+def test_values_in_a_url_are_percent_encoded() -> None:
     url = "https://x.example/{{payload.text}}?n={{payload.n}}&d={{payload.deep.er}}"
-    assert filled(url, "url") == (
+    assert expand_field(url, "url") == (
         "https://x.example/a%20b%2Fc%3F%26%3D%23%C3%BC?n=3"
         "&d=%5B%7B%22x%22%3A%22found%22%7D%2C1.5%5D"
     )
 
 
-def test_a_url_that_is_one_placeholder_is_taken_whole() -> None:
-    assert filled("{{payload}}", "url", "https://x.example/a?b=c") == "https://x.example/a?b=c"
+def test_url_of_one_placeholder_is_used_unencoded() -> None:
+    assert (
+        expand_field("{{payload}}", "url", "https://x.example/a?b=c") == "https://x.example/a?b=c"
+    )
 
 
 @pytest.mark.parametrize("step", [".", ".."])
-def test_a_value_cannot_climb_in_a_url(step: str) -> None:
+def test_dot_segment_in_a_url_is_refused(step: str) -> None:
     with pytest.raises(BadTask, match="may not stand in a URL"):
-        filled("https://x.example/users/{{payload}}/keys", "url", step)
+        expand_field("https://x.example/users/{{payload}}/keys", "url", step)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
     headers = {"Authorization": "Bearer {{secret:key}}"}
     task = {"type": "http", "url": "{{payload.url}}", "headers": headers}
     assert [field for field, _ in placeholder_problems(task)] == ["url"]
-    with pytest.raises(BadTask, match="may not go with secrets"):
+    with pytest.raises(BadTask, match="must not take its whole URL"):
         expand(an_attempt(task), lambda _: "s3cret")
     assert placeholder_problems({"type": "http", "url": "{{payload.url}}"}) == ()
     assert (
@@ -182,18 +184,18 @@ def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
 
 def test_empty_value_in_a_path_is_refused() -> None:
     with pytest.raises(BadTask, match="is empty, which may not stand in the path of a URL"):
-        filled("https://x.example/users/{{payload}}/keys", "url", "")
-    assert filled("https://x.example/users?name={{payload}}", "url", "") == (
+        expand_field("https://x.example/users/{{payload}}/keys", "url", "")
+    assert expand_field("https://x.example/users?name={{payload}}", "url", "") == (
         "https://x.example/users?name="
     )
 
 
-def test_half_a_character_is_refused_in_a_url() -> None:
-    with pytest.raises(BadTask, match="no valid Unicode"):
-        filled("https://x.example/{{payload}}", "url", "\ud800")
+def test_lone_surrogate_in_a_url_is_refused() -> None:
+    with pytest.raises(BadTask, match="not valid Unicode"):
+        expand_field("https://x.example/{{payload}}", "url", "\ud800")
 
 
-def test_nothing_is_evaluated_twice() -> None:
+def test_expanded_values_are_not_expanded_again() -> None:
     def secrets(name: str) -> str:
         return "{{payload.n}} {{secret:other}}"
 
@@ -208,11 +210,11 @@ def test_nothing_is_evaluated_twice() -> None:
     assert expanded.secrets == {"{{payload.n}} {{secret:other}}"}
 
 
-def test_secrets_are_asked_for_once_and_named_for_redaction() -> None:
-    asked: list[str] = []
+def test_secrets_are_read_once_and_listed_for_redaction() -> None:
+    read_names: list[str] = []
 
     def secrets(name: str) -> str:
-        asked.append(name)
+        read_names.append(name)
         return f"value of {name}"
 
     task = {
@@ -222,14 +224,14 @@ def test_secrets_are_asked_for_once_and_named_for_redaction() -> None:
     }
     expanded = expand(an_attempt(task), secrets)
 
-    assert asked == ["url/key", "api"]
+    assert read_names == ["url/key", "api"]
     assert expanded.secrets == {"value of url/key", "value of api"}
     assert expanded.task["url"] == "https://x.example/?k=value%20of%20url%2Fkey"
     assert expanded.task["headers"]["Authorization"] == "Bearer value of api"
     assert "value of" not in repr(expanded)
 
 
-def test_a_secret_that_is_missing_fails_by_its_name() -> None:
+def test_missing_secret_is_named() -> None:
     def secrets(name: str) -> str:
         raise KeyError(name)
 
@@ -238,7 +240,7 @@ def test_a_secret_that_is_missing_fails_by_its_name() -> None:
             expand(an_attempt({"type": "http", "body": "{{secret:api}}"}), source)
 
 
-def test_a_store_of_secrets_that_does_not_answer_is_no_missing_secret() -> None:
+def test_unavailable_store_of_secrets_is_not_a_missing_secret() -> None:
     def secrets(name: str) -> str:
         raise Unavailable("no answer")
 
@@ -247,16 +249,16 @@ def test_a_store_of_secrets_that_does_not_answer_is_no_missing_secret() -> None:
 
 
 @pytest.mark.parametrize("body", ["{{payload}}" * 200, ["{{ payload.x }}"] * 200])
-def test_a_task_does_not_grow_without_bound(body: Any) -> None:
-    """256 KB of payload in each of 20,000 places would be all the memory of an executor."""
+def test_expanded_task_over_the_size_limit_is_refused(body: Any) -> None:
+    """A payload of 256 KB in 20,000 places would take all memory of an executor."""
     attempt = an_attempt(
         {"type": "http", "url": "https://a.test", "body": body}, {"x": "y" * 50_000}
     )
-    with pytest.raises(BadTask, match="longer than 4,194,304 characters"):
+    with pytest.raises(BadTask, match="have over 4,194,304 characters"):
         expand(attempt, no_secrets)
 
 
-def test_a_payload_of_the_largest_size_fits_more_than_once() -> None:
+def test_largest_payload_fits_ten_times() -> None:
     payload = "y" * 262_000
     attempt = an_attempt({"type": "http", "body": ["{{payload}}"] * 10}, payload)
     assert expand(attempt, no_secrets).task["body"] == [payload] * 10

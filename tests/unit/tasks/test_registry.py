@@ -18,13 +18,13 @@ from punctual.tasks.contract import (
 from punctual.tasks.registry import Registry
 
 
-class Does:
+class ScriptedRunner:
     def __init__(self, result: Outcome | Exception) -> None:
         self.result = result
-        self.seen: list[Attempt] = []
+        self.attempts: list[Attempt] = []
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
-        self.seen.append(attempt)
+        self.attempts.append(attempt)
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
@@ -55,31 +55,36 @@ def run(runner: Runner, attempt: Attempt, stop: StopSignal | None = None) -> Out
     return registry.run(attempt, stop or StopSignal(), NoLog())
 
 
-def test_the_runner_of_the_type_sees_the_filled_task() -> None:
-    runner = Does(Outcome("SUCCESS", output=b"done"))
+def test_runner_gets_the_expanded_task() -> None:
+    runner = ScriptedRunner(Outcome("SUCCESS", output=b"done"))
 
     outcome = run(runner, an_attempt(body="{{payload.n}}"))
 
     assert outcome == Outcome("SUCCESS", output=b"done")
-    assert runner.seen[0].task == {"type": "http", "body": 3}
+    assert runner.attempts[0].task == {"type": "http", "body": 3}
 
 
-def test_an_unknown_type_fails_for_good_and_says_so() -> None:
+def test_unknown_task_type_fails_without_a_retry() -> None:
     outcome = Registry({}).run(an_attempt(), StopSignal(), NoLog())
     assert outcome == Outcome.failed("This installation runs no 'http' tasks", retryable=False)
-    assert Registry({"b": Does(outcome), "a": Does(outcome)}).types == ("a", "b")
+    assert Registry({"b": ScriptedRunner(outcome), "a": ScriptedRunner(outcome)}).types == (
+        "a",
+        "b",
+    )
 
 
-def test_a_missing_key_fails_without_a_retry_before_anything_runs() -> None:
-    runner = Does(Outcome("SUCCESS"))
+def test_missing_payload_key_fails_without_a_retry_before_the_task_runs() -> None:
+    runner = ScriptedRunner(Outcome("SUCCESS"))
     outcome = run(runner, an_attempt(body="{{payload.x}}"))
     assert outcome == Outcome.failed("The payload has no 'x'", retryable=False)
-    assert runner.seen == []
+    assert runner.attempts == []
 
 
-def test_a_crash_shows_its_type_and_logs_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_crash_shows_its_type_and_logs_its_place(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        outcome = run(Does(ZeroDivisionError("hush/k is secret")), an_attempt(body="{{secret:k}}"))
+        outcome = run(
+            ScriptedRunner(ZeroDivisionError("hush/k is secret")), an_attempt(body="{{secret:k}}")
+        )
 
     assert outcome == Outcome.failed("The task failed inside Punctual: ZeroDivisionError")
     (record,) = caplog.records
@@ -90,27 +95,29 @@ def test_a_crash_shows_its_type_and_logs_its_place(caplog: pytest.LogCaptureFixt
     assert "hush" not in str(fields)
 
 
-def test_what_may_pass_is_retried_and_a_bad_task_is_not() -> None:
-    assert run(Does(Unavailable("no answer")), an_attempt()) == Outcome.failed("no answer")
-    bad = run(Does(BadTask("never")), an_attempt())
-    assert bad == Outcome.failed("never", retryable=False)
+def test_unavailable_service_is_retried_and_a_bad_task_is_not() -> None:
+    assert run(ScriptedRunner(Unavailable("no answer")), an_attempt()) == Outcome.failed(
+        "no answer"
+    )
+    outcome = run(ScriptedRunner(BadTask("never")), an_attempt())
+    assert outcome == Outcome.failed("never", retryable=False)
 
 
 @pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
-def test_what_is_stopped_before_it_starts_never_starts(reason: StopReason) -> None:
+def test_task_stopped_before_its_start_does_not_start(reason: StopReason) -> None:
     stop = StopSignal()
     stop.request_stop(reason)
-    runner = Does(Outcome("SUCCESS"))
+    runner = ScriptedRunner(Outcome("SUCCESS"))
 
     outcome = run(runner, an_attempt(), stop)
 
     assert outcome == Outcome.stopped(reason)
     assert outcome.status == "CANCELLED"
-    assert runner.seen == []
+    assert runner.attempts == []
 
 
-def test_no_secret_leaves_in_an_outcome() -> None:
-    told = Outcome(
+def test_secrets_in_an_outcome_are_redacted() -> None:
+    unredacted = Outcome(
         "FAILED",
         "no hush/k here, nor hush%2Fk",
         output=b"<hush/k>",
@@ -118,7 +125,7 @@ def test_no_secret_leaves_in_an_outcome() -> None:
         http_headers=(("X-Echo", "a hush/k"),),
     )
 
-    outcome = run(Does(told), an_attempt(body="{{secret:k}}"))
+    outcome = run(ScriptedRunner(unredacted), an_attempt(body="{{secret:k}}"))
 
     assert outcome == Outcome(
         "FAILED",
@@ -129,17 +136,17 @@ def test_no_secret_leaves_in_an_outcome() -> None:
     )
 
 
-def test_a_cut_output_does_not_end_within_a_secret() -> None:
-    told = Outcome("SUCCESS", output=b"so it is hush", output_truncated=True)
-    assert run(Does(told), an_attempt(body="{{secret:k}}")).output == b"so it is "
+def test_truncated_output_does_not_end_with_a_part_of_a_secret() -> None:
+    unredacted = Outcome("SUCCESS", output=b"so it is hush", output_truncated=True)
+    assert run(ScriptedRunner(unredacted), an_attempt(body="{{secret:k}}")).output == b"so it is "
 
 
-def test_a_bad_task_that_quotes_a_secret_is_redacted() -> None:
-    outcome = run(Does(BadTask("hush/k is no host")), an_attempt(body="{{secret:k}}"))
+def test_error_of_a_bad_task_is_redacted() -> None:
+    outcome = run(ScriptedRunner(BadTask("hush/k is no host")), an_attempt(body="{{secret:k}}"))
     assert outcome.error == "[secret] is no host"
 
 
-def test_a_stop_signal_keeps_its_first_reason_but_for_a_lost_claim() -> None:
+def test_stop_signal_keeps_its_first_reason_unless_the_claim_is_lost() -> None:
     stop = StopSignal()
     assert (stop.reason(), stop.wait(0)) == ("", False)
     stop.request_stop("CANCEL")

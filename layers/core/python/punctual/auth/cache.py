@@ -15,8 +15,8 @@ class _Entry(NamedTuple, Generic[V]):
 class ExpiringCache(Generic[V]):
     """Keep values for some seconds.
 
-    `wall_seconds` returns wall time in seconds. Lambda freezes idle processes, and a steady clock may
-    stop with them. A revoked token would then stay valid. An entry from after the current time
+    `wall_seconds` returns wall time in seconds. Lambda freezes idle processes, and a steady clock
+    may stop with them. A revoked token would then stay valid. An entry from after the current time
     shows that the clock was set back, so it does not count.
     """
 

@@ -19,9 +19,8 @@ JWT_CACHE_SECONDS = 45.0  # a signature is not checked again for this time
 MAX_CACHED_JWTS = 1_000
 MAX_SUBJECT_CHARACTERS = 256
 
-_FORBIDDEN_CHARACTER = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
-)  # control characters and lone surrogates
+# Control characters and lone surrogates.
+_FORBIDDEN_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_EPOCH_SECONDS = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -64,7 +63,7 @@ class JwtVerifier:
         return identity
 
     def cached_identity(self, text: str) -> Identity | None:
-        """Return the identity of a JWT that was checked lately and has not expired, or None."""
+        """Return the identity of a JWT that was checked recently and has not expired, or None."""
         entry = self._verified_identities.get(_cache_key(text))
         if entry is None or entry.value.expires_at is None:
             return None

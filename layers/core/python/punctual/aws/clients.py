@@ -12,9 +12,8 @@ if TYPE_CHECKING:  # takes 80 ms, so it is imported with the first client
 # Read timeouts in seconds for functions that jobs invoke. An abandoned attempt keeps its thread and
 # connection until its timeout, so short attempts need a short one.
 INVOKE_TIMEOUTS_SECONDS = (5, 30, 120, 900)
-INVOKE_TIMEOUT_MARGIN_SECONDS = (
-    2.0  # seconds above the attempt's timeout, so that the attempt times out first
-)
+# Seconds above the attempt's timeout, so that the attempt times out first.
+INVOKE_TIMEOUT_MARGIN_SECONDS = 2.0
 MAX_AWS_CONNECTIONS = 16  # threads and open connections
 
 AWS_SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
@@ -23,7 +22,7 @@ AWS_SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmana
 class Clients:
     """Lazy clients, so that a function without S3 does not pay for the S3 client.
 
-    `build_session` is a session of boto3. Without it botocore creates the clients, which saves 15 ms of
+    `session` is a session of boto3. Without it botocore creates the clients, which saves 15 ms of
     each cold start.
     """
 

@@ -40,7 +40,8 @@ class EventBusFeed:
         }
         if _entry_size(entry) > MAX_EVENT_BYTES_PER_PUT:
             raise Invalid(
-                f"An event of {_entry_size(entry)} bytes is over the bus's {MAX_EVENT_BYTES_PER_PUT}."
+                f"An event may have at most {MAX_EVENT_BYTES_PER_PUT} bytes; this one has "
+                f"{_entry_size(entry)}."
             )
         return entry
 

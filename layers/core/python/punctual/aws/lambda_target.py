@@ -18,9 +18,9 @@ from punctual.tasks.lambda_function import InvocationResult
 # Errors that a retry cannot fix, and their messages.
 _LAMBDA_REJECTIONS = {
     "AccessDeniedException": "Punctual may not invoke this function",
-    "InvalidParameterValueException": "Lambda takes this for no function's name",
+    "InvalidParameterValueException": "Lambda does not accept this name of a function",
     "ResourceNotFoundException": "There is no such function",
-    "ValidationException": "Lambda takes this for no function's name",
+    "ValidationException": "Lambda does not accept this name of a function",
 }
 _LAMBDA_BUSY_CODES = frozenset(
     {"EC2ThrottledException", "TooManyRequestsException", "ResourceNotReadyException"}

@@ -1,4 +1,4 @@
-"""Settings of operators in SSM, and the dispatch switch.
+"""The settings of operators in SSM, and the dispatch switch.
 
 Only the planner reads SSM. It copies the dispatch switch to the control table for all functions.
 """
@@ -18,9 +18,8 @@ from punctual.engine.ports.run_queue import Message, RunQueue
 
 MAX_SHARDS = 1_000
 MAX_PACE = 1_440
-DISPATCH_SWITCH_CACHE_TIME = timedelta(
-    seconds=30
-)  # how long functions may send after dispatch is switched off
+# How long functions may send after dispatch is switched off.
+DISPATCH_SWITCH_CACHE_TIME = timedelta(seconds=30)
 _ON, _OFF = "on", "off"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,4}")
 
@@ -41,7 +40,9 @@ class SsmOperatorSettings:
 
     def read(self) -> OperatorSettings:
         names = [self._prefix + name for name in ("shards", "pace", "dispatch")]
-        response = call_aws("reading the knobs", lambda: self._client().get_parameters(Names=names))
+        response = call_aws(
+            "reading the settings of operators", lambda: self._client().get_parameters(Names=names)
+        )
         values = {
             parameter["Name"].removeprefix(self._prefix): parameter["Value"].strip()
             for parameter in response["Parameters"]
@@ -124,7 +125,7 @@ class DispatchSwitch:
 
 
 class SwitchedMessages:
-    """Run messages behind the dispatch switch.
+    """A run queue that obeys the dispatch switch.
 
     While dispatch is off, `send` accepts no message. The caller keeps its trigger, so no run is
     lost.

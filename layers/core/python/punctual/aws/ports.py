@@ -83,13 +83,13 @@ def build_aws_ports(
     dynamo = DynamoClient(lambda: clients.dynamodb, pool, retry_policy)
     dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
-    run_index = TenantRunIndex(dynamo, settings.control_table)
+    tenant_index = TenantRunIndex(dynamo, settings.control_table)
     return AwsPorts(
         job_states=DynamoJobStates(dynamo, settings.jobs_table, clock),
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
         notifications=SqsNotifications(sender, settings.queues, dispatch_switch),
-        history=DynamoHistory(dynamo, settings.runs_table, run_index),
+        history=DynamoHistory(dynamo, settings.runs_table, tenant_index),
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, retry_policy, pool),
         partitions=DynamoPartitions(dynamo, settings.control_table, clock),
         wakeups=SqsWakeUps(sender, settings.wake_queue, clock),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NotConnected
+from botocore.exceptions import ConnectionError as BotocoreConnectionError
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import hash_fraction
@@ -76,7 +76,7 @@ class UnknownOutcome(Exception):
 
 
 def call_aws(activity: str, call: Callable[[], T]) -> T:
-    """Return the answer of the call. `activity` completes the error "AWS did not answer while …"."""
+    """Return the answer of the call. `activity` completes "AWS did not answer while …"."""
     try:
         return call_once(activity, call)
     except UnknownOutcome as unknown_outcome:
@@ -139,7 +139,7 @@ def call_once(activity: str, call: Callable[[], T]) -> T:
         ):
             raise UnknownOutcome(error_code(error)) from error
         raise _rejected_error(activity, error) from error
-    except (HTTPClientError, NotConnected) as error:
+    except (HTTPClientError, BotocoreConnectionError) as error:
         raise UnknownOutcome(type(error).__name__) from error
     except BotoCoreError as error:
         raise no_answer_error(activity) from error

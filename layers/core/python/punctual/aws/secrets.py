@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from punctual.aws.retries import Client, call_aws, error_code
 
-SECRET_CACHE_SECONDS = 60.0  # seconds; a changed secret is used at most a minute later
+SECRET_CACHE_SECONDS = 60.0  # a changed secret is used at most a minute later
 MAX_CACHED_SECRETS = 500  # secrets in memory
 
 _ABSENT_SECRET_CODES = frozenset(

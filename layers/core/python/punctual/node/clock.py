@@ -29,7 +29,7 @@ class ClockChangeDetector:
         return _without_drift(now.set_since(previous))
 
     def has_change(self, now: ClockReading) -> bool:
-        """Return whether `by` would return more than zero."""
+        """Return whether `detect` would return more than zero."""
         return bool(_without_drift(now.set_since(self._last_reading)))
 
 

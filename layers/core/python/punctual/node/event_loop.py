@@ -13,13 +13,11 @@ from punctual.engine.ports.log import Log
 from punctual.node.node import Node
 
 T = TypeVar("T")
-TIMER_EARLY_SECONDS = (
-    0.0015  # A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
-)
+# A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
+TIMER_EARLY_SECONDS = 0.0015
 STEP_RETRY_SECONDS = 1.0
-CLOCK_CHECK_SECONDS = (
-    1.0  # seconds between checks of the wall clock; the system sends no notice of a change
-)
+# Seconds between checks of the wall clock; the system sends no notice of a change.
+CLOCK_CHECK_SECONDS = 1.0
 
 
 class EventLoop:

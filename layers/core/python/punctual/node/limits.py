@@ -145,30 +145,31 @@ class NodeQuotas:
             raise too_many_calls(limits, seconds_until_token(call_bucket, rate))
         self._call_buckets[tenant] = remove_tokens(call_bucket, 1)
 
-    def available_jobs(self, tenant: str, asked: int) -> int:
+    def available_jobs(self, tenant: str, requested: int) -> int:
         limit = self._limits_of(tenant).jobs
         if limit is None:
-            return asked
+            return requested
         job_counts = self._count_jobs(tenant)
         return max(
-            0, min(asked, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
+            0, min(requested, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
         )
 
-    def take_orders(self, tenant: str, asked: int, whole: bool = False) -> QuotaGrant:
+    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False) -> QuotaGrant:
         limit = self._limits_of(tenant).runs_per_minute
-        if limit is None or asked == 0:
-            return QuotaGrant(asked)
-        if whole and asked > limit:
+        if limit is None or requested == 0:
+            return QuotaGrant(requested)
+        if all_or_none and requested > limit:
             return QuotaGrant(0, inf)
         now = self._clock()
         window = self._start_requests.window_of(tenant, now)
-        granted = min(asked, window.room(limit, now))
-        if whole and granted < asked:
+        granted = min(requested, window.room(limit, now))
+        if all_or_none and granted < requested:
             granted = 0
         self._start_requests.add(tenant, now, granted)
-        free_at = window.free_at(limit, asked if whole else 1)
+        free_at = window.free_at(limit, requested if all_or_none else 1)
         return QuotaGrant(
-            granted, 0 if granted == asked or free_at is None else (free_at - now).total_seconds()
+            granted,
+            0 if granted == requested or free_at is None else (free_at - now).total_seconds(),
         )
 
     def on_commit(self) -> None:
@@ -204,13 +205,13 @@ class Admission:
         starts: StartStore,
         slots: Mapping[str, int] | None = None,
     ) -> None:
-        """Create the admission. `lane_slots` says how many runs of each kind run at a time."""
+        """`slots` is the number of runs that run at a time, by slot."""
         self.is_enabled = limits_of is not None
         self._slots = slots or {}
         self._limits_of = limits_of or unlimited
         self._clock = clock
         self._starts = RateWindows(START_KIND, starts)
-        # the kind of each running run, by tenant and run id
+        # The slot of each running run, by tenant and run id.
         self._running: dict[str, dict[str, str]] = {}
         self._started_runs: list[tuple[str, str]] = []  # runs that this transaction began
 

@@ -17,7 +17,8 @@ class NodeLimitsError(PunctualError):
 
 
 def defaults_from(env: Mapping[str, str]) -> TenantLimits:
-    """
+    """Return the limits of `PUNCTUAL_LIMITS`.
+
     >>> defaults_from({"PUNCTUAL_LIMITS": "jobs=500 calls_per_second=20"}).jobs
     500
     """

@@ -94,7 +94,7 @@ class Options:
         except IssuerConfigError as error:
             raise StartRefused(f"{error}.") from error
         if issuer_config is not None and auth == "off":
-            raise StartRefused("PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.")
+            raise StartRefused("PUNCTUAL_OIDC_ISSUER needs PUNCTUAL_AUTH=on.")
         stop_text = env.get("PUNCTUAL_STOP_SECONDS") or f"{STOP_SECONDS:g}"
         if not stop_text.isdecimal() or int(stop_text) > MAX_STOP_SECONDS:
             raise StartRefused(

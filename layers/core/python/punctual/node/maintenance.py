@@ -17,9 +17,8 @@ DAY_SECONDS = 86_400.0
 WALK_PAUSE_SECONDS = 0.1  # between two slices of the walk over all job states
 PURGE_BATCH_ROWS = 500
 WALK_PAGE_SIZE = 50  # job states of one slice: due work waits about a millisecond for them
-LOST_TIMER_SECONDS = (
-    TIMER_CHECK_DELAY.total_seconds() + 60
-)  # from then on the walk treats a missing timer as lost
+# From then on the walk treats a missing timer as lost.
+LOST_TIMER_SECONDS = TIMER_CHECK_DELAY.total_seconds() + 60
 
 
 class Maintenance:

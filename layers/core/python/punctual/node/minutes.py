@@ -1,4 +1,4 @@
-"""Counters for each minute of the last hour, stored so that a restart keeps them."""
+"""Counters for each minute of the last hour. A restart keeps them."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -15,9 +15,9 @@ from punctual.node.minutes import Minute
 
 STATISTICS_PERIOD = timedelta(hours=1)
 HEALTH_PERIOD = timedelta(minutes=5)
-MAX_HEALTHY_LATENESS_MS = 15_000  # milliseconds
-MAX_PLAN_AGE_SECONDS = 60.0  # seconds without a plan
-COUNTER_WRITE_SECONDS = 1.0  # seconds between writes of the counters, each in the commit of a step
+MAX_HEALTHY_LATENESS_MS = 15_000
+MAX_PLAN_AGE_SECONDS = 60.0
+COUNTER_WRITE_SECONDS = 1.0  # between writes of the counters, each in the commit of a step
 SUCCEEDED_RUN_STATUSES = frozenset({RunStatus.SUCCESS.value})
 FAILED_RUN_STATUSES = frozenset({RunStatus.FAILED.value, RunStatus.TIMED_OUT.value})
 
@@ -54,7 +54,7 @@ class TaskTypes(Protocol):
 class NodeMonitor:
     """Counts starts, ends and lateness by minute.
 
-    Only runs due since `load_since`, a start or a change of the wall clock, count for the health.
+    Only runs due since `since`, a start or a change of the wall clock, count for the health.
 
     Lateness is counted in steps, which are exact to 5 %. The maximum is exact.
     """
@@ -223,8 +223,7 @@ class NodeMonitor:
         )
         if is_silent or self._closing:
             status = "down"
-        progress = self._watermark, self._planned_at
-        return Health(status, p99, *progress, self._types, self._warnings())
+        return Health(status, p99, self._watermark, self._planned_at, self._types, self._warnings())
 
 
 def _expected_at(run: Run) -> datetime:

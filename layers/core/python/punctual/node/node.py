@@ -46,9 +46,9 @@ from punctual.tasks.script.open_files import is_file_limit
 T = TypeVar("T")
 # Runs are fired this early, so that runs of one moment start by priority.
 FIRE_AHEAD = timedelta(seconds=2)
-PLAN_SECONDS = 20.0  # seconds
-IDLE_CHECKPOINT_SECONDS = 0.5  # seconds of idle time from which on a step checkpoints the store
-CATCH_UP_PLAN_SECONDS = 0.2  # seconds between two plans while the watermark is behind
+PLAN_SECONDS = 20.0
+IDLE_CHECKPOINT_SECONDS = 0.5  # an idle time of this length starts with a checkpoint
+CATCH_UP_PLAN_SECONDS = 0.2  # seconds between two plans while past minutes remain
 
 
 class _ClaimedTask(NamedTuple):
@@ -60,18 +60,18 @@ class _ClaimedTask(NamedTuple):
 
 
 class _NodeWakeUps:
-    """Passes new timers to the poller, and keeps kills until the commit."""
+    """Passes new timers to the poller, and keeps stop requests until the commit."""
 
     def __init__(self) -> None:
         self.poller: Poller | None = None
-        self.killed_run_ids: list[str] = []
+        self.stopped_run_ids: list[str] = []
 
     def notify_new_timers(self, timers: Sequence[Timer]) -> None:
         if self.poller is not None:
             self.poller.add_timers(timers)
 
     def request_stop(self, _key: JobKey, run_ids: Sequence[str]) -> None:
-        self.killed_run_ids.extend(run_ids)
+        self.stopped_run_ids.extend(run_ids)
 
 
 class Node:
@@ -241,7 +241,7 @@ class Node:
             claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
             for task in claimed_tasks:
                 self.running_tasks.remove(task.assignment)
-            self._wakeups.killed_run_ids.clear()
+            self._wakeups.stopped_run_ids.clear()
             self.poller.reread_all()
             for counter in self._limit_counters:
                 counter.on_rollback()
@@ -249,9 +249,9 @@ class Node:
             raise
         for counter in self._limit_counters:
             counter.on_commit()
-        if self._wakeups.killed_run_ids:
-            self.running_tasks.cancel_runs(self._wakeups.killed_run_ids)
-            self._wakeups.killed_run_ids.clear()
+        if self._wakeups.stopped_run_ids:
+            self.running_tasks.cancel_runs(self._wakeups.stopped_run_ids)
+            self._wakeups.stopped_run_ids.clear()
 
     def _holds_run(self, run: Run) -> bool:
         """Return whether this process holds the run.
@@ -288,7 +288,7 @@ class Node:
     def step(self) -> float:
         """Do what is due, at most a batch of each kind.
 
-        Return the steady time of the next step, as `next_step_at`.
+        Return the steady time of the next step, as `next_at` does.
         """
         now = self._clocks.read()
         ended_attempts = list(self._ended_attempts)
@@ -334,7 +334,7 @@ class Node:
         for lease in plan_result.leases:
             self.poller.add_partition(lease)
         self._plan_at = now.steady + (
-            CATCH_UP_PLAN_SECONDS if plan_result.is_behind else PLAN_SECONDS
+            CATCH_UP_PLAN_SECONDS if plan_result.has_backlog else PLAN_SECONDS
         )
         self.monitor.note_plan(now, plan_result.watermark)
 
@@ -359,8 +359,8 @@ class Node:
         self._admission.add_started(
             ((claim.key.tenant, claim.run) for claim in claims.claimed), slot
         )
-        for unavailable in claims.payload_unavailable:
-            self._release_unavailable(unavailable)
+        for unreadable in claims.payload_unavailable:
+            self._return_unreadable(unreadable)
         claimed_count = len(claims.claimed) + len(claims.payload_unavailable)
         if claimed_count < len(messages):
             claimed_run_ids = {assignment.run.run_id for assignment in claims.claimed}
@@ -368,13 +368,13 @@ class Node:
             self.queue.postpone(slot, unclaimed, now + RUN_LEASE)
         return claims.claimed
 
-    def _release_unavailable(self, unavailable: UnreadableRun) -> None:
-        """Release a claimed run if its definition or payload cannot be read now."""
+    def _return_unreadable(self, unreadable_run: UnreadableRun) -> None:
+        """Return the claim of a run with an unreadable definition or payload."""
+        message, run = unreadable_run.message, unreadable_run.run
         key, is_node_full = (
-            JobKey(unavailable.message.tenant, unavailable.message.job_id),
-            is_file_limit(unavailable.error),
+            JobKey(message.tenant, message.job_id),
+            is_file_limit(unreadable_run.error),
         )
-        run = unavailable.run
         self.executor.return_claim(
             key, run.run_id, run.token, False, with_delay=True, never_started=is_node_full
         )
@@ -390,8 +390,8 @@ class Node:
     def _finish_attempts(self, ended_attempts: Sequence[EndedAttempt]) -> None:
         """Finish the runs that ended.
 
-        Release the runs that the shutdown or a lost claim stopped, unless they had ended by
-        themselves.
+        Return the claims of runs that the shutdown or a lost claim stopped, unless they had ended
+        by themselves.
         """
         if not ended_attempts:
             return
@@ -475,7 +475,7 @@ class Node:
         self.webhooks.close()
 
     def close(self) -> None:
-        """Stop the running attempts. Each is LOST, and its run is released for the next start."""
+        """Stop the running attempts. Each is LOST, and the next start runs it again."""
         self.drain()
         self.running_tasks.stop_all()
 

@@ -15,8 +15,7 @@ from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
 from punctual.engine.execution.leases import LeaseKeeper
 from punctual.engine.ports.rows import Detail
-from punctual.tasks.assignment import attempt_of as attempt_of
-from punctual.tasks.assignment import detail_of
+from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import (
@@ -26,7 +25,7 @@ from punctual.tasks.script.open_files import (
     retry_until_free,
 )
 
-NOT_BEGUN = "NOT_BEGUN"  # the run is released: no file could be opened to begin it
+NOT_BEGUN = "NOT_BEGUN"  # the claim is returned: no file could be opened to begin the run
 
 
 class Files(Protocol):

@@ -68,7 +68,8 @@ class ScriptSettings(NamedTuple):
             )
         except NoSandboxError as error:
             raise WrongSettingError(
-                f"{SANDBOX_VARIABLE}={self.sandbox_name} cannot be had: {error}. Set it to auto or to another."
+                f"{SANDBOX_VARIABLE}={self.sandbox_name} is not available: {error}. "
+                "Set it to auto or to another sandbox."
             ) from error
         if sandbox.name == "none" and self.sandbox_name == "auto":
             advice = f"install bubblewrap, or set {SANDBOX_VARIABLE}=none to accept it"
@@ -129,6 +130,7 @@ def _open_path(entry: str, data_folder: Path) -> OpenPath:
         ) from error
     if contains(path, data_folder) or contains(data_folder, path):
         raise WrongSettingError(
-            f"{SCRIPT_PATHS_VARIABLE} must keep out of the data folder: {name} holds {data_folder}, or lies in it."
+            f"{SCRIPT_PATHS_VARIABLE} must not name the data folder: {name} contains "
+            f"{data_folder}, or is inside it."
         )
     return OpenPath(path, _WRITABLE_BY_MODE[mode])

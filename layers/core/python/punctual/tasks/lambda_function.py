@@ -10,7 +10,7 @@ from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.text import as_text, json_bytes
 
 OWN_NAME_PREFIX = "punctual-"  # name prefix of the scheduler's functions and queues
-MAX_ERROR_CHARACTERS = 1_024  # characters
+MAX_ERROR_CHARACTERS = 1_024
 
 _FUNCTION_NAME = re.compile(
     r"(arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:|\d{12}:function:|\d{12}:)?"
@@ -94,7 +94,8 @@ def function_problem(function: str) -> str:
 
 
 def function_name(function: str) -> str:
-    """
+    """Return the name in an ARN, or an empty string for an invalid one.
+
     >>> function_name("arn:aws:lambda:eu-central-1:123456789012:function:report:live")
     'report'
     """

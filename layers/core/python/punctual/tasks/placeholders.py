@@ -40,7 +40,7 @@ def has_placeholders(value: Any) -> bool:
 def placeholder_problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return each field with a placeholder that no run can fill, and the reason."""
     unknown = tuple(
-        (field, f"{{{{{match[1]}}}}} is no placeholder: {_PLACEHOLDER_HINT}")
+        (field, f"{{{{{match[1]}}}}} is not a placeholder: {_PLACEHOLDER_HINT}")
         for field, text in _strings("", task)
         for match in _PLACEHOLDER.finditer(text)
         if not _is_known(match[1])
@@ -61,8 +61,8 @@ def placeholder_url_problem(template: str, task: Mapping[str, Any]) -> str:
         is_payload = whole_match[1].partition(".")[0] == "payload"
         if is_payload and _has_secrets(task):
             return (
-                "a URL that comes whole from the payload may not go with secrets: "
-                "write its scheme and host out"
+                "a task with secrets must not take its whole URL from the payload: "
+                "write scheme and host"
             )
         return ""
     first_match = _PLACEHOLDER.search(template)
@@ -167,13 +167,13 @@ class _Filler:
         self._filled_characters += self._lengths[name]
         if self._filled_characters > MAX_FILLED_CHARACTERS:
             raise BadTask(
-                f"What is filled in is longer than {MAX_FILLED_CHARACTERS:,} characters together"
+                f"The values of all placeholders have over {MAX_FILLED_CHARACTERS:,} characters"
             )
         return value
 
     def _resolve(self, name: str) -> Any:
         if not _is_known(name):
-            raise BadTask(f"{{{{{name}}}}} is no placeholder: {_PLACEHOLDER_HINT}")
+            raise BadTask(f"{{{{{name}}}}} is not a placeholder: {_PLACEHOLDER_HINT}")
         if name.startswith("secret:"):
             return self._secret(name.removeprefix("secret:"))
         if name.partition(".")[0] == "payload":
@@ -222,4 +222,4 @@ def _encode_url_part(name: str, value: Any, is_in_path: bool) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise BadTask(f"{{{{{name}}}}} holds a character that is no valid Unicode") from None
+        raise BadTask(f"{{{{{name}}}}} holds a character that is not valid Unicode") from None

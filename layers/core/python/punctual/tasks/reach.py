@@ -52,7 +52,8 @@ def _has_no_placeholder(value: Any) -> bool:
 
 
 def _is_allowed(names: NamesByTenant, tenant: str, name: str) -> bool:
-    """
+    """Return whether a tenant may name this target.
+
     >>> names = {"acme": ["orders"], "*": ["task-*"]}
     >>> _is_allowed(names, "acme", "orders"), _is_allowed(names, "acme", "task-a")
     (True, False)
@@ -67,12 +68,13 @@ def _is_allowed(names: NamesByTenant, tenant: str, name: str) -> bool:
 
 
 def encode_targets(targets: AllowedTargets) -> str:
-    """Return the reach as one line of JSON, for an environment variable of a function."""
+    """Return the targets as one line of JSON, for an environment variable of a function."""
     return msgspec.json.encode([dict(targets.functions), dict(targets.queues)]).decode()
 
 
 def decode_targets(text: str) -> AllowedTargets:
-    """
+    """Return the targets that `encode_targets` wrote.
+
     >>> decode_targets(encode_targets(AllowedTargets({"*": ["a"]}, {}))).functions
     {'*': ['a']}
     """

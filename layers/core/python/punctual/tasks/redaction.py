@@ -27,7 +27,7 @@ class Redactor:
         self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
 
     def data(self, data: bytes, *, drop_partial: bool = False) -> bytes:
-        """Return the data without secrets. `drop_partial` also removes a partial secret at the end."""
+        """Return the data without secrets. `drop_partial` also removes a cut secret at the end."""
         stream = self.stream()
         clean = stream.feed(data)
         return clean if drop_partial else clean + stream.flush()
@@ -109,7 +109,7 @@ class RedactedStream:
                 heapq.heappush(matches, (next_start, rank))
 
     def _partial_from(self, data: bytes, first: int) -> int:
-        """Return the first position, from `at` on, of a possible secret that the data cuts off."""
+        """Return the first position, from `first` on, of a possible secret that the data cuts off."""
         earliest = len(data)
         for spelling in self._spellings:
             start = max(first, len(data) - len(spelling) + 1)

@@ -20,8 +20,8 @@ class MessageSender(Protocol):
     def send(self, queue_url: str, body: str, run_id: str, tenant: str, is_fifo: bool, /) -> str:
         """Send the message and return its id.
 
-        With `is_fifo`, the run id is the message group and the deduplication id. SQS drops duplicates
-        for five minutes. Raise `BadTask` for an error that a retry cannot fix.
+        With `is_fifo`, the run id is the message group and the deduplication id. SQS drops
+        duplicates for five minutes. Raise `BadTask` for an error that a retry cannot fix.
         """
 
 
@@ -30,6 +30,8 @@ def _allow_all(_tenant: str, _name: str) -> bool:
 
 
 class QueueTask:
+    """Runs `sqs` tasks."""
+
     def __init__(
         self, sender: MessageSender, is_allowed: Callable[[str, str], bool] = _allow_all
     ) -> None:
@@ -70,7 +72,8 @@ def queue_problem(url: str) -> str:
 
 
 def queue_name(url: str) -> str:
-    """
+    """Return the name of the queue, or an empty string for an invalid URL.
+
     >>> queue_name("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
     'orders.fifo'
     """

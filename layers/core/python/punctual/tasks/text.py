@@ -35,7 +35,7 @@ def encode_text(text: str, label: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise BadTask(f"{label} holds a character that is no valid Unicode") from None
+        raise BadTask(f"{label} holds a character that is not valid Unicode") from None
 
 
 def _encode_json(value: Any, *, ascii_only: bool) -> str:

@@ -23,7 +23,7 @@ class NoLog:
 
 
 class DeliveryResult(NamedTuple):
-    """The result of a delivery: delivered (`delivered`), retry after `retry_after`, or neither if given up."""
+    """The result of a delivery: delivered, retried after `retry_after`, or given up (neither)."""
 
     delivered: bool = False
     retry_after: timedelta | None = None
@@ -60,7 +60,7 @@ def webhook_attempt(
 
 
 def delivery_result(outcome: Outcome, notification: Notification, attempts: int) -> DeliveryResult:
-    """Return the verdict after `attempts` delivery attempts."""
+    """Return the result after `attempts` delivery attempts."""
     if outcome.status == "SUCCESS":
         return DeliveryResult(delivered=True)
     retry_after = webhook_retry_delay(notification.id, attempts) if outcome.retryable else None

@@ -50,7 +50,7 @@ class Condition(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """The sort keys from `low` to `high`, both included. With `excludes_high`, `high` is excluded."""
+    """The sort keys from `low` to `high`, both included unless `excludes_high`."""
 
     pk: str
     low: str | None = None
@@ -206,7 +206,7 @@ class DynamoClient:
 
         False means a failed condition, a conflicting transaction, or no answer.
         """
-        activity = "writing together"
+        activity = "writing a transaction"
 
         def transact_once() -> bool:
             return not was_cancelled(
@@ -256,7 +256,7 @@ class DynamoClient:
     ) -> list[T]:
         """Repeat the call for unprocessed rows.
 
-        Raise `Unavailable` after `tries` calls in a row without progress.
+        Raise `Unavailable` after as many calls without progress as the policy has tries.
         """
         results: list[T] = []
         calls_without_progress = 0

@@ -36,19 +36,16 @@ WRITE_IDS_ATTR = "writers"
 STATUS_ATTR = "state"
 RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR = "runs", "line", "ended"
 HEARTBEAT_INDEX = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
-LEASE_ATTR_PREFIX = (
-    "lease_"  # prefix of an attribute name; the run id follows, one attribute for each lease
-)
+# Prefix of an attribute name; the run id follows, one attribute for each lease.
+LEASE_ATTR_PREFIX = "lease_"
 TOKEN_ATTR, UNTIL_ATTR, RENEWED_ATTR = "tok", "until", "beaten"
 AUDIT_NOTE_ATTR = "by"  # the audit note of a client's change; the next swap removes it
 DATA_ATTR = "row"
 PART_COUNT_ATTR = "parts"
 OWNER_ATTR, NOTIFY_COUNT_ATTR, DONE_ATTR = "owner", "look", "done"
 TIME_ATTR, SHARD_COUNT_ATTR = "at", "n"
-PLANNER_HEARTBEAT_ATTR, DISPATCH_ATTR = (
-    "beat",
-    "dispatch",
-)  # time of the last watermark write; the dispatch switch
+PLANNER_HEARTBEAT_ATTR = "beat"  # time of the last watermark write
+DISPATCH_ATTR = "dispatch"  # the dispatch switch
 FINGERPRINT_ATTR, RESULT_ID_ATTR = "print", "made"  # attributes of a receipt
 
 _GROUP_CHARACTERS = 10
@@ -196,7 +193,7 @@ def history_key(tenant: str, job_id: str, run_id: str) -> RowKey:
 
 
 def history_bounds(before: str | None, after: str | None) -> tuple[str, str]:
-    """Return the bounds for BETWEEN. The range starts behind `after` and includes `before`.
+    """Return the bounds for BETWEEN. The range starts after `after` and includes `before`.
 
     >>> history_bounds("b", "a")
     ('run#a#', 'run#b')
@@ -280,7 +277,7 @@ def run_index_sort_key(group: str, digest: str) -> str:
 
 
 def parse_group(sk: str) -> str:
-    """Return the group of a packed row.
+    """Return the group of a row by its sort key.
 
     >>> parse_group(run_index_sort_key("01939f6a-7", "ab"))
     '01939f6a-7'

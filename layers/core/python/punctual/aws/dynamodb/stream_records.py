@@ -51,7 +51,7 @@ def parse_record(record: Mapping[str, Any]) -> Record | None:
         return None
     images_present = _IMAGES_BY_EVENT.get(record["eventName"])
     if images_present is None:
-        raise UnreadableRecord(f"{record['eventName']!r} is no change of a row")
+        raise UnreadableRecord(f"{record['eventName']!r} is not a change of a row")
     old_row, new_row = (
         _decode_image(change, image) if is_present else None
         for image, is_present in zip(("OldImage", "NewImage"), images_present, strict=True)

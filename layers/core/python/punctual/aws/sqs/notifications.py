@@ -74,7 +74,9 @@ def parse_notification(body: str) -> Notification | None:
     try:
         return _to_notification(json.loads(body))
     except (ValueError, KeyError, TypeError) as error:
-        raise Invalid("This is not a notice of Punctual, or one of a later version.") from error
+        raise Invalid(
+            "This is not a notification of Punctual, or a later version wrote it."
+        ) from error
 
 
 def _to_notification(values: Mapping[str, Any]) -> Notification:

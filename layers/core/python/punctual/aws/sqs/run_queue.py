@@ -56,7 +56,7 @@ def parse_message(body: str) -> Message:
     try:
         return _to_message(json.loads(body))
     except (ValueError, KeyError, TypeError) as error:
-        raise Invalid("This is not a message of Punctual, or one of a later version.") from error
+        raise Invalid("This is not a message of Punctual, or a later version wrote it.") from error
 
 
 def _to_message(values: Mapping[str, Any]) -> Message:

@@ -48,7 +48,8 @@ class SqsBatchSender:
             if not pending or attempt + 1 == MAX_SQS_SEND_TRIES:
                 break
             self._retry_policy.wait(attempt, url)
-        return [str(n) not in pending and str(n) not in rejected for n in range(len(chunk))]
+        unaccepted = pending.keys() | rejected
+        return [str(number) not in unaccepted for number in range(len(chunk))]
 
     def _send_once(
         self, url: str, entries: Mapping[str, Mapping[str, Any]], rejected: set[str]

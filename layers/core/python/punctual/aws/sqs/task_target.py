@@ -12,8 +12,8 @@ _SQS_REJECTIONS = {
     "QueueDoesNotExist": "There is no such queue in this region",
     "AccessDenied": "Punctual may not send to this queue",
     "AccessDeniedException": "Punctual may not send to this queue",
-    "InvalidAddress": "SQS takes this for no queue's address",
-    "InvalidParameterValue": "SQS takes this for no message of the queue",
+    "InvalidAddress": "SQS does not accept this URL of a queue",
+    "InvalidParameterValue": "SQS does not accept this message for the queue",
 }
 
 

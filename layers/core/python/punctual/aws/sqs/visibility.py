@@ -8,7 +8,7 @@ from punctual.aws.retries import Client, call_aws
 from punctual.aws.sqs.sender import MAX_SQS_BATCH
 from punctual.domain.errors import Unavailable
 
-MAX_VISIBILITY_SECONDS = 43_200  # seconds; the longest visibility timeout of SQS
+MAX_VISIBILITY_SECONDS = 43_200  # the longest visibility timeout of SQS
 
 
 class SqsDeliveries:

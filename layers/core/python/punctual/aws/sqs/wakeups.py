@@ -25,13 +25,10 @@ from punctual.engine.ports.timers import Timer
 WAKE_UP_LAYOUT = 1
 # Two minutes that the planner works ahead, and one for clock differences.
 PLANNED_AHEAD = timedelta(minutes=3)
-MAX_SQS_DELAY_SECONDS = 900  # seconds; the longest delay of SQS
+MAX_SQS_DELAY_SECONDS = 900  # the longest delay of SQS
 MAX_PARTITIONS_PER_WAKE_UP = 1_000  # timer partitions in one message
-WAKE_UP_SIZE_STEPS = (
-    25,
-    100,
-    BURST_TIMERS,
-)  # numbers of timers in a partition above which the poller must start earlier
+# Numbers of timers in a partition above which the poller must start earlier.
+WAKE_UP_SIZE_STEPS = (25, 100, BURST_TIMERS)
 _MAX_EARLY_DELIVERY = timedelta(seconds=2)  # SQS may deliver a message this much early
 
 
@@ -85,9 +82,8 @@ class SqsWakeUps:
                     timer.at
                 )
         wake_up_times: dict[TimerPartition, datetime] = {}
-        new_partitions: set[TimerPartition] = (
-            set()
-        )  # partitions without an earlier wake-up under way
+        # Partitions without an earlier wake-up under way.
+        new_partitions: set[TimerPartition] = set()
         for partition, times in times_by_partition.items():
             earlier = pending.get(partition)
             timer_count = len(times) + (earlier.timer_count if earlier else 0)
@@ -112,7 +108,7 @@ class SqsWakeUps:
         self._pending = pending
 
     def send_wake_up(self, partitions: Sequence[TimerPartition], wake_up_at: datetime) -> None:
-        """Wake a poller of these partitions at `wake_up_at`, or after 15 minutes if `wake_up_at` is later."""
+        """Wake a poller of these partitions at `wake_up_at`, but at most 15 minutes from now."""
         self.send_wake_ups([WakeUp(tuple(partitions), wake_up_at)])
 
     def send_wake_ups(self, wake_ups: Sequence[WakeUp]) -> None:
@@ -156,7 +152,7 @@ def parse_wake_up(body: str) -> list[TimerPartition]:
             raise ValueError(values["f"])
         return [TimerPartition(parse_time_key(bucket), shard) for bucket, shard in values["places"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise Invalid("This is not a wake-up of Punctual, or one of a later version.") from error
+        raise Invalid("This is not a wake-up of Punctual, or a later version wrote it.") from error
 
 
 def _to_body(partitions: Sequence[TimerPartition]) -> str:

@@ -134,7 +134,7 @@ def _unknown_zone_error(name: str) -> str:
         if matches
         else ", such as 'Europe/Berlin' or 'UTC'"
     )
-    return f"{name[:64]!r} is no IANA time zone{hint}"
+    return f"{name[:64]!r} is not an IANA time zone{hint}"
 
 
 def _offset_at(zone_info: ZoneInfo, second: int) -> int:

@@ -240,8 +240,9 @@ class CallRule(NamedTuple):
         >>> rule = CallRule(10, 10)
         >>> rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
         (CallRow(bucket=TokenBucket(parts=22000000, at=0), long_leases=UseWindow(uses=((70, 7),))), \
-QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, retry_after_seconds=0.0))
-        >>> rule.lease(CallRow(TokenBucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].wait
+QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, \
+retry_after_seconds=0.0))
+        >>> rule.lease(CallRow(TokenBucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].retry_after_seconds
         0.1
         """
         bucket, window = self._settle_previous(state, request, now)

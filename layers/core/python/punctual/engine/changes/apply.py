@@ -32,7 +32,7 @@ MAX_SWAP_ATTEMPTS = 64
 class ChangeApplier:
     """Applies changes to job states, a batch at a time.
 
-    `transaction` is a transaction around the port calls of a round, if the adapter has transactions.
+    `transaction` is a transaction around the port calls of a round, if the adapter has them.
     `holds_run` returns True for a run that this process holds, even if its lease looks expired.
     """
 

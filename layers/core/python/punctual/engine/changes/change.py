@@ -26,9 +26,8 @@ class Change(NamedTuple):
     trigger_timers: tuple[Timer, ...] = ()
     detail: Detail | None = None  # the result of a finished attempt
     edition: int | None = None  # apply only if the job still has this edition
-    needs_fallback_timer: bool = (
-        False  # no durable trigger: a timer secures the effects until they are done
-    )
+    # No durable trigger: a timer secures the effects until they are done.
+    needs_fallback_timer: bool = False
     isolates_failure: bool = False  # one of many messages: its failure must not stop the others
     note: Note | None = None  # the audit note of a client's request
     fire_ahead: timedelta = timedelta(0)  # how long before its time an occurrence may be fired

@@ -5,13 +5,12 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from punctual.domain import run as past
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Finish
 from punctual.domain.job_state import JobState
-from punctual.domain.run import ATTEMPT_STATUS_BY_LETTER, Run
+from punctual.domain.run import ATTEMPT_STATUS_BY_LETTER, LOST_LETTER, Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.changes.change import Change
 from punctual.engine.changes.plan import PlannedChange
@@ -24,15 +23,14 @@ from punctual.engine.ports.rows import NO_DETAIL, AttemptRow, Detail, JobKey, Ru
 from punctual.engine.ports.run_queue import Message, RunQueue
 from punctual.engine.ports.wakeups import WakeUps
 
-ATTEMPT_RESULT_RETENTION = timedelta(
-    days=7
-)  # for results of ended runs; their run rows follow in seconds
+# For results of ended runs; their run rows follow in seconds.
+ATTEMPT_RESULT_RETENTION = timedelta(days=7)
 
 
 class Effects:
     """Carries out the effects of decisions.
 
-    `transactional`: history commits with the state, so ended runs need not be kept in it.
+    With `transactional`, history commits with the state, which then need not keep ended runs.
     """
 
     def __init__(
@@ -59,7 +57,7 @@ class Effects:
         for plan in plans:
             change, decision = plan.change, plan.decision
             for run, letter in decision.ended_attempts:
-                is_lost = letter == past.LOST_LETTER
+                is_lost = letter == LOST_LETTER
                 detail = LOST_RUN_DETAIL if is_lost else change.detail or NO_DETAIL
                 rows.append(
                     _attempt_row(
@@ -120,9 +118,8 @@ class Effects:
             try:
                 for run in plan.decision.runs_to_record:
                     ended_at = run.ended_at or run.changed_at
-                    if (
-                        expires_at is None or ended_at is not last_ended_at
-                    ):  # runs of one batch share the time
+                    # Runs of one batch share the time.
+                    if expires_at is None or ended_at is not last_ended_at:
                         last_ended_at, expires_at = ended_at, ended_at + HISTORY_RETENTION
                     tenant, job_id = plan.change.key
                     detail = self._detail(plan.change, run, plan.decision, store_error)
@@ -179,7 +176,7 @@ class Effects:
     ) -> Detail:
         """Return the detail of this change, or the result stored before an earlier swap.
 
-        If the store is `store_error`, it is not asked again for each run. Each call may time out.
+        After a `store_error` the store is not asked again for each run. Each call may time out.
         """
         if change.detail is not None and _run_ended_by(change, decision) is run:
             return change.detail

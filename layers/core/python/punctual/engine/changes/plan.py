@@ -19,12 +19,10 @@ from punctual.engine.ports.job_states import JobStates, StoredState, Swap
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.engine.ports.timers import Timer
 
-MAX_UNCHECKED_HISTORY_ROWS = (
-    8  # up to this number a claim or finish rewrites history rows without a check
-)
-MAX_UNCHECKED_HISTORY_AGE = timedelta(
-    hours=1
-)  # older history rows are not rewritten without a check
+# Up to this number a claim or finish rewrites history rows without a check.
+MAX_UNCHECKED_HISTORY_ROWS = 8
+# Older history rows are not rewritten without a check.
+MAX_UNCHECKED_HISTORY_AGE = timedelta(hours=1)
 
 
 class PlannedChange(Struct, frozen=True):
@@ -88,16 +86,16 @@ def consumed_timers(plan: PlannedChange, now: datetime) -> Sequence[Timer]:
 
 
 def first_per_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[int], list[int]]:
-    """Split the changes into the first of each job and the rest."""
+    """Split the changes into the first of each job, and the later ones."""
     seen_keys: set[JobKey] = set()
-    first, rest = [], []
+    first, later = [], []
     for index in pending:
         if changes[index].key in seen_keys:
-            rest.append(index)
+            later.append(index)
         else:
             seen_keys.add(changes[index].key)
             first.append(index)
-    return first, rest
+    return first, later
 
 
 def raise_version(decision: Decision, version: int, write_id: str) -> Decision:

@@ -90,7 +90,7 @@ class Round:
         changes: Sequence[Change],
         results: list[Result | None],
     ) -> list[int]:
-        """Decide and write each change. Return the numbers of the changes that lost."""
+        """Decide and write each change. Return the indexes of the changes that lost."""
         keys = [changes[index].key for index in indexes]
         stored, load_errors = load_states(self._job_states, keys)
         round_changes = [changes[index] for index in indexes]
@@ -122,7 +122,7 @@ class Round:
     def _write(
         self, plans: Sequence[PlannedChange], reading: ClockReading, results: list[Result | None]
     ) -> list[int]:
-        """Carry out the four steps. Return the numbers of the changes that lost their swap."""
+        """Carry out the four steps. Return the indexes of the changes that lost their swap."""
         new_timers = [timer for plan in plans for timer in (*plan.timers, *plan.fallback_timers)]
         with self._transaction:
             stored_timers = (
@@ -131,7 +131,7 @@ class Round:
             moved_timers = () if stored_timers is new_timers else stored_timers
             self._effects.write_attempts(plans, reading.wall)
             lost = self._swap(plans)
-            won = [planned for planned in plans if planned.index not in lost] if lost else plans
+            won = [plan for plan in plans if plan.index not in lost] if lost else plans
             self._run_effects(won, reading.wall, results, moved_timers)
         return lost
 
@@ -230,7 +230,7 @@ class Round:
         )
 
     def _swap(self, plans: Sequence[PlannedChange]) -> list[int]:
-        """Swap the states. Return the numbers of the changes that lost."""
+        """Swap the states. Return the indexes of the changes that lost."""
         changed = [plan for plan in plans if plan.decision.changed]
         if not changed:
             return []
@@ -247,7 +247,7 @@ class Round:
         """Carry out steps three and four: the effects, then the deletion of the triggers.
 
         `now` is the time of the decision. A timer that becomes due during the effects was not due
-        for the decision, so it stays. `moved_timers` timers were put again, into minutes that a poller may
+        for the decision, so it stays. `moved_timers` were put again, into minutes that a poller may
         have read already.
         """
         try:

@@ -11,7 +11,7 @@ from punctual.domain.run import Reason, Run
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import NO_DETAIL, Detail, JobKey, RunKey
-from punctual.engine.queries import run_views as views
+from punctual.engine.queries import run_views
 from punctual.engine.queries.views import RunView
 
 LOST_RUN_DETAIL = Detail(
@@ -39,6 +39,8 @@ def log_key(key: JobKey, run_id: str, attempt: int) -> str:
 
 
 class RunResults:
+    """Reads the results of ended runs."""
+
     def __init__(self, history: History) -> None:
         self._history = history
 
@@ -49,15 +51,15 @@ class RunResults:
             return detail
         return self._history.find_result(key, run, now) or NO_DETAIL
 
-    def with_results(self, run_list: Sequence[RunView], now: datetime) -> list[RunView]:
+    def with_results(self, views: Sequence[RunView], now: datetime) -> list[RunView]:
         """Return these runs of job states. Each ended run carries its result."""
-        ended_keys = [_run_key(view) for view in run_list if view.run.ended_at is not None]
+        ended_keys = [_run_key(view) for view in views if view.run.ended_at is not None]
         rows = self._history.get(ended_keys, now) if ended_keys else {}
         completed = []
-        for view in run_list:
+        for view in views:
             key = _run_key(view)
             if key in rows:
-                view = views.view_of_row(rows[key])
+                view = run_views.view_of_row(rows[key])
             elif view.run.ended_at is not None:
                 view = view._replace(detail=self.stored_result(key, view.run, now))
             completed.append(view)

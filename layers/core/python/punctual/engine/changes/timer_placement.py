@@ -16,7 +16,7 @@ from punctual.engine.ports.timers import Timer, Timers
 
 MIN_TIMER_LEAD = timedelta(seconds=1)
 SLOW_PUT_DURATION = timedelta(seconds=10)
-LEASE_TIMER_GRID_SECONDS = 20  # seconds; renewals of one lease mostly fall on one timer
+LEASE_TIMER_GRID_SECONDS = 20  # renewals of one lease mostly fall on one timer
 MAX_TIMER_PUTS = 3
 
 

@@ -1,4 +1,4 @@
-"""Finds the occurrences of a past range that did not run."""
+"""Find the occurrences of a past range that did not run."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,8 @@ class _RangeTimes(NamedTuple):
 
 
 class Backfiller:
+    """Finds the runs that a backfill starts."""
+
     def __init__(self, history: History, definitions: Definitions) -> None:
         self._history = history
         self._definitions = definitions
@@ -62,11 +64,9 @@ class Backfiller:
             ids.update((at, occurrence_id(key.job_id, at)) for at in batch)
             yield
         outcomes = yield from self._find_outcomes(key, state, list(ids.values()), now)
-        taken_ids = _live_run_ids(state) | {
-            run.run_id for run in outcomes.values() if _has_run(run)
-        }
-        cut_off_times = self._cut_off_times(key, outcomes, taken_ids, ids, limited_times, now)
-        open_times = [at for at in times if ids[at] not in taken_ids and at not in cut_off_times]
+        used_ids = _live_run_ids(state) | {run.run_id for run in outcomes.values() if _has_run(run)}
+        cut_off_times = self._cut_off_times(key, outcomes, used_ids, ids, limited_times, now)
+        open_times = [at for at in times if ids[at] not in used_ids and at not in cut_off_times]
         missing = yield from self._without_backfill(key, state, open_times, now)
         if len(missing) > MAX_BACKFILL_RUNS:
             raise _too_many_occurrences(len(missing))
@@ -132,7 +132,7 @@ class Backfiller:
         self,
         key: JobKey,
         outcomes: Mapping[str, Run],
-        taken_ids: set[str],
+        used_ids: set[str],
         ids: Mapping[datetime, str],
         limited_times: Sequence[datetime],
         now: datetime,
@@ -154,11 +154,11 @@ class Backfiller:
         spans = sorted((run.scheduled_at, run.last_at or run.scheduled_at) for run in fired_runs)
         span_starts = [span[0] for span in spans]
 
-        def has_fallen(at: datetime) -> bool:
+        def has_fired(at: datetime) -> bool:
             span_count = bisect_right(span_starts, at)
-            return ids[at] in taken_ids or (span_count > 0 and at <= spans[span_count - 1][1])
+            return ids[at] in used_ids or (span_count > 0 and at <= spans[span_count - 1][1])
 
-        return {at for at in limited_times if not has_fallen(at)}
+        return {at for at in limited_times if not has_fired(at)}
 
     def _without_backfill(
         self, key: JobKey, state: JobState, times: Sequence[datetime], now: datetime
@@ -175,8 +175,8 @@ class Backfiller:
                 ids.update((at, backfill_id(key.job_id, at, repeats)) for at in batch)
                 yield
             outcomes = yield from self._find_outcomes(key, state, list(ids.values()), now)
-            taken_ids = _live_run_ids(state) | outcomes.keys()
-            open_occurrences += [(ids[at], at) for at in times if ids[at] not in taken_ids]
+            used_ids = _live_run_ids(state) | outcomes.keys()
+            open_occurrences += [(ids[at], at) for at in times if ids[at] not in used_ids]
             times = [at for at in times if ids[at] in outcomes and not _has_run(outcomes[ids[at]])]
             repeats += 1
         return sorted(open_occurrences, key=lambda id_and_time: id_and_time[1])
@@ -223,11 +223,11 @@ def _counts_as_fired(run: Run) -> bool:
 def _limit_definitions(definitions: Iterable[DefinitionRow]) -> Iterator[DefinitionRow]:
     for count, definition in enumerate(definitions):
         if count == MAX_BACKFILL_DEFINITIONS:
-            text = f"lies more than {MAX_BACKFILL_DEFINITIONS:,} changes of the job back"
+            text = f"must be within the last {MAX_BACKFILL_DEFINITIONS:,} changes of the job"
             raise Invalid.of(FieldError("from", text))
         yield definition
 
 
 def _too_many_occurrences(count: int) -> Invalid:
-    text = f"the range holds {count} occurrences, {MAX_BACKFILL_RUNS} can be run at once"
+    text = f"the range holds {count} occurrences; at most {MAX_BACKFILL_RUNS} can run at once"
     return Invalid.of(FieldError("to", text))

@@ -33,6 +33,8 @@ from punctual.engine.quotas.limits import check_backfill_quota, check_run_quota
 
 
 class RunCommands:
+    """Carries out commands on runs."""
+
     def __init__(
         self,
         *,
@@ -71,7 +73,7 @@ class RunCommands:
             return repeated_run
         check_run_quota(self._quotas, tenant)
         if payload is not UNSET:
-            self._load(job_key)  # without a job no cleanup would ever remove the payload
+            self._load(job_key)  # without a job no cleanup would remove the payload
             self._definitions.put_run_payload(job_key, run_id, payload)
         has_payload = payload is not UNSET
         event = events.StartRun(
@@ -95,7 +97,7 @@ class RunCommands:
         stored, definition = self._load(job_key)
         former_view = self._queries.run_of(stored.state, run_id)
         if former_view.run.ended_at is None:
-            raise Conflict("Only a run that has ended can be retried: this one is alive.")
+            raise Conflict("Only a run that has ended can be retried: this one has not.")
         proposed_id = self._new_run_id(job_id, asked_at)
         new_run_id = self._idempotency_keys.resolve_id(
             tenant, key, fingerprint, proposed_id, asked_at
@@ -217,11 +219,12 @@ class RunCommands:
             raise NotFound("There is no such job.")
         if result.verdict is Verdict.FULL:
             raise LimitExceeded(
-                f"The job's line holds {MAX_WAITING_RUNS} runs at most: order again when some have ended."
+                f"The job's wait queue holds at most {MAX_WAITING_RUNS} runs: "
+                "try again after some have ended."
             )
         if result.verdict is Verdict.CONFLICT:
             raise job_conflict(result.decision.state)
 
 
 def job_conflict(state: JobState) -> Conflict:
-    return Conflict(f"The job is {state.status}: this cannot be done to it any more.")
+    return Conflict(f"The job is {state.status}: this is no longer possible.")

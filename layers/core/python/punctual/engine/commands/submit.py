@@ -1,4 +1,4 @@
-"""Accepts jobs in batches. The jobs of a batch are stored or refused separately."""
+"""Accept jobs in batches. The jobs of a batch are stored or refused separately."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -40,7 +40,7 @@ class _NewJob(NamedTuple):
     If its time is in the future, `state` is the state that `decide` would make.
     """
 
-    place: int
+    position: int  # of its submission in the batch
     state: JobState
     definition: DefinitionRow
     blob: Blob | None  # the payload, if it is large
@@ -63,6 +63,8 @@ class _NewJob(NamedTuple):
 
 
 class JobSubmission:
+    """Creates jobs."""
+
     def __init__(
         self,
         *,
@@ -119,7 +121,7 @@ class JobSubmission:
         return [answer for answer in answers if answer is not None]
 
     def find_repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
-        """Return the job that an earlier request with this key made, or None.
+        """Return the job that an earlier request with this key created, or None.
 
         The same request may be invalid now because its time has passed.
         """
@@ -141,10 +143,10 @@ class JobSubmission:
         """
         if not jobs:
             return jobs
-        jobs.sort(key=lambda job: job.place)
+        jobs.sort(key=lambda job: job.position)
         allowed = self._quotas.available_jobs(tenant, len(jobs))
         for job in jobs[allowed:]:
-            answers[job.place] = too_many_jobs()
+            answers[job.position] = too_many_jobs()
         immediate_jobs = [
             job
             for job in jobs[:allowed]
@@ -155,10 +157,10 @@ class JobSubmission:
             if immediate_jobs
             else QuotaGrant(0)
         )
-        refused_indexes = {job.place for job in immediate_jobs[grant.number :]}
+        refused_indexes = {job.position for job in immediate_jobs[grant.number :]}
         for index in refused_indexes:
             answers[index] = too_many_runs(grant.retry_after_seconds)
-        return [job for job in jobs[:allowed] if job.place not in refused_indexes]
+        return [job for job in jobs[:allowed] if job.position not in refused_indexes]
 
     def _job_ids(
         self, tenant: str, submissions: Sequence[Submission], new_ids: Sequence[str], now: datetime
@@ -238,7 +240,7 @@ class JobSubmission:
                 return
             lost = self._rebase(self._create_due(lost, answers), answers)
         for job in lost:
-            answers[job.place] = Unavailable("The job could not be stored: try again.")
+            answers[job.position] = Unavailable("The job could not be stored: try again.")
 
     def _create_planned(
         self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
@@ -262,7 +264,7 @@ class JobSubmission:
         lost = []
         for job, is_stored in zip(jobs, swapped, strict=True):
             if is_stored:
-                answers[job.place] = job.to_view(job.state)
+                answers[job.position] = job.to_view(job.state)
             else:
                 lost.append(job)
         self._wakeups.notify_new_timers(timers)
@@ -288,7 +290,7 @@ class JobSubmission:
             if result.decision is None:
                 lost.append(job)
             else:
-                answers[job.place] = job.to_view(result.decision.state)
+                answers[job.position] = job.to_view(result.decision.state)
         return lost
 
     def _rebase(
@@ -306,7 +308,7 @@ class JobSubmission:
         for job, key in zip(lost, keys, strict=True):
             stored = stored_by_key.get(key)
             if stored is not None and not stored.state.is_blank:
-                answers[job.place] = self._load_view(key, stored.state)
+                answers[job.position] = self._load_view(key, stored.state)
             else:
                 version = 0 if stored is None else stored.state.version
                 state = replace(job.state, version=version, timer_at=None, write_ids=())

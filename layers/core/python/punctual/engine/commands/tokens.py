@@ -31,7 +31,7 @@ REVOCATION_TIMEOUT = timedelta(minutes=15)  # longer than any call lasts
 class Tokens:
     """Creates, lists and revokes tokens.
 
-    Admins of the tenant `home` create tokens for all tenants.
+    Admins of `home_tenant` create tokens for all tenants.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Tokens:
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret, which is never shown again.
 
-        `caller_tenant` is the tenant of the caller. Concurrent calls may exceed the limit by a few tokens.
+        `caller_tenant` is the tenant of the caller. Concurrent calls may exceed the limit by a few
+        tokens.
         """
         now = self._clock()
         check_token_limit(self._rows.count(tenant, now))
@@ -102,8 +103,8 @@ class Tokens:
         """Revoke a token in the name of the first caller that requested it.
 
         The first request is stored, then noted, then carried out, so a retry writes the same entry.
-        If it is unfinished after `REVOCATION_TIMEOUT`, no call of it is still active. A new request then
-        replaces it, because the token was valid in between.
+        If it is unfinished after `REVOCATION_TIMEOUT`, no call of it is still active. A new request
+        then replaces it, because the token was valid in between.
         """
         now = self._clock()
         token = _require(self._rows.get(tenant, token_id, now))
@@ -150,14 +151,14 @@ def is_below_token_limit(counts: TokenCounts) -> bool:
 def check_token_limit(counts: TokenCounts) -> None:
     if counts.valid >= MAX_VALID_TOKENS:
         text = (
-            f"This tenant has {MAX_VALID_TOKENS} tokens that are good, as many as it may: take some back "
+            f"A tenant has at most {MAX_VALID_TOKENS} valid tokens: revoke some "
             "(DELETE /tokens/{token_id}), or let them expire."
         )
         raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
     if counts.listed >= MAX_LISTED_TOKENS:
         text = (
-            f"This tenant has made {MAX_LISTED_TOKENS} tokens that are good or ended within the last 30 "
-            "days, as many as it may: use each for longer."
+            f"A tenant has at most {MAX_LISTED_TOKENS} tokens that are valid or ended within the last "
+            "30 days: use each for longer."
         )
         raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
 

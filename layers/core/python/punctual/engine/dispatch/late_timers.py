@@ -1,4 +1,4 @@
-"""The sweep of timers behind the watermark. None should exist, and no poller reads them."""
+"""The sweep of timers before the watermark. None should exist, and no poller reads them."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -19,6 +19,8 @@ class SweepResult(NamedTuple):
 
 
 class LateTimerSweeper:
+    """Evaluates timers that no poller reads any more."""
+
     def __init__(self, timers: Timers, partitions: Partitions, evaluator: Evaluator) -> None:
         self._timers = timers
         self._partitions = partitions

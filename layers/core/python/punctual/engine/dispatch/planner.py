@@ -20,10 +20,12 @@ MAX_PAST_BUCKETS = 1_440  # past minutes in one tick; current minutes come first
 class PlanResult(NamedTuple):
     leases: Sequence[PartitionLease]
     watermark: datetime
-    is_behind: bool
+    has_backlog: bool  # more past minutes remain than one tick hands out
 
 
 class Planner:
+    """Hands out partitions to the one poller of a process."""
+
     def __init__(self, partitions: Partitions, owner: str) -> None:
         self._partitions = partitions
         self._owner = owner

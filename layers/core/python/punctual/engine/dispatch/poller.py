@@ -16,9 +16,8 @@ from punctual.engine.ports.timers import Timer, Timers
 
 MAX_TIMER_BATCH = 500
 BUCKET_CLOSE_DELAY = timedelta(seconds=15)  # 5 s of clock skew, and 10 s for a slow put
-EARLY_TIMER_DELAY = timedelta(
-    seconds=1
-)  # shortest pause before a timer that was too early is evaluated again
+# Shortest pause before a timer that was too early is evaluated again.
+EARLY_TIMER_DELAY = timedelta(seconds=1)
 POLLER_LEASE_RENEWAL = timedelta(seconds=20)
 
 
@@ -32,7 +31,7 @@ class StepResult(NamedTuple):
 class Poller:
     """Holds leases on partitions and evaluates their timers on time.
 
-    `fire_ahead` is how long before its time an occurrence may be fired, so that only the send is left.
+    `fire_ahead` is how long before its time an occurrence may be fired. Then only the send is left.
     `batch_size` bounds the timers of one step, and `page_size` those of one read.
     """
 
@@ -206,9 +205,8 @@ class Poller:
         times = [retry_at for retry_at, _ in self._delayed_timers]
         next_timer_at = self._window.next_timer_at()
         if next_timer_at is not None:
-            times.append(
-                next_timer_at - self._fire_ahead / 2
-            )  # so that one batch takes more timers
+            # Half of the lead, so that one batch takes more timers.
+            times.append(next_timer_at - self._fire_ahead / 2)
         for partition, lease in self._leases.items():
             times.append(max(lease.expires_at - POLLER_LEASE_RENEWAL, now))
             closes_at = partition.bucket + BUCKET_LENGTH + BUCKET_CLOSE_DELAY

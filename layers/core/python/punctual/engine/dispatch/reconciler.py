@@ -33,6 +33,8 @@ class ReconcilerPage(NamedTuple):
 
 
 class Reconciler:
+    """Puts the missing timers of jobs, a page at a time."""
+
     def __init__(
         self,
         *,

@@ -11,9 +11,8 @@ from punctual.engine.ports.rows import JobKey
 FAILED_RETRY_DELAY = timedelta(seconds=15)
 INCOMPLETE_RETRY_DELAY = timedelta(seconds=1)  # most incomplete evaluations succeed soon
 MAX_EVALUATION_RETRY_DELAY = timedelta(minutes=5)
-MAX_UNANSWERED_RETRY_DELAY = timedelta(
-    seconds=15
-)  # so that work goes on soon after the store is back
+# So that work goes on soon after the store is back.
+MAX_UNANSWERED_RETRY_DELAY = timedelta(seconds=15)
 MAX_FAILED_EVALUATIONS = 8  # in about 18 minutes
 MAX_INCOMPLETE_JOBS = 10_000  # incomplete jobs; other pollers may have completed the oldest since
 
@@ -53,10 +52,8 @@ class EvaluationRetries:
     """Counts the failed and the incomplete evaluations in a row of each job."""
 
     def __init__(self) -> None:
-        self._failed, self._incomplete = (
-            _RetrySchedule(FAILED_RETRY_DELAY),
-            _RetrySchedule(INCOMPLETE_RETRY_DELAY, MAX_INCOMPLETE_JOBS),
-        )
+        self._failed = _RetrySchedule(FAILED_RETRY_DELAY)
+        self._incomplete = _RetrySchedule(INCOMPLETE_RETRY_DELAY, MAX_INCOMPLETE_JOBS)
         self._unanswered_batches = 0  # batches in a row
 
     def __len__(self) -> int:

@@ -23,15 +23,16 @@ class _ReadPosition:
 
 
 class TimerWindow:
+    """A heap of timers. It knows each timer until `forget`."""
+
     def __init__(self, timers: Timers, page_size: int = TIMER_WINDOW_PAGE_SIZE) -> None:
         self._timers = timers
         self._page_size = page_size
         self._positions: dict[TimerPartition, _ReadPosition] = {}
         self._heap: list[tuple[tuple[datetime, str, str, int], Timer]] = []
         self._known_timers: set[Timer] = set()
-        self._timer_counts: Counter[TimerPartition] = (
-            Counter()
-        )  # number of known timers by partition
+        # Number of known timers by partition.
+        self._timer_counts: Counter[TimerPartition] = Counter()
 
     @property
     def partitions(self) -> Sequence[TimerPartition]:

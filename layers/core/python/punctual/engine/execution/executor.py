@@ -22,9 +22,8 @@ from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.engine.ports.wakeups import WakeUps
 
-CONTENDED_CLAIM_RETRY_DELAY = timedelta(
-    seconds=1
-)  # until a message is tried again after its claim lost every swap
+# Until a message is tried again after its claim lost every swap.
+CONTENDED_CLAIM_RETRY_DELAY = timedelta(seconds=1)
 
 
 class Assignment(NamedTuple):
@@ -49,8 +48,8 @@ class UnreadableRun(NamedTuple):
 class ClaimResult(NamedTuple):
     """The result of a claim by message: claimed, to be received again, or done.
 
-    The caller claims `unread` again under the same nonces, or returns them. Only a later version
-    of Punctual can claim those in `later`.
+    The caller claims `payload_unavailable` again under the same nonces, or returns them. Only a
+    later version of Punctual can claim `newer_format`.
     """
 
     claimed: Sequence[Assignment]
@@ -77,6 +76,8 @@ class RenewalResult(NamedTuple):
 
 
 class Executor:
+    """Claims, renews, returns and finishes runs in the name of one executor."""
+
     def __init__(
         self,
         *,
@@ -97,7 +98,7 @@ class Executor:
     def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
         """Claim the runs that may start. Evaluate the job of every other message.
 
-        `nonces` has one entry a message. A nonce tells a redelivery from the claim of another.
+        `nonces` has one entry a message. A nonce tells a redelivery from another executor's claim.
         """
         claim_nonces = nonces or new_write_ids(self._new_id, len(messages))
         changes = [
@@ -242,7 +243,7 @@ class Executor:
     ) -> list[Result]:
         """Record how attempts ended. A holder that lost its claim is FENCED and changes nothing.
 
-        `spared`: an unreadable job state fails only its own result.
+        With `isolates_failures`, an unreadable job state fails only its own result.
         """
         return self._applier.apply(
             [

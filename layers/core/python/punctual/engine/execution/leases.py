@@ -1,4 +1,4 @@
-"""The claims of one executor: leases are renewed beside the work, and lost attempts stop."""
+"""The claims of one executor. Leases are renewed during the work, and lost attempts stop."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,9 +16,8 @@ _RENEWAL_INTERVAL_SECONDS = RENEWAL_INTERVAL.total_seconds()
 class _HeldRun(msgspec.Struct):
     assignment: Assignment
     work: Stoppable
-    renewal_tried_steady: (
-        float  # monotonic, as is `renewed_steady`; a set wall clock would stop renewals
-    )
+    # By the monotonic clock, as `renewed_steady`. A set wall clock would stop renewals.
+    renewal_tried_steady: float
     renewed_steady: float
     renewal_count: int = 0
 
@@ -27,7 +26,7 @@ class LeaseKeeper:
     """Keeps the leases of running attempts.
 
     One thread adds and removes attempts, and another may renew leases. An attempt is stopped only
-    through its `stop`.
+    through `request_stop`.
     """
 
     def __init__(self, executor: Executor, steady: Callable[[], float]) -> None:

@@ -17,7 +17,7 @@ from punctual.engine.ports.rows import JobKey, RunKey
 def derive_notifications(
     decision: Decision, previous_state: JobState | None
 ) -> Iterator[Notification]:
-    """Yield the notifications of recorded runs. `previous_state` is the job state as it was read."""
+    """Yield the notifications of recorded runs. `previous_state` is the state as it was read."""
     state = decision.state
     if not state.notify:
         return

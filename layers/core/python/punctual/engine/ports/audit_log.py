@@ -97,7 +97,7 @@ class AuditFilters(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """Entries, newest first. `next_cursor` is the cursor of the next page, None on the last page."""
+    """Entries, newest first. `next_cursor` is None on the last page."""
 
     entries: Sequence[AuditEntry]
     next_cursor: tuple[str, ...] | None

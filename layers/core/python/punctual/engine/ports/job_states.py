@@ -23,8 +23,8 @@ class Swap(Struct, frozen=True):
     """Write `state` if the stored version is still `expected_version` (0: no state exists yet).
 
     The same write sets or drops (None) `leases` and stores the audit note. It fails if a lease in
-    `required_leases` has changed since it was read. `head.writers[-1]` is the write id. If the answer is
-    lost, the swap has won if the stored state contains that id.
+    `required_leases` has changed since it was read. The last of `state.write_ids` is the write id.
+    If the answer is lost, the swap has won if the stored state contains that id.
     """
 
     state: JobState
@@ -75,7 +75,7 @@ class JobStates(Protocol):
         """Return the next `limit` states by occurrence, after `after` (time, job), before `end`.
 
         The result includes recurring jobs with a next occurrence at or before `after`. It is None
-        if these are more than `max_states`, or if the adapter must read more than `max_states` states to sort.
+        if these are more than `max_states`, or if the adapter must read more states to sort them.
         """
 
     def active_states(self, tenant: str) -> Iterable[JobState]:

@@ -41,7 +41,7 @@ class Partitions(Protocol):
         """Return the largest shard count in force."""
 
     def raise_shard_count(self, shards: int) -> None:
-        """Raise the shard count to `shard_count`. A lower number changes nothing."""
+        """Raise the shard count to `shards`. A lower number changes nothing."""
 
     def acquire(
         self, bucket: datetime, shard: int, owner: str, now: datetime, expires_at: datetime
@@ -49,24 +49,24 @@ class Partitions(Protocol):
         """Lease a partition. Return None if it is done or another owner's lease is valid."""
 
     def renew(self, lease: PartitionLease, expires_at: datetime) -> PartitionLease | None:
-        """Renew a lease. Return None if another owner has it, or a signal came since `signal_count`.
+        """Renew a lease. Return None if another owner has it, or a signal came since.
 
         After a signal the poller acquires the lease again and reads the partition anew.
         """
 
     def release(self, lease: PartitionLease) -> bool:
-        """Release a lease. Return False if a signal came since `lease.look`."""
+        """Release a lease. Return False if a signal came since `lease.signal_count`."""
 
     def mark_done(self, lease: PartitionLease) -> bool:
         """Mark a partition as done, because it was empty after its end.
 
-        Return False if another owner has the lease, or a signal came since `lease.look`.
+        Return False if another owner has the lease, or a signal came since `lease.signal_count`.
         """
 
     def is_done(self, bucket: datetime, shard: int) -> bool: ...
 
     def signal_new_timers(self, bucket: datetime, shard: int) -> PartitionLease | None:
-        """Signal new timers: raise `signal_count` of a valid lease. Return None if there is no lease."""
+        """Raise `signal_count` of a valid lease. Return None if there is no lease."""
 
 
 class PartitionLeases(Protocol):

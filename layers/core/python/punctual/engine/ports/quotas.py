@@ -10,7 +10,7 @@ Overrides = Callable[[str], Mapping[str, Any] | None]
 
 
 class QuotaGrant(NamedTuple):
-    """After `retry_after_seconds` seconds there may be room for the rest; infinite means never."""
+    """A grant of `number` uses. After `retry_after_seconds` there may be more; infinite means never."""
 
     number: int
     retry_after_seconds: float = 0.0

@@ -11,6 +11,6 @@ class Receipts(Protocol):
     def claim(
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
-        """Return the receipt of each key: an earlier one that is still valid, or the given one."""
+        """Return the receipt of each key: an earlier valid one, or the wanted one."""
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]: ...

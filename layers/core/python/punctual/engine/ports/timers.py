@@ -29,8 +29,8 @@ class Timer(NamedTuple):
 class TimerPage(NamedTuple):
     """A page of timers. It is empty only if no timer is left.
 
-    `cursor` is None on the last page. `newer_format_count` counts rows that only a later version of Punctual
-    can read.
+    `cursor` is None on the last page. `newer_format_count` counts rows that only a later version of
+    Punctual can read.
     """
 
     timers: Sequence[Timer]

@@ -17,7 +17,7 @@ class TokenCounts(NamedTuple):
 
 
 class TokenRows(Protocol):
-    """Stores tokens. A read never returns rows past their `forgotten_at`."""
+    """Stores tokens. A read never returns rows past their `Token.delete_at`."""
 
     def put(self, token: Token, token_hash: str) -> None:
         """Store a new token. It is usable on return."""
@@ -32,7 +32,8 @@ class TokenRows(Protocol):
     ) -> str | None:
         """Store the first revocation request of a token and return the request that stands.
 
-        A stored request is replaced only if it equals `expected`. None means that the token is missing.
+        A stored request is replaced only if it equals `expected`. None means that the token is
+        missing.
         """
 
     def count(self, tenant: str, now: datetime) -> TokenCounts:
@@ -49,4 +50,4 @@ class TokenLookup(Protocol):
         """Return the token with this hash, valid or not."""
 
     def record_use(self, token_hash: str, now: datetime) -> None:
-        """Record a use, unless the last recorded use is less than `USED` ago."""
+        """Record a use, unless the last one is less than `LAST_USED_RESOLUTION` ago."""

@@ -12,7 +12,7 @@ from punctual.engine.queries.views import Page
 
 
 class AuditEntryView(NamedTuple):
-    """An audit entry. `before` and `next_cursor` are definitions if the entry changed one."""
+    """An audit entry. `before` and `after` are definitions if the entry changed one."""
 
     entry: AuditEntry
     before: DefinitionRow | None = None
@@ -52,9 +52,7 @@ class AuditQueries:
         for entry in entries:
             key = JobKey(tenant, entry.subject.job_id)
             replaced_ref = entry.note.replaced_ref if entry.note.action == JOB_UPDATE else ""
-            before, after = (
-                definitions.get((key, replaced_ref)),
-                definitions.get((key, entry.subject.definition_ref)),
-            )
+            before = definitions.get((key, replaced_ref))
+            after = definitions.get((key, entry.subject.definition_ref))
             views.append(AuditEntryView(entry, before, after))
         return views

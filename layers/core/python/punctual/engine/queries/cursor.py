@@ -1,4 +1,4 @@
-"""Parses list cursors. A cursor is the text of a page's last place, sent back by a client."""
+"""Parse list cursors. A cursor is the last position of a page, which a client sends back."""
 
 from datetime import datetime
 
@@ -15,6 +15,7 @@ def invalid_cursor() -> Invalid:
 
 
 def time_in_cursor(text: str) -> datetime:
+    """Return the time in a cursor."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:

@@ -23,7 +23,7 @@ from punctual.engine.commands.backfill import HISTORY_PAGE_SIZE, backfill_id
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
-from punctual.engine.queries import run_views as views
+from punctual.engine.queries import run_views
 from punctual.engine.queries.definitions_over_time import Period, periods
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Explanation
@@ -55,7 +55,7 @@ class Explainer:
         period = yield from self._period_at(key, state, definition, at)
         at = _nearby_occurrence(state, period, at)
         run = self._find_outcome(key, state, at, now)
-        if run is not None and run.trigger is Trigger.SCHEDULE and not views.covers(run, at):
+        if run is not None and run.trigger is Trigger.SCHEDULE and not run_views.covers(run, at):
             at = run.scheduled_at
         has_occurrence = run is not None or _has_occurrence(state, period, at)
         next_at = _next_occurrence(state, period, at)
@@ -121,7 +121,7 @@ class Explainer:
             return last_before(
                 period.schedule, before if last_at is None else min(before, last_at + MICROSECOND)
             )
-        runs_in_state = (view.run for view in views.runs_in_state(state, now))
+        runs_in_state = (view.run for view in run_views.runs_in_state(state, now))
         recorded_runs = (
             row.run for row in self._history.page(key, None, None, HISTORY_PAGE_SIZE, now)
         )
@@ -153,7 +153,7 @@ class Explainer:
         run = self._find_run(key, state, occurrence_id(key.job_id, at), now)
         if run is not None:
             return run
-        for view in views.runs_in_state(state, now):
+        for view in run_views.runs_in_state(state, now):
             if _is_outcome_of(view.run, at):
                 return view.run
         until = sortable_id(at.replace(microsecond=0) + SECOND, bytes(10))
@@ -163,7 +163,7 @@ class Explainer:
         return None
 
     def _find_run(self, key: JobKey, state: JobState, run_id: str, now: datetime) -> Run | None:
-        for view in views.runs_in_state(state, now):
+        for view in run_views.runs_in_state(state, now):
             if view.run.run_id == run_id:
                 return view.run
         run_key = RunKey(*key, run_id)
@@ -192,17 +192,17 @@ def _outcome_without_run(
     if last_at is not None and at > last_at:
         if period.max_runs is not None:
             return "NOT_SCHEDULED", _MAX_RUNS_REACHED_TEXT
-        return "NOT_SCHEDULED", f"The job is {state.status}: nothing more comes."
+        return "NOT_SCHEDULED", f"The job is {state.status}: no occurrence follows."
     if (
         is_current
         and state.status is JobStatus.PAUSED
         and (state.planned_until is None or at > state.planned_until)
     ):
-        return "PAUSED", "The job is paused: resume decides what becomes of this occurrence."
+        return "PAUSED", "The job is paused: resume decides whether this occurrence runs."
     if is_current and (at + state.limits.jitter >= now or state.next_at == at):
         return "PLANNED", "It is still to come."
     if is_current and state.next_at is not None and at >= state.next_at:
-        return "PLANNED", "It is due and about to be looked at."
+        return "PLANNED", "It is due and about to be evaluated."
     if period.max_runs is not None and at >= now - HISTORY_RETENTION:
         return "NOT_SCHEDULED", _MAX_RUNS_REACHED_TEXT
     return "NOT_SCHEDULED", "No outcome is kept: it lies before a change or past retention."
@@ -274,7 +274,7 @@ def _is_outcome_of(run: Run, at: datetime) -> bool:
     An interval from completion has the microseconds of a run's end, so seconds are compared.
     """
     is_same_occurrence = run.trigger is Trigger.SCHEDULE and _is_same_second(run.scheduled_at, at)
-    return is_same_occurrence or views.covers(run, at)
+    return is_same_occurrence or run_views.covers(run, at)
 
 
 def _recorded_outcome(run: Run) -> tuple[str, str]:
@@ -297,7 +297,7 @@ REASON_TEXTS = {
     Reason.PAUSED: "The job is or was paused then.",
     Reason.BACKOFF: "An attempt failed or could not be begun; the next follows after a delay.",
     Reason.OVERLAP: "Skipped: an earlier run was still active and overlap_policy is SKIP.",
-    Reason.QUEUE_FULL: "Skipped: max_waiting runs stood in line already.",
+    Reason.QUEUE_FULL: "Skipped: max_waiting runs were in the wait queue already.",
     Reason.COALESCED: "Skipped: several were missed, and RUN_ONCE runs only the latest of them.",
     Reason.RESCHEDULED: "Skipped: the schedule was changed while the job was paused.",
     Reason.MAX_RUNS: "Skipped: max_runs scheduled runs had started.",

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState
-from punctual.domain.run import NOT_RUN_STATUSES
+from punctual.domain.run import LOST_LETTER, NOT_RUN_STATUSES
 from punctual.engine.changes.run_results import RunResults, log_key
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.audit_log import AuditLog
@@ -16,7 +16,7 @@ from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
-from punctual.engine.queries import run_views as views
+from punctual.engine.queries import run_views
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import JobFilters as JobFilters
@@ -28,9 +28,7 @@ from punctual.engine.queries.upcoming import UpcomingRuns
 from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
 
 LATEST_RUN_PAGE_SIZE = 200
-_DISCARDED_MESSAGE = (
-    'The run has no {}: its job discards what runs print or return ("output": "discard").'
-)
+_DISCARDED_MESSAGE = 'The run has no {}: its job discards output and logs ("output": "discard").'
 
 
 class JobQueries:
@@ -87,8 +85,8 @@ class JobQueries:
             return None
         recorded_rows = self._history.page(key, None, None, LATEST_RUN_PAGE_SIZE, now)
         candidates = [
-            *views.runs_in_state(state, now),
-            *(views.view_of_row(row) for row in recorded_rows),
+            *run_views.runs_in_state(state, now),
+            *(run_views.view_of_row(row) for row in recorded_rows),
         ]
         executed = [view for view in candidates if view.run.status not in NOT_RUN_STATUSES]
         latest = max(executed or candidates, key=lambda view: view.run.created_at, default=None)
@@ -106,7 +104,7 @@ class JobQueries:
 
         `rows` holds the history rows that are already read, None for a run without a row.
         """
-        views_in_state = views.runs_in_state(state, now)
+        views_in_state = run_views.runs_in_state(state, now)
         state_view = next((view for view in views_in_state if view.run.run_id == run_id), None)
         if state_view is not None and state_view.run.ended_at is None:
             return state_view
@@ -114,7 +112,7 @@ class JobQueries:
         loaded_rows = rows if run_key in rows else self._history.get([run_key], now)
         row = loaded_rows.get(run_key)
         if row is not None:
-            return views.view_of_row(row)
+            return run_views.view_of_row(row)
         if state_view is None:
             return None
         return state_view._replace(detail=self._results.stored_result(run_key, state_view.run, now))
@@ -151,7 +149,7 @@ class JobQueries:
             if (run_id := state.latest_run_id or state.latest_not_run_id)
             and not any(
                 view.run.run_id == run_id and view.run.ended_at is None
-                for view in views.runs_in_state(state, now)
+                for view in run_views.runs_in_state(state, now)
             )
         ]
         loaded_rows = self._history.get(run_keys, now) if run_keys else {}
@@ -177,7 +175,7 @@ class JobQueries:
         rows = self._history.attempts(RunKey(*key, run_id), now) if run.past_attempts else ()
         past_attempts = []
         for attempt_number, letter in enumerate(run.past_attempts, start=1):
-            is_lost = letter == "L"
+            is_lost = letter == LOST_LETTER
             row = next(
                 (
                     attempt
@@ -220,7 +218,7 @@ class JobQueries:
         link = blobs.link(key, detail.output_type)
         data = blobs.get(key) if link is None else blobs.get(key, 0, 1)
         if data is None:
-            raise NotFound("The run's output is not kept any more.")
+            raise NotFound("The output of the run has expired.")
         if link is not None:
             return Output(b"", detail.output_type, link, detail.output_truncated)
         is_truncated = detail.output_truncated or len(data) < detail.output_size

@@ -1,4 +1,4 @@
-"""Counts lateness in steps, eight to each doubling, so that a histogram stays small.
+"""Count lateness in steps, eight to each doubling, so that a histogram stays small.
 
 Values read from the counts are correct within five percent.
 """
@@ -43,10 +43,10 @@ def quantiles(
 
 
 def _step_at(counts: Mapping[int, int], rank: int) -> int:
-    """Return the step of the run at this place in the order of lateness."""
+    """Return the step of the run with this rank in the order of lateness."""
     counted = 0
     for step in sorted(counts):
         counted += counts[step]
         if counted > rank:
             return step
-    raise AssertionError("the place is one of those counted")
+    raise AssertionError("the rank is below the total")

@@ -9,7 +9,7 @@ from punctual.engine.changes.run_results import RunResults
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries import run_views as views
+from punctual.engine.queries import run_views
 from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, RunView
@@ -46,7 +46,7 @@ class RunList:
         lower_bound = filters.id_lower_bound if filters.excludes_bulk else None
         page_size = _page_size(filters, limit)
         state_views = [
-            view for view in views.runs_in_state(state, now) if filters.matches(view.run)
+            view for view in run_views.runs_in_state(state, now) if filters.matches(view.run)
         ]
         page_views: list[RunView] = []
         for _ in range(MAX_PAGES_READ):
@@ -60,7 +60,9 @@ class RunList:
                 and _is_on_page(view.run.run_id, before, last)
             ]
             candidates = self._with_results(candidates, limit - len(page_views), now)
-            recorded_views = [views.view_of_row(row) for row in rows if filters.matches(row.run)]
+            recorded_views = [
+                run_views.view_of_row(row) for row in rows if filters.matches(row.run)
+            ]
             page_views.extend(sorted([*candidates, *recorded_views], key=_position, reverse=True))
             before = last
             if len(page_views) >= limit:
@@ -93,7 +95,7 @@ class RunList:
         page_size = _page_size(filters, limit)
         newest: list[tuple[_Position, RunView]] = []  # live runs, at most as many as a page shows
         for state in self._job_states.active_states(tenant):
-            for view in views.runs_in_state(state, now):
+            for view in run_views.runs_in_state(state, now):
                 if filters.matches(view.run) and _is_on_page(_position(view), before, None):
                     _keep_newest(newest, view, limit)
             yield
@@ -113,7 +115,9 @@ class RunList:
                 and _is_on_page(_position(view), before, last)
             ]
             candidates = self._with_results(candidates, limit - len(page_views), now)
-            recorded_views = [views.view_of_row(row) for row in rows if filters.matches(row.run)]
+            recorded_views = [
+                run_views.view_of_row(row) for row in rows if filters.matches(row.run)
+            ]
             page_views.extend(sorted([*candidates, *recorded_views], key=_position, reverse=True))
             before = last
             if len(page_views) >= limit:

@@ -70,6 +70,6 @@ def finish(steps: Sliced[T], cpu: CpuTime = thread_time) -> T:
 
 def _too_much_work() -> TooMuchWork:
     return TooMuchWork(
-        f"Answering this takes over {MAX_WORK_SECONDS:g} s of processor time: "
+        f"The answer takes over {MAX_WORK_SECONDS:g} s of processor time: "
         "ask for a shorter range, or for one job."
     )

@@ -50,7 +50,7 @@ class _Part(NamedTuple):
 
 
 class UpcomingRuns:
-    """Lists times, soonest first. A tenant with more jobs than `most` gets them in parts.
+    """Lists times, soonest first. A tenant with more jobs than `max_jobs` gets them in parts.
 
     Each page reads a bounded number of job states. Parts are ranges of job ids, which never change.
     So the list has no gaps and no doubles while jobs run and new jobs arrive.
@@ -130,7 +130,7 @@ class UpcomingRuns:
 def _merge_times(
     states: Sequence[JobState], window: _Window, until: OccurrencePosition | None, limit: int
 ) -> Sliced[list[tuple[OccurrencePosition, JobState]]]:
-    """Return the first times of these jobs in order, up to `complete_until`.
+    """Return the first times of these jobs in order, up to `until`.
 
     Later times may be incomplete.
     """

@@ -10,7 +10,7 @@ from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
 
 
 class JobView(NamedTuple):
-    """A job with its definition in force. `latest_run` is its latest run if the read asked for it."""
+    """A job with its definition in force, and its latest run if the read asked for it."""
 
     state: JobState
     definition: DefinitionRow
@@ -31,7 +31,7 @@ class RunView(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a list. `next_cursor` is the cursor of the next page, None on the last page."""
+    """One page of a list. `next_cursor` is None on the last page."""
 
     items: Sequence[Any]
     next_cursor: tuple[str, ...] | None

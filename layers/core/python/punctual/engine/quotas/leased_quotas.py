@@ -21,29 +21,28 @@ from punctual.engine.quotas.limits import too_many_calls
 
 CALLS_LIMIT, JOBS_LIMIT, ORDERS_LIMIT = "calls", "jobs", "orders"
 COUNT_DELAY_SECONDS = 15  # after it a new job is surely in the counters
-OUTAGE_JOBS_DIVISOR = (
-    20  # one part of so many of the quota, a minute and instance, without the rows
-)
-OUTAGE_RATE_DIVISOR = 50  # least part of the rate that an instance admits without the rows
+# Without the rows an instance admits this part of the quota in a minute.
+OUTAGE_JOBS_DIVISOR = 20
+OUTAGE_RATE_DIVISOR = 50  # an instance admits at least this part of the rate without the rows
 OUTAGE_RATE_FACTOR = 0.8  # of the calls an instance was granted in the last seconds
 GRANTED_CALLS_SPAN_SECONDS = 10.0
-OUTAGE_SECONDS = 60  # failures so close together are one outage, with one pace
+OUTAGE_SECONDS = 60  # failures within this time are one outage, with one rate
 CALL_LEASE_RETRY_SECONDS = 1
 LOAN_SECONDS = 1.5
 
 
 class _TenantCalls:
-    """The calls of one tenant at this instance, and its pace while the row does not answer."""
+    """The calls of one tenant at this instance, and their rate while the row does not answer."""
 
     def __init__(self, rule: CallRule) -> None:
         self.rule = rule
         self.recent_grants = RecentDemand(GRANTED_CALLS_SPAN_SECONDS)
         self._outage_rate = 0.0
-        self._credit = 0.0  # calls that the pace has earned
+        self._credit = 0.0  # calls that the rate has earned
         self._lent_at: int | None = None
 
     def calls_without_row(self, now: int) -> int:
-        """Return how many calls may pass without the row until it is asked again."""
+        """Return how many calls may pass without the row until it is requested again."""
         if self._lent_at is None or now > self._lent_at + OUTAGE_SECONDS * MICROSECONDS_PER_SECOND:
             recent_rate = min(
                 self.rule.rate, OUTAGE_RATE_FACTOR * self.recent_grants.per_second(now)
@@ -62,8 +61,8 @@ class _TenantCalls:
 class LeasedQuotas:
     """Quotas that fail open within bounds if the rows do not answer.
 
-    Calls then go at four fifths of the instance's recent pace. Orders go by the instance's own
-    count, up to the whole limit. New jobs go up to a twentieth of the quota a minute.
+    It then admits four fifths of its recent calls, and requested runs up to the whole limit by its
+    own count. It admits new jobs up to a twentieth of the quota in a minute.
     """
 
     def __init__(
@@ -113,34 +112,34 @@ class LeasedQuotas:
         self._call_leases.lend(tenant, count, LOAN_SECONDS)
         return QuotaGrant(self._call_leases.spend(tenant, 1), CALL_LEASE_RETRY_SECONDS)
 
-    def available_jobs(self, tenant: str, asked: int) -> int:
+    def available_jobs(self, tenant: str, requested: int) -> int:
         limit = self._load_limits(tenant).jobs
         if limit is None:
-            return asked
+            return requested
 
         def rule(limit: int = limit) -> WindowRule:
             return WindowRule(max(0, limit - self._count_jobs(tenant)), COUNT_DELAY_SECONDS)
 
         try:
-            return self._job_leases.take(tenant, asked, rule).number
+            return self._job_leases.take(tenant, requested, rule).number
         except Unavailable as error:
             outage_limit = max(1, limit // OUTAGE_JOBS_DIVISOR)
-            return self._count_locally(tenant, JOBS_LIMIT, asked, outage_limit, error)
+            return self._count_locally(tenant, JOBS_LIMIT, requested, outage_limit, error)
 
-    def take_orders(self, tenant: str, asked: int, whole: bool = False) -> QuotaGrant:
+    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False) -> QuotaGrant:
         limit = self._load_limits(tenant).runs_per_minute
-        if limit is None or asked == 0:
-            return QuotaGrant(asked)
+        if limit is None or requested == 0:
+            return QuotaGrant(requested)
         rule = WindowRule(limit, MINUTE_SECONDS)
-        if whole and asked > limit:
+        if all_or_none and requested > limit:
             return QuotaGrant(0, inf)
         try:
-            return self._run_leases.take(tenant, asked, lambda: rule, whole)
+            return self._run_leases.take(tenant, requested, lambda: rule, all_or_none)
         except Unavailable as error:
-            count = self._count_locally(tenant, ORDERS_LIMIT, asked, limit, error)
-            if whole and count < asked:
+            count = self._count_locally(tenant, ORDERS_LIMIT, requested, limit, error)
+            if all_or_none and count < requested:
                 return QuotaGrant(0, MINUTE_SECONDS)
-            return QuotaGrant(count, 0.0 if count == asked else MINUTE_SECONDS)
+            return QuotaGrant(count, 0.0 if count == requested else MINUTE_SECONDS)
 
     def _count_locally(
         self, tenant: str, limit_name: str, requested: int, limit: int, error: Unavailable

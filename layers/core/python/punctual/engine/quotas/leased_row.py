@@ -1,4 +1,4 @@
-"""A row for each tenant and limit, from which instances lease uses: a use costs no write."""
+"""A row for each tenant and limit. Instances lease uses from it, so a use costs no write."""
 
 from collections.abc import Callable
 from math import exp
@@ -18,7 +18,7 @@ A = TypeVar("A")
 
 
 class Contended(Unavailable):
-    """The row answers, but other instances wrote it each time. Nothing may pass because of this."""
+    """The row answers, but other instances wrote it each time. Then nothing is admitted."""
 
 
 class LeasedRow(Generic[S]):
@@ -47,7 +47,7 @@ class LeasedRow(Generic[S]):
             if current_row is None:
                 return answer
             row = current_row
-        raise Contended("Too many calls ask for the same at the same time: try again.")
+        raise Contended("Too many calls use this limit at the same time: try again.")
 
     def _decode_row(self, text: str) -> S:
         """Return an empty row for an unreadable one: at most a minute's use is forgotten."""

@@ -1,4 +1,4 @@
-"""Uses of a limit that this instance leased from the tenant's row: calls, orders, jobs, starts."""
+"""Uses of a limit that this instance leased from the row: calls, orders, jobs, starts."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -25,7 +25,7 @@ def microseconds(at: datetime) -> int:
 
 
 class _TenantLease:
-    """What this instance has of one tenant's limit."""
+    """The part of one tenant's limit that this instance holds."""
 
     def __init__(self) -> None:
         self.demand = RecentDemand()
@@ -37,7 +37,7 @@ class _TenantLease:
         self.asked_at: int | None = None
 
     def give_up(self) -> None:
-        """Give up what is left."""
+        """Give up the remaining uses."""
         if not self.loan:
             self.unused = min(self.remaining, self.lease.counted)
         self.settle_loan()
@@ -49,9 +49,9 @@ class _TenantLease:
 
 
 class LeasedWindow(Generic[S]):
-    """Uses are spent from memory. If too few are left, a lease brings what is needed and a spare.
+    """Spends uses from memory. If too few are left, it leases the needed ones and a spare.
 
-    The wall clock decides when a lease ends: a steady clock may stand still while the environment
+    The wall clock decides when a lease ends. A steady clock may stand still while the environment
     of a function is frozen.
     """
 
@@ -63,7 +63,7 @@ class LeasedWindow(Generic[S]):
         clock: Callable[[], datetime],
         retry_seconds: int = 0,
     ) -> None:
-        """`retry_seconds`: the row is asked again after so long; until then uses fail."""
+        """The row is asked again after `retry_seconds`. Until then uses fail."""
         self._row = LeasedRow(rows, limit_name, empty_row)
         self._clock = clock
         self._retry_microseconds = retry_seconds * MICROSECONDS_PER_SECOND
@@ -76,7 +76,7 @@ class LeasedWindow(Generic[S]):
         rule: Callable[[], QuotaRule[S]],
         all_or_none: bool = False,
     ) -> QuotaGrant:
-        """Use up to `requested`; all or none if `all_or_none`. `rule` is called only to ask the row."""
+        """Use up to `requested`, or all or none. `rule` is called only to ask the row."""
         tenant_lease = self._leases.setdefault(tenant, _TenantLease())
         now = self._now()
         tenant_lease.demand.add(requested, now)
@@ -146,13 +146,13 @@ class LeasedWindow(Generic[S]):
             tenant_lease.remaining += count
 
     def drop(self, tenant: str) -> None:
-        """Give up what is left of a lease, because the limit was changed."""
+        """Give up the remaining uses of a lease, because the limit was changed."""
         tenant_lease = self._leases.get(tenant)
         if tenant_lease is not None:
             tenant_lease.give_up()
 
     def spend(self, tenant: str, requested: int) -> int:
-        """Use up to `requested` of what is left, without the row."""
+        """Use up to `requested` of the remaining uses, without the row."""
         tenant_lease = self._leases.get(tenant)
         if tenant_lease is None or self._now() >= tenant_lease.lease.ends_at:
             return 0

@@ -64,23 +64,25 @@ class NoQuotas:
     def check_call(self, _tenant: str, /) -> None:
         """Allow the call."""
 
-    def available_jobs(self, _tenant: str, asked: int, /) -> int:
-        return asked
+    def available_jobs(self, _tenant: str, requested: int, /) -> int:
+        return requested
 
-    def take_orders(self, _tenant: str, asked: int, _whole: bool = False, /) -> QuotaGrant:
-        return QuotaGrant(asked)
+    def take_orders(
+        self, _tenant: str, requested: int, _all_or_none: bool = False, /
+    ) -> QuotaGrant:
+        return QuotaGrant(requested)
 
 
 def too_many_calls(limits: TenantLimits, seconds: float) -> LimitExceeded:
     text = (
-        f"This tenant may call {limits.calls_per_second} times a second, {limits.burst_size} at once: "
-        f"try again in {_whole_seconds(seconds)} s."
+        f"This tenant may call {limits.calls_per_second} times a second, and {limits.burst_size} "
+        f"times at once: try again in {_whole_seconds(seconds)} s."
     )
     return LimitExceeded(text, seconds)
 
 
 def starts_run_at_once(schedule: Schedule | None, requested_at: datetime) -> bool:
-    """Return whether a job with this schedule orders a run at once, as run-now does."""
+    """Return whether a job with this schedule requests a run at once, as run-now does."""
     return isinstance(schedule, Once) and schedule.at <= requested_at
 
 
@@ -96,23 +98,22 @@ def check_backfill_quota(quotas: Quotas, tenant: str, run_count: int) -> None:
     if grant.number == run_count:
         return
     if grant.retry_after_seconds == inf:
-        text = f"the range holds {run_count} runs, more than may be ordered in a minute"
+        text = f"the range holds {run_count} runs, more than runs_per_minute allows"
         raise Invalid.of(FieldError("to", text))
     raise too_many_runs(grant.retry_after_seconds)
 
 
 def too_many_jobs() -> LimitExceeded:
     text = (
-        "This tenant has as many jobs that are neither CANCELLED nor COMPLETED as it may (the limit"
-        " jobs): cancel some (DELETE /jobs/{job_id}), wait until some complete, or have the limit "
-        "raised."
+        "This tenant has reached its limit (jobs) of jobs that are neither CANCELLED nor COMPLETED: "
+        "cancel some (DELETE /jobs/{job_id}), wait until some complete, or ask for a higher limit."
     )
     return LimitExceeded(text, JOBS_RETRY_SECONDS)
 
 
 def too_many_runs(seconds: float) -> LimitExceeded:
     text = (
-        "This tenant has ordered as many runs as it may in a minute (runs_per_minute): "
+        "This tenant has reached its limit of requested runs in a minute (runs_per_minute): "
         f"try again in {_whole_seconds(seconds)} s. Runs of schedules are not affected."
     )
     return LimitExceeded(text, seconds)

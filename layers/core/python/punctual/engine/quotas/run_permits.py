@@ -26,15 +26,15 @@ from punctual.engine.quotas.leased_row import Contended, LeasedRow, RecentDemand
 from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 
 STARTS_LIMIT, PLACES_LIMIT = "starts", "places"
-PLACE_LEASE_SECONDS = 30  # that a place is held; after a crash others have it then
-PLACE_RENEWAL_SECONDS = 15  # before its end a place is renewed
-PERMIT_RETRY_SECONDS = 1  # at least, until an instance that got too few asks again
+PLACE_LEASE_SECONDS = 30  # after a crash other instances have the places then
+PLACE_RENEWAL_SECONDS = 15  # a place is renewed this long before its end
+PERMIT_RETRY_SECONDS = 1  # after too few permits, before the next request
 PLACE_RETRY_SECONDS = 5  # until a place may be free
 QUEUE_PREFIXES = "ghijklmn"  # an instance's name is hexadecimal, so it begins with none of them
 
 
 class PermitGrant(NamedTuple):
-    """How many may start; the others may be asked for again after so many seconds."""
+    """Permits for `number` runs. The others may be requested after `retry_after_seconds`."""
 
     number: int
     retry_after_seconds: float = 0.0
@@ -43,25 +43,25 @@ class PermitGrant(NamedTuple):
 class ExecutorQueue(NamedTuple):
     """The queue that an instance takes from, and how many executors take from it at a time."""
 
-    prefix: str = ""  # one character; the names of holders of its places begin with it
+    prefix: str = ""  # one character, with which the names of its holders begin
     executors: int = 0
 
 
 class _LeasedPlaces(NamedTuple):
-    """`is_scarce` if other instances may lack places."""
+    """Leased places. `is_scarce`: other instances may lack places."""
 
     places: int
     is_scarce: bool
 
 
 class _TenantPlaces:
-    """What this instance has of one tenant's places."""
+    """The places of one tenant that this instance holds."""
 
     def __init__(self, queue: ExecutorQueue) -> None:
         self.queue = queue
         self.demand = RecentDemand()
         self.places = 0
-        self.lease_end_second = 0  # second
+        self.lease_end_second = 0
         self.active = 0
         self.is_scarce = False
         self.refused_at: int | None = None
@@ -69,7 +69,7 @@ class _TenantPlaces:
 
 
 class RunPermits:
-    """Permits for runs to start, from `request` until `end_permit`, which is called once for each.
+    """Permits for runs to start, from `request` until one `end_permit` for each.
 
     An instance that holds places counts as one executor of its queue, however many it holds.
     """
@@ -83,7 +83,7 @@ class RunPermits:
         log: Log,
         executors: Mapping[str, int] | None = None,
     ) -> None:
-        """`max_executors`: how many take from each queue at a time."""
+        """`executors` is the number of executors that take from each queue at a time."""
         self._load_limits = load_limits
         self._start_leases = LeasedWindow(rows, STARTS_LIMIT, UseWindow(), clock)
         self._place_rows = LeasedRow(rows, PLACES_LIMIT, Places())
@@ -169,7 +169,7 @@ class RunPermits:
         )
 
     def end_permit(self, tenant: str, started: bool) -> None:
-        """End one permit; a run that never started leaves its start to another."""
+        """End one permit. The start of a run that never started is put back."""
         tenant_places = self._tenants.get(tenant)
         if tenant_places is None or not tenant_places.active:
             return
@@ -178,7 +178,7 @@ class RunPermits:
             self._start_leases.put_back(tenant, 1)
 
     def renew_places(self) -> None:
-        """Renew the places of runs that work; another thread may call it."""
+        """Renew the places of active runs. Another thread may call it."""
         with self._lock:
             for tenant, tenant_places in list(self._tenants.items()):
                 if self._needs_renewal(tenant_places):
@@ -189,13 +189,13 @@ class RunPermits:
 
     @property
     def needs_renewal(self) -> bool:
-        """Whether places of runs that work are to be renewed."""
+        """Return whether places of active runs need a renewal."""
         return any(
             self._needs_renewal(tenant_places) for tenant_places in list(self._tenants.values())
         )
 
     def return_idle_places(self) -> None:
-        """Give back places that others lack: nothing runs here for now."""
+        """Give back places that other instances lack, while nothing runs here."""
         with self._lock:
             for tenant, tenant_places in self._tenants.items():
                 if (
@@ -272,7 +272,10 @@ class RunPermits:
         requested: int,
         spare: int,
     ) -> tuple[Places, _LeasedPlaces | None]:
-        """Return the row with places for up to `requested` more, and spare ones while half is free."""
+        """Return the row with places for up to `requested` more.
+
+        Spare ones are added while half is free.
+        """
         holder, current_row = self._holder(tenant_places), drop_expired_places(row, self._second())
         for queue in self._queues.values():
             if queue != tenant_places.queue:  # an instance takes from one queue at a time

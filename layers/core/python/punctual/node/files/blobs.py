@@ -38,9 +38,7 @@ class StoredPayload(NamedTuple):
 
 
 class FileBlobs:
-    """Stores blobs.
-
-    Safe to use from several threads.
+    """Stores blobs as files. Several threads may use it.
 
     The name of an output is its path below the folder. Every other file is named by a hash of the
     blob's name. So no name leads out of the folder, is too long for it, or collides with another
@@ -56,14 +54,12 @@ class FileBlobs:
         make_folder(self._payloads)
         self._temporary_folder = folder / "new"
         self._temporary_names = count()  # its next() is atomic
-        self._folder_changes = (
-            Lock()
-        )  # prevents the removal of a folder while another is created in it
+        # Prevents the removal of a folder while another is created in it.
+        self._folder_changes = Lock()
         make_folder(self._temporary_folder)
-        for (
-            unfinished
-        ) in self._temporary_folder.iterdir():  # An earlier process was killed while it wrote them.
-            unfinished.unlink()
+        # An earlier process was killed while it wrote these.
+        for file in self._temporary_folder.iterdir():
+            file.unlink()
 
     def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
         path = self._path(name)
@@ -110,9 +106,9 @@ class FileBlobs:
     def list_payloads(
         self, cursor: PayloadCursor | None, limit: int
     ) -> tuple[list[StoredPayload], PayloadCursor | None]:
-        """Return some payloads in a fixed order, and the place to continue from.
+        """Return some payloads in a fixed order, and the cursor to continue from.
 
-        It is None at the end.
+        The cursor is None at the end.
         """
         start: PayloadCursor = cursor or ("", "")
         with _unavailable_on_os_error():
@@ -203,9 +199,7 @@ def _decode_name(file_name: str) -> str:
 
 
 class LogFile:
-    """A log that grows.
-
-    Readers see each write at once, also after the process was killed.
+    """A log that grows. Readers see each write at once, also after the process was killed.
 
     A power cut may lose writes before `end`. Only the constructor opens files, so no method fails
     for lack of descriptors.

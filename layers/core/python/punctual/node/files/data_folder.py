@@ -140,8 +140,8 @@ def check_no_former_database(folder: Path, problem: str, other_files: Sequence[s
     if former_files:
         raise StoreError(
             f"The database {folder / DATABASE} {problem}, but the folder holds "
-            f"{', '.join(former_files)} of its node: restore the database from a backup ({GUIDE}), or "
-            "move the folder away to begin without any job."
+            f"{', '.join(former_files)} of its node: restore the database from a backup "
+            f"({GUIDE}), or move the folder away to begin without any job."
         )
 
 

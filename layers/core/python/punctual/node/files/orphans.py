@@ -29,7 +29,7 @@ class Orphans:
     ) -> tuple[int, PayloadCursor | None]:
         """Remove the orphans among some payloads.
 
-        Return how many, and the place to continue from.
+        Return how many, and the cursor to continue from.
         """
         payloads, next_cursor = self._blobs.list_payloads(cursor, PAYLOAD_PAGE_SIZE)
         old_names = [

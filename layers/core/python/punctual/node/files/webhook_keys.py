@@ -23,9 +23,9 @@ WEBHOOK_KEY_FILE = "webhook.key"
 
 
 class WebhookKeys:
-    """The keys of the file.
+    """The keys of the file, read on each use.
 
-    It is read on each use, because another process rotates the keys and webhooks are rare.
+    Another process may rotate the keys, and webhooks are rare.
     """
 
     def __init__(self, folder: Path) -> None:

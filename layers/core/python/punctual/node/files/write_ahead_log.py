@@ -12,9 +12,8 @@ from pathlib import Path
 from punctual.node.files.data_folder import StoreError
 
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-_LAST_FRAME_FIELD = slice(
-    16, 20
-)  # in the header of SQLite's index of the log, in native byte order
+# In the header of SQLite's index of the log, in native byte order.
+_LAST_FRAME_FIELD = slice(16, 20)
 
 
 def check_log(database: Path, guide: str) -> None:

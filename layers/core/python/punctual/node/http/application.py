@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from punctual import identity
 from punctual.domain.errors import PunctualError
 from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
@@ -15,8 +16,7 @@ from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import SlicedWork
 from punctual.engine.quotas.limits import unlimited
-from punctual.identity import new_id as id_maker
-from punctual.node import clock as clocks
+from punctual.node.clock import wall
 from punctual.node.features import NODE_FEATURES
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.own_user import OwnUser
@@ -43,7 +43,7 @@ from punctual.web.views.system import InstallationInfo, Login
 
 Scope = Mapping[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-ReplyOrWork = Reply | SlicedWork[Reply]  # the answer, or the rest of its work
+ReplyOrWork = Reply | SlicedWork[Reply]  # the answer, or the work that is left
 
 MAX_JOBS_PER_WRITE = 100  # jobs of a batch that are stored in one step
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
@@ -58,7 +58,7 @@ def build_application(
     log: Log,
     tokens: Tokens,
     *,
-    clock: Callable[[], datetime] = clocks.wall,
+    clock: Callable[[], datetime] = wall,
     new_id: Callable[[], str] | None = None,
     features: Features = NODE_FEATURES,
     log_access: Callable[..., None] | None = None,
@@ -72,8 +72,8 @@ def build_application(
 ) -> "Application":
     """Return the ASGI application of the node.
 
-    `log_access`, if given, is called with the method, path, status and id of each answer. Without a
-    `authenticator` no tokens are needed: `own_user` admits the callers, or all are admitted.
+    `log_access` is called with the method, path, status and id of each answer. Without an
+    `authenticator` no token is needed: `own_user` admits the callers, or all are admitted.
     """
     installation = InstallationInfo(
         _installed_version(), tuple(features.task_types), sandbox, login
@@ -92,7 +92,7 @@ def build_application(
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
     )
     return Application(
-        services, turn, log, new_id or id_maker(clock), log_access, authenticator, own_user
+        services, turn, log, new_id or identity.new_id(clock), log_access, authenticator, own_user
     )
 
 

@@ -5,9 +5,8 @@ from contextlib import suppress
 
 from punctual.node.http.protocol import MAX_CONNECTIONS
 
-OPEN_FILES_PER_RUN = (
-    16  # a script's pipes and files, or an http task's socket, name lookup and output
-)
+# A script's pipes and files, or an http task's socket, name lookup and output.
+OPEN_FILES_PER_RUN = 16
 OPEN_FILES_OF_NODE = 200  # database, logs, event loop, and 100 idle connections of http tasks
 MIN_CONNECTIONS = 16
 # A run's process inherits the limit. Some programs close every number up to it.
@@ -35,8 +34,8 @@ def raise_file_limit() -> int:
 def max_connections_within(limit: int, runs: int) -> int:
     """Return how many connections fit beside `runs` concurrent runs, or 0 if too few do.
 
-    >>> max_connections_within(65_536, 48), max_connections_within(1_024, 48), max_connections_within(256, 48)
-    (1000, 56, 0)
+    >>> [max_connections_within(limit, 48) for limit in (65_536, 1_024, 256)]
+    [1000, 56, 0]
     """
     free_files = limit - OPEN_FILES_OF_NODE - runs * OPEN_FILES_PER_RUN
     return min(MAX_CONNECTIONS, free_files) if free_files >= MIN_CONNECTIONS else 0

@@ -26,9 +26,8 @@ _INTERFACE_AND_COOKIE = struct.Struct("=III")  # interface, cookie
 _NO_COOKIE = (0, 0xFFFFFFFF, 0xFFFFFFFF)
 _UID_AND_INODE = struct.Struct("=II")
 _UID_OFFSET = 4 + _ADDRESSES.size + _INTERFACE_AND_COOKIE.size + 12  # bytes before user and inode
-_READABLE_TCP_STATES = frozenset(
-    {1, 4, 5}
-)  # ESTABLISHED, FIN_WAIT1 and FIN_WAIT2: the client may still read
+# ESTABLISHED, FIN_WAIT1 and FIN_WAIT2: the client may still read.
+_READABLE_TCP_STATES = frozenset({1, 4, 5})
 _TCP_TABLE = Path("/proc/net/tcp")
 _OVERFLOW_UID_FILE = Path("/proc/sys/kernel/overflowuid")
 

@@ -1,8 +1,8 @@
 """Limits and deadlines of a connection, before its caller is authenticated.
 
 A connection is idle, sends a head, sends a body, or waits for an answer. The first three have a
-deadline. `expire_connections` checks all connections each second, so a request needs no timer of its own. Above
-`MAX_CONNECTIONS` the connection that has kept the node waiting longest ends.
+deadline. `expire_connections` checks all connections each second, so a request needs no timer of
+its own. Above `MAX_CONNECTIONS` the connection that has kept the node waiting longest ends.
 """
 
 import asyncio
@@ -170,7 +170,8 @@ class HttpProtocol(HttpToolsProtocol):
             status = HTTPStatus(reply.status)
             response_head = (
                 f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-                f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n{_COMMON_HEADER_LINES}"
+                f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n"
+                f"{_COMMON_HEADER_LINES}"
                 f"content-type: {reply.content_type}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(response_head.encode("latin-1") + reply.body)

@@ -1,7 +1,4 @@
-"""The `run_events` task on the node.
-
-The event is published in the commit that claims and ends its run.
-"""
+"""The `event` task on the node. The commit that claims and ends a run publishes its event."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +16,7 @@ from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
 
 class InlineRunner:
-    """Runs `run_events` tasks on the node's own thread, because the work is one more row."""
+    """Runs `event` tasks on the node's own thread, because the work is one more row."""
 
     def __init__(self, executor: Executor, feed: SqliteFeed, new_id: Callable[[], str]) -> None:
         self._executor = executor
@@ -32,10 +29,10 @@ class InlineRunner:
         results = self._executor.finish([finished for finished, _ in outcomes])
         ended_runs: list[tuple[FinishedAttempt, Run]] = []
         events: list[EventFields] = []
-        for (finished, run_events), result in zip(outcomes, results, strict=True):
+        for (finished, events_of_run), result in zip(outcomes, results, strict=True):
             if result.verdict is Verdict.OK and result.decision and result.decision.run:
                 ended_runs.append((finished, result.decision.run))
-                events += run_events
+                events += events_of_run
         self._feed.publish(events)
         return ended_runs
 
@@ -45,7 +42,7 @@ class InlineRunner:
         A wrong placeholder fails the run without a retry.
         """
         try:
-            event = build_event(_expanded(attempt_of(assignment)))
+            event = build_event(_expand(attempt_of(assignment)))
         except BadTask as error:
             detail = detail_of(assignment, Outcome.failed(str(error)))
             return _finished(assignment, RunStatus.FAILED, detail), []
@@ -57,7 +54,7 @@ class InlineRunner:
         return _finished(assignment, RunStatus.SUCCESS, detail), [{"id": event_id, **event}]
 
 
-def _expanded(attempt: Attempt) -> Attempt:
+def _expand(attempt: Attempt) -> Attempt:
     return expand(attempt, no_secrets) if has_placeholders(attempt.task) else attempt
 
 

@@ -27,7 +27,7 @@ QueueRow = tuple[Priority, int, str, str, str]  # priority, due time, job, run, 
 
 
 class RunQueue:
-    """The Messages port of the node.
+    """The RunQueue port of the node.
 
     A tenant at its limit costs one probe of the index, however many of its runs wait.
     """
@@ -41,7 +41,7 @@ class RunQueue:
         self._next_at: datetime | None = None
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        """Note when the earliest run is due. The rows come with the job states."""
+        """Remember when the earliest run is due. The job states write the rows."""
         due_times = [message.due_at for message in messages]
         if self._next_at is not None:
             due_times.append(self._next_at)

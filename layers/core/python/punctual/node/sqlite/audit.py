@@ -136,10 +136,10 @@ class SqliteAudit:
             return
         self._transaction.begin()
         rows = [
-            (tenant, to_micros(min(times)), to_micros(max(times)), _encode(pack))
+            (tenant, to_micros(min(times)), to_micros(max(times)), _encode(row_notes))
             for tenant, noted in self._pending.items()
-            for pack in _group_by_row(noted)
-            if (times := [note.at for note, _ in pack])
+            for row_notes in _group_by_row(noted)
+            if (times := [note.at for note, _ in row_notes])
         ]
         self.on_rollback()
         self._transaction.db.executemany(
@@ -161,20 +161,20 @@ def _unreadable_range(earliest: int, latest: int) -> Unreadable:
     """
     start_at, end_at = from_micros(earliest), from_micros(latest + _MICROS_PER_MILLISECOND)
     return Unreadable(
-        f"The audit's lines from {format_time(start_at)} to {format_time(end_at)} cannot be read. Ask "
-        f"for those before with to={format_time(start_at)}, and for those after with "
+        f"The audit entries from {format_time(start_at)} to {format_time(end_at)} cannot be read. "
+        f"Request those before with to={format_time(start_at)}, and those after with "
         f"from={format_time(end_at)}."
     )
 
 
 def _group_by_row(noted: Sequence[NotedSubjects]) -> Iterator[list[NotedSubjects]]:
-    pack: list[NotedSubjects] = []
+    row_notes: list[NotedSubjects] = []
     size = 0
     for note, subjects in noted:
-        if pack and size + len(subjects) > MAX_SUBJECTS_PER_ROW:
-            yield pack
-            pack, size = [], 0
-        pack.append((note, subjects))
+        if row_notes and size + len(subjects) > MAX_SUBJECTS_PER_ROW:
+            yield row_notes
+            row_notes, size = [], 0
+        row_notes.append((note, subjects))
         size += len(subjects)
-    if pack:
-        yield pack
+    if row_notes:
+        yield row_notes

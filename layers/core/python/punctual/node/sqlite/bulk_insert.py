@@ -32,7 +32,8 @@ def insert_rows(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[
 
 @cache
 def _multi_row_statement(statement: str) -> str:
-    """
+    """Return the statement for `ROWS_PER_STATEMENT` rows.
+
     >>> _multi_row_statement("INSERT INTO t (a, b) VALUES (?, ?)").count("(?, ?)")
     50
     """

@@ -21,7 +21,7 @@ class SqlitePartitions:
 
     The rows are few, so each change is written at once within the transaction.
 
-    No minute after `_last_closed` is closed. It is None if the rows have to be read.
+    No minute after `_last_closed` is closed. None means that the rows must be read.
     """
 
     def __init__(self, transaction: Transaction, clock: Clock) -> None:
@@ -160,7 +160,7 @@ class SqlitePartitions:
     def _update_leased(self, lease: PartitionLease, assignment: str, *values: int) -> bool:
         """Change the row of a lease.
 
-        This fails if another lease holds the partition or if a nudge came since the last read.
+        This fails if another lease holds the partition or if a signal came since the last read.
         """
         with self._transaction:
             self._transaction.begin()
@@ -219,7 +219,7 @@ class SqliteReceipts:
         except DECODING_ERRORS as error:
             self._transaction.damage.note("receipts", (tenant,), error)
             raise Unreadable(
-                "What an earlier request with this Idempotency-Key did cannot be read."
+                "The result of an earlier request with this Idempotency-Key cannot be read."
             ) from error
 
     def _read(self, tenant: str, name: str, now: datetime) -> bytes | None:

@@ -13,9 +13,8 @@ DEFINITION_CODEC = Codec(DefinitionRow)
 MAX_CACHED_DEFINITIONS = 20_000
 # a plain tuple: it has the hash of a `JobKey`, and is faster to create
 DefinitionKey = tuple[tuple[str, str], str]
-MAX_CACHED_DEFINITION_BYTES = (
-    1_024  # bytes: larger definitions are not cached, so that memory stays bounded
-)
+# Bytes: larger definitions are not cached, so that memory stays bounded.
+MAX_CACHED_DEFINITION_BYTES = 1_024
 
 
 class SqliteDefinitions:
@@ -61,9 +60,8 @@ class SqliteDefinitions:
             return None
         try:
             definition = DEFINITION_CODEC.decode(row[0])
-        except (
-            DECODING_ERRORS
-        ) as error:  # A damaged row counts as missing. Operations that need it fail.
+        except DECODING_ERRORS as error:
+            # A damaged row counts as missing. Operations that need it fail.
             self._transaction.damage.note("bodies", (*key, ref), error)
             return None
         if len(row[0]) <= MAX_CACHED_DEFINITION_BYTES and not self._transaction.db.in_transaction:

@@ -166,7 +166,8 @@ class SqliteJobStates:
                 self.flush()
                 rows = self._transaction.db.execute(
                     "SELECT tenant, job_id, head, id FROM heads INDEXED BY heads_of_busy "
-                    f"WHERE busy = 1 AND tenant = ? AND id > ? AND {_NOT_EXPIRED} ORDER BY id LIMIT ?",
+                    f"WHERE busy = 1 AND tenant = ? AND id > ? AND {_NOT_EXPIRED} "
+                    "ORDER BY id LIMIT ?",
                     (tenant, last_row_id, now_micros, _BUSY_PAGE_SIZE),
                 ).fetchall()
                 states, unreadable = decode_states(self._damage, [row[:3] for row in rows])

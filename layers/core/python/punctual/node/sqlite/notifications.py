@@ -57,7 +57,7 @@ class SqliteNotifications:
         return [True] * len(notifications)
 
     def next_at(self, excluded: Collection[int]) -> datetime | None:
-        """Return when the next notification is due, without those of `but`.
+        """Return when the next notification is due, without the rows `excluded`.
 
         Their delivery is in progress.
         """
@@ -110,7 +110,7 @@ class SqliteNotifications:
         self._is_next_at_known = False
 
     def make_due_by(self, latest_at: datetime) -> None:
-        """Make waiting notifications due by `at` at the latest."""
+        """Make waiting notifications due at `latest_at` or earlier."""
         with self._transaction:
             self._transaction.begin()
             self._transaction.db.execute(

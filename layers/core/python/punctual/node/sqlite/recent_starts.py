@@ -20,26 +20,28 @@ class SqliteStarts:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime) -> None:
-        """Count starts at `at`, and remove the tenant's starts up to `gone`."""
+    def add(
+        self, kind: str, tenant: str, started_at: datetime, count: int, remove_until: datetime
+    ) -> None:
+        """Count starts at `started_at`, and remove those of the tenant up to `remove_until`."""
         with self._transaction:
             self._transaction.begin()
             self._transaction.db.execute(
                 "INSERT INTO starts (kind, tenant, at, n) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (kind, tenant, at) DO UPDATE SET n = n + excluded.n",
-                (kind, tenant, to_micros(at), count),
+                (kind, tenant, to_micros(started_at), count),
             )
             self._transaction.db.execute(
                 "DELETE FROM starts WHERE kind = ? AND tenant = ? AND at <= ?",
-                (kind, tenant, to_micros(gone)),
+                (kind, tenant, to_micros(remove_until)),
             )
 
-    def times_since(self, kind: str, tenant: str, at: datetime) -> Sequence[datetime]:
-        """Return the times after `at` in order, one for each start."""
+    def times_since(self, kind: str, tenant: str, after: datetime) -> Sequence[datetime]:
+        """Return the times after `after` in order, one for each start."""
         with self._transaction:
             rows = self._transaction.db.execute(
                 "SELECT at, n FROM starts WHERE kind = ? AND tenant = ? AND at > ? ORDER BY at",
-                (kind, tenant, to_micros(at)),
+                (kind, tenant, to_micros(after)),
             ).fetchall()
         times: list[datetime] = []
         for time_micros, count in rows:

@@ -9,8 +9,8 @@ from punctual.node.sqlite.codec import from_micros
 from punctual.node.sqlite.state_rows import NO_LEASES, STATE_CODEC
 from punctual.node.sqlite.transaction import Transaction
 
-# Plain tuples, because every swap creates some. A name has the hash of a `Key`. A kept state has
-# the number of its row, so that a write needs no search.
+# Plain tuples, because every swap creates some. A key has the hash of a `JobKey`. A cached state
+# has the number of its row, so that a write needs no search.
 StateKey = tuple[str, str]
 CachedState = tuple[int, StoredState]
 
@@ -20,8 +20,8 @@ class StateCache:
 
     The file has one owner, so the cache stays true.
 
-    `_cache` holds committed states. `_uncommitted` holds the changes of this transaction, and `_stored_before` the
-    stored form of changes that are not written yet.
+    `_cache` holds committed states. `_uncommitted` holds the changes of this transaction, and
+    `_stored_before` the stored form of changes that are not written yet.
     """
 
     def __init__(self, transaction: Transaction, max_cached: int) -> None:

@@ -33,7 +33,10 @@ _STATE_COLUMNS = (
     "tenant",
     "job_id",
 )
-INSERT_STATE = f"INSERT INTO heads ({', '.join(_STATE_COLUMNS)}) VALUES ({', '.join('?' * len(_STATE_COLUMNS))})"
+INSERT_STATE = (
+    f"INSERT INTO heads ({', '.join(_STATE_COLUMNS)}) "
+    f"VALUES ({', '.join('?' * len(_STATE_COLUMNS))})"
+)
 _UPSERT_LEASE = (
     "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "

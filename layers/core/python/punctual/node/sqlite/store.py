@@ -139,7 +139,7 @@ class Store:
     def transaction(self) -> Transaction:
         """Return the transaction.
 
-        `with store.work():` makes one transaction of all port calls inside.
+        `with store.transaction():` makes one transaction of all port calls inside.
         """
         return self._transaction
 

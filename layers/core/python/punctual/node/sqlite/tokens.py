@@ -50,7 +50,8 @@ class SqliteTokens:
         values = (tenant, to_micros(now), *(() if before is None else (before,)))
         with self._transaction:
             rows = self._transaction.db.execute(
-                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_NOT_FORGOTTEN} {before_condition}"
+                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_NOT_FORGOTTEN} "
+                f"{before_condition}"
                 "ORDER BY token_id DESC",
                 values,
             )

@@ -70,8 +70,8 @@ def canonical_host(host: str) -> str:
 def parse_literal_address(host: str) -> IpAddress | None:
     """Return the address that the host spells in any form a C library accepts, or None.
 
-    >>> parse_literal_address("0x7f.1"), parse_literal_address("017700000001"), parse_literal_address("2130706433")
-    (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
+    >>> {parse_literal_address(text) for text in ("0x7f.1", "017700000001", "2130706433")}
+    {IPv4Address('127.0.0.1')}
     >>> parse_literal_address("example.com")
     """
     name = canonical_host(host)
@@ -79,16 +79,16 @@ def parse_literal_address(host: str) -> IpAddress | None:
         try:
             return ipaddress.IPv6Address(name)
         except ValueError:
-            raise AddressNotAllowed(f"{name} is no IPv6 address") from None
+            raise AddressNotAllowed(f"{name} is not an IPv6 address") from None
     parts = name.split(".")
     if not _NUMERIC_LABEL.fullmatch(parts[-1]):
         return None
     # A host with a numeric last label is an address. Reject it if it does not parse as IPv4.
     if len(parts) > 4 or not all(_NUMERIC_LABEL.fullmatch(part) for part in parts):
-        raise AddressNotAllowed(f"{name} is no IPv4 address")
+        raise AddressNotAllowed(f"{name} is not an IPv4 address")
     *leading, last = (_parse_number(part) for part in parts)
     if any(part > 255 for part in leading) or last >= 256 ** (4 - len(leading)):
-        raise AddressNotAllowed(f"{name} is no IPv4 address")
+        raise AddressNotAllowed(f"{name} is not an IPv4 address")
     value = last
     for index, part in enumerate(leading):
         value += part << 8 * (3 - index)
@@ -215,14 +215,14 @@ def _is_subnet(outer: IpNetwork, inner: IpNetwork) -> bool:
 
 def _parse_number(part: str) -> int:
     if len(part) > _MAX_LABEL_CHARACTERS:
-        raise AddressNotAllowed(f"{part[:_MAX_LABEL_CHARACTERS]}… is no address")
+        raise AddressNotAllowed(f"{part[:_MAX_LABEL_CHARACTERS]}… is not an address")
     if part.startswith("0x"):
         return int(part[2:] or "0", 16)
     if part.startswith("0") and len(part) > 1:
         try:
             return int(part, 8)
         except ValueError:
-            raise AddressNotAllowed(f"{part} is no octal number") from None
+            raise AddressNotAllowed(f"{part} is not an octal number") from None
     return int(part)
 
 

@@ -1,6 +1,6 @@
 """Connections to checked addresses. A stop request or a timeout can end each wait."""
 
-# ruff: noqa: ARG002 -- httpcore defines the signatures; a Watch replaces its timeouts
+# ruff: noqa: ARG002 -- httpcore defines the signatures; `WaitLimits` replaces its timeouts
 
 import errno
 import ipaddress
@@ -98,12 +98,12 @@ class CheckedBackend(httpcore.NetworkBackend):
 
     @contextmanager
     def limited_by(self, limits: WaitLimits) -> Iterator[None]:
-        """Bound all waits of this thread inside the context by `watch`."""
-        self._local.watch = limits
+        """Bound all waits of this thread inside the context by `limits`."""
+        self._local.limits = limits
         try:
             yield
         finally:
-            del self._local.watch
+            del self._local.limits
 
     def connect_tcp(
         self,
@@ -127,7 +127,7 @@ class CheckedBackend(httpcore.NetworkBackend):
             )
             if port in self._closed_ports and any(_is_loopback(address) for address in addresses):
                 raise AddressNotAllowed(
-                    f"{host} may not be called: port {port} here is not a task's"
+                    f"{host} may not be called: tasks may not use port {port} here"
                 )
             return addresses
 
@@ -139,7 +139,7 @@ class CheckedBackend(httpcore.NetworkBackend):
             raise httpcore.ConnectError(str(error)) from None
 
     def _current_limits(self) -> WaitLimits:
-        limits: WaitLimits = self._local.watch
+        limits: WaitLimits = self._local.limits
         return limits
 
 
@@ -216,7 +216,7 @@ def _call_when_ready(
 ) -> _T:
     """Return the result of a non-blocking socket action, retried until the socket is ready.
 
-    It checks the watch before each try, at least ten times a second.
+    It checks the limits before each try, at least ten times a second.
     """
     while True:
         wait_seconds = limits.next_wait_seconds()

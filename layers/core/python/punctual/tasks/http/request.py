@@ -73,7 +73,7 @@ def build_request(attempt: Attempt) -> Request:
     task = attempt.task
     method = task.get("method") or "POST"
     if method not in HTTP_METHODS:
-        raise BadTask(f"{as_text(method)} is no method that Punctual calls with")
+        raise BadTask(f"{as_text(method)} is not a supported method")
     body, body_type = _encode_body(attempt, method)
     headers = _encode_headers(task.get("headers") or {})
     job_header_names = {name.lower() for name, _ in headers}
@@ -193,7 +193,7 @@ def _encode_headers(headers: dict[str, Any]) -> tuple[RawHeader, ...]:
 
 def _encode_header(name: str, value: str) -> RawHeader:
     if not HEADER_NAME.fullmatch(name):
-        raise BadTask(f"{name!r} is no name of a header")
+        raise BadTask(f"{name!r} is not a valid header name")
     if name.lower() in RESERVED_HEADERS:
         raise BadTask(f"The header {name} is Punctual's to set")
     if CONTROL_IN_HEADER.search(value):

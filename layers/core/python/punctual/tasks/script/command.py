@@ -70,7 +70,8 @@ class CommandResult:
 
 
 def signal_name(number: int) -> str:
-    """
+    """Return the name of a signal.
+
     >>> signal_name(9)
     'SIGKILL'
     """

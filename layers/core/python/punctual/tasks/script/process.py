@@ -129,7 +129,7 @@ class _Process:
                 stream.close()
 
     def _kill_survivors(self) -> None:
-        """Kill what a dead launcher could not kill."""
+        """Kill the processes that a dead launcher could not kill."""
         if self.group is not None:
             kill_group(self.group.pgid)
         kill_survivors({self.command.env[RUN_ID_VARIABLE]})

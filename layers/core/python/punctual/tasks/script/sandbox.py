@@ -57,8 +57,8 @@ class RunSandbox:
 class Sandbox:
     """The sandbox that separates scripts from the node and from each other.
 
-    `closed_folder` is the node's data folder. `is_shared` is true if the node requires tokens, so that other
-    tenants have scripts too.
+    `closed_folder` is the node's data folder. `is_shared` is true if the node requires tokens. Then
+    other tenants have scripts too.
     """
 
     name: SandboxName

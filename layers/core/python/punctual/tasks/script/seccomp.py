@@ -15,12 +15,8 @@ from typing import NamedTuple
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 # struct seccomp_data: number, architecture, instruction pointer, six arguments of 8 bytes.
-_CALL_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET = (
-    0,
-    4,
-    16,
-    24,
-)
+_CALL_NUMBER_OFFSET, _ARCHITECTURE_OFFSET = 0, 4
+_FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET = 16, 24
 _FIRST_X32_NUMBER = 0x40000000
 _AF_UNIX = 1
 _WHOLE_USER = 2  # PRIO_USER is 2 and IOPRIO_WHO_USER is 3, so the filter tests for at least 2
@@ -29,8 +25,8 @@ _WHOLE_USER = 2  # PRIO_USER is 2 and IOPRIO_WHO_USER is 3, so the filter tests 
 class SystemCalls(NamedTuple):
     """System call numbers of an architecture.
 
-    The calls in `with_process_first` take a process as first argument. The calls in `with_kind_first` take a kind
-    first and a process second.
+    The calls in `with_process_first` take a process as first argument. The calls in
+    `with_kind_first` take a kind first and a process second.
     """
 
     architecture: int

@@ -24,7 +24,7 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 
 @lru_cache(maxsize=64)
 def readable_paths(programs: tuple[Path, ...], closed_folder: Path) -> tuple[str, ...]:
-    """Return the paths of system folders and programs that a script may read, without `closed_folder`."""
+    """Return the system folders and programs that a script may read, without `closed_folder`."""
     folders = [*map(Path, SYSTEM_FOLDERS), Path(os.path.realpath("/etc/resolv.conf"))]
     for program in programs:
         folders += _program_paths(program)
@@ -33,7 +33,7 @@ def readable_paths(programs: tuple[Path, ...], closed_folder: Path) -> tuple[str
 
 
 def parts_without(folder: Path, closed_folder: Path) -> Iterator[Path]:
-    """Yield the folder. If it contains `closed_folder`, yield its parts without `closed_folder` instead."""
+    """Yield the folder, or its parts without `closed_folder` if it contains that folder."""
     if contains(closed_folder, folder):
         return
     if not contains(folder, closed_folder):
@@ -45,7 +45,7 @@ def parts_without(folder: Path, closed_folder: Path) -> Iterator[Path]:
 
 
 def contains(folder: Path, other: Path) -> bool:
-    """Return True if `second` is the folder or inside it, also through links and bind mounts."""
+    """Return True if `other` is the folder or inside it, also through links and bind mounts."""
     real_path = Path(os.path.realpath(other))
     return any(_is_same(folder, parent) for parent in (real_path, *real_path.parents))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from punctual.domain.task_limits import RESERVED_ENV_PREFIX
 from punctual.domain.timestamps import format_time
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -208,8 +209,8 @@ class ScriptTask:
         status, error, retryable = _status_and_error(attempt, result, run_limits)
         if result.exit_code and capture.was_denied:
             error = (
-                f"{error}\nThe {self._sandbox.name} sandbox may be the cause: {SCRIPT_PATHS_VARIABLE} opens more "
-                "paths, to scripts of tenant local."
+                f"{error}\nThe {self._sandbox.name} sandbox may be the cause: "
+                f"{SCRIPT_PATHS_VARIABLE} opens more paths, to scripts of tenant local."
             )
         if error and capture.tail:
             error = f"{error}\n{capture.tail}"
@@ -219,7 +220,7 @@ class ScriptTask:
             error,
             retryable,
             output=capture.output,
-            output_type="text/plain; charset=utf-8",
+            output_type=TEXT_CONTENT_TYPE,
             output_truncated=capture.output_truncated,
             logs_truncated=capture.logs_truncated,
             exit_code=code,
@@ -282,7 +283,7 @@ def _status_and_error(
     if not result.has_started:
         return "FAILED", "The script could not be started: its launcher or its sandbox failed", True
     if result.exit_code is None:
-        return "FAILED", "The process that watched over the script was killed", True
+        return "FAILED", "The launcher of the script was killed", True
     if result.exit_code:
         return "FAILED", f"Exit code {result.exit_code}", True
     return "SUCCESS", "", True

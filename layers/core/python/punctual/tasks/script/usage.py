@@ -20,7 +20,7 @@ class TooDeepError(Exception):
 
 
 def descendants(pid: int, max_count: int) -> list[int]:
-    """Return the descendants of a process. The search stops after more than `most` of them."""
+    """Return the descendants of a process. The search stops after more than `max_count`."""
     pids: list[int] = []
     todo = [pid]
     while todo and len(pids) <= max_count:
@@ -46,7 +46,7 @@ def children(pid: int) -> list[int]:
 
 
 def memory_bytes(pids: list[int], max_bytes: int) -> int:
-    """Return the resident memory of processes. If it exceeds `most`, count shared pages once."""
+    """Return the resident memory of processes. Above `max_bytes`, count shared pages once."""
     resident = sum(map(_resident_bytes, pids))
     if resident <= max_bytes:
         return resident
@@ -155,7 +155,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def _children_by_parent(parent: int) -> list[int]:
-    """Return the children by a search over all processes, for kernels that do not list children."""
+    """Return the children by a search over all processes, for kernels without a list of children."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:

@@ -1,6 +1,6 @@
 """GET /whoami and /tokens: show the caller and the tokens of a tenant."""
 
-from punctual.domain.tenants.limits import limit_values as limits_json
+from punctual.domain.tenants.limits import limit_values
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.timestamps import format_time
 from punctual.web.http.paging import Paging
@@ -29,7 +29,7 @@ class TokenReadRoutes:
             "role": caller.role.label,
             "token_id": caller.token_id or None,
             "expires_at": format_optional_time(caller.expires_at),
-            "limits": limits_json(self._limits_of(caller.tenant)),
+            "limits": limit_values(self._limits_of(caller.tenant)),
         }
         return json_reply(200, value)
 

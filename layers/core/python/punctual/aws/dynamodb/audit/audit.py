@@ -28,9 +28,8 @@ from punctual.engine.ports.audit_log import (
 )
 
 MAX_AUDIT_ROW_SUBJECTS = 1_000  # subjects in a row
-MAX_AUDIT_PAGE_ROWS = (
-    200  # rows after which a page ends, at the next end of a group of four seconds
-)
+# Rows after which a page ends, at the next end of a group of four seconds.
+MAX_AUDIT_PAGE_ROWS = 200
 AUDIT_QUERY_PAGE_SIZE = 16
 _AUDIT_ROW_ABSENT = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
 _encode = msgspec.json.Encoder().encode

@@ -14,15 +14,12 @@ JOB_STATE_STREAM_FILTERS: tuple[dict[str, Any], ...] = tuple(
 )
 
 
-COUNTER_PARTITIONS = (
-    4  # rows of a tenant's counts; a reader that loses a transaction on one uses the next
-)
+# Rows of a tenant's counts; a reader that loses a transaction on one uses the next.
+COUNTER_PARTITIONS = 4
 # Patterns of the partition keys of these rows, for policies.
-TOTALS_KEY_PATTERNS, COUNTED_KEY_PATTERNS, DEFINITION_KEY_PATTERNS = (
-    ("*#totals",),
-    ("*#counted",),
-    ("*#body",),
-)
+TOTALS_KEY_PATTERNS = ("*#totals",)
+COUNTED_KEY_PATTERNS = ("*#counted",)
+DEFINITION_KEY_PATTERNS = ("*#body",)
 
 
 def totals_key(tenant: str, part: int) -> RowKey:
@@ -79,7 +76,8 @@ def counted_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
 def is_definition_partition(pk: str) -> bool:
     """Return whether this is the partition key of definition rows.
 
-    >>> is_definition_partition(definition_key("acme", "01900000", "1-abc").pk), is_definition_partition("acme#03")
+    >>> pk = definition_key("acme", "01900000", "1-abc").pk
+    >>> is_definition_partition(pk), is_definition_partition("acme#03")
     (True, False)
     """
     return split_parts(pk)[2:] == ["body"]

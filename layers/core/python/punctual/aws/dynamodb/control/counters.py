@@ -31,9 +31,8 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.utc import EPOCH
 
 MINUTE_COUNTS_RETENTION = timedelta(hours=3)
-COUNTED_CHANGES_RETENTION = timedelta(
-    hours=30
-)  # longer than a day, for which a stream keeps and repeats a change
+# Longer than a day, for which a stream keeps and repeats a change.
+COUNTED_CHANGES_RETENTION = timedelta(hours=30)
 COUNT_SLICE = timedelta(seconds=10)
 # Most changes are made around a full minute, so one slice holds them all.
 COUNT_SLICE_OFFSET = timedelta(seconds=5)
@@ -91,7 +90,7 @@ class Counters:
                 self._count_slice(tenant, slice_at, part)
 
     def moved_counts(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
-        """Yield the `moved_counts` counts of changes made from `start` to `end`; the caller sums them."""
+        """Yield the `moved_counts` of the changes from `start` to `end`. The caller sums them."""
         slices = (time_key(_slice_start(start)), time_key(_slice_start(end)))
         key_range = KeyRange(*counter_keys.counted_bounds(tenant, *slices))
         return (

@@ -54,30 +54,32 @@ class DynamoQuotaRows:
         self._table = table
         self._clock = clock
 
-    def read(self, tenant: str, what: str) -> QuotaRow | None:
-        key = limit_keys.quota_row_key(tenant, what)
+    def read(self, tenant: str, quota_name: str) -> QuotaRow | None:
+        key = limit_keys.quota_row_key(tenant, quota_name)
         item = self._dynamo.read(self._table, [key]).get(key)
         return None if item is None else _parse_row(item)
 
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+    def swap(
+        self, tenant: str, quota_name: str, expected_version: int, text: str
+    ) -> QuotaRow | None:
         """Return None if the row was written, else the present row.
 
         After a lost answer, the write has won if the present row equals the written one.
         """
         values = {
             keys.DATA_ATTR: text,
-            keys.VERSION_ATTR: expect + 1,
+            keys.VERSION_ATTR: expected_version + 1,
             keys.LAYOUT_ATTR: keys.ROW_LAYOUT,
             keys.TTL: keys.to_ttl(self._clock() + IDLE_ROW_RETENTION),
         }
-        condition = "#v = :v" if expect else "attribute_not_exists(#v)"
+        condition = "#v = :v" if expected_version else "attribute_not_exists(#v)"
         failure = self._dynamo.put_if(
             self._table,
-            {**limit_keys.quota_row_key(tenant, what).item(), **to_item(values)},
+            {**limit_keys.quota_row_key(tenant, quota_name).item(), **to_item(values)},
             Condition(
                 condition,
                 names={"#v": keys.VERSION_ATTR},
-                values=to_item({":v": expect} if expect else {}),
+                values=to_item({":v": expected_version} if expected_version else {}),
             ),
         )
         if failure is None:
@@ -85,7 +87,7 @@ class DynamoQuotaRows:
         if not failure.item:  # the row expired since it was read
             return QuotaRow("", 0)
         present = _parse_row(failure.item)
-        is_written = failure.ambiguous and present == QuotaRow(text, expect + 1)
+        is_written = failure.ambiguous and present == QuotaRow(text, expected_version + 1)
         return None if is_written else present
 
 

@@ -14,9 +14,8 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import Receipt
 
-PARTITION_LEASE_RETENTION = timedelta(
-    days=7
-)  # of a lease row; a poller reads a bucket again after its row expires
+# Of a lease row; a poller reads a bucket again after its row expires.
+PARTITION_LEASE_RETENTION = timedelta(days=7)
 _LEASE_ATTR_NAMES = {
     "#owner": keys.OWNER_ATTR,
     "#token": keys.TOKEN_ATTR,
@@ -192,7 +191,7 @@ class DynamoPartitions:
     def valid_leases(
         self, partitions: Sequence[TimerPartition]
     ) -> Mapping[TimerPartition, PartitionLease]:
-        """Return the live leases on these partitions."""
+        """Return the valid leases of these partitions."""
         partitions_by_key = {
             keys.partition_lease_key(*partition): partition for partition in partitions
         }
@@ -232,6 +231,8 @@ class DynamoPartitions:
 
 
 class DynamoReceipts:
+    """Receipts of idempotency keys, one row each."""
+
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table

@@ -13,13 +13,13 @@ USED_AT_ATTR, REVOKED_AT_ATTR = "used", "revoked"
 REVOKE_REQUEST_ATTR = "wish"  # the audit note of the first revoke request
 
 
-def token_key(hashed: str) -> RowKey:
+def token_key(token_hash: str) -> RowKey:
     """Return the key of a token by its hash. The authorizer knows only the hash.
 
     >>> token_key("ab")
     RowKey(pk='#token#ab', sk='-')
     """
-    return RowKey(f"{TOKEN_KEY_PREFIX}{hashed}", "-")
+    return RowKey(f"{TOKEN_KEY_PREFIX}{token_hash}", "-")
 
 
 def list_row_key(tenant: str, token_id: str) -> RowKey:

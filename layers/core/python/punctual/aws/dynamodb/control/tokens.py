@@ -64,8 +64,12 @@ class DynamoTokens:
         )
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        hashed = self._find_hash(tenant, token_id)
-        return None if hashed is None else self._load_tokens(tenant, [hashed], now).get(hashed)
+        token_hash = self._find_hash(tenant, token_id)
+        return (
+            None
+            if token_hash is None
+            else self._load_tokens(tenant, [token_hash], now).get(token_hash)
+        )
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
         tokens: list[Token] = []
@@ -73,20 +77,22 @@ class DynamoTokens:
             self._list_hashes(tenant, before, limit), min(limit, _TOKEN_LIST_PAGE_SIZE)
         ):
             tokens_by_hash = self._load_tokens(tenant, hashes, now)
-            tokens += [tokens_by_hash[hashed] for hashed in hashes if hashed in tokens_by_hash]
+            tokens += [
+                tokens_by_hash[token_hash] for token_hash in hashes if token_hash in tokens_by_hash
+            ]
             if len(tokens) >= limit:
                 break
         return tokens[:limit]
 
     def store_revocation_request(
-        self, tenant: str, token_id: str, wish: str, old: str = ""
+        self, tenant: str, token_id: str, request: str, expected: str = ""
     ) -> str | None:
         """Store a revoke request and return the request in force.
 
         The row keeps the first request, so concurrent calls continue with the same one.
         """
-        hashed = self._find_hash(tenant, token_id)
-        if hashed is None:
+        token_hash = self._find_hash(tenant, token_id)
+        if token_hash is None:
             return None
         condition = Condition(
             "#tenant = :tenant AND (attribute_not_exists(#wish) OR #wish = :old)",
@@ -94,18 +100,18 @@ class DynamoTokens:
             {"#tenant": token_keys.TENANT_ATTR, "#wish": token_keys.REVOKE_REQUEST_ATTR},
             {
                 ":tenant": to_attribute(tenant),
-                ":wish": to_attribute(wish),
-                ":old": to_attribute(old),
+                ":wish": to_attribute(request),
+                ":old": to_attribute(expected),
             },
         )
-        outcome = self._dynamo.update_if(self._table, token_keys.token_key(hashed), condition)
+        outcome = self._dynamo.update_if(self._table, token_keys.token_key(token_hash), condition)
         if not isinstance(outcome, ConditionFailed):
-            return wish
+            return request
         first_request = outcome.item.get(token_keys.REVOKE_REQUEST_ATTR)
         return None if first_request is None else str(first_request["S"])
 
     def count(self, tenant: str, now: datetime) -> "TokenCounts":
-        """Return how many tokens are good, and how many are kept.
+        """Return the number of valid tokens and of listed tokens.
 
         The rows of the list suffice if the tenant has room. Their TTL is a month after the end of
         the token. If the tenant has no room, the rows by hash are read too.
@@ -130,7 +136,7 @@ class DynamoTokens:
     def _check_list(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
         """Return how many rows lead to no token, and how many to a revoked token.
 
-        A crash between two writes leaves both kinds. Up to `_MAX_REPAIRED_ROWS` of them get a TTL here.
+        A crash between two writes leaves both kinds. Up to `_MAX_REPAIRED_ROWS` rows get a TTL here.
         """
         from punctual.domain.identifiers import sortable_id
 
@@ -164,16 +170,20 @@ class DynamoTokens:
         return orphaned, revoked
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        hashed = self._find_hash(tenant, token_id)
-        token = None if hashed is None else self._load_tokens(tenant, [hashed], now).get(hashed)
-        if hashed is None or token is None:
+        token_hash = self._find_hash(tenant, token_id)
+        token = (
+            None
+            if token_hash is None
+            else self._load_tokens(tenant, [token_hash], now).get(token_hash)
+        )
+        if token_hash is None or token is None:
             return None
         if token.revoked_at is None:
-            token = self._revoke(hashed, token._replace(revoked_at=now))
+            token = self._revoke(token_hash, token._replace(revoked_at=now))
         self._expire_list_row(token)
         return token
 
-    def _revoke(self, hashed: str, token: Token) -> Token:
+    def _revoke(self, token_hash: str, token: Token) -> Token:
         names = {"#revoked": token_keys.REVOKED_AT_ATTR, "#ttl": keys.TTL, "#pk": keys.PK}
         assert token.revoked_at is not None
         values = {
@@ -186,11 +196,10 @@ class DynamoTokens:
             names,
             values,
         )
-        outcome = self._dynamo.update_if(self._table, token_keys.token_key(hashed), condition)
+        outcome = self._dynamo.update_if(self._table, token_keys.token_key(token_hash), condition)
         if isinstance(outcome, ConditionFailed) and outcome.item:
-            return _parse_token(
-                check_layout(outcome.item)
-            )  # another call or an earlier try revoked it first
+            # Another call or an earlier try revoked it first.
+            return _parse_token(check_layout(outcome.item))
         return token
 
     def _expire_list_row(self, token: Token) -> None:
@@ -207,7 +216,7 @@ class DynamoTokens:
         condition = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
         failure = self._dynamo.put_if(self._table, item, condition)
         if failure is not None and not failure.ambiguous:
-            raise Unavailable("This token stands already: make another.")
+            raise Unavailable("This token exists already: create another one.")
 
     def _find_hash(self, tenant: str, token_id: str) -> str | None:
         row_key = token_keys.list_row_key(tenant, token_id)
@@ -225,16 +234,16 @@ class DynamoTokens:
             yield _hash_of(row)
 
     def _load_tokens(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
-        """Return the tokens of this tenant by hash, without forgotten ones."""
-        hashes_by_key = {token_keys.token_key(hashed): hashed for hashed in hashes}
+        """Return the tokens of this tenant by hash, without those to delete."""
+        hashes_by_key = {token_keys.token_key(token_hash): token_hash for token_hash in hashes}
         rows = self._dynamo.read(self._table, list(hashes_by_key))
         tokens = {
             hashes_by_key[row_key]: _parse_token(check_layout(row)) for row_key, row in rows.items()
         }
         return {
-            hashed: token
-            for hashed, token in tokens.items()
-            if token.tenant == tenant and not _is_forgotten(token, now)
+            token_hash: token
+            for token_hash, token in tokens.items()
+            if token.tenant == tenant and not _is_deleted(token, now)
         }
 
 
@@ -269,7 +278,7 @@ class AuthorizerTokens:
             },
         )
         conditional_write(
-            "noting that a token was used",
+            "recording the use of a token",
             lambda: self._client().update_item(
                 TableName=self._table,
                 Key=token_keys.token_key(token_hash).item(),
@@ -308,8 +317,8 @@ def _to_row(token: Token) -> Item:
 
 
 def _ttl_attrs(token: Token) -> Item:
-    forgotten_at = token.delete_at()
-    return {} if forgotten_at is None else {keys.TTL: to_attribute(keys.to_ttl(forgotten_at))}
+    delete_at = token.delete_at()
+    return {} if delete_at is None else {keys.TTL: to_attribute(keys.to_ttl(delete_at))}
 
 
 def _parse_token(row: Mapping[str, Any]) -> Token:
@@ -329,6 +338,6 @@ def _parse_token(row: Mapping[str, Any]) -> Token:
     )
 
 
-def _is_forgotten(token: Token, now: datetime) -> bool:
-    forgotten_at = token.delete_at()
-    return forgotten_at is not None and forgotten_at <= now
+def _is_deleted(token: Token, now: datetime) -> bool:
+    delete_at = token.delete_at()
+    return delete_at is not None and delete_at <= now

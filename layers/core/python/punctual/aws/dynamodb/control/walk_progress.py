@@ -19,7 +19,7 @@ COMPLETE_ATTR, STEP_ATTR = "over", "step"
 class Progress:
     """The progress of one walk.
 
-    - `state_cursor`, `timer_cursor`, `payload_cursor`: the cursor of each part; None at its start and end.
+    - `state_cursor`, `timer_cursor`, `payload_cursor`: the cursor of each part, None at its ends.
     - `states_done`, `timers_done`, `payloads_done`: whether the first three parts are done.
     - `is_complete`: whether the whole walk is done.
     - `packed_counts`: the packed counts of job states, until the counters are corrected.
@@ -39,6 +39,8 @@ class Progress:
 
 
 class WalkProgress:
+    """Reads and writes the progress row."""
+
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table

@@ -1,4 +1,4 @@
-"""The outcomes of runs that were claimed together, in one row until each has its history row.
+"""The outcomes of runs of one claim, in one row until each run has its history row.
 
 A row for each outcome would cost a write unit each. A batch row has one or two kilobytes.
 """
@@ -58,9 +58,9 @@ class BatchOutcomes:
         )
 
     def find(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """Return the outcome of the last attempt; `UNREADABLE_RUN_DETAIL` if only damaged rows exist."""
+        """Return the outcome of the last attempt, or that of a damaged row if no other exists."""
         attempt_id = (key.job_id, key.run_id, run.token)
-        damaged = None
+        damaged_detail = None
         for row in self._dynamo.query(
             self._table, KeyRange(batch_key(key.tenant, run)), OUTCOMES_PAGE_SIZE
         ):
@@ -68,12 +68,12 @@ class BatchOutcomes:
                 continue
             outcomes = _parse_outcomes(check_layout(row, keys.BATCH_OUTCOMES_LAYOUT))
             if outcomes is None:
-                damaged = UNREADABLE_RUN_DETAIL
+                damaged_detail = UNREADABLE_RUN_DETAIL
                 continue
             for outcome in outcomes:
                 if (outcome.job_id, outcome.run_id, outcome.token) == attempt_id:
                     return outcome.detail
-        return damaged
+        return damaged_detail
 
 
 def batch_key(tenant: str, claimed: Run | AttemptRow) -> str:

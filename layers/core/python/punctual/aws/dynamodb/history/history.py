@@ -6,11 +6,22 @@ from itertools import islice
 
 import msgspec
 
-from punctual.aws.dynamodb import keys as at
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout
 from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
+from punctual.aws.dynamodb.keys import (
+    DATA_ATTR,
+    ROW_LAYOUT_ATTRIBUTE,
+    TTL,
+    RowKey,
+    attempt_key,
+    attempts_prefix,
+    history_bounds,
+    history_key,
+    history_partition,
+    to_ttl,
+)
 from punctual.aws.dynamodb.sort_keys import LAST_CHAR
 from punctual.domain.run import Run
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
@@ -35,7 +46,7 @@ class DynamoHistory:
         self._dynamo.put(
             self._table,
             [
-                _to_row(at.history_key(row.tenant, row.job_id, row.run.run_id), row, row.expires_at)
+                _to_row(history_key(row.tenant, row.job_id, row.run.run_id), row, row.expires_at)
                 for row in rows
             ],
         )
@@ -45,7 +56,7 @@ class DynamoHistory:
             self._table,
             [
                 _to_row(
-                    at.attempt_key(
+                    attempt_key(
                         row.tenant, row.job_id, row.run_id, row.number, row.token, row.lost
                     ),
                     row,
@@ -63,32 +74,30 @@ class DynamoHistory:
 
     def recorded_keys(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Return the keys that have a row. An expired row counts because it was written."""
-        keys_by_row_key = {at.history_key(*key): key for key in keys}
+        keys_by_row_key = {history_key(*key): key for key in keys}
         existing = self._dynamo.read(self._table, list(keys_by_row_key))
         return frozenset(keys_by_row_key[row_key] for row_key in existing)
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
-        keys_by_row_key = {at.history_key(*key): key for key in keys}
+        keys_by_row_key = {history_key(*key): key for key in keys}
         items = self._dynamo.read(self._table, list(keys_by_row_key))
         rows = {keys_by_row_key[row_key]: _parse_run(row) for row_key, row in items.items()}
         return {key: row for key, row in rows.items() if row.expires_at > now}
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
-        prefix = at.attempts_prefix(key.run_id)
-        key_range = KeyRange(
-            at.history_partition(key.tenant, key.job_id), prefix, prefix + LAST_CHAR
-        )
+        prefix = attempts_prefix(key.run_id)
+        key_range = KeyRange(history_partition(key.tenant, key.job_id), prefix, prefix + LAST_CHAR)
         items = self._dynamo.query(self._table, key_range, ATTEMPT_PAGE_SIZE)
-        rows = (_to_attempt(check_layout(row)[at.DATA_ATTR]["S"]) for row in items)
+        rows = (_to_attempt(check_layout(row)[DATA_ATTR]["S"]) for row in items)
         return [row for row in rows if row.expires_at is None or row.expires_at > now]
 
     def page(
         self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        low, high = at.history_bounds(before, after)
+        low, high = history_bounds(before, after)
         if low > high:  # DynamoDB rejects a range with low > high
             return []
-        key_range = KeyRange(at.history_partition(*key), low, high, newest_first=True)
+        key_range = KeyRange(history_partition(*key), low, high, newest_first=True)
         items = self._dynamo.query(self._table, key_range, limit + 1)
         rows = (_parse_run(row) for row in items)
         valid_rows = (row for row in rows if row.run.run_id != before and row.expires_at > now)
@@ -101,15 +110,15 @@ class DynamoHistory:
 
 
 def _parse_run(row: Item) -> RunRow:
-    return _to_run(check_layout(row)[at.DATA_ATTR]["S"])
+    return _to_run(check_layout(row)[DATA_ATTR]["S"])
 
 
-def _to_row(key: at.RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
+def _to_row(key: RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
     item: Item = {
         **key.item(),
-        **at.ROW_LAYOUT_ATTRIBUTE,
-        at.DATA_ATTR: to_attribute(_encode(row).decode()),
+        **ROW_LAYOUT_ATTRIBUTE,
+        DATA_ATTR: to_attribute(_encode(row).decode()),
     }
     if expires_at is not None:
-        item[at.TTL] = to_attribute(at.to_ttl(expires_at))
+        item[TTL] = to_attribute(to_ttl(expires_at))
     return item

@@ -1,4 +1,4 @@
-"""Deletion of the rows beside a job state: definitions, and markers of run payloads."""
+"""Deletion of the other rows of a job: definitions, and markers of run payloads."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

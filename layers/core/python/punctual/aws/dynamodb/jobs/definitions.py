@@ -18,12 +18,10 @@ from punctual.aws.dynamodb.keys import (
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 
-MAX_READABLE_DEFINITION_BYTES = (
-    16_384  # bytes up to which a definition stays readable text in the console
-)
-MAX_DEFINITION_PART_BYTES = (
-    380_000  # bytes in a row; the limit of DynamoDB is 400 KiB with key and names
-)
+# Bytes up to which a definition stays readable text in the console.
+MAX_READABLE_DEFINITION_BYTES = 16_384
+# Bytes in a row; the limit of DynamoDB is 400 KiB with key and names.
+MAX_DEFINITION_PART_BYTES = 380_000
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(DefinitionRow).decode

@@ -30,10 +30,10 @@ from punctual.aws.dynamodb.keys import (
     to_ttl,
 )
 from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
-from punctual.domain import write_ids as writers_of
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
+from punctual.domain.write_ids import has_won
 from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
@@ -129,7 +129,7 @@ def note_of(row: Mapping[str, Any]) -> Note | None:
 
 
 def renew_condition(lease_renewal: LeaseRenewal) -> Condition:
-    """Return the update that renews a lease and sets `beating`, if the token still holds it."""
+    """Return the update that renews a lease and sets `HEARTBEAT_INDEX`, if the token holds it."""
     lease = Lease(lease_renewal.token, lease_renewal.expires_at, is_renewed=True)
     return Condition(
         "#lease.#token = :token",
@@ -152,7 +152,7 @@ def is_own(state: JobState, row: Mapping[str, Any]) -> bool:
     if not row:
         return False
     write_ids = from_attribute(row[WRITE_IDS_ATTR]) if WRITE_IDS_ATTR in row else []
-    return writers_of.has_won(state, int(row[VERSION_ATTR]["N"]), write_ids)
+    return has_won(state, int(row[VERSION_ATTR]["N"]), write_ids)
 
 
 def _attributes(state: JobState) -> Item:

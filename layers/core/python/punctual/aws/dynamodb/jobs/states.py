@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of, prefetch
-from punctual.aws.dynamodb.jobs import state_rows as rows
+from punctual.aws.dynamodb.jobs import state_rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
     HEARTBEAT_INDEX,
@@ -36,9 +36,8 @@ from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, Upco
 
 ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
 MAX_BUSY_PAGES_PER_SLOT = 20  # at most this many pages of a slot are read to find busy jobs
-MAX_HEARTBEAT_STATES_PER_SLOT = (
-    1_000  # at most this many states with a heartbeat are read of a larger slot
-)
+# At most this many states with a heartbeat are read of a larger slot.
+MAX_HEARTBEAT_STATES_PER_SLOT = 1_000
 CROWDED_SLOT_CACHE_TIME = timedelta(minutes=5)  # how long a slot counts as larger
 _BUSY_ATTRS = (RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR)
 _BUSY_FILTER = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY_ATTRS)
@@ -56,7 +55,9 @@ class DynamoJobStates:
         items = self._dynamo.read(self._table, [state_key(*key) for key in keys])
         now = self._clock()
         stored_states = (
-            rows.from_row(row) for row in items.values() if not rows.is_expired(row, now)
+            state_rows.from_row(row)
+            for row in items.values()
+            if not state_rows.is_expired(row, now)
         )
         return {
             JobKey(stored.state.tenant, stored.state.job_id): stored for stored in stored_states
@@ -86,11 +87,11 @@ class DynamoJobStates:
         slot_states = [
             self._slot_states(
                 KeyRange(
-                    slot_partition(tenant, n), high=high, excludes_high=True, newest_first=True
+                    slot_partition(tenant, slot), high=high, excludes_high=True, newest_first=True
                 ),
                 slot_limit,
             )
-            for n in range(JOB_SLOTS)
+            for slot in range(JOB_SLOTS)
         ]
         merged = heapq.merge(
             *self._dynamo.pool.map(prefetch, slot_states),
@@ -115,9 +116,9 @@ class DynamoJobStates:
         """
         slot_limit = 2 * -(-max_states // JOB_SLOTS)
         states_by_slot = self._dynamo.pool.map(
-            lambda n: list(
+            lambda slot: list(
                 islice(
-                    self._slot_states(KeyRange(slot_partition(tenant, n)), slot_limit + 1),
+                    self._slot_states(KeyRange(slot_partition(tenant, slot)), slot_limit + 1),
                     slot_limit + 1,
                 )
             ),
@@ -131,7 +132,7 @@ class DynamoJobStates:
 
     def active_states(self, tenant: str) -> Sequence[JobState]:
         """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""
-        slots = [slot_partition(tenant, n) for n in range(JOB_SLOTS)]
+        slots = [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)]
         busy_by_slot = self._dynamo.pool.map(self._busy_in_slot, slots)
         crowded_slots = [
             slot_key
@@ -169,7 +170,7 @@ class DynamoJobStates:
     def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[JobKey, StoredState]:
         """Return the states of jobs with a heartbeat, at most `slot_limit` of each slot."""
         return self._load_heartbeat_states(
-            [slot_partition(tenant, n) for n in range(JOB_SLOTS)], slot_limit
+            [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)], slot_limit
         )
 
     def _load_heartbeat_states(
@@ -198,8 +199,8 @@ class DynamoJobStates:
         unreadable: list[tuple[JobKey, str]] = []
         for row in items:
             try:
-                if not rows.is_expired(row, now):
-                    states.append(rows.from_row(row).state)
+                if not state_rows.is_expired(row, now):
+                    states.append(state_rows.from_row(row).state)
             except Exception as error:
                 unreadable.append((_unreadable_key(row), type(error).__name__))
         return WalkPage(
@@ -212,8 +213,8 @@ class DynamoJobStates:
     def _unexpired_states(self, items: Iterable[Item]) -> Iterator[JobState]:
         now = self._clock()
         for row in items:
-            if not rows.is_expired(row, now):
-                yield rows.from_row(row).state
+            if not state_rows.is_expired(row, now):
+                yield state_rows.from_row(row).state
 
     def _swap(self, swap: Swap) -> bool:
         """Write if the version is the expected one. Return whether this swap won.
@@ -228,15 +229,15 @@ class DynamoJobStates:
             if has_won is None:
                 raise
             return has_won
-        return failure is None or rows.is_own(swap.state, failure.item)
+        return failure is None or state_rows.is_own(swap.state, failure.item)
 
     def _write_swap(self, swap: Swap) -> ConditionFailed | None:
         now = self._clock()
         if swap.expected_version == 0:
-            row = rows.to_row(swap.state, swap.leases, swap.note)
-            return self._dynamo.put_if(self._table, row, rows.create_condition(now))
+            row = state_rows.to_row(swap.state, swap.leases, swap.note)
+            return self._dynamo.put_if(self._table, row, state_rows.create_condition(now))
         outcome = self._dynamo.update_if(
-            self._table, state_key(*swap.key), rows.swap_condition(swap, now)
+            self._table, state_key(*swap.key), state_rows.swap_condition(swap, now)
         )
         return outcome if isinstance(outcome, ConditionFailed) else None
 
@@ -244,10 +245,12 @@ class DynamoJobStates:
         """Return whether a swap without an answer won, or None if it may still take effect."""
         row_key = state_key(*swap.key)
         row: Item = self._dynamo.read(self._table, [row_key]).get(row_key, {})
-        if rows.is_own(swap.state, row):
+        if state_rows.is_own(swap.state, row):
             return True
         version = (
-            int(row[VERSION_ATTR]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
+            int(row[VERSION_ATTR]["N"])
+            if row and not state_rows.is_expired(row, self._clock())
+            else 0
         )
         return None if version == swap.expected_version else False
 
@@ -255,11 +258,13 @@ class DynamoJobStates:
         outcome = self._dynamo.update_if(
             self._table,
             state_key(*lease_renewal.key),
-            rows.renew_condition(lease_renewal),
+            state_rows.renew_condition(lease_renewal),
             returns_row=True,
         )
         try:
-            return None if isinstance(outcome, ConditionFailed) else rows.from_row(outcome).state
+            return (
+                None if isinstance(outcome, ConditionFailed) else state_rows.from_row(outcome).state
+            )
         except Exception:
             # The claim counts as lost. Its return reads the state again and reports the error.
             return None

@@ -13,7 +13,7 @@ MAX_CACHED_TIMER_ROWS = 30_000  # pairs of timer and row in one generation
 
 
 class DeletePlan(NamedTuple):
-    """The steps of a delete: `whole_rows` rows to delete, members to remove, and `unknown` timers.
+    """The steps of a delete: whole rows to delete, members to remove, and `unknown` timers.
 
     The cache has no row of the unknown timers.
     """
@@ -95,7 +95,7 @@ class TimerRowCache:
         return (*young, *(key for key in old if key not in young)) if old else young
 
     def _may_keep_members(self, key: RowKey, deleted: set[Timer]) -> bool:
-        """Return whether the row may keep members after `gone` are removed."""
+        """Return whether the row may keep members after `deleted` are removed."""
         if not is_shared(key.sk):
             return False
         remaining = self._young.remaining.get(key)

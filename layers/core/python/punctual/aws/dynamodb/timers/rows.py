@@ -12,12 +12,10 @@ from punctual.aws.dynamodb.timers import keys
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
 from punctual.engine.ports.timers import Timer
 
-MAX_SHARED_ROW_BYTES = (
-    1_000  # bytes as DynamoDB counts them, so that each write of a row costs one write unit
-)
-_ATTR_NAME_BYTES = (
-    len(PK) + len(SK) + len(LAYOUT_ATTR) + 2 + len(MEMBERS_ATTR)
-)  # 2: the layout number
+# Bytes as DynamoDB counts them, so that each write of a row costs one write unit.
+MAX_SHARED_ROW_BYTES = 1_000
+# 2: the layout number.
+_ATTR_NAME_BYTES = len(PK) + len(SK) + len(LAYOUT_ATTR) + 2 + len(MEMBERS_ATTR)
 _NO_MEMBERS: Mapping[str, Any] = {"SS": ()}
 _timer_order = attrgetter("sort_key")
 

@@ -32,9 +32,8 @@ FIRST_READ_ROWS = 50  # rows in the first read, before the number of timers in a
 NEAR_READ_ROWS = 4  # rows, one read unit; a job's timer is nearly always in them
 FAR_READ_ROWS = 100  # rows for each job in the second read
 MAX_TIMERS_PER_DELETE = 1_000  # timers in one delete; their rows fit into the cache
-MAX_MEMBER_DELETE_TRIES = (
-    25  # more than a row has members; each failed condition means that the row lost some
-)
+# More than a row has members; each failed condition means that the row lost some.
+MAX_MEMBER_DELETE_TRIES = 25
 
 
 class DynamoTimers:
@@ -53,7 +52,7 @@ class DynamoTimers:
         self._cache = cache or TimerRowCache()
 
     def with_cache_size(self, max_pairs: int) -> "DynamoTimers":
-        """Return a copy with a cache of `max_pairs` pairs, for callers that delete after long reads."""
+        """Return a copy with another cache size, for callers that delete after long reads."""
         return DynamoTimers(self._dynamo, self._table, self._new_write_id, TimerRowCache(max_pairs))
 
     def put(self, timers: Sequence[Timer]) -> None:
@@ -148,7 +147,7 @@ class DynamoTimers:
         return frozenset(existing)
 
     def _find_near(self, timers: Sequence[Timer], limit: int, existing: set[Timer]) -> list[Timer]:
-        """Add the timers that exist to `found`. Return those that `limit` rows do not decide."""
+        """Add the timers that exist to `existing`. Return those that `limit` rows do not decide."""
 
         def is_near(timer: Timer) -> bool | None:
             rows, has_more = self._rows_before(timer, limit)

@@ -247,7 +247,7 @@ def _at(text: str) -> At:
     try:
         local = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"at({text}) is no date and time: {error}") from error
+        raise ValueError(f"at({text}) is not a date and time: {error}") from error
     if not 1970 <= local.year <= LAST_SCHEDULED_YEAR:
         raise ValueError(f"at({text}) is out of range: years go from 1970 to {LAST_SCHEDULED_YEAR}")
     second = local.hour * 3_600 + local.minute * 60 + local.second

@@ -44,7 +44,7 @@ class _HeldEvaluation:
 
 
 class HeldMessages:
-    """The queue of a poller that fires ahead. It answers for held messages that they are unsent."""
+    """The run queue of a poller that fires ahead. It reports held messages as not sent."""
 
     def __init__(self, run_queue: RunQueue, clock: Clock, throughput: Throughput) -> None:
         self._run_queue = run_queue
@@ -76,7 +76,7 @@ class HeldMessages:
         self.sent_count += sum(accepted)
         return accepted
 
-    def hold(self, evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    def hold_back(self, evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         """Keep the evaluations with held messages. Return the others."""
         complete = []
         for trigger_timers, result in evaluations:

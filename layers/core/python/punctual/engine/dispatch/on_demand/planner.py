@@ -26,20 +26,19 @@ from punctual.engine.dispatch.poller import BUCKET_CLOSE_DELAY
 from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timers
 
-WATERMARK_WRITE_INTERVAL = timedelta(
-    minutes=5
-)  # longest time between writes of the watermark while nothing is due
+# Longest time between writes of the watermark while nothing is due.
+WATERMARK_WRITE_INTERVAL = timedelta(minutes=5)
 LOST_WAKEUP_DELAY = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
 MAX_TIMERS_PER_WAKEUP = 1_000  # timers for one poller
 MAX_PAST_PARTITION_READS = 2_000  # reads of past partitions in one tick
-MAX_UNREAD_PARTITIONS = 5  # unreadable partitions that end a tick; the next tick reads the rest
+MAX_UNREAD_PARTITIONS = 5  # unreadable partitions that end a tick; the next tick goes on
 
 
 class PeekResult(NamedTuple):
     """The result of a tick.
 
-    `unread_count` counts partitions that the store did not answer for. `later` counts partitions with
-    timers that only a later version of Punctual can read.
+    `unread_count` counts partitions that the store did not answer for. `newer_format_count` counts
+    partitions with timers that only a later version of Punctual can read.
     """
 
     wakeups: Sequence[WakeUp]
@@ -60,6 +59,8 @@ class _Finding(NamedTuple):
 
 
 class PeekingPlanner:
+    """Hands out the partitions that have timers."""
+
     def __init__(
         self, timers: Timers, partitions: Partitions, partition_leases: PartitionLeases
     ) -> None:
@@ -71,16 +72,14 @@ class PeekingPlanner:
     def forget_findings(self) -> None:
         """Forget all findings, because a wake-up may not have been sent."""
         self._watermark: datetime | None = None
-        self._stored_watermark: datetime | None = (
-            None  # the watermark, as it was last read or written
-        )
+        # The watermark, as it was last read or written.
+        self._stored_watermark: datetime | None = None
         self._watermark_written_at: datetime | None = None
         self._empty_ahead: set[TimerPartition] = set()  # read ahead, and empty
         self._wakeup_times: dict[TimerPartition, datetime] = {}
         self._empty_after_end: set[TimerPartition] = set()  # found empty after their end
-        self._newer_format: set[TimerPartition] = (
-            set()
-        )  # empty except for timers of a later version
+        # Empty except for timers of a later version.
+        self._newer_format: set[TimerPartition] = set()
         self._unread_count = 0
         self._has_worked = False
 
@@ -91,9 +90,9 @@ class PeekingPlanner:
         max_busy_minutes: int,
         is_late: Callable[[], bool] = lambda: False,
     ) -> PeekResult:
-        """Read the near partitions, and past ones until `max_busy_minutes` minutes with timers are found.
+        """Read the near partitions, and past ones until `max_busy_minutes` of them have timers.
 
-        When `is_late` returns True, the next tick reads the rest. The wake-ups of this tick must
+        When `is_late` returns True, the next tick reads the others. The wake-ups of this tick must
         be sent first.
         """
         self._unread_count = 0
@@ -203,7 +202,7 @@ class PeekingPlanner:
     def _find_past(
         self, now: datetime, watermark: datetime, shards: int, max_busy_minutes: int
     ) -> Iterator[_Finding]:
-        """Yield findings in past minutes, oldest first, until `max_busy_minutes` minutes are not done."""
+        """Yield findings in past minutes, oldest first, until `max_busy_minutes` are not done."""
         read_count = busy_minutes = 0
         bucket = watermark
         while (
@@ -283,7 +282,7 @@ def _is_closed(bucket: datetime, now: datetime) -> bool:
 
 
 def _group_wakeups(findings: Sequence[_Finding]) -> list[WakeUp]:
-    """Return wake-ups by minute. A poller takes all shards, up to `MAX_TIMERS_PER_WAKEUP` timers."""
+    """Return wake-ups by minute. A poller takes all shards, up to `MAX_TIMERS_PER_WAKEUP`."""
     wakeups = []
     for _, bucket_findings in groupby(
         sorted(findings), key=lambda finding: finding.partition.bucket

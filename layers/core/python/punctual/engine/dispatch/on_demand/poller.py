@@ -21,7 +21,7 @@ from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
-WINDOW_WORK_SECONDS = 60  # seconds of work that the window holds
+WINDOW_WORK_SECONDS = 60  # of work that the window holds
 MAX_RELEASED_MESSAGES = 1_000  # messages sent in one step
 MIN_TIMER_BATCH = 100  # smallest batch; takes 0.8 s with the least memory
 
@@ -81,7 +81,7 @@ class OnDemandPoller(Poller):
                     for run in result.decision.runs_to_record
                     if run.status is RunStatus.MISSED
                 )
-        super().record_results(self._held_messages.hold(evaluations), now)
+        super().record_results(self._held_messages.hold_back(evaluations), now)
 
     @property
     def has_held_messages(self) -> bool:

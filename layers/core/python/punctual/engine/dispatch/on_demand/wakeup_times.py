@@ -8,13 +8,11 @@ from punctual.domain.utc import SECOND
 from punctual.engine.ports.partitions import TimerPartition
 
 FIRE_LEAD = timedelta(seconds=0.8)  # a running poller fires a run this long before its time
-SEND_LEAD = timedelta(
-    seconds=0.1
-)  # a run is sent this long before its time; a warm queue takes as long
+# A run is sent this long before its time; a warm queue takes as long.
+SEND_LEAD = timedelta(seconds=0.1)
 FIRE_BATCH_SPAN = timedelta(seconds=1)  # timers due within this time are fired in the same batch
-POLLER_SETUP_DURATION = timedelta(
-    seconds=0.1
-)  # time for a poller to read, take its leases and load states
+# Time for a poller to read, take its leases and load states.
+POLLER_SETUP_DURATION = timedelta(seconds=0.1)
 COLD_START_DURATION = timedelta(seconds=1)  # delay of the queue and of a cold start
 WARM_START_DURATION = timedelta(seconds=0.15)  # the same after a poller has run in the last minutes
 MAX_FIRE_AHEAD = timedelta(minutes=1)  # bursts are fired up to this long ahead
@@ -28,7 +26,7 @@ class Throughput(NamedTuple):
     sent_per_second: float
 
     def scaled(self, core_share: float) -> "Throughput":
-        """Return the pace with this share of a processor.
+        """Return the throughput with this share of a processor.
 
         >>> Throughput(800, 6_400).scaled(0.125)
         Throughput(fired_per_second=100.0, sent_per_second=800.0)
@@ -38,9 +36,8 @@ class Throughput(NamedTuple):
 
 # `make bench-poller`: 1.2 ms of a processor for each job, mostly for one swap. Threads add nothing.
 CORE_THROUGHPUT = Throughput(833, 6_900)
-SLOWEST_THROUGHPUT = CORE_THROUGHPUT.scaled(
-    0.145
-)  # for callers of unknown pollers: 256 MB of the 1,769 MB of a core
+# For callers of unknown pollers: 256 MB of the 1,769 MB of a core.
+SLOWEST_THROUGHPUT = CORE_THROUGHPUT.scaled(0.145)
 
 
 def begin_at(due_times: Sequence[datetime], throughput: Throughput) -> datetime:
