@@ -16,12 +16,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import read_context
 from infra.config.stage import Stage, WrongStage, read_stage
+from infra.operations.output import Say, one_line
 
 MAX_MESSAGES_PER_RECEIVE = 10
 REDRIVE_VISIBILITY_SECONDS = 900  # until a message becomes visible again
 MAX_CHANGES_PER_CALL = 200  # the batch size of the stream
-
-Say = Callable[[str], None]
 
 
 class StreamRange(NamedTuple):
@@ -41,7 +40,7 @@ class RedriveFailed(RuntimeError):
 
 
 def redrive(stage: Stage, session: Any, say: Say) -> int:
-    """Send the changes of all messages again; return the number of messages that stay."""
+    """Send the changes of all messages again; return the number of remaining messages."""
     sqs, streams = session.client("sqs"), session.client("dynamodbstreams")
     queue = sqs.get_queue_url(QueueName=stage.resource_name("status-failed"))["QueueUrl"]
     send_changes = _invoker(session.client("lambda"), stage.resource_name("status"))
@@ -51,14 +50,14 @@ def redrive(stage: Stage, session: Any, say: Say) -> int:
         try:
             change_count = sum(send_changes(page) for page in read_changes(streams, stream_range))
         except streams.exceptions.TrimmedDataAccessException:
-            say(f"{stream_range}: older than a day, the stream does not hold it any more")
+            say(f"{stream_range}: older than a day, so the stream no longer has it")
             remaining += 1
         except RedriveFailed as error:
             say(f"{stream_range}: {error}")
             remaining += 1
         else:
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-            say(f"{stream_range}: {change_count} changes followed")
+            say(f"{stream_range}: {change_count} changes sent")
     return remaining
 
 
@@ -67,7 +66,7 @@ def parse_range(body: str) -> StreamRange:
 
     >>> parse_range('{"DDBStreamBatchInfo": {"streamArn": "arn", "shardId": "s",'
     ...          '"startSequenceNumber": "1", "endSequenceNumber": "2"}}')
-    Piece(stream='arn', shard='s', first='1', last='2')
+    StreamRange(stream='arn', shard='s', first_sequence='1', last_sequence='2')
     """
     batch_info = json.loads(body)["DDBStreamBatchInfo"]
     return StreamRange(
@@ -79,7 +78,7 @@ def parse_range(body: str) -> StreamRange:
 
 
 def read_changes(streams: Any, stream_range: StreamRange) -> Iterator[list[dict[str, Any]]]:
-    """Yield the changes of a piece, as Lambda would pass them to the function."""
+    """Yield the changes of a range, as Lambda would pass them to the function."""
     iterator = streams.get_shard_iterator(
         StreamArn=stream_range.stream,
         ShardId=stream_range.shard,
@@ -88,7 +87,7 @@ def read_changes(streams: Any, stream_range: StreamRange) -> Iterator[list[dict[
     )["ShardIterator"]
     while iterator is not None:
         page = streams.get_records(ShardIterator=iterator, Limit=MAX_CHANGES_PER_CALL)
-        events = [as_event(event, stream_range.stream) for event in page["Records"]]
+        events = [as_event(record, stream_range.stream) for record in page["Records"]]
         events_in_range = [
             event for event in events if _sequence_number(event) <= int(stream_range.last_sequence)
         ]
@@ -116,7 +115,7 @@ def _json_value(value: Any) -> Any:
         return value.timestamp()
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    raise TypeError(f"a stream holds no {type(value).__name__}")
+    raise TypeError(f"a stream cannot have a {type(value).__name__}")
 
 
 def _receive_messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
@@ -147,11 +146,11 @@ def _invoker(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]
         result = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
             raise RedriveFailed(
-                f"{function} fails: {result.get('errorType')}: {result.get('errorMessage')}"
+                f"{function} failed:  {result.get('errorType')}: {result.get('errorMessage')}"
             )
         if result["batchItemFailures"]:
             raise RedriveFailed(
-                f"{function} stops at {result['batchItemFailures'][0]['itemIdentifier']}"
+                f"{function} stopped at {result['batchItemFailures'][0]['itemIdentifier']}"
             )
         return len(records)
 
@@ -160,7 +159,7 @@ def _invoker(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
-        print("python -m infra.operations.redrive STAGE", file=sys.stderr)
+        print("usage: python -m infra.operations.redrive STAGE", file=sys.stderr)
         return 2
     try:
         stage = read_stage(arguments[0], read_context()["stages"])
@@ -169,9 +168,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"redrive: {error}", file=sys.stderr)
         return 1
     except (BotoCoreError, ClientError) as error:
-        print(f"redrive: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"redrive: {one_line(error)}", file=sys.stderr)
         return 1
-    print(f"{remaining} stay in {stage.resource_name('status-failed')}")
+    print(f"{remaining} messages remain in {stage.resource_name('status-failed')}")
     return 1 if remaining else 0
 
 

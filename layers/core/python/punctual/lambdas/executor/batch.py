@@ -77,16 +77,14 @@ class Batch:
         )
         self._began_steady = steady()
         self._waiting: dict[str, Delivery] = {}  # unclaimed deliveries by nonce of the claim
-        self._unreadable_runs: dict[
-            str, Run
-        ] = {}  # claimed runs with an unreadable payload, by nonce
+        # Claimed runs with an unreadable payload, by nonce.
+        self._unreadable_runs: dict[str, Run] = {}
         self._attempts: list[RunningAttempt] = []
         self._next_claim_steady = self._next_write_steady = self._next_renewal_steady = (
             self._began_steady
         )
-        self._background_calls = BackgroundCalls(
-            task_runner, log
-        )  # heartbeats and visibility calls
+        # Heartbeats and visibility calls.
+        self._background_calls = BackgroundCalls(task_runner, log)
         self._visibility = VisibilityTimeouts(messages, self._background_calls, self._began_steady)
         self._idle_steady: float | None = None
 
@@ -147,21 +145,17 @@ class Batch:
         if not due:
             return
         try:
-            messages = [unreadable_claim.message for unreadable_claim in due.values()]
+            messages = [delivery.message for delivery in due.values()]
             claim_result = self._call_in_background(
                 lambda: self._executor.claim(messages, list(due))
             )
         except Unavailable as error:
             self._retry_claim(due, error.message)
             return
-        unreadable = {
-            assignment.nonce: due[assignment.nonce]
-            for assignment in claim_result.payload_unavailable
-        }
+        unreadable = {claim.nonce: due[claim.nonce] for claim in claim_result.payload_unavailable}
         if unreadable:
             self._unreadable_runs.update(
-                (assignment.nonce, assignment.run)
-                for assignment in claim_result.payload_unavailable
+                (claim.nonce, claim.run) for claim in claim_result.payload_unavailable
             )
             self._retry_claim(unreadable, "The payload of the runs cannot be read.")
         for nonce in due.keys() - unreadable:
