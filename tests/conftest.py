@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import kernel
 from tests.support.examples import load_profile
-from tests.support.simulation.seeds import DAY, DAY_NAME, announced
+from tests.support.simulation.seeds import DAY, DAY_NAME, replay_hint
 from tests.support.workers import ByFile, start_order
 
 load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
@@ -57,14 +57,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return announced(DAY)
+    return replay_hint(DAY)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the day after passed tests too, because `-q` omits the header."""
-    reports = [one for some in terminalreporter.stats.values() for one in some]
-    if any("simulation/test_drawn" in getattr(one, "nodeid", "") for one in reports):
-        terminalreporter.write_line(announced(DAY))
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    if any("simulation/test_drawn" in getattr(report, "nodeid", "") for report in reports):
+        terminalreporter.write_line(replay_hint(DAY))
 
 
 def pytest_collection_finish() -> None:

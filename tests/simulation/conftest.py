@@ -1,4 +1,4 @@
-"""Worlds that a test leaves are closed, so that no process of theirs stands in a call for ever."""
+"""Close the worlds that a test leaves, so that none of their processes hangs in a call."""
 
 from collections.abc import Iterator
 

@@ -26,9 +26,11 @@ JOB = an_id(1)
 RUN = an_id(1_000_001)
 
 
-def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any) -> JobState:
-    """Return the state of a recurring job. Its definition row is the one of `a_body`."""
-    made: dict[str, Any] = {
+def a_job_state(
+    job_id: str = JOB, version: int = 1, write_id: str = "w", **fields: Any
+) -> JobState:
+    """Return the state of a recurring job. Its definition row is the one of `a_definition_row`."""
+    values: dict[str, Any] = {
         "tenant": "acme",
         "job_id": job_id,
         "version": version,
@@ -40,13 +42,13 @@ def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any
         "updated_at": NOON,
         "schedule": None,
         "rules": {1: Rules(definition_ref="1-body", effective_at=NOON)},
-        "write_ids": (writer,),
+        "write_ids": (write_id,),
     }
-    return JobState(**{**made, **fields})
+    return JobState(**{**values, **fields})
 
 
 def a_run(run_id: str = RUN, status: RunStatus = RunStatus.QUEUED, **fields: Any) -> Run:
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "run_id": run_id,
         "status": status,
         "definition": 1,
@@ -55,11 +57,11 @@ def a_run(run_id: str = RUN, status: RunStatus = RunStatus.QUEUED, **fields: Any
         "created_at": NOON,
         "changed_at": NOON,
     }
-    return Run(**{**made, **fields})
+    return Run(**{**values, **fields})
 
 
-def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> DefinitionRow:
-    made: dict[str, Any] = {
+def a_definition_row(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> DefinitionRow:
+    values: dict[str, Any] = {
         "tenant": "acme",
         "job_id": job_id,
         "ref": ref,
@@ -68,26 +70,26 @@ def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> DefinitionR
         "name": "cleanup",
         "document": {"name": "cleanup", "schedule_type": "CRON", "cron_expression": "0 0 * * *"},
     }
-    return DefinitionRow(**{**made, **fields})
+    return DefinitionRow(**{**values, **fields})
 
 
 def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: Any) -> Timer:
-    made: dict[str, Any] = {"bucket": bucket_of(at), "shard": 0, "tenant": "acme"}
-    return Timer(at=at, job_id=job_id, version=version, **{**made, **fields})
+    values: dict[str, Any] = {"bucket": bucket_of(at), "shard": 0, "tenant": "acme"}
+    return Timer(at=at, job_id=job_id, version=version, **{**values, **fields})
 
 
 def a_row(run_id: str = RUN, job_id: str = JOB, tenant: str = "acme", **fields: Any) -> RunRow:
     """Return a history row with the product's retention."""
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "run": a_run(run_id, RunStatus.SUCCESS, ended_at=NOON, token=2, executor_id="e1"),
         "expires_at": NOON + HISTORY_RETENTION,
         "tzdata": "2026a",
     }
-    return RunRow(tenant=tenant, job_id=job_id, **{**made, **fields})
+    return RunRow(tenant=tenant, job_id=job_id, **{**values, **fields})
 
 
 def an_attempt(number: int = 1, token: int = 2, run_id: str = RUN, **fields: Any) -> AttemptRow:
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "tenant": "acme",
         "job_id": JOB,
         "status": "FAILED",
@@ -96,13 +98,13 @@ def an_attempt(number: int = 1, token: int = 2, run_id: str = RUN, **fields: Any
         "executor_id": "e1",
         "expires_at": NOON + HISTORY_RETENTION,
     }
-    return AttemptRow(run_id=run_id, number=number, token=token, **{**made, **fields})
+    return AttemptRow(run_id=run_id, number=number, token=token, **{**values, **fields})
 
 
-def a_receipt(made_id: str = JOB, fingerprint: str = "f", **fields: Any) -> Receipt:
-    made: dict[str, Any] = {"created_at": NOON, "expires_at": NOON + timedelta(hours=24)}
-    return Receipt(fingerprint=fingerprint, created_id=made_id, **{**made, **fields})
+def a_receipt(created_id: str = JOB, fingerprint: str = "f", **fields: Any) -> Receipt:
+    values: dict[str, Any] = {"created_at": NOON, "expires_at": NOON + timedelta(hours=24)}
+    return Receipt(fingerprint=fingerprint, created_id=created_id, **{**values, **fields})
 
 
-def key_of(head: JobState) -> JobKey:
-    return JobKey(head.tenant, head.job_id)
+def key_of(state: JobState) -> JobKey:
+    return JobKey(state.tenant, state.job_id)

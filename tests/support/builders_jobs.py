@@ -62,10 +62,10 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
     """
     schedule = schedule or every(60, anchor_at=at)
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
-    of_head = {
+    state_fields = {
         name: fields.pop(name) for name in list(fields) if name in JobState.__struct_fields__
     }
-    mark = min(at, schedule.at - seconds(1)) if isinstance(schedule, Once) else at
+    planned_until = min(at, schedule.at - seconds(1)) if isinstance(schedule, Once) else at
     built: dict[str, Any] = {
         "tenant": "t",
         "job_id": JOB_ID,
@@ -79,33 +79,33 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
         "schedule": schedule,
         "rules": {1: Rules(definition_ref="1", effective_at=at, **fields)},
         "limits": JobLimits(**limits),
-        "planned_until": mark,
-        "next_at": next_after(schedule, mark),
+        "planned_until": planned_until,
+        "next_at": next_after(schedule, planned_until),
     }
-    return JobState(**{**built, **of_head})
+    return JobState(**{**built, **state_fields})
 
 
-def a_change(head: JobState, schedule: Schedule | None = None, **fields: Any) -> Update:
-    """Return an update of `status` by fields of `JobLimits` and `Rules`, with an optional schedule."""
+def an_update(state: JobState, schedule: Schedule | None = None, **fields: Any) -> Update:
+    """Return an update of a job by fields of `JobLimits` and `Rules`, and optionally a schedule."""
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
     return Update(
-        kind=kind_of(schedule) if schedule else head.kind,
+        kind=kind_of(schedule) if schedule else state.kind,
         rules=msgspec.structs.replace(
-            head.current_rules, definition_ref=f"{head.edition + 1}", **fields
+            state.current_rules, definition_ref=f"{state.edition + 1}", **fields
         ),
-        limits=msgspec.structs.replace(head.limits, **limits),
+        limits=msgspec.structs.replace(state.limits, **limits),
         schedule=schedule,
     )
 
 
-def stored(head: JobState) -> JobState:
+def round_trip(state: JobState) -> JobState:
     """Return the state after a round trip through a store."""
-    return msgspec.json.decode(msgspec.json.encode(head), type=JobState)
+    return msgspec.json.decode(msgspec.json.encode(state), type=JobState)
 
 
-def next_due_at(head: JobState) -> datetime | None:
+def next_due_at(state: JobState) -> datetime | None:
     """Return the time at which the next occurrence is due: its time and the jitter."""
-    return None if head.next_at is None else head.next_at + head.limits.jitter
+    return None if state.next_at is None else state.next_at + state.limits.jitter
 
 
 class Story:
@@ -115,15 +115,15 @@ class Story:
     `leases` the leases beside the job state.
     """
 
-    def __init__(self, head: JobState, now: datetime = NOON) -> None:
-        self.head = head
+    def __init__(self, state: JobState, now: datetime = NOON) -> None:
+        self.state = state
         self.now = now
         self.timers: set[datetime] = set()
-        due_at = next_due_at(head)
-        if due_at is not None and head.timer_at is None:
-            self.head = msgspec.structs.replace(head, timer_at=due_at)
-        if self.head.timer_at is not None:
-            self.timers.add(self.head.timer_at)
+        due_at = next_due_at(state)
+        if due_at is not None and state.timer_at is None:
+            self.state = msgspec.structs.replace(state, timer_at=due_at)
+        if self.state.timer_at is not None:
+            self.timers.add(self.state.timer_at)
         self.ledger: dict[str, Run] = {}
         self.leases: dict[str, Lease] = {}
         self.sent: list[Run] = []
@@ -148,7 +148,7 @@ class Story:
             assert self.leases.get(run_id) == lease, "the swap would be lost"
         if decision.timer_at is not None:
             self.timers.add(decision.timer_at)
-        self.head = stored(decision.state)
+        self.state = round_trip(decision.state)
         for run_id, change in decision.leases.items():
             if change is None:
                 self.leases.pop(run_id, None)
@@ -160,41 +160,43 @@ class Story:
         for run in decision.runs_to_record:
             self.ledger[run.run_id] = run
         if isinstance(event, Evaluate):
-            self.timers -= {at for at in event.trigger_times if at != self.head.timer_at}
+            self.timers -= {at for at in event.trigger_times if at != self.state.timer_at}
         return decision
 
     def decide(self, event: Event, known: frozenset[str]) -> Decision:
-        return decide(self.head, event, self.now, "w", known)
+        return decide(self.state, event, self.now, "w", known)
 
-    def look(self, horizon: float | None = None, brought: Sequence[datetime] = ()) -> Decision:
-        """Evaluate as a poller does. `trigger_times` are early timers in addition to the due ones."""
+    def evaluate(
+        self, horizon: float | None = None, trigger_times: Sequence[datetime] = ()
+    ) -> Decision:
+        """Evaluate as a poller does, with early timers `trigger_times` and all due ones."""
         if not self.silent:
             for run in self.held:
-                self.beat(run)
-        due = tuple(sorted({at for at in self.timers if at <= self.now} | set(brought)))
+                self.renew_lease(run)
+        due = tuple(sorted({at for at in self.timers if at <= self.now} | set(trigger_times)))
         until = None if horizon is None else self.now + seconds(horizon)
         return self.do(
             Evaluate(leases=dict(self.leases), trigger_times=due, fire_ahead_until=until)
         )
 
-    def do_look(self, recorded: bool) -> Decision:
+    def evaluate_recorded(self, recorded: bool) -> Decision:
         due = tuple(sorted(at for at in self.timers if at <= self.now))
         return self.do(Evaluate(leases=dict(self.leases), trigger_times=due), recorded)
 
-    def drain_looks(self) -> "Story":
+    def drain_evaluations(self) -> "Story":
         """Evaluate as long as a timer is due at this time."""
         for _ in range(1000):
             if not any(at <= self.now for at in self.timers):
                 return self
-            self.look()
-        raise AssertionError("it does not come to rest")
+            self.evaluate()
+        raise AssertionError("the job does not come to rest")
 
-    def claim(self, run: Run | str | None = None, who: str = "e1") -> Run:
+    def claim(self, run: Run | str | None = None, executor_id: str = "e1") -> Run:
         """Claim a run, by default the first queued one."""
         run = self.queued[0] if run is None else run
         run_id = run if isinstance(run, str) else run.run_id
         self.claims += 1
-        decision = self.do(Claim(run_id=run_id, executor_id=who, nonce=str(self.claims)))
+        decision = self.do(Claim(run_id=run_id, executor_id=executor_id, nonce=str(self.claims)))
         assert decision.verdict == "OK", decision.verdict
         assert decision.run is not None
         return decision.run
@@ -207,12 +209,12 @@ class Story:
     def fail(self, run: Run) -> Decision:
         return self.finish(run, RunStatus.FAILED)
 
-    def release(
+    def return_claim(
         self, run: Run, begun: bool = True, waits: bool = False, unstarted: bool = False
     ) -> Decision:
         return self.do(ReturnClaim(run.run_id, run.token, begun, waits, unstarted))
 
-    def beat(self, run: Run) -> None:
+    def renew_lease(self, run: Run) -> None:
         self.leases[run.run_id] = Lease(
             token=run.token, until=self.now + RUN_LEASE, is_renewed=True
         )
@@ -230,15 +232,15 @@ class Story:
         return self.do(CancelRun(run.run_id))
 
     def change(self, schedule: Schedule | None = None, **fields: Any) -> Decision:
-        return self.do(a_change(self.head, schedule, **fields))
+        return self.do(an_update(self.state, schedule, **fields))
 
-    def order(self, run_id: str = "now-1", trigger: Trigger = Trigger.RUN_NOW) -> Decision:
+    def request_run(self, run_id: str = "now-1", trigger: Trigger = Trigger.RUN_NOW) -> Decision:
         return self.do(StartRun(run_id, trigger))
 
-    def fires(self, *moments: float) -> "Story":
+    def evaluate_at(self, *times: float) -> "Story":
         """Evaluate at each of these seconds after noon."""
-        for n in moments:
-            self.at(n).look()
+        for n in times:
+            self.at(n).evaluate()
         return self
 
     def drain(self, limit: int = 5000) -> "Story":
@@ -249,28 +251,28 @@ class Story:
             elif ready := [run for run in self.queued if run.due_at <= self.now]:
                 self.claim(ready[0])
             elif any(at <= self.now for at in self.timers):
-                self.look()
+                self.evaluate()
             else:
                 return self
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the job does not come to rest")
 
     def drain_at(self, n: float) -> "Story":
         return self.at(n).drain()
 
-    def state(self) -> str:
-        return self.head.status.value
+    def status(self) -> str:
+        return self.state.status.value
 
     @property
     def queued(self) -> list[Run]:
-        return [run for run in self.head.runs if run.status is RunStatus.QUEUED]
+        return [run for run in self.state.runs if run.status is RunStatus.QUEUED]
 
     @property
     def held(self) -> list[Run]:
-        return [run for run in self.head.runs if run.is_held]
+        return [run for run in self.state.runs if run.is_held]
 
     @property
-    def line(self) -> tuple[WaitingRun, ...]:
-        return self.head.wait_queue
+    def wait_queue(self) -> tuple[WaitingRun, ...]:
+        return self.state.wait_queue
 
     def outcomes(self) -> list[tuple[int, str, str, int]]:
         """Return the ledger by nominal time as (seconds after noon, status, reason, count)."""

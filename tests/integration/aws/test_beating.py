@@ -18,7 +18,7 @@ from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.job_search.monitor import DeployedMonitor
 from tests.integration.aws.test_heads import Clock
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
+from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 
 ALL = 1_000
 
@@ -35,7 +35,7 @@ def aws(clock: Clock) -> Iterator[Moto]:
 
 
 def stored(aws: Moto, *heads: JobState) -> None:
-    aws.ports.job_states.put_definitions([a_body(head.job_id) for head in heads])
+    aws.ports.job_states.put_definitions([a_definition_row(head.job_id) for head in heads])
     assert all(aws.ports.job_states.swap([Swap(head, head.version - 1) for head in heads]))
 
 
@@ -48,8 +48,8 @@ def claimed(
 ) -> JobState:
     """A job whose run is held, and has had a heartbeat, or none yet."""
     run = held(number, by)
-    head = a_head(an_id(number), runs=(run,), **fields)
-    aws.ports.job_states.put_definitions([a_body(head.job_id)])
+    head = a_job_state(an_id(number), runs=(run,), **fields)
+    aws.ports.job_states.put_definitions([a_definition_row(head.job_id)])
     swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
     assert aws.ports.job_states.swap([swap]) == [True]
     if beat is not None:
@@ -70,11 +70,11 @@ def indexed(aws: Moto) -> list[str]:
 def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
     stored(
         aws,
-        a_head(an_id(1)),
-        a_head(an_id(2), runs=(a_run(send_count=2),)),
-        a_head(an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
-        a_head(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
-        a_head(an_id(5), wait_queue=(WaitingRun("w", 1, NOON, NOON, NOON),)),
+        a_job_state(an_id(1)),
+        a_job_state(an_id(2), runs=(a_run(send_count=2),)),
+        a_job_state(an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
+        a_job_state(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
+        a_job_state(an_id(5), wait_queue=(WaitingRun("w", 1, NOON, NOON, NOON),)),
     )
     claimed(aws, 6, beat=None)
     claimed(aws, 7, beat=4)
@@ -122,10 +122,10 @@ def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
     """A tenant of whom most slots hold more heads than are walked over."""
     monkeypatch.setattr(module, "ALL_STATES_PAGE_SIZE", 3)
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 2)
-    stored(aws, *[a_head(an_id(n)) for n in range(1, 121)])
+    stored(aws, *[a_job_state(an_id(n)) for n in range(1, 121)])
     for n in range(201, 221):
         claimed(aws, n)
-    stored(aws, *[a_head(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
+    stored(aws, *[a_job_state(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
     return aws.ports.job_states
 
 
@@ -166,7 +166,7 @@ def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
     """The index is behind, the heads that it names are not."""
     crowd.active_states("acme")
     (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
-    over = changed(a_head(an_id(number), runs=(held(number),)), runs=())
+    over = changed(a_job_state(an_id(number), runs=(held(number),)), runs=())
     read = crowd._dynamo.query_index
 
     def behind(*asked: Any) -> list[RowKey]:
@@ -189,7 +189,7 @@ def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> 
     claimed(aws, 2, "a", beat=8)
     claimed(aws, 3, "a", beat=12)
     claimed(aws, 4, "c", beat=None)
-    stored(aws, a_head(an_id(5), runs=(a_run("q", send_count=3),)))
+    stored(aws, a_job_state(an_id(5), runs=(a_run("q", send_count=3),)))
     stats = monitor(aws).stats("acme", after(60))
     assert stats.executors == [
         {"executor_id": "a", "last_heartbeat": after(12), "running": 2},

@@ -62,7 +62,9 @@ def loaded(aws: Moto, key: JobKey = KEY) -> StoredState | None:
 def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
     waiting = WaitingRun("r", 1, NOON, NOON, NOON)
     head = created(aws, wait_queue=(waiting,), latest_run_id="r")
-    new = changed(head, "w2", wait_queue=(), latest_run_id="", next_at=None, status=JobStatus.PAUSED)
+    new = changed(
+        head, "w2", wait_queue=(), latest_run_id="", next_at=None, status=JobStatus.PAUSED
+    )
     assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     assert loaded(aws) == StoredState(new, {})
 
@@ -152,7 +154,7 @@ def test_a_blank_head_is_read_and_not_listed(aws: Moto, clock: Clock) -> None:
     assert loaded(aws) == StoredState(taken, {})
 
 
-def a_body(job_id: str, ref: str = "1", **fields: Any) -> DefinitionRow:
+def a_definition_row(job_id: str, ref: str = "1", **fields: Any) -> DefinitionRow:
     return DefinitionRow("t", job_id, ref, 1, NOON, "näme \u2028", {"name": "n"}, **fields)
 
 
@@ -161,7 +163,7 @@ def job_ids(count: int) -> list[str]:
 
 
 def with_jobs(aws: Moto, ids: list[str]) -> None:
-    aws.ports.job_states.put_definitions([a_body(one) for one in ids])
+    aws.ports.job_states.put_definitions([a_definition_row(one) for one in ids])
     heads = [a_job(job_id=one, write_ids=("w",)) for one in ids]
     assert all(aws.ports.job_states.swap([Swap(head, 0) for head in heads]))
 
@@ -172,7 +174,7 @@ def pages(aws: Moto, limit: int, between: Any = None) -> list[list[str]]:
     while True:
         page = aws.ports.job_states.page("t", before, limit)
         found.append([head.job_id for head, _ in page.items])
-        assert all(body == a_body(head.job_id) for head, body in page.items)
+        assert all(body == a_definition_row(head.job_id) for head, body in page.items)
         before = page.before
         if before is None:
             return found
@@ -236,8 +238,10 @@ def noise(size: int) -> str:
 
 @pytest.mark.parametrize("size", [0, 10_000, 300_000, 900_000])
 def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
-    body = a_body("j", "2", payload={"a": [1, 2.5, None, noise(size)], "": {"\U0001f600": {}}})
-    small = a_body("j", "1", tags={"é": "#"})
+    body = a_definition_row(
+        "j", "2", payload={"a": [1, 2.5, None, noise(size)], "": {"\U0001f600": {}}}
+    )
+    small = a_definition_row("j", "1", tags={"é": "#"})
     aws.ports.job_states.put_definitions([body, small])
     key = JobKey("t", "j")
     wanted = [(key, "2"), (key, "1"), (key, "none")]
@@ -245,7 +249,7 @@ def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
 
 
 def test_a_definition_that_lacks_a_part_is_an_error(aws: Moto) -> None:
-    aws.ports.job_states.put_definitions([a_body("j", payload=noise(900_000))])
+    aws.ports.job_states.put_definitions([a_definition_row("j", payload=noise(900_000))])
     place = keys.definition_key("t", "j", "1", 1)
     aws.clients.dynamodb.delete_item(TableName="jobs", Key=place.item())
     with pytest.raises(Unavailable, match="part of a job's definition"):
@@ -284,13 +288,13 @@ def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
         "UpdateItem": 1
     }
     assert aws.spend(lambda: heads.load([KEY])) == {"BatchGetItem": 1}
-    bodies = [a_body("j", str(n)) for n in range(26)]
+    bodies = [a_definition_row("j", str(n)) for n in range(26)]
     assert aws.spend(lambda: heads.put_definitions(bodies)) == {"BatchWriteItem": 2}
     named = [
         (KEY, head.current_rules.definition_ref),
         (JobKey("t", "x"), head.current_rules.definition_ref),
     ]
-    heads.put_definitions([a_body(key.job_id, ref) for key, ref in named])
+    heads.put_definitions([a_definition_row(key.job_id, ref) for key, ref in named])
     assert aws.spend(lambda: heads.load_definitions(named)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: heads.page("t", None, 10)) == {"Query": 16, "BatchGetItem": 1}
     assert aws.spend(lambda: heads.walk(None, 10)) == {"Scan": 1}

@@ -15,7 +15,7 @@ from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, payload_n
 from punctual.engine.dispatch import late_timers
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import unreached
-from tests.support.builders import NOON, a_body, an_id
+from tests.support.builders import NOON, a_definition_row, an_id
 from tests.support.deployed.dispatch import Dispatch, dispatch
 
 LARGE = {"text": "x" * 10_000}
@@ -35,7 +35,7 @@ def orphan(deployed: Dispatch, number: int) -> JobKey:
     """What a submission leaves that dies before it writes the head."""
     key = JobKey("acme", an_id(number))
     deployed.aws.ports.blobs.put(payload_name(key, "1-w"), b"{}", "application/json")
-    deployed.aws.ports.job_states.put_definitions([a_body(key.job_id, ref="1-w")])
+    deployed.aws.ports.job_states.put_definitions([a_definition_row(key.job_id, ref="1-w")])
     return key
 
 

@@ -28,7 +28,7 @@ from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.stream_records import Stream
-from tests.support.builders import NOON, a_head, a_run, after, an_id
+from tests.support.builders import NOON, a_job_state, a_run, after, an_id
 from tests.support.deployed.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE
 
@@ -276,7 +276,7 @@ def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
     for number in range(MAX_RECOUNT_TENANTS + 10):
         runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
         name = chance.randbytes(32).hex()
-        recount.add([a_head(an_id(number), tenant=name, runs=runs)], [], NOON)
+        recount.add([a_job_state(an_id(number), tenant=name, runs=runs)], [], NOON)
     assert len(recount.tenants) == MAX_RECOUNT_TENANTS
     assert recount.has_left_out_tenants
     assert len(recount.packed) < 300 * 1024, "DynamoDB takes 400"
@@ -306,7 +306,7 @@ class Busy:
                 for n in range(self.chance.randrange(3))
             )
             state = self.chance.choice(list(JobStatus))
-            made = a_head(job, tenant=self.tenant) if old is None else old
+            made = a_job_state(job, tenant=self.tenant) if old is None else old
             self.heads[job] = replace(made, status=state, runs=runs)
         totals = counters.status_count_changes(compare_states(old, self.heads.get(job)))
         mark = change_id_of(str(len(self.made)), self.tenant)

@@ -24,7 +24,17 @@ from punctual.web.contract import READ_FUNCTION
 from punctual.web.views.run import listed_run_json
 from tests.integration.lambdas.test_api import DAILY, load
 from tests.support.aws.stream_records import BY_TTL, Stream
-from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
+from tests.support.builders import (
+    JOB,
+    NOON,
+    a_definition_row,
+    a_job_state,
+    a_row,
+    a_run,
+    after,
+    an_attempt,
+    an_id,
+)
 from tests.support.deployed.api import Api, an_api
 from tests.support.deployed.told import Told
 from tests.support.ports import job_queries
@@ -109,11 +119,11 @@ def place(record: Any) -> str:
 def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
     heads = [
         None,
-        a_head(version=1),
-        a_head(version=2, runs=(QUEUED,)),
-        a_head(version=3, runs=(RUNNING,)),
-        a_head(version=4, unrecorded=(ENDED,)),
-        a_head(version=5),
+        a_job_state(version=1),
+        a_job_state(version=2, runs=(QUEUED,)),
+        a_job_state(version=3, runs=(RUNNING,)),
+        a_job_state(version=4, unrecorded=(ENDED,)),
+        a_job_state(version=5),
     ]
     world.store.ports.history.put_attempts([an_attempt(1, 3, ENDED.run_id, status="SUCCESS")])
     records = [world.stream.of(old, new) for old, new in itertools.pairwise(heads)]
@@ -136,7 +146,9 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
 
 def test_an_event_says_what_the_schema_says(world: World) -> None:
     world.follow(
-        world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(ENDED,)))
+        world.stream.of(
+            a_job_state(version=3, runs=(RUNNING,)), a_job_state(version=4, unrecorded=(ENDED,))
+        )
     )
     (event,) = world.bus.events
     assert (event["source"], event["detail-type"]) == ("punctual", "Run State Change")
@@ -179,7 +191,7 @@ def test_an_event_says_what_the_schema_says(world: World) -> None:
 def test_what_became_of_a_job_has_a_reason(
     world: World, old: dict[str, Any], new: dict[str, Any], told: tuple[str, str, str] | None
 ) -> None:
-    world.follow(world.stream.of(a_head(version=1, **old), a_head(version=2, **new)))
+    world.follow(world.stream.of(a_job_state(version=1, **old), a_job_state(version=2, **new)))
     found = [
         (e["detail"]["from"], e["detail"]["to"], e["detail"]["reason"]) for e in world.bus.events
     ]
@@ -192,9 +204,9 @@ def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> Non
         world = World(api, run_events)
         heads = [
             None,
-            a_head(version=2, runs=(QUEUED,)),
-            a_head(version=3, runs=(RUNNING,)),
-            a_head(version=4, unrecorded=(ENDED,)),
+            a_job_state(version=2, runs=(QUEUED,)),
+            a_job_state(version=3, runs=(RUNNING,)),
+            a_job_state(version=4, unrecorded=(ENDED,)),
         ]
         for old, new in itertools.pairwise(heads):
             world.follow(world.stream.of(old, new))
@@ -203,9 +215,11 @@ def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> Non
 
 def test_what_was_fired_ahead_and_taken_back_says_so(world: World) -> None:
     ahead = a_run(due_at=after(60))
-    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(ahead,))))
+    world.follow(world.stream.of(a_job_state(version=1), a_job_state(version=2, runs=(ahead,))))
     assert world.stats().queue["depth"] == 0
-    world.follow(world.stream.of(a_head(version=2, runs=(ahead,)), a_head(version=3, edition=2)))
+    world.follow(
+        world.stream.of(a_job_state(version=2, runs=(ahead,)), a_job_state(version=3, edition=2))
+    )
     assert world.bus.told("Run") == [(None, "QUEUED"), ("QUEUED", None)]
     assert world.stats().runs == {}
 
@@ -214,7 +228,7 @@ def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
     line = tuple(
         WaitingRun(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
     )
-    record = world.stream.of(a_head(version=1), a_head(version=2, wait_queue=line))
+    record = world.stream.of(a_job_state(version=1), a_job_state(version=2, wait_queue=line))
     assert "B" in record["dynamodb"]["NewImage"]["line"]
     world.follow(record)
     assert world.bus.told("Run") == [(None, "WAITING")] * 20
@@ -222,7 +236,7 @@ def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
 
 
 def test_what_waits_shows_how_long(world: World) -> None:
-    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(QUEUED,))))
+    world.follow(world.stream.of(a_job_state(version=1), a_job_state(version=2, runs=(QUEUED,))))
     assert world.stats().queue == {"depth": 1, "oldest_seconds": 30}
 
 
@@ -232,7 +246,7 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
     world.store.ports.history.put_results([left])
     record = world.stream.of(
-        a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(failed,))
+        a_job_state(version=3, runs=(RUNNING,)), a_job_state(version=4, unrecorded=(failed,))
     )
     world.follow(record)
     (early,) = world.store.lists.page("acme", None, 5, world.clock.now)
@@ -241,7 +255,9 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     world.store.ports.history.put_runs(
         [a_row(other.run_id, run=other, detail=Detail(error="exit 2"))]
     )
-    world.follow(world.stream.of(a_head(version=4), a_head(version=5, unrecorded=(other,))))
+    world.follow(
+        world.stream.of(a_job_state(version=4), a_job_state(version=5, unrecorded=(other,)))
+    )
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
 
@@ -257,13 +273,16 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
         return [(view.run.run_id, view.run.status) for view in page.items]
 
     once = [(ENDED.run_id, RunStatus.SUCCESS)]
-    running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, unrecorded=(ENDED,))
+    running, ended = (
+        a_job_state(version=3, runs=(RUNNING,)),
+        a_job_state(version=4, unrecorded=(ENDED,)),
+    )
     ports.job_states.swap([Swap(ended, 0)])
     ports.history.put_runs([a_row(ENDED.run_id, run=ENDED)])
     assert (world.listed(), listed()) == ([], once)
     world.follow(world.stream.of(running, ended))
     assert (world.listed(), listed()) == (once, once)
-    ports.job_states.swap([Swap(a_head(version=5), 4)])
+    ports.job_states.swap([Swap(a_job_state(version=5), 4)])
     assert listed() == once
 
 
@@ -274,7 +293,9 @@ def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
     other = replace(ENDED, run_id=an_id(9))
     world.store.ports.history.put_runs([a_row(other.run_id, run=other, detail=detail)])
     for run in (ENDED, other):
-        world.follow(world.stream.of(a_head(version=4), a_head(version=5, unrecorded=(run,))))
+        world.follow(
+            world.stream.of(a_job_state(version=4), a_job_state(version=5, unrecorded=(run,)))
+        )
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert [row.detail for row in rows] == [replace(detail, output=b"")] * 2
     shown = [listed_run_json(view_of_row(row), "https://api.invalid") for row in rows]
@@ -295,10 +316,10 @@ def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
         )
 
     first, second = (
-        a_head(version=2, unrecorded=(missed(3),)),
-        a_head(version=3, unrecorded=(missed(9),)),
+        a_job_state(version=2, unrecorded=(missed(3),)),
+        a_job_state(version=3, unrecorded=(missed(9),)),
     )
-    world.follow(world.stream.of(a_head(version=1), first))
+    world.follow(world.stream.of(a_job_state(version=1), first))
     world.follow(world.stream.of(first, second))
     (row,) = world.store.lists.page("acme", None, 5, world.clock.now)
     assert row.run.occurrence_count == 9
@@ -307,8 +328,10 @@ def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
 
 def test_the_same_records_again_change_nothing(world: World) -> None:
     records = [
-        world.stream.of(None, a_head(version=1, runs=(QUEUED,))),
-        world.stream.of(a_head(version=1, runs=(QUEUED,)), a_head(version=2, unrecorded=(ENDED,))),
+        world.stream.of(None, a_job_state(version=1, runs=(QUEUED,))),
+        world.stream.of(
+            a_job_state(version=1, runs=(QUEUED,)), a_job_state(version=2, unrecorded=(ENDED,))
+        ),
     ]
     world.follow(*records)
     stats, listed = world.stats(), world.listed()
@@ -321,7 +344,7 @@ def test_the_same_records_again_change_nothing(world: World) -> None:
 
 
 def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
-    record = world.stream.of(a_head(version=1), a_head(version=2, unrecorded=(ENDED,)))
+    record = world.stream.of(a_job_state(version=1), a_job_state(version=2, unrecorded=(ENDED,)))
     world.clock.advance(timedelta(seconds=40 * 86_400))
     world.follow(record)
     assert world.listed() == []
@@ -331,27 +354,27 @@ def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
 
 def test_other_rows_and_blank_heads_are_passed_over(world: World) -> None:
     body = {"pk": {"S": "acme#03#body"}, "sk": {"S": f"{JOB}#body#1-x"}, "f": {"N": "1"}}
-    blank = a_head(version=7, is_blank=True)
+    blank = a_job_state(version=7, is_blank=True)
     assert world.follow(world.stream.record(None, body), world.stream.of(None, blank)) == []
     assert world.bus.events == []
-    world.follow(world.stream.of(blank, a_head(version=8)))
+    world.follow(world.stream.of(blank, a_job_state(version=8)))
     assert world.bus.told("Job") == [(None, "SCHEDULED")]
 
 
 def test_a_lease_alone_is_no_change(world: World) -> None:
-    head = a_head(version=3, runs=(RUNNING,))
+    head = a_job_state(version=3, runs=(RUNNING,))
     spent = world.store.spend(lambda: world.follow(world.stream.of(head, head)))
     assert (spent, world.bus.events) == ({}, [])
 
 
 def test_order_is_kept_within_a_job(world: World) -> None:
-    heads = [a_head(version=v, edition=v) for v in range(1, 30)]
+    heads = [a_job_state(version=v, edition=v) for v in range(1, 30)]
     world.follow(*(world.stream.of(a, b) for a, b in itertools.pairwise(heads)))
     assert [event["detail"]["sequence"] for event in world.bus.events] == list(range(2, 30))
 
 
 def a_poison(world: World, kind: str) -> Any:
-    record = world.stream.of(None, a_head(an_id(77)))
+    record = world.stream.of(None, a_job_state(an_id(77)))
     image = record["dynamodb"]["NewImage"]
     match kind:
         case "later layout":
@@ -376,9 +399,9 @@ POISON = ("later layout", "no layout", "no state", "no image", "unknown event", 
 
 @pytest.mark.parametrize("kind", [*POISON, "broken line"])
 def test_a_record_that_nobody_can_read_holds_up_only_what_follows(world: World, kind: str) -> None:
-    good = [world.stream.of(None, a_head(an_id(n))) for n in range(2)]
+    good = [world.stream.of(None, a_job_state(an_id(n))) for n in range(2)]
     poison = a_poison(world, kind)
-    behind = world.stream.of(None, a_head(an_id(9)))
+    behind = world.stream.of(None, a_job_state(an_id(9)))
     assert world.follow(*good, poison, behind) == [place(poison)]
     assert len(world.bus.events) == 2
     (line,) = world.told.named("record_not_read")
@@ -392,7 +415,7 @@ def test_a_record_that_nobody_can_read_holds_up_only_what_follows(world: World, 
 
 
 def test_a_record_whose_effects_fail_is_found_among_its_neighbours(world: World) -> None:
-    heads = [a_head(an_id(n), runs=(a_run(an_id(n + 100)),)) for n in range(3)]
+    heads = [a_job_state(an_id(n), runs=(a_run(an_id(n + 100)),)) for n in range(3)]
     records = [world.stream.of(None, head) for head in heads]
     world.bus.refuse = heads[1].runs[0].run_id
     assert world.follow(*records) == [place(records[1])]
@@ -406,7 +429,7 @@ def test_a_record_whose_effects_fail_is_found_among_its_neighbours(world: World)
 
 
 def test_a_store_that_does_not_answer_fails_the_batch_and_counts_nothing(world: World) -> None:
-    record = world.stream.of(None, a_head())
+    record = world.stream.of(None, a_job_state())
     world.bus.error = Unavailable("no bus")
     with pytest.raises(Unavailable):
         world.follow(record)
@@ -442,15 +465,15 @@ def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str,
 
 def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
     heads = world.store.ports.job_states
-    heads.put_definitions([a_body()])
-    assert heads.swap([Swap(a_head(version=2), 0)]) == [True]
-    world.follow(world.stream.of(a_head(version=1, is_blank=True), None))
+    heads.put_definitions([a_definition_row()])
+    assert heads.swap([Swap(a_job_state(version=2), 0)]) == [True]
+    world.follow(world.stream.of(a_job_state(version=1, is_blank=True), None))
     assert heads.load_definitions([(JobKey("acme", JOB), "1-body")])
 
 
 def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
-    world.store.ports.job_states.put_definitions([a_body()])
-    record = world.stream.of(a_head(status=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
+    world.store.ports.job_states.put_definitions([a_definition_row()])
+    record = world.stream.of(a_job_state(status=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
     assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
     assert world.store.rows("jobs") == []
@@ -458,7 +481,7 @@ def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: Worl
 
 def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
     run = replace(ENDED, run_id=an_id(1), inline_output="an event's id")
-    record = world.stream.of(a_head(version=3), a_head(version=4, unrecorded=(run,)))
+    record = world.stream.of(a_job_state(version=3), a_job_state(version=4, unrecorded=(run,)))
     assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
     (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
     assert row.detail.output is not None, "the list tells that there is one"
@@ -471,8 +494,8 @@ def test_a_batch_costs_few_calls(world: World) -> None:
     for n in range(100):
         run = replace(ENDED, run_id=an_id(n))
         world.store.ports.history.put_runs([a_row(run.run_id, an_id(n), run=run)])
-        old = a_head(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
-        records.append(world.stream.of(old, a_head(an_id(n), version=4, unrecorded=(run,))))
+        old = a_job_state(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
+        records.append(world.stream.of(old, a_job_state(an_id(n), version=4, unrecorded=(run,))))
     spent = world.store.spend(lambda: world.follow(*records))
     assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
 
@@ -481,7 +504,7 @@ def test_health_is_late_when_runs_are(world: World) -> None:
     assert world.store.ports.partitions.advance_watermark(None, NOON)
     assert world.monitor().health(world.clock.now).status == "ok"
     late = replace(RUNNING, started_at=after(20), attempt_at=after(20))
-    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(late,))))
+    world.follow(world.stream.of(a_job_state(version=1), a_job_state(version=2, runs=(late,))))
     health = world.monitor().health(world.clock.now)
     assert health.status == "late"
     assert health.lateness_ms_p99 == pytest.approx(20_000, rel=0.05)
@@ -501,7 +524,9 @@ def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
     claimed = replace(queued, status=RunStatus.RUNNING, send_count=0, token=9)
     claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
     world.follow(
-        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+        world.stream.of(
+            a_job_state(version=1, runs=(queued,)), a_job_state(version=2, runs=(claimed,))
+        )
     )
     assert world.monitor().health(world.clock.now).status == status
 
@@ -513,7 +538,9 @@ def test_what_was_fired_late_is_late(world: World) -> None:
     claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, send_count=0, token=9)
     claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
     world.follow(
-        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+        world.stream.of(
+            a_job_state(version=1, runs=(queued,)), a_job_state(version=2, runs=(claimed,))
+        )
     )
     assert world.monitor().health(world.clock.now).status == "late"
 
@@ -522,7 +549,7 @@ def test_the_handler_answers_as_the_event_source_expects(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = load(world.store, "status", monkeypatch)
-    good, poison = world.stream.of(None, a_head()), a_poison(world, "later layout")
+    good, poison = world.stream.of(None, a_job_state()), a_poison(world, "later layout")
     assert handler({"Records": [good]}, None) == {"batchItemFailures": []}
     said = handler({"Records": [good, poison]}, None)
     assert said == {"batchItemFailures": [{"itemIdentifier": place(poison)}]}

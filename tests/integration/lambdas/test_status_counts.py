@@ -13,7 +13,7 @@ from punctual.domain.identifiers import slot_of
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.monitor import Stats
 from tests.integration.lambdas.test_status import World
-from tests.support.builders import a_head, a_run, after, an_id
+from tests.support.builders import a_job_state, a_run, after, an_id
 from tests.support.deployed.api import an_api
 
 JOBS = [an_id(number) for number in range(1, 4)]
@@ -59,7 +59,7 @@ class Counting:
         tenant, of = f"t{self._trials}", self.world.stream.of
         lives = []
         for job in JOBS:
-            one = a_head(job, tenant=tenant, version=1)
+            one = a_job_state(job, tenant=tenant, version=1)
             heads = [
                 one,
                 replace(one, version=2, runs=(QUEUED, SOONER)),

@@ -19,12 +19,12 @@ from punctual.domain.tenants.webhooks import (
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.lambdas.telemetry import Metric
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
-from tests.integration.contract.test_contract_notices import a_notice
+from tests.integration.contract.test_contract_notifications import a_notification
 from tests.support.builders import NOON, after
 from tests.support.deployed.executors import Executors, Record, executors
-from tests.support.scripts.by_hand import Doing
+from tests.support.scripts.manual_task_runner import ScriptedTask
 from tests.support.signatures import is_signed
-from tests.support.simulation.torn import Crash, Fault, Plan, Tear
+from tests.support.simulation.port_faults import Crash, Fault, FaultKind, Plan
 
 KEY, OLD = bytes(range(32)), bytes(32)
 HOOK = "https://hooks.example/a"
@@ -33,7 +33,7 @@ DOWN = Outcome.failed("The server answered 503")
 REFUSED = Outcome.failed("it may not be called", retryable=False)
 
 
-class Receiving(Doing):
+class Receiving(ScriptedTask):
     """Does as payloads say, and answers webhooks as it is told: well, where it is not."""
 
     def __init__(self, world: Executors) -> None:
@@ -213,7 +213,7 @@ def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: Execut
 def test_while_the_store_does_not_answer_it_comes_again(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
-    runtime = world.torn_runtime(Plan((Fault(1, Tear.BEFORE),)))
+    runtime = world.torn_runtime(Plan((Fault(1, FaultKind.BEFORE),)))
     assert world.invoke([record], runtime) == [record["messageId"]]
     assert world.invoke([again(record, 2)]) == []
     assert len(received(world)) == 1
@@ -267,13 +267,15 @@ def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> 
 
 
 @pytest.mark.parametrize("call", range(1, 12))
-@pytest.mark.parametrize("tear", [Tear.BEFORE, Tear.AFTER])
-def test_whoever_dies_where_ever_somebody_is_told(world: Executors, call: int, tear: Tear) -> None:
+@pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
+def test_whoever_dies_where_ever_somebody_is_told(
+    world: Executors, call: int, kind: FaultKind
+) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     (record,) = world.records()
     told: list[Record] = []
     try:
-        world.invoke([record], world.torn_runtime(Plan((Fault(call, tear, crash=True),))))
+        world.invoke([record], world.torn_runtime(Plan((Fault(call, kind, crash=True),))))
     except Crash:
         for minutes in range(1, 12):
             world.clock.set(after(60 * minutes))
@@ -291,7 +293,7 @@ def test_a_notice_that_came_back_too_often_ends_no_run(world: Executors) -> None
     key = ended(world, "FAILED", payload={})
     dead = world.world.queue("quick-normal-dead.fifo")
     run = world.run(key).run
-    body = to_body(a_notice(run.run_id)._replace(job_id=key.job_id))
+    body = to_body(a_notification(run.run_id)._replace(job_id=key.job_id))
     fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     world.world.sqs.send(dead, {"MessageBody": body, **fifo})
     world.bury(240, dead)

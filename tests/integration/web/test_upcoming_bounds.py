@@ -23,7 +23,7 @@ from punctual.engine.queries.upcoming import (
 )
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
+from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 
 DAY = timedelta(days=1)
 MANY = 3_000
@@ -61,16 +61,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def accept(store: Store, heads: Sequence[JobState]) -> None:
     with store.transaction():
-        store.job_states.put_definitions([a_body(head.job_id) for head in heads])
+        store.job_states.put_definitions([a_definition_row(head.job_id) for head in heads])
         assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
 
 
 def once(number: int, at: datetime) -> JobState:
-    return a_head(an_id(number), schedule=Once(at), kind=ScheduleKind.FUTURE, next_at=at)
+    return a_job_state(an_id(number), schedule=Once(at), kind=ScheduleKind.FUTURE, next_at=at)
 
 
 def hourly(number: int) -> JobState:
-    return a_head(an_id(number), schedule=Every(3_600, anchor_at=NOON), next_at=after(3_600))
+    return a_job_state(an_id(number), schedule=Every(3_600, anchor_at=NOON), next_at=after(3_600))
 
 
 def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
@@ -139,7 +139,8 @@ def test_runs_that_are_numbered_are_not_walked_one_by_one(
     each_second = Cron("* * * * * *", exclude=(date(2026, 3, 3),))
     limits = JobLimits(max_runs=200_000)
     heads = [
-        a_head(an_id(n), schedule=each_second, limits=limits, next_at=after(1)) for n in range(30)
+        a_job_state(an_id(n), schedule=each_second, limits=limits, next_at=after(1))
+        for n in range(30)
     ]
     accept(store, heads)
     asked = 0
@@ -160,7 +161,7 @@ def test_runs_that_are_numbered_are_not_walked_one_by_one(
 
 
 def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:
-    busy = [a_head(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
+    busy = [a_job_state(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
     accept(store, busy)
     few = steps(store, lambda: list(store.job_states.active_states("acme")))
     accept(store, [once(n, after(n)) for n in range(10, MANY)])

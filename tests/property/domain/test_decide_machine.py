@@ -25,12 +25,12 @@ from punctual.domain.events import (
 from punctual.domain.job_state import JobStatus, MisfirePolicy, OverlapPolicy, Retry
 from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.schedules.schedule import Cron, Once, Schedule
-from tests.support.builders_jobs import NOON, a_change, a_job, after, every, seconds
+from tests.support.builders_jobs import NOON, a_job, after, an_update, every, seconds
 from tests.support.decide.decide_ledger import World
 from tests.support.examples import examples
 
-MOMENTS = [0, 0.4, 1, 5, 9.5, 10, 15, 30, 61, 120, 3_600]
-LONG = 12_000  # an outage that takes a catch-up several evaluations
+DELAY_SECONDS = [0, 0.4, 1, 5, 9.5, 10, 15, 30, 61, 120, 3_600]
+LONG_OUTAGE_SECONDS = 12_000  # an outage that takes a catch-up several evaluations
 EXCLUDED = (date(2026, 3, 3),)
 
 
@@ -84,43 +84,45 @@ class Machine(RuleBasedStateMachine):
     world: World
 
     @initialize(data=st.data(), limits=LIMITS, rules=RULES)
-    def begin(self, data: st.DataObject, limits: dict[str, Any], rules: dict[str, Any]) -> None:
+    def start(self, data: st.DataObject, limits: dict[str, Any], rules: dict[str, Any]) -> None:
         schedule = data.draw(schedules(NOON))
-        self.world = World(a_job(schedule, **limits, **_sound(rules)), NOON)
+        self.world = World(a_job(schedule, **limits, **_consistent(rules)), NOON)
         self.world.silent = True
-        self.seen: list[tuple[str, int]] = []
+        self.claims: list[tuple[str, int]] = []
         self.orders = 0
-        self.world.look()  # as a creation does
+        self.world.evaluate()  # as a creation does
 
-    @rule(n=st.sampled_from(MOMENTS), back=st.booleans())
-    def pass_time(self, n: float, back: bool) -> None:
+    @rule(delay_seconds=st.sampled_from(DELAY_SECONDS), step_back=st.booleans())
+    def pass_time(self, delay_seconds: float, step_back: bool) -> None:
         """Let time pass. The clock may step back a little, as with the clock of another caller."""
-        self.world.wait(-min(n, 2) if back and n == 5 else n)
+        self.world.wait(
+            -min(delay_seconds, 2) if step_back and delay_seconds == 5 else delay_seconds
+        )
 
     @rule()
-    def be_out_for_long(self) -> None:
-        self.world.wait(LONG)
+    def pass_a_long_outage(self) -> None:
+        self.world.wait(LONG_OUTAGE_SECONDS)
 
     @rule(horizon=st.sampled_from([None, None, 0, 15, 60]), recorded=st.booleans())
     def look(self, horizon: float | None, recorded: bool) -> None:
         until = None if horizon is None else self.world.now + seconds(horizon)
-        reach = until or self.world.now
-        brought = tuple(sorted(at for at in self.world.timers if at <= reach))
+        latest = until or self.world.now
+        trigger_times = tuple(sorted(at for at in self.world.timers if at <= latest))
         leases = dict(self.world.leases)
         self.world.do(
-            Evaluate(leases=leases, trigger_times=brought, fire_ahead_until=until), recorded
+            Evaluate(leases=leases, trigger_times=trigger_times, fire_ahead_until=until), recorded
         )
 
     @rule(pick=st.integers(0, 30), nonce=st.integers(0, 2), staged=st.booleans())
     def claim(self, pick: int, nonce: int, staged: bool) -> None:
         """Deliver a message, perhaps an old one, to an executor."""
         if sent := self.world.sent:
-            run_id = sent[-1 - pick % min(len(sent), 4)].run_id if pick < 25 else "nobody"
+            run_id = sent[-1 - pick % min(len(sent), 4)].run_id if pick < 25 else "unknown"
             decision = self.world.do(Claim(run_id, "e", str(nonce), staged))
             if decision.run is not None and decision.run.token:
-                self.seen.append((run_id, decision.run.token))
+                self.claims.append((run_id, decision.run.token))
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.claims)
     @rule(
         pick=st.integers(0, 5),
         status=st.sampled_from(
@@ -133,12 +135,12 @@ class Machine(RuleBasedStateMachine):
         run_id, token = self._holder(pick)
         self.world.do(Finish(run_id, token, RunStatus(status), retryable), recorded)
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.claims)
     @rule(pick=st.integers(0, 5), begun=st.booleans(), waits=st.booleans())
     def release(self, pick: int, begun: bool, waits: bool) -> None:
         self.world.do(ReturnClaim(*self._holder(pick), begun, waits))
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.claims)
     @rule(pick=st.integers(0, 5))
     def started(self, pick: int) -> None:
         self.world.do(Started(*self._holder(pick)))
@@ -146,7 +148,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def beat(self) -> None:
         for run in self.world.held:
-            self.world.beat(run)
+            self.world.renew_lease(run)
 
     @rule(pick=st.integers(0, 5))
     def poison(self, pick: int) -> None:
@@ -168,12 +170,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 5))
     def cancel_run(self, pick: int) -> None:
-        alive = [
-            *(run.run_id for run in self.world.head.runs),
-            *(w.run_id for w in self.world.line),
+        run_ids = [
+            *(run.run_id for run in self.world.state.runs),
+            *(waiting.run_id for waiting in self.world.wait_queue),
         ]
-        if alive:
-            self.world.do(CancelRun(alive[pick % len(alive)]))
+        if run_ids:
+            self.world.do(CancelRun(run_ids[pick % len(run_ids)]))
 
     @rule(limits=LIMITS, rules=RULES, data=st.data(), reschedule=st.booleans())
     def change(
@@ -184,32 +186,36 @@ class Machine(RuleBasedStateMachine):
         reschedule: bool,
     ) -> None:
         schedule = data.draw(schedules(self.world.now)) if reschedule else None
-        if isinstance(schedule, Once) and self.world.was_answered_long_ago(schedule.at):
+        if isinstance(schedule, Once) and self.world.is_time_of_an_earlier_schedule(schedule.at):
             return  # indistinguishable: back to an old schedule within five seconds
-        self.world.do(a_change(self.world.head, schedule, **limits, **_sound(rules)))
+        self.world.do(an_update(self.world.state, schedule, **limits, **_consistent(rules)))
 
     @rule(trigger=st.sampled_from([Trigger.RUN_NOW, Trigger.RETRY]))
     def order(self, trigger: Trigger) -> None:
         self.orders += 1
         self._twice(StartRun(f"p{self.orders}", trigger))
 
-    @rule(n=st.integers(1, 4))
-    def backfill(self, n: int) -> None:
+    @rule(count=st.integers(1, 4))
+    def backfill(self, count: int) -> None:
         self.orders += 1
-        self._twice(Backfill(tuple((f"b{self.orders}-{i}", after(-60 * i)) for i in range(n))))
+        self._twice(
+            Backfill(
+                tuple((f"b{self.orders}-{number}", after(-60 * number)) for number in range(count))
+            )
+        )
 
     @invariant()
-    def every_occurrence_has_its_place(self) -> None:
+    def every_occurrence_is_in_the_ledger(self) -> None:
         self.world.check_ledger()
 
     @invariant()
-    def what_is_to_come_has_a_timer(self) -> None:
-        at = self.world.head.timer_at
+    def next_time_has_a_timer(self) -> None:
+        at = self.world.state.timer_at
         assert at is None or at in self.world.timers
 
     @invariant()
-    def the_head_is_small(self) -> None:
-        assert len(msgspec.json.encode(self.world.head)) < 390_000
+    def job_state_is_small(self) -> None:
+        assert len(msgspec.json.encode(self.world.state)) < 390_000
 
     def teardown(self) -> None:
         """Check that the job comes to rest: it has ended, or waits for its time.
@@ -219,49 +225,49 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        if world.state() == "PAUSED":
+        if world.status() == "PAUSED":
             world.resume()
-        if len(world.line) > 50 or world.head.catch_up is not None:
-            world.cancel()  # to run so many shows nothing more
+        if len(world.wait_queue) > 50 or world.state.catch_up is not None:
+            world.cancel()  # running so many would show nothing more
         self._settle(world)
         world.check_ledger()
-        assert not world.line
-        assert not world.head.runs
-        if world.head.status is JobStatus.SCHEDULED:
-            assert world.head.timer_at is not None
-            assert world.head.timer_at > world.now
-            assert world.head.timer_at in world.timers
+        assert not world.wait_queue
+        assert not world.state.runs
+        if world.state.status is JobStatus.SCHEDULED:
+            assert world.state.timer_at is not None
+            assert world.state.timer_at > world.now
+            assert world.state.timer_at in world.timers
 
     def _settle(self, world: World) -> None:
         for _ in range(4_000):
             ready = [run for run in world.queued if run.due_at <= world.now]
-            waits = [run.next_at for run in world.head.runs if run.next_at is not None]
+            waits = [run.next_at for run in world.state.runs if run.next_at is not None]
             waits += [run.due_at for run in world.queued]
             if world.held:
                 world.finish(world.held[0])
             elif ready:
                 world.do(Claim(ready[0].run_id, "e", "n"))
             elif any(at <= world.now for at in world.timers):
-                world.look()
+                world.evaluate()
             elif waits:
                 world.now = min(waits)
             else:
                 return
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the job does not come to rest")
 
     def _twice(self, event: Any) -> None:
         """Check that a repeated command has no second effect."""
         self.world.do(event)
-        catching_up = self.world.head.catch_up is not None
-        again = self.world.do(event, recorded=False)
-        assert not isinstance(event, Pause | Resume | Cancel) or not again.changed
-        assert catching_up or not again.runs_to_send
+        catching_up = self.world.state.catch_up is not None
+        repeated = self.world.do(event, recorded=False)
+        assert not isinstance(event, Pause | Resume | Cancel) or not repeated.changed
+        assert catching_up or not repeated.runs_to_send
 
     def _holder(self, pick: int) -> tuple[str, int]:
-        return self.seen[-1 - pick % min(len(self.seen), 5)]
+        return self.claims[-1 - pick % min(len(self.claims), 5)]
 
 
-def _sound(rules: dict[str, Any]) -> dict[str, Any]:
+def _consistent(rules: dict[str, Any]) -> dict[str, Any]:
     return {**rules, "max_retries": 0} if rules["at_most_once"] else rules
 
 

@@ -48,19 +48,19 @@ class Pair:
         self.names[occurrence_id(JOB_ID, at)] = f"o{self.fired}"
         self.model.fire(f"o{self.fired}")
         self.world.now = at
-        self.world.look()
+        self.world.evaluate()
 
     def claim(self, pick: int) -> None:
         if not self.names:
             return
         run_id = sorted(self.names)[pick % len(self.names)]
-        answer = self.world.do(Claim(run_id, "e", f"{len(self.world.trail)}"))
-        assert (answer.verdict is Verdict.OK) == self.model.claim(self.names[run_id])
+        decision = self.world.do(Claim(run_id, "e", f"{len(self.world.trail)}"))
+        assert (decision.verdict is Verdict.OK) == self.model.claim(self.names[run_id])
 
     def end(self, pick: int) -> None:
-        held = self.world.held
-        if held:
-            run = held[pick % len(held)]
+        held_runs = self.world.held
+        if held_runs:
+            run = held_runs[pick % len(held_runs)]
             self.world.finish(run)
             self.model.end(self.names[run.run_id])
 
@@ -68,8 +68,8 @@ class Pair:
         self.ordered += 1
         name = f"p{self.ordered}"
         self.names[name] = name
-        self.world.order(name)
-        self.model.order(name)
+        self.world.request_run(name)
+        self.model.request_run(name)
 
     def limit(self, pick: int) -> None:
         self.world.change(max_concurrency=1 + pick % 3)
@@ -84,22 +84,22 @@ class Pair:
         self.model.resume()
 
     def compare(self) -> None:
-        head = self.world.head
+        head = self.world.state
         assert {self.names[run.run_id] for run in head.runs} == set(self.model.active)
         assert {self.names[run.run_id] for run in self.world.held} == self.model.held
-        assert [self.names[waiting.run_id] for waiting in head.wait_queue] == self.model.line
+        assert [self.names[waiting.run_id] for waiting in head.wait_queue] == self.model.wait_queue
         if not self.model.paused:
             assert self._skipped() == self.model.skipped
         self.world.check_ledger()
 
     def _skipped(self) -> set[str]:
-        found = set()
+        skipped = set()
         for run in self.world.ledger.values():
             if run.trigger is Trigger.SCHEDULE and run.status.value == "SKIPPED":
-                for n in range(run.occurrence_count):
-                    at = run.scheduled_at + n * timedelta(seconds=10)
-                    found.add(self.names[occurrence_id(JOB_ID, at)])
-        return found
+                for number in range(run.occurrence_count):
+                    at = run.scheduled_at + number * timedelta(seconds=10)
+                    skipped.add(self.names[occurrence_id(JOB_ID, at)])
+        return skipped
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -109,7 +109,7 @@ class Pair:
     max_waiting=st.integers(1, 3),
     steps=STEPS,
 )
-def test_decide_does_what_the_model_does(
+def test_decide_agrees_with_the_model(
     overlap: OverlapPolicy, limit: int, max_waiting: int, steps: list[tuple[str, int]]
 ) -> None:
     pair = Pair(overlap, limit, max_waiting)

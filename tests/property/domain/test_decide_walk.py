@@ -25,9 +25,9 @@ from punctual.domain.events import (
 )
 from punctual.domain.job_state import JobState, MisfirePolicy, OverlapPolicy
 from punctual.domain.run import RunStatus
-from tests.support.builders_jobs import NOON, a_change, a_job, after, every
+from tests.support.builders_jobs import NOON, a_job, after, an_update, every
 from tests.support.decide.decide_ledger import World
-from tests.support.decide.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
+from tests.support.decide.decide_rules import JOB_TRANSITIONS, RUN_TRANSITIONS, transitions_of
 from tests.support.examples import examples
 
 NODES = examples(900)  # job states evaluated in each case
@@ -35,7 +35,7 @@ NODES = examples(900)  # job states evaluated in each case
 
 def beat_all(world: World) -> None:
     for run in world.held:
-        world.beat(run)
+        world.renew_lease(run)
 
 
 class Case(NamedTuple):
@@ -44,8 +44,8 @@ class Case(NamedTuple):
     begin: Callable[[World], object] = lambda world: world  # the start of the walk
 
 
-def one_held(world: World) -> None:
-    world.fires(10).claim()
+def begin_with_one_held_run(world: World) -> None:
+    world.evaluate_at(10).claim()
 
 
 END = after(25)  # occurrences at 10 and 20
@@ -62,11 +62,12 @@ CASES = {
         a_job(every(10, end_at=END), at_most_once=True, max_retries=0, max_runs=1)
     ),
     "deadline": Case(
-        a_job(every(10, end_at=END), max_retries=0, deadline_seconds=8), begin=one_held
+        a_job(every(10, end_at=END), max_retries=0, deadline_seconds=8),
+        begin=begin_with_one_held_run,
     ),
     "two held": Case(
         a_job(every(10, end_at=END), max_concurrency=2, overlap=OverlapPolicy.REPLACE),
-        begin=lambda world: world.fires(10, 20) and (world.claim(), world.claim()),
+        begin=lambda world: world.evaluate_at(10, 20) and (world.claim(), world.claim()),
     ),
 }
 
@@ -77,9 +78,9 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
     yield Resume(case.missed)
     yield Cancel()
     if head.edition < 4:
-        other = 1 if head.limits.max_concurrency == 2 else 2
-        yield a_change(head, max_concurrency=other)
-        yield a_change(head, every(10, end_at=after(45), anchor_at=after(5)))
+        other_limit = 1 if head.limits.max_concurrency == 2 else 2
+        yield an_update(head, max_concurrency=other_limit)
+        yield an_update(head, every(10, end_at=after(45), anchor_at=after(5)))
     for run in head.runs:
         if run.status is RunStatus.QUEUED:
             yield Claim(run.run_id, "e", "n")
@@ -105,33 +106,33 @@ def moves(world: World, case: Case) -> Iterator[Callable[[World], object]]:
     # A run that moved to the history is not requested again, because callers look there first.
     orders: list[Event] = [] if "mine" in world.ledger else [StartRun("mine")]
     orders += [] if "b" in world.ledger else [Backfill((("b", after(-10)),))]
-    for event in (*events_of(world.head, case), *orders):
-        yield lambda w, event=event: w.do(event)  # type: ignore[misc]
-    yield lambda w: w.look()
-    yield lambda w: w.look(horizon=12)
+    for event in (*events_of(world.state, case), *orders):
+        yield lambda target, event=event: target.do(event)  # type: ignore[misc]
+    yield lambda target: target.evaluate()
+    yield lambda target: target.evaluate(horizon=12)
     if world.now < after(60):
-        yield lambda w: w.wait(5 if w.now.second % 10 else 10)
-        yield lambda w: (w.wait(10), w.look())
+        yield lambda target: target.wait(5 if target.now.second % 10 else 10)
+        yield lambda target: (target.wait(10), target.evaluate())
     if world.held:
         yield beat_all
 
 
 def fork(world: World) -> World:
-    new = World.__new__(World)
-    new.__dict__.update(world.__dict__)
-    for name in ("timers", "ledger", "leases", "sent", "killed", "attempts", "reigns"):
-        setattr(new, name, world.__dict__[name].copy())
-    return new
+    copy = World.__new__(World)
+    copy.__dict__.update(world.__dict__)
+    for name in ("timers", "ledger", "leases", "sent", "killed", "attempts", "periods"):
+        setattr(copy, name, world.__dict__[name].copy())
+    return copy
 
 
 def key_of(world: World) -> bytes:
     """Return a key of the state without versions and values that follow from them."""
-    head = world.head
+    head = world.state
     runs = tuple(
         replace(run, token=bool(run.token), send_count=0, sent_at=None, changed_at=NOON)
         for run in head.runs
     )
-    bare = replace(
+    comparable = replace(
         head,
         version=0,
         write_ids=(),
@@ -143,7 +144,7 @@ def key_of(world: World) -> bytes:
     )
     leases = [lease.until for lease in world.leases.values()]
     outcomes = [(run.run_id, run.status, run.reason) for run in world.ledger.values()]
-    return msgspec.json.encode((bare, world.now, leases, sorted(outcomes)))
+    return msgspec.json.encode((comparable, world.now, leases, sorted(outcomes)))
 
 
 class Walk:
@@ -154,54 +155,56 @@ class Walk:
         self.run_steps: set[tuple[str, str]] = set()
         self.job_steps: set[tuple[str, str]] = set()
 
-    def go(self, nodes: int) -> int:
+    def run(self, nodes: int) -> int:
         start = World(self.case.job, NOON)
         start.silent = True
         self.case.begin(start)
-        seen = {key_of(start)}
-        todo = deque([start])
-        met = 0
-        while todo and met < nodes:
-            world = todo.popleft()
-            met += 1
+        seen_keys = {key_of(start)}
+        queue = deque([start])
+        visited = 0
+        while queue and visited < nodes:
+            world = queue.popleft()
+            visited += 1
             for move in moves(world, self.case):
-                new = fork(world)
+                next_world = fork(world)
                 try:
-                    move(new)
-                    self._note(world, new)
-                    new.check_ledger()
+                    move(next_world)
+                    self._note(world, next_world)
+                    next_world.check_ledger()
                 except AssertionError as error:
-                    for at, event in new.trail:
+                    for at, event in next_world.trail:
                         error.add_note(f"{at:%H:%M:%S} {event}")
                     raise
-                key = key_of(new)
-                if key not in seen:
-                    seen.add(key)
-                    todo.append(new)
-        return met
+                key = key_of(next_world)
+                if key not in seen_keys:
+                    seen_keys.add(key)
+                    queue.append(next_world)
+        return visited
 
     def _note(self, old: World, new: World) -> None:
         recorded = tuple(run for key, run in new.ledger.items() if old.ledger.get(key) != run)
-        self.run_steps |= set(steps_of(old.head, Decision(new.head, True, runs_to_record=recorded)))
-        if old.head.status != new.head.status:
-            self.job_steps.add((old.head.status.value, new.head.status.value))
+        self.run_steps |= set(
+            transitions_of(old.state, Decision(new.state, True, runs_to_record=recorded))
+        )
+        if old.state.status != new.state.status:
+            self.job_steps.add((old.state.status.value, new.state.status.value))
 
 
 @pytest.fixture(scope="module")
-def walked() -> dict[str, Walk]:
+def walks() -> dict[str, Walk]:
     walks = {name: Walk(case) for name, case in CASES.items()}
     for walk in walks.values():
-        assert walk.go(NODES) > 100
+        assert walk.run(NODES) > 100
     return walks
 
 
-def test_the_walk_meets_every_step_of_a_run_that_is_drawn_and_no_other(
-    walked: dict[str, Walk],
+def test_walk_meets_exactly_the_documented_steps_of_a_run(
+    walks: dict[str, Walk],
 ) -> None:
-    assert set().union(*(walk.run_steps for walk in walked.values())) == RUN_STEPS
+    assert set().union(*(walk.run_steps for walk in walks.values())) == RUN_TRANSITIONS
 
 
-def test_the_walk_meets_every_step_of_a_job_that_is_drawn_and_no_other(
-    walked: dict[str, Walk],
+def test_walk_meets_exactly_the_documented_steps_of_a_job(
+    walks: dict[str, Walk],
 ) -> None:
-    assert set().union(*(walk.job_steps for walk in walked.values())) == JOB_STEPS
+    assert set().union(*(walk.job_steps for walk in walks.values())) == JOB_TRANSITIONS

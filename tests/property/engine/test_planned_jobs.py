@@ -1,4 +1,4 @@
-"""A new job whose time is to come is stored as `decide` would have it, without asking it."""
+"""A new job with a future time is stored as `decide` would return it, without the call."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,9 +15,9 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.views import JobView
 from tests.support.examples import examples
-from tests.support.simulation.hand import NOON, TENANT, Hand
+from tests.support.simulation.manual_engine import NOON, TENANT, ManualEngine
 
-_AROUND = st.floats(-5, 100_000, allow_nan=False) | st.sampled_from([0, 0.000001, 1, 59.9, 60])
+_OFFSETS = st.floats(-5, 100_000, allow_nan=False) | st.sampled_from([0, 0.000001, 1, 59.9, 60])
 _LIMITS = st.fixed_dictionaries(
     {},
     optional={
@@ -37,11 +37,11 @@ def stamp(seconds: float) -> str:
 
 _SCHEDULES = st.one_of(
     st.just({"schedule_type": "IMMEDIATE"}),
-    _AROUND.map(lambda at: {"schedule_type": "FUTURE", "schedule_time": stamp(at)}),
+    _OFFSETS.map(lambda at: {"schedule_type": "FUTURE", "schedule_time": stamp(at)}),
     st.integers(1, 100_000).map(
         lambda every: {"schedule_type": "INTERVAL", "interval_seconds": every}
     ),
-    st.tuples(st.integers(1, 900), _AROUND).map(
+    st.tuples(st.integers(1, 900), _OFFSETS).map(
         lambda pair: {
             "schedule_type": "INTERVAL",
             "interval_seconds": pair[0],
@@ -57,22 +57,22 @@ _SCHEDULES = st.one_of(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(schedule=_SCHEDULES, limits=_LIMITS)
-def test_a_planned_job_is_what_decide_would_make_of_it(
+def test_planned_job_equals_the_decision_of_decide(
     schedule: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    hand = Hand()
-    (answer,) = hand.jobs.submit(
-        TENANT, "someone", [Submission({"name": "job", **schedule, **limits})]
+    engine = ManualEngine()
+    (answer,) = engine.jobs.submit(
+        TENANT, "caller", [Submission({"name": "job", **schedule, **limits})]
     )
     assert isinstance(answer, JobView)
     key = JobKey(TENANT, answer.state.job_id)
-    stored = hand.memory.ports.job_states.load([key])[key].state
+    stored = engine.memory.ports.job_states.load([key])[key].state
     assert stored == answer.state
     if stored.timer_at is None or stored.runs:
-        assert stored.runs, "a job with nothing to come was fired"
+        assert stored.runs, "a job without a timer has a run"
         return
-    begun = replace(stored, version=0, timer_at=None, write_ids=())
-    decision = decide(begun, Evaluate(), NOON, stored.write_ids[-1])
+    new_state = replace(stored, version=0, timer_at=None, write_ids=())
+    decision = decide(new_state, Evaluate(), NOON, stored.write_ids[-1])
     assert decision.state == stored
     assert (
         decision.runs_to_send,
@@ -83,5 +83,5 @@ def test_a_planned_job_is_what_decide_would_make_of_it(
     at = stored.timer_at
     bucket = bucket_of(max(at, NOON + timedelta(seconds=1)))
     assert decision.timer_at == at
-    due = hand.memory.ports.timers.due(bucket, 0, at, None, 10)
+    due = engine.memory.ports.timers.due(bucket, 0, at, None, 10)
     assert due.timers == [Timer(bucket, 0, at, *key, 1)]

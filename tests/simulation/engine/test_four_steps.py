@@ -1,4 +1,4 @@
-"""Timer, head, effects, and last what brought it: each sentence of the protocol, by hand."""
+"""The four steps of a change, in order: timer, state, effects, removal of the trigger."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,293 +14,306 @@ from punctual.domain.run import Reason, RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import JobKey
-from tests.support.simulation.hand import NOON, Hand, a_finish
+from tests.support.simulation.manual_engine import NOON, ManualEngine, a_finish
 
 
 def seconds(n: float) -> timedelta:
     return timedelta(seconds=n)
 
 
-def test_a_creation_slower_than_its_timer_takes_the_place_that_was_held_for_it() -> None:
-    hand = Hand()
-    held: list[int] = []
+def test_creation_slower_than_its_timer_replaces_the_blank_state() -> None:
+    engine = ManualEngine()
+    blank_versions: list[int] = []
 
-    def look_early() -> None:
-        hand.wait(16)
-        hand.look()
-        ((key, stored),) = hand.memory.heads.rows.items()
+    def evaluate_early() -> None:
+        engine.wait(16)
+        engine.evaluate()
+        ((key, stored),) = engine.memory.job_states.rows.items()
         assert stored.state.is_blank, key
-        held.append(stored.state.version)
+        blank_versions.append(stored.state.version)
 
-    hand.plan.before("job_states.swap", look_early)
-    key = hand.submit()
+    engine.plan.before("job_states.swap", evaluate_early)
+    key = engine.submit()
 
-    assert hand.head(key).version == held[0] + 1
-    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
-    assert len(hand.memory.queue.entries) == 1
+    assert engine.state(key).version == blank_versions[0] + 1
+    assert [run.status for run in engine.state(key).runs] == [RunStatus.QUEUED]
+    assert len(engine.memory.run_queue.entries) == 1
 
 
-def test_a_blank_head_is_no_job_for_anybody() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
-    (timer,) = hand.timers()
-    del hand.memory.heads.rows[key]
-    hand.now = timer.at
-    hand.look(timer)
+def test_blank_state_is_not_a_job() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
+    (timer,) = engine.timers()
+    del engine.memory.job_states.rows[key]
+    engine.now = timer.at
+    engine.evaluate(timer)
 
-    assert hand.head(key).is_blank
+    assert engine.state(key).is_blank
     with pytest.raises(NotFound):
-        hand.jobs.pause(*key)
-    assert hand.memory.heads.page(key.tenant, None, 10).items == []
+        engine.jobs.pause(*key)
+    assert engine.memory.job_states.page(key.tenant, None, 10).items == []
 
 
-def test_a_writer_slower_than_its_timer_loses_its_version_and_decides_again() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
-    before = hand.head(key).version
+def test_write_slower_than_its_timer_loses_its_version_and_is_repeated() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
+    before = engine.state(key).version
 
-    def look_early() -> None:
-        hand.wait(20)
-        early = [timer for timer in hand.timers() if timer.version > before]
+    def evaluate_early() -> None:
+        engine.wait(20)
+        early = [timer for timer in engine.timers() if timer.version > before]
         assert len(early) == 1
-        hand.look(*early)
-        assert hand.head(key).version == early[0].version, "the version is taken"
-        assert hand.timers() != [], "the timer of the job's time stands"
-        assert early[0] not in hand.timers(), "only then it goes"
+        engine.evaluate(*early)
+        assert engine.state(key).version == early[0].version, "the evaluation takes the version"
+        assert engine.timers() != [], "the timer of the due time stays"
+        assert early[0] not in engine.timers(), "the early timer is removed"
 
-    hand.plan.before("job_states.swap", look_early)
-    view = hand.jobs.run_now(*key)
+    engine.plan.before("job_states.swap", evaluate_early)
+    view = engine.jobs.run_now(*key)
 
-    assert hand.head(key).version == before + 2
-    assert [run.run_id for run in hand.head(key).runs] == [view.run.run_id]
-    assert hand.message().run_id == view.run.run_id
+    assert engine.state(key).version == before + 2
+    assert [run.run_id for run in engine.state(key).runs] == [view.run.run_id]
+    assert engine.message().run_id == view.run.run_id
 
 
-def test_an_old_versions_timer_is_a_look_and_goes() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
-    (timer,) = hand.timers()
+def test_timer_of_an_old_version_is_evaluated_and_removed() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
+    (timer,) = engine.timers()
     old = timer._replace(at=NOON, version=timer.version - 1, bucket=bucket_of(NOON))
-    hand.memory.timers.put([old])
-    before = hand.head(key)
-    hand.look(old)
+    engine.memory.timers.put([old])
+    before = engine.state(key)
+    engine.evaluate(old)
 
-    assert hand.head(key) == before
-    assert hand.timers() == [timer]
-
-
-def test_a_put_that_took_over_ten_seconds_is_put_again_where_nobody_has_finished() -> None:
-    hand = Hand()
-    hand.now = NOON + seconds(50)
-    hand.plan.before("timers.put", lambda: hand.wait(26))
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:55Z")
-
-    assert hand.now == NOON + seconds(76)
-    buckets = [timer.bucket for timer in hand.timers()]
-    assert buckets == [NOON, NOON + seconds(60)], "its minute may have closed by now"
-    hand.look(hand.timers()[1])
-    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
+    assert engine.state(key) == before
+    assert engine.timers() == [timer]
 
 
-def test_a_bucket_chosen_long_before_the_put_counts_as_a_slow_put() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
-    jobs = hand.api()  # which asks for the shards after it has chosen the moment
-    hand.plan.before("partitions.shard_count", lambda: hand.wait(90))
+def test_slow_timer_put_is_repeated_in_an_open_bucket() -> None:
+    engine = ManualEngine()
+    engine.now = NOON + seconds(50)
+    engine.plan.before("timers.put", lambda: engine.wait(26))
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:55Z")
+
+    assert engine.now == NOON + seconds(76)
+    buckets = [timer.bucket for timer in engine.timers()]
+    assert buckets == [NOON, NOON + seconds(60)], "its bucket may be closed by now"
+    engine.evaluate(engine.timers()[1])
+    assert [run.status for run in engine.state(key).runs] == [RunStatus.QUEUED]
+
+
+def test_bucket_chosen_long_before_the_put_counts_as_a_slow_put() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
+    jobs = engine.api()  # it reads the shard count after it chose the time
+    engine.plan.before("partitions.shard_count", lambda: engine.wait(90))
     jobs.run_now(*key)
 
-    places = set(hand.memory.timers.rows)
-    assert (NOON, 0) in places, "the first choice"
-    assert (NOON + seconds(60), 0) in places, "what is put long after it is put again"
+    partitions = set(engine.memory.timers.rows)
+    assert (NOON, 0) in partitions, "the first choice"
+    assert (NOON + seconds(60), 0) in partitions, "the timer is put again in an open bucket"
 
 
-def test_a_store_that_stays_slow_is_refused_and_nothing_has_changed() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
-    before = hand.head(key)
+def test_store_that_stays_slow_fails_the_call_without_a_change() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:05:00Z")
+    before = engine.state(key)
 
     def slow() -> None:
-        hand.wait(11)
-        hand.plan.before("timers.put", slow)
+        engine.wait(11)
+        engine.plan.before("timers.put", slow)
 
-    hand.plan.before("timers.put", slow)
+    engine.plan.before("timers.put", slow)
     with pytest.raises(Unavailable):
-        hand.jobs.run_now(*key)
-    assert hand.head(key) == before
+        engine.jobs.run_now(*key)
+    assert engine.state(key) == before
 
 
-def test_a_swap_whose_answer_was_lost_has_won_also_when_others_have_written_since() -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
-    before = hand.head(key)
-    seen: list[Swap] = []
-    real = hand.memory.heads.swap
+def test_swap_with_a_lost_answer_wins_after_later_swaps_too() -> None:
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="CRON", cron_expression="* * * * *")
+    before = engine.state(key)
+    swaps_made: list[Swap] = []
+    real = engine.memory.job_states.swap
 
     def remember(swaps: list[Swap]) -> object:
-        seen.extend(swaps)
+        swaps_made.extend(swaps)
         return real(swaps)
 
-    hand.memory.heads.swap = remember  # type: ignore[assignment,method-assign]
-    hand.jobs.run_now(*key)
-    hand.jobs.run_now(*key)
-    first = seen[0]
+    engine.memory.job_states.swap = remember  # type: ignore[assignment,method-assign]
+    engine.jobs.run_now(*key)
+    engine.jobs.run_now(*key)
+    first = swaps_made[0]
 
     assert first.expected_version == before.version
-    assert hand.head(key).version == before.version + 2
+    assert engine.state(key).version == before.version + 2
     assert list(real([first])) == [True]
-    assert list(real([replace(first, state=_by_another(first))])) == [False]
+    assert list(real([replace(first, state=_with_another_write_id(first))])) == [False]
 
 
-def _by_another(swap: Swap) -> JobState:
+def _with_another_write_id(swap: Swap) -> JobState:
     return replace(swap.state, write_ids=(*swap.state.write_ids[:-1], "another"))
 
 
-def test_a_beat_wins_against_a_look_that_has_read_the_lease_before_it() -> None:
-    hand = Hand()
-    key = hand.submit()
-    held = hand.claim()
-    claim = (key, held.run.run_id, held.run.token)
-    executor = hand.executor()
+def test_heartbeat_wins_against_an_evaluation_that_read_before_it() -> None:
+    engine = ManualEngine()
+    key = engine.submit()
+    claimed = engine.claim()
+    claim = (key, claimed.run.run_id, claimed.run.token)
+    executor = engine.executor()
     executor.renew([claim], is_first=True)
-    hand.now += RUN_LEASE + seconds(1)
-    poller = hand.interrupted("poller")
-    beats: list[bool] = []
-    hand.plan.before("job_states.swap", lambda: beats.append(executor.renew([claim])[0].is_held))
-    watch = next(timer for timer in hand.timers() if timer.version == held.run.token)
-    hand.now = max(hand.now, watch.at)
-    Evaluator(hand.steps(poller), hand.new_id).evaluate_timers([watch])
+    engine.now += RUN_LEASE + seconds(1)
+    poller = engine.interrupted("poller")
+    renewals: list[bool] = []
+    engine.plan.before(
+        "job_states.swap", lambda: renewals.append(executor.renew([claim])[0].is_held)
+    )
+    lease_timer = next(timer for timer in engine.timers() if timer.version == claimed.run.token)
+    engine.now = max(engine.now, lease_timer.at)
+    Evaluator(engine.applier(poller), engine.new_id).evaluate_timers([lease_timer])
 
-    assert beats == [True]
-    (run,) = hand.head(key).runs
-    assert (run.status, run.token, run.past_attempts) == (RunStatus.RUNNING, held.run.token, "")
-    assert hand.stored(key).leases[run.run_id].until == hand.now + RUN_LEASE
-    again = [t for t in hand.timers() if t.version == held.run.token and t.at > hand.now]
-    assert again, "it goes on being watched"
+    assert renewals == [True]
+    (run,) = engine.state(key).runs
+    assert (run.status, run.token, run.past_attempts) == (RunStatus.RUNNING, claimed.run.token, "")
+    assert engine.stored(key).leases[run.run_id].until == engine.now + RUN_LEASE
+    lease_timers = [
+        t for t in engine.timers() if t.version == claimed.run.token and t.at > engine.now
+    ]
+    assert lease_timers, "the lease keeps a timer"
 
 
-def test_a_lost_holder_is_fenced_and_its_output_is_not_the_runs() -> None:
-    hand = Hand()
-    key = hand.submit()
-    zombie = hand.claim("e1")
-    hand.now += CLAIM_LEASE
-    handed = hand.executor("e2").claim([hand.message()])
-    assert not handed.claimed
-    assert len(handed.done) == 1, "its run is announced anew"
-    fresh = hand.memory.queue.entries[-1].message
-    (taken,) = hand.executor("e2").claim([fresh]).claimed
-    assert taken.run.token > zombie.run.token
+def test_executor_with_lost_lease_cannot_finish_run() -> None:
+    engine = ManualEngine()
+    key = engine.submit()
+    lost_claim = engine.claim("e1")
+    engine.now += CLAIM_LEASE
+    claim_result = engine.executor("e2").claim([engine.message()])
+    assert not claim_result.claimed
+    assert len(claim_result.done) == 1, "its run is sent again"
+    new_message = engine.memory.run_queue.entries[-1].message
+    (new_claim,) = engine.executor("e2").claim([new_message]).claimed
+    assert new_claim.run.token > lost_claim.run.token
 
-    (late,) = hand.executor("e1").finish([a_finish(zombie, RunStatus.SUCCESS, "of the zombie")])
-    assert late.verdict == "FENCED"
-    assert hand.head(key).runs[0].is_held
-    (result,) = hand.executor("e2").finish([a_finish(taken, RunStatus.SUCCESS, "of the holder")])
+    (late_result,) = engine.executor("e1").finish(
+        [a_finish(lost_claim, RunStatus.SUCCESS, "of the lost executor")]
+    )
+    assert late_result.verdict == "FENCED"
+    assert engine.state(key).runs[0].is_held
+    (result,) = engine.executor("e2").finish(
+        [a_finish(new_claim, RunStatus.SUCCESS, "of the holder")]
+    )
     assert result.verdict == "OK"
-    view = hand.jobs._queries.run(*key, taken.run.run_id)
+    view = engine.jobs._queries.run(*key, new_claim.run.run_id)
     assert view.detail.output_blob == "of the holder"
     assert [row.lost for row in view.attempts] == [True]
 
 
-def test_a_redelivery_to_a_live_lease_is_handed_back_until_the_lease_ends() -> None:
-    hand = Hand()
-    hand.submit()
-    held = hand.claim("e1")
-    hand.wait(10)
-    handed = hand.executor("e2").claim([hand.message()])
+def test_message_of_a_claimed_run_is_retried_when_the_lease_ends() -> None:
+    engine = ManualEngine()
+    engine.submit()
+    claimed = engine.claim("e1")
+    engine.wait(10)
+    claim_result = engine.executor("e2").claim([engine.message()])
 
-    assert not handed.claimed
-    assert not handed.done, "it is never acknowledged"
-    assert [at for _, at in handed.retry_later] == [NOON + CLAIM_LEASE]
-    assert held.run.executor_id == "e1"
+    assert not claim_result.claimed
+    assert not claim_result.done, "it is never acknowledged"
+    assert [at for _, at in claim_result.retry_later] == [NOON + CLAIM_LEASE]
+    assert claimed.run.executor_id == "e1"
 
 
-def test_what_is_early_is_handed_back_and_not_claimed() -> None:
-    hand = Hand()
-    hand.poller = hand.new_poller(ahead=60)
-    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:30Z")
-    hand.tick()
-    hand.poller.step(hand.now)
-    (run,) = hand.head(key).runs
+def test_early_message_is_retried_at_the_due_time() -> None:
+    engine = ManualEngine()
+    engine.poller = engine.new_poller(ahead=60)
+    key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:30Z")
+    engine.tick()
+    engine.poller.step(engine.now)
+    (run,) = engine.state(key).runs
     assert (run.status, run.due_at) == (RunStatus.QUEUED, NOON + seconds(30))
 
-    handed = hand.executor().claim([hand.message()])
-    assert [at for _, at in handed.retry_later] == [NOON + seconds(30)]
-    hand.now = NOON + seconds(30)
-    assert hand.claim().run.attempt_at == NOON + seconds(30)
+    claim_result = engine.executor().claim([engine.message()])
+    assert [at for _, at in claim_result.retry_later] == [NOON + seconds(30)]
+    engine.now = NOON + seconds(30)
+    assert engine.claim().run.attempt_at == NOON + seconds(30)
 
 
-def test_a_claim_repeated_with_its_nonce_is_granted_again() -> None:
-    hand = Hand()
-    hand.submit()
-    executor = hand.executor()
-    first = executor.claim([hand.message()], ["delivery-1"]).claimed
-    again = executor.claim([hand.message()], ["delivery-1"]).claimed
+def test_claim_repeated_with_its_nonce_is_granted_again() -> None:
+    engine = ManualEngine()
+    engine.submit()
+    executor = engine.executor()
+    first = executor.claim([engine.message()], ["delivery-1"]).claimed
+    repeated = executor.claim([engine.message()], ["delivery-1"]).claimed
 
-    assert [one.run.token for one in again] == [one.run.token for one in first]
-    assert not executor.claim([hand.message()], ["delivery-2"]).claimed
+    assert [assignment.run.token for assignment in repeated] == [
+        assignment.run.token for assignment in first
+    ]
+    assert not executor.claim([engine.message()], ["delivery-2"]).claimed
 
 
-def test_nothing_starts_after_an_answered_cancel_though_its_message_is_there() -> None:
-    hand = Hand()
-    key = hand.submit()
-    message = hand.message()
-    hand.jobs.cancel(*key)
-    handed = hand.executor().claim([message])
+def test_cancelled_job_starts_no_run() -> None:
+    engine = ManualEngine()
+    key = engine.submit()
+    message = engine.message()
+    engine.jobs.cancel(*key)
+    claim_result = engine.executor().claim([message])
 
-    assert not handed.claimed
-    assert list(handed.done) == [message]
-    assert hand.laws.ended[next(iter(hand.laws.ended))].reason is Reason.CANCELLED
+    assert not claim_result.claimed
+    assert list(claim_result.done) == [message]
+    assert engine.invariants.ended[next(iter(engine.invariants.ended))].reason is Reason.CANCELLED
     with pytest.raises(Conflict):
-        hand.jobs.run_now(*key)
+        engine.jobs.run_now(*key)
 
 
-def test_a_cancel_reaches_the_holder_with_its_next_beat() -> None:
-    hand = Hand()
-    key = hand.submit()
-    held = hand.claim()
-    executor = hand.executor()
-    hand.jobs.cancel(*key)
-    hand.wait(4)
-    (alive,) = executor.renew([(key, held.run.run_id, held.run.token)], is_first=True)
+def test_heartbeat_returns_the_cancel_request() -> None:
+    engine = ManualEngine()
+    key = engine.submit()
+    claimed = engine.claim()
+    executor = engine.executor()
+    engine.jobs.cancel(*key)
+    engine.wait(4)
+    (alive,) = executor.renew([(key, claimed.run.run_id, claimed.run.token)], is_first=True)
     assert (alive.is_held, alive.cancel_reason) == (True, Reason.CANCELLED)
 
 
-def test_a_tenants_jobs_and_runs_are_not_there_for_another() -> None:
-    hand = Hand()
-    key = hand.submit()
+def test_jobs_and_runs_of_another_tenant_are_not_found() -> None:
+    engine = ManualEngine()
+    key = engine.submit()
     other = JobKey("umbrella", key.job_id)
-    held = hand.claim()
+    claimed = engine.claim()
     calls: list[Callable[[], object]] = [
-        lambda: hand.jobs.pause(*other),
-        lambda: hand.jobs.cancel(*other),
-        lambda: hand.jobs.run_now(*other),
-        lambda: hand.jobs.cancel_run(*other, held.run.run_id),
-        lambda: hand.jobs.change(*other, lambda old: old),
-        lambda: hand.jobs._queries.run(*other, held.run.run_id),
+        lambda: engine.jobs.pause(*other),
+        lambda: engine.jobs.cancel(*other),
+        lambda: engine.jobs.run_now(*other),
+        lambda: engine.jobs.cancel_run(*other, claimed.run.run_id),
+        lambda: engine.jobs.change(*other, lambda old: old),
+        lambda: engine.jobs._queries.run(*other, claimed.run.run_id),
     ]
     for call in calls:
         with pytest.raises(NotFound):
             call()
-    assert hand.executor("e2").renew([(other, held.run.run_id, held.run.token)])[0].is_held is False
-    assert hand.memory.heads.page("umbrella", None, 10).items == []
+    assert (
+        engine.executor("e2").renew([(other, claimed.run.run_id, claimed.run.token)])[0].is_held
+        is False
+    )
+    assert engine.memory.job_states.page("umbrella", None, 10).items == []
 
 
 @pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
-def test_a_command_for_one_version_loses_to_a_change_between_its_read_and_its_swap(
+def test_command_with_if_match_fails_after_a_concurrent_change(
     command: str,
 ) -> None:
-    hand = Hand()
-    key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
+    engine = ManualEngine()
+    key = engine.submit(schedule_type="CRON", cron_expression="* * * * *")
     if command == "resume":
-        hand.jobs.pause(*key)
-    edition = hand.head(key).edition
+        engine.jobs.pause(*key)
+    edition = engine.state(key).edition
 
     def change() -> None:
-        hand.jobs.change(*key, lambda old: {**old, "name": "a new name"})
+        engine.jobs.change(*key, lambda old: {**old, "name": "a new name"})
 
-    hand.plan.before("job_states.swap", change)
+    engine.plan.before("job_states.swap", change)
     with pytest.raises(PreconditionFailed):
-        getattr(hand.jobs, command)(*key, if_match=edition)
-    assert hand.head(key).edition == edition + 1
-    assert hand.head(key).status is (
+        getattr(engine.jobs, command)(*key, if_match=edition)
+    assert engine.state(key).edition == edition + 1
+    assert engine.state(key).status is (
         JobStatus.PAUSED if command == "resume" else JobStatus.SCHEDULED
     )

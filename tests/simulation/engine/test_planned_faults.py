@@ -4,7 +4,7 @@ import pytest
 
 from punctual.engine.ports.partitions import PartitionLeases
 from tests.support.ports import port_methods
-from tests.support.simulation.torn import READS, REPEATABLE
+from tests.support.simulation.port_faults import READS, REPEATABLE
 
 
 @pytest.mark.parametrize("names", [READS, REPEATABLE], ids=["reads", "repeatable"])

@@ -1,4 +1,4 @@
-"""Starts, places, orders and jobs that many instances share: the limits hold and are reached."""
+"""Starts, places, requested runs and jobs of many instances reach their limits and keep them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from tests.support.simulation.instances import (
     EventLog,
     Fleet,
     MovingMinute,
-    most_in_a_second,
+    max_in_a_second,
     permits,
     quotas,
 )
@@ -27,8 +27,8 @@ CLOCKS = pytest.mark.parametrize("skews", [IN_STEP, SECONDS_APART], ids=["in ste
 CRASHES = pytest.mark.parametrize("crash_every", [0, 7], ids=["", "crashing"])
 
 
-def most_allowed(limit: int, skews: Sequence[float]) -> float:
-    """Clocks that differ are corrected to about a second, of the 60."""
+def max_allowed(limit: int, skews: Sequence[float]) -> float:
+    """Return the limit, with 5 % more for clocks that are corrected to about a second."""
     return limit if skews == IN_STEP else 1.05 * limit
 
 
@@ -47,30 +47,32 @@ def test_starts_in_any_minute_are_at_most_the_limit(
         starts += permitted
         for _ in range(permitted):
             instance.end_permit("acme", started=True)
-    assert minute.most <= most_allowed(limit, skews)
+    assert minute.most <= max_allowed(limit, skews)
     assert starts >= (0.8 if crash_every and limit < 600 else 0.9) * 3 * limit
 
 
 @CLOCKS
 @pytest.mark.parametrize("weights", FLEETS.values(), ids=FLEETS)
 @pytest.mark.parametrize("limit", [60, 600, 3_000])
-def test_orders_in_any_minute_are_at_most_the_limit(
+def test_requested_runs_in_any_minute_are_at_most_the_limit(
     limit: int, weights: Sequence[float], skews: Sequence[float]
 ) -> None:
     fleet = quotas(TenantLimits(runs_per_minute=limit), weights, skews=skews)
-    minute, orders = MovingMinute(), 0
+    minute, total_granted = MovingMinute(), 0
     for instance in fleet.load(2 * limit / MINUTE, 3 * MINUTE):
         granted = instance.take_orders("acme", 1).number
         minute.add(fleet.seconds, granted)
-        orders += granted
-    assert minute.most <= most_allowed(limit, skews)
-    assert orders >= 0.9 * 3 * limit
+        total_granted += granted
+    assert minute.most <= max_allowed(limit, skews)
+    assert total_granted >= 0.9 * 3 * limit
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("limit", [600, 6_000, 60_000])
-def test_orders_below_the_limit_are_granted_and_write_once_a_second(limit: int, seed: int) -> None:
-    """The mean of each instance, once its demand is known."""
+def test_requested_runs_below_the_limit_are_granted_with_one_write_a_second(
+    limit: int, seed: int
+) -> None:
+    """After the ramp-up each instance writes at most once a second on average."""
     fleet = quotas(TenantLimits(runs_per_minute=limit), FLEETS["twenty"], seed=seed)
     seconds, ramp = 30, 5
     for instance in fleet.load(0.8 * limit / MINUTE, seconds):
@@ -80,17 +82,17 @@ def test_orders_below_the_limit_are_granted_and_write_once_a_second(limit: int, 
                 rows.written_at.clear()
     for rows in fleet.instance_rows:
         assert len(rows.written_at) <= seconds - ramp
-        assert most_in_a_second(rows.written_at) <= 2
+        assert max_in_a_second(rows.written_at) <= 2
 
 
 @CLOCKS
 @pytest.mark.parametrize("crash_every", [0, 20], ids=["", "crashing"])
 @pytest.mark.parametrize("weights", [(1,), (1, 1, 1), (1,) * 10], ids=["one", "three", "ten"])
 @pytest.mark.parametrize("limit", [5, 50])
-def test_places_at_any_moment_are_at_most_the_limit(
+def test_places_in_use_are_at_most_the_limit(
     limit: int, weights: Sequence[float], crash_every: float, skews: Sequence[float]
 ) -> None:
-    """Runs of two seconds, twice as many as fit; a crash keeps its runs' places for 30 s."""
+    """Runs of two seconds, at twice the limit. A crash keeps the places of its runs for 30 s."""
     fleet = permits(TenantLimits(concurrent_runs=limit), weights, crash_every, skews)
     ends: list[tuple[float, int, RunPermits]] = []
     ticket, area, peak, last = count(), 0.0, 0, 0.0
@@ -103,7 +105,7 @@ def test_places_at_any_moment_are_at_most_the_limit(
             holder.end_permit("acme", started=True)
             if not any(end[2] is holder for end in ends):
                 holder.return_idle_places()
-        tend(fleet)
+        renew_places(fleet)
         for _ in range(instance.request("acme", 1).number):
             heappush(ends, (last + 2, next(ticket), instance))
         peak = max(peak, len(ends))
@@ -111,13 +113,13 @@ def test_places_at_any_moment_are_at_most_the_limit(
     assert area / (2 * MINUTE) >= (0.4 if crash_every else 0.7) * limit
 
 
-def tend(fleet: Fleet[RunPermits]) -> None:
+def renew_places(fleet: Fleet[RunPermits]) -> None:
     for instance in fleet.instances:
         if instance.needs_renewal:
             instance.renew_places()
 
 
-def test_places_of_a_crashed_instance_come_back() -> None:
+def test_places_of_a_crashed_instance_are_freed() -> None:
     fleet = permits(TenantLimits(concurrent_runs=2), (1, 1))
     crashed, other = fleet.instances
     assert crashed.request("acme", 5).number == 2
@@ -128,7 +130,7 @@ def test_places_of_a_crashed_instance_come_back() -> None:
     assert other.request("acme", 1).number == 1
 
 
-def test_starts_of_a_busy_tenant_cost_a_small_part_of_a_write() -> None:
+def test_starts_of_a_busy_tenant_need_few_writes() -> None:
     fleet = permits(TenantLimits(runs_per_minute=60_000, concurrent_runs=1_000), FLEETS["three"])
     starts = 0
     for instance in fleet.load(50, MINUTE):
@@ -143,23 +145,23 @@ def test_starts_of_a_busy_tenant_cost_a_small_part_of_a_write() -> None:
 
 @CLOCKS
 @pytest.mark.parametrize("weights", FLEETS.values(), ids=FLEETS)
-def test_jobs_reach_their_quota_and_exceed_it_by_a_twentieth_at_most(
+def test_jobs_reach_their_quota_and_exceed_it_by_at_most_a_twentieth(
     weights: Sequence[float], skews: Sequence[float]
 ) -> None:
-    """The counters are two seconds late."""
-    made: list[float] = []
+    """The job counters are two seconds late."""
+    created_at: list[float] = []
     fleet = quotas(
         TenantLimits(jobs=1_000),
         weights,
-        jobs=lambda: sum(at <= fleet.seconds - 2 for at in made),
+        jobs=lambda: sum(at <= fleet.seconds - 2 for at in created_at),
         skews=skews,
     )
     for instance in fleet.load(40, 2 * MINUTE):
-        made += [fleet.seconds] * instance.available_jobs("acme", 1)
-    assert 950 <= len(made) <= 1_050
+        created_at += [fleet.seconds] * instance.available_jobs("acme", 1)
+    assert 950 <= len(created_at) <= 1_050
 
 
-def test_orders_may_be_granted_whole_or_not_at_all() -> None:
+def test_requested_runs_may_be_granted_all_or_none() -> None:
     fleet = quotas(TenantLimits(runs_per_minute=10), (1, 1))
     first, second = fleet.instances
     assert first.take_orders("acme", 4, True).number == 4
@@ -172,7 +174,7 @@ def test_orders_may_be_granted_whole_or_not_at_all() -> None:
     assert second.take_orders("acme", 4, True).number == 4
 
 
-def test_orders_and_jobs_without_the_table_go_on_within_bounds() -> None:
+def test_requested_runs_and_jobs_during_an_outage_stay_within_bounds() -> None:
     log = EventLog()
     fleet = quotas(TenantLimits(runs_per_minute=10, jobs=100), (1,), log=log)
     (instance,) = fleet.instances
@@ -184,7 +186,7 @@ def test_orders_and_jobs_without_the_table_go_on_within_bounds() -> None:
     assert set(log.events) == {"limits_unavailable"}
 
 
-def test_quotas_without_limits_ask_for_nothing() -> None:
+def test_quotas_without_limits_read_no_rows() -> None:
     fleet = quotas(TenantLimits(), (1,))
     (instance,) = fleet.instances
     instance.check_call("acme")
@@ -195,12 +197,12 @@ def test_quotas_without_limits_ask_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"taken": "x", "bucket": 1}'])
-def test_an_unreadable_row_is_begun_anew(text: str) -> None:
+def test_unreadable_quota_row_is_replaced(text: str) -> None:
     limits = TenantLimits(calls_per_second=1, burst=1, runs_per_minute=1)
     fleet = quotas(limits, (1,))
     (instance,) = fleet.instances
-    for what in ("calls", "orders"):
-        fleet.rows.rows["acme", what] = QuotaRow(text, 7)
+    for row_name in ("calls", "orders"):
+        fleet.rows.rows["acme", row_name] = QuotaRow(text, 7)
     instance.check_call("acme")
     assert fleet.rows.rows["acme", "calls"].version == 8
     assert [instance.take_orders("acme", 1).number for _ in range(2)] == [1, 0]

@@ -20,7 +20,7 @@ def executors(number: int, limits: TenantLimits = HALF) -> Fleet[RunPermits]:
 
 
 class Lane:
-    """What runs in each instance until when; an instance works at one batch at a time."""
+    """The running batches with their ends. An instance runs one batch at a time."""
 
     def __init__(self, fleet: Fleet[RunPermits], tenant: str = "acme") -> None:
         self._fleet = fleet
@@ -61,7 +61,7 @@ class Lane:
 
 @pytest.mark.parametrize("runs", [1, 10])
 def test_lane_percent_lets_slow_runs_of_a_tenant_take_half_of_a_lane(runs: int) -> None:
-    """Twenty executors are offered batches all the time, each of which takes a minute."""
+    """Offer batches of a minute each to twenty executors all the time."""
     fleet = executors(20)
     lane, peak, area = Lane(fleet), 0, 0
     for instance in fleet.load(20, 300):
@@ -69,7 +69,7 @@ def test_lane_percent_lets_slow_runs_of_a_tenant_take_half_of_a_lane(runs: int) 
         peak = max(peak, lane.busy)
         area += lane.busy
     assert peak == 10
-    assert area / (20 * 300) >= 8  # and nearly all the time
+    assert area / (20 * 300) >= 8  # of the whole time
 
 
 def test_lane_percent_counts_each_queue_of_a_lane_alone() -> None:
@@ -101,7 +101,7 @@ def test_lane_percent_leaves_the_other_half_to_another_tenant() -> None:
 
 
 def test_lane_percent_does_not_count_idle_executors() -> None:
-    """Runs of a moment reach any of twenty executors by turns: only few are busy at a time."""
+    """Short runs reach twenty executors in turn, so only few are busy at a time."""
     fleet = executors(20)
     lane = Lane(fleet)
     for instance in fleet.load(30, 120):

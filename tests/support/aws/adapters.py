@@ -12,13 +12,13 @@ from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
-from punctual.node.run_queue.queue import RunQueue
-from punctual.node.run_queue.slots import SLOT_NUMBERS
+from punctual.node.run_queue import RunQueue
+from punctual.node.sqlite.state_rows import SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
 from tests.support.ports import Ports, store_ports
 from tests.support.simulation.memory import Memory
-from tests.support.simulation.torn import Repeating, torn
+from tests.support.simulation.port_faults import Repeating, with_faults
 
 
 def _at_once() -> None:
@@ -98,24 +98,24 @@ def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
     The result must not change.
     """
     made = Memory(clock)
-    ports = torn(made.ports, Repeating(), "client")
+    ports = with_faults(made.ports, Repeating(), "client")
     yield World(ports, clock, lambda _now: _received(made), lambda _now: _told(made))
 
 
 def _received(made: Memory) -> Sequence[Message]:
-    deliveries = made.queue.receive(1_000)
+    deliveries = made.run_queue.receive(1_000)
     for delivery in deliveries:
-        made.queue.acknowledge(delivery)
+        made.run_queue.acknowledge(delivery)
     return [delivery.message for delivery in deliveries]
 
 
 def _told(made: Memory) -> Sequence[Notification]:
-    return list(made.notices.notices.values())
+    return list(made.notifications.rows.values())
 
 
 ADAPTERS: Mapping[str, Factory] = {
     "aws": aws,
     "embedded": embedded,
     "memory": memory,
-    "torn": repeating,
+    "repeating": repeating,
 }

@@ -13,7 +13,7 @@ class Model:
     paused: bool = False
     active: list[str] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
-    line: list[str] = field(default_factory=list)
+    wait_queue: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
 
@@ -23,14 +23,16 @@ class Model:
             self.skipped.add(name)
         elif len(self.active) < self.limit:
             self.active.append(name)
-        elif sum(not self._ordered(waiting) for waiting in self.line) >= self.max_waiting:
+        elif (
+            sum(not self._is_requested(waiting) for waiting in self.wait_queue) >= self.max_waiting
+        ):
             self.skipped.add(name)
         else:
-            self.line.append(name)
+            self.wait_queue.append(name)
 
-    def order(self, name: str) -> None:
-        self.line.append(name)
-        self._serve()
+    def request_run(self, name: str) -> None:
+        self.wait_queue.append(name)
+        self._admit()
 
     def claim(self, name: str) -> bool:
         """Claim a run. Return False if it waits, is held or has ended."""
@@ -43,36 +45,36 @@ class Model:
         self.active.remove(name)
         self.held.discard(name)
         self.ended.append(name)
-        self._serve()
+        self._admit()
 
     def set_limit(self, limit: int) -> None:
         self.limit = limit
         free = [name for name in self.active if name not in self.held]
         excess = max(0, len(self.active) - limit)
-        self._back_in_line(free[-excess:] if excess else [])
-        self._serve()
+        self._requeue(free[-excess:] if excess else [])
+        self._admit()
 
     def pause(self) -> None:
         self.paused = True
-        self._back_in_line(
-            [name for name in self.active if name not in self.held and not self._ordered(name)]
+        self._requeue(
+            [name for name in self.active if name not in self.held and not self._is_requested(name)]
         )
-        self._serve()
+        self._admit()
 
     def resume(self) -> None:
         self.paused = False
-        self._serve()
+        self._admit()
 
-    def _back_in_line(self, names: list[str]) -> None:
+    def _requeue(self, names: list[str]) -> None:
         self.active = [name for name in self.active if name not in names]
-        self.line = names + self.line
+        self.wait_queue = names + self.wait_queue
 
-    def _serve(self) -> None:
-        for name in list(self.line):
-            if len(self.active) < self.limit and (not self.paused or self._ordered(name)):
-                self.line.remove(name)
+    def _admit(self) -> None:
+        for name in list(self.wait_queue):
+            if len(self.active) < self.limit and (not self.paused or self._is_requested(name)):
+                self.wait_queue.remove(name)
                 self.active.append(name)
 
     @staticmethod
-    def _ordered(name: str) -> bool:
+    def _is_requested(name: str) -> bool:
         return name.startswith("p")

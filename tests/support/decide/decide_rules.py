@@ -14,28 +14,31 @@ from punctual.domain.run import ENDED_RUN_STATUSES, Reason, Run, RunStatus, Trig
 from tests.support.builders_jobs import next_due_at
 
 ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
-ALIVE_STATES = frozenset(
+ACTIVE_STATUSES = frozenset(
     {RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING}
 )
-Steps = frozenset[tuple[str, str]]
+Transitions = frozenset[tuple[str, str]]
 
 
-def allowed_steps(title: str) -> Steps:
+def allowed_transitions(title: str) -> Transitions:
     """Return the steps in the table under a heading of docs/architecture.md."""
     part = ARCHITECTURE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (\w+) \| (\w+) \|", part, re.MULTILINE)
     return frozenset((a, b) for a, b in rows if a != "from")
 
 
-RUN_STEPS, JOB_STEPS = allowed_steps("States of a run"), allowed_steps("States of a job")
+RUN_TRANSITIONS, JOB_TRANSITIONS = (
+    allowed_transitions("States of a run"),
+    allowed_transitions("States of a job"),
+)
 
 
-def statuses(head: JobState) -> dict[str, str]:
-    found = {run.run_id: run.status.value for run in (*head.unrecorded, *head.runs)}
-    return found | {waiting.run_id: RunStatus.WAITING.value for waiting in head.wait_queue}
+def statuses(state: JobState) -> dict[str, str]:
+    run_statuses = {run.run_id: run.status.value for run in (*state.unrecorded, *state.runs)}
+    return run_statuses | {waiting.run_id: RunStatus.WAITING.value for waiting in state.wait_queue}
 
 
-def steps_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
+def transitions_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
     """Yield the status changes of runs in this decision.
 
     A row that is only recorded does not count.
@@ -51,52 +54,52 @@ def steps_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
             yield a, b
 
 
-def decided(
-    head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
+def checked_decide(
+    state: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> Decision:
     """Decide, and check that the decision is pure and keeps every invariant."""
-    before = msgspec.json.encode(head)
-    decision = decide(head, event, now, writer, recorded)
-    assert decide(head, event, now, writer, recorded) == decision
+    before = msgspec.json.encode(state)
+    decision = decide(state, event, now, writer, recorded)
+    assert decide(state, event, now, writer, recorded) == decision
     if isinstance(event, Evaluate | Claim | Finish):
-        check_short_ways(head, event, now, writer, recorded)
-    assert msgspec.json.encode(head) == before
-    check_versions(head, decision, writer)
-    check_steps(head, decision)
-    check_claim(head, event, decision, now)
+        check_fast_path(state, event, now, writer, recorded)
+    assert msgspec.json.encode(state) == before
+    check_versions(state, decision, writer)
+    check_transitions(state, decision)
+    check_claim(state, event, decision, now)
     check_state(decision.state)
-    check_room(head, decision.state)
+    check_room(state, decision.state)
     check_effects(decision)
-    check_timer(head, decision, event, now)
+    check_timer(state, decision, event, now)
     check_ids(decision.state)
     return decision
 
 
-def check_short_ways(
-    head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
+def check_fast_path(
+    state: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> None:
     """Check that the fast path of an event gives the same decision as the full path."""
-    for together in (False, True):
-        at_length = decide_without_fast_path(head, event, now, writer, recorded, together)
-        assert decide(head, event, now, writer, recorded, together) == at_length
+    for transactional in (False, True):
+        full_decision = decide_without_fast_path(state, event, now, writer, recorded, transactional)
+        assert decide(state, event, now, writer, recorded, transactional) == full_decision
 
 
-def check_versions(head: JobState, decision: Decision, writer: str) -> None:
+def check_versions(state: JobState, decision: Decision, writer: str) -> None:
     if decision.changed:
-        assert decision.state.version == head.version + 1
+        assert decision.state.version == state.version + 1
         assert decision.state.write_ids[-1] == writer
-        assert decision.state.edition in (head.edition, head.edition + 1)
+        assert decision.state.edition in (state.edition, state.edition + 1)
     else:
-        assert decision.state is head
-        assert not (decision.runs_to_send and head.status is JobStatus.CANCELLED)
+        assert decision.state is state
+        assert not (decision.runs_to_send and state.status is JobStatus.CANCELLED)
 
 
-def check_steps(head: JobState, decision: Decision) -> None:
-    for step in steps_of(head, decision):
-        assert step in RUN_STEPS, step
-    a, b = head.status.value, decision.state.status.value
-    assert a == b or (a, b) in JOB_STEPS, (a, b)
-    old = {run.run_id: run for run in head.runs}
+def check_transitions(state: JobState, decision: Decision) -> None:
+    for step in transitions_of(state, decision):
+        assert step in RUN_TRANSITIONS, step
+    a, b = state.status.value, decision.state.status.value
+    assert a == b or (a, b) in JOB_TRANSITIONS, (a, b)
+    old = {run.run_id: run for run in state.runs}
     for run in decision.state.runs:
         former = old.get(run.run_id)
         if former is not None:
@@ -108,10 +111,10 @@ def check_steps(head: JobState, decision: Decision) -> None:
                 assert order.index(run.status) >= order.index(former.status)
 
 
-def check_claim(head: JobState, event: Event, decision: Decision, now: datetime) -> None:
+def check_claim(state: JobState, event: Event, decision: Decision, now: datetime) -> None:
     """Check that only a claim creates a holder, and only within the limit."""
-    held = {run.run_id for run in head.runs if run.is_held}
-    new = [run for run in decision.state.runs if run.is_held and run.run_id not in held]
+    held_run_ids = {run.run_id for run in state.runs if run.is_held}
+    new = [run for run in decision.state.runs if run.is_held and run.run_id not in held_run_ids]
     if not new:
         return
     assert isinstance(event, Claim)
@@ -120,46 +123,48 @@ def check_claim(head: JobState, event: Event, decision: Decision, now: datetime)
     assert run.run_id == event.run_id
     assert run.due_at <= now
     assert run.token == decision.state.version
-    assert len(held) < head.limits.max_concurrency
-    assert head.status is not JobStatus.CANCELLED
-    former = next(old for old in head.runs if old.run_id == run.run_id)
+    assert len(held_run_ids) < state.limits.max_concurrency
+    assert state.status is not JobStatus.CANCELLED
+    former = next(old for old in state.runs if old.run_id == run.run_id)
     assert (
         former.has_begun
         or run.trigger is not Trigger.SCHEDULE
-        or head.status is not JobStatus.PAUSED
+        or state.status is not JobStatus.PAUSED
     )
     assert set(decision.leases) >= {run.run_id}
 
 
-def check_state(head: JobState) -> None:
-    alive = bool(head.runs or head.wait_queue)
-    if head.status is JobStatus.CANCELLED:
-        assert all(run.is_held and run.cancel_reason for run in head.runs)
-        assert not head.wait_queue
-    if head.status is JobStatus.COMPLETED:
+def check_state(state: JobState) -> None:
+    alive = bool(state.runs or state.wait_queue)
+    if state.status is JobStatus.CANCELLED:
+        assert all(run.is_held and run.cancel_reason for run in state.runs)
+        assert not state.wait_queue
+    if state.status is JobStatus.COMPLETED:
         assert not alive
-    if head.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
-        assert head.next_at is None
-        assert head.catch_up is None
-        assert (head.ended_at is not None) == (not alive)
-    if head.status is JobStatus.SCHEDULED:
-        assert alive or head.next_at is not None or head.catch_up is not None
-    if head.status is JobStatus.PAUSED:
-        for run in head.runs:
+    if state.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
+        assert state.next_at is None
+        assert state.catch_up is None
+        assert (state.ended_at is not None) == (not alive)
+    if state.status is JobStatus.SCHEDULED:
+        assert alive or state.next_at is not None or state.catch_up is not None
+    if state.status is JobStatus.PAUSED:
+        for run in state.runs:
             assert run.has_begun or run.trigger is not Trigger.SCHEDULE
-    assert head.planned_until is None or head.next_at is None or head.next_at > head.planned_until
+    assert (
+        state.planned_until is None or state.next_at is None or state.next_at > state.planned_until
+    )
 
 
-def check_room(before: JobState, head: JobState) -> None:
-    assert len(head.runs) <= max(head.limits.max_concurrency, len(before.runs))
-    if len(head.runs) < head.limits.max_concurrency:
-        for waiting in head.wait_queue:
-            assert head.status is JobStatus.PAUSED, "it waits though there is room"
+def check_room(before: JobState, state: JobState) -> None:
+    assert len(state.runs) <= max(state.limits.max_concurrency, len(before.runs))
+    if len(state.runs) < state.limits.max_concurrency:
+        for waiting in state.wait_queue:
+            assert state.status is JobStatus.PAUSED, "it waits although a place is free"
             assert waiting.trigger is Trigger.SCHEDULE
-    going = sum(run.is_held or run.status is RunStatus.QUEUED for run in head.runs)
-    for run in head.runs:
+    going = sum(run.is_held or run.status is RunStatus.QUEUED for run in state.runs)
+    for run in state.runs:
         if run.status is RunStatus.WAITING and run.reason is Reason.CONCURRENCY:
-            assert going >= head.limits.max_concurrency
+            assert going >= state.limits.max_concurrency
 
 
 def check_effects(decision: Decision) -> None:
@@ -181,39 +186,39 @@ def check_effects(decision: Decision) -> None:
 
 def check_timer(former: JobState, decision: Decision, event: Event, now: datetime) -> None:
     """Check that future work has a timer, and that an evaluation leaves no due work."""
-    head = decision.state
-    moments = list(to_come(head))
-    if head.catch_up is None or head.status is not JobStatus.SCHEDULED:
-        assert head.timer_at == min(moments, default=None)
+    state = decision.state
+    times = list(future_times(state))
+    if state.catch_up is None or state.status is not JobStatus.SCHEDULED:
+        assert state.timer_at == min(times, default=None)
     else:
-        assert head.timer_at is not None
-        assert head.timer_at <= now
-    if isinstance(event, Evaluate) and head.catch_up is None and head.timer_at is not None:
-        assert head.timer_at > now or head.planned_until != former.planned_until, (
-            "it is looked at without an end"
+        assert state.timer_at is not None
+        assert state.timer_at <= now
+    if isinstance(event, Evaluate) and state.catch_up is None and state.timer_at is not None:
+        assert state.timer_at > now or state.planned_until != former.planned_until, (
+            "evaluations repeat without an end"
         )
     if decision.timer_at is not None:
-        assert decision.timer_at == head.timer_at
+        assert decision.timer_at == state.timer_at
 
 
-def to_come(head: JobState) -> Iterator[datetime]:
-    due_at = next_due_at(head)
-    if head.status is JobStatus.SCHEDULED and due_at is not None:
+def future_times(state: JobState) -> Iterator[datetime]:
+    due_at = next_due_at(state)
+    if state.status is JobStatus.SCHEDULED and due_at is not None:
         yield due_at
-    unstarted: list[Run | WaitingRun] = [run for run in head.runs if not run.has_begun]
-    for run in (*unstarted, *head.wait_queue):
-        deadline = head.rules[run.definition].deadline_seconds
+    unstarted: list[Run | WaitingRun] = [run for run in state.runs if not run.has_begun]
+    for run in (*unstarted, *state.wait_queue):
+        deadline = state.rules[run.definition].deadline_seconds
         if deadline is not None:
             yield run.due_at + timedelta(seconds=deadline)
-    for between in head.runs:
+    for between in state.runs:
         if between.status is RunStatus.WAITING and between.next_at is not None:
             yield between.next_at
 
 
-def check_ids(head: JobState) -> None:
-    alive: list[Run | WaitingRun] = [*head.runs, *head.wait_queue]
-    ids = [run.run_id for run in (*alive, *head.unrecorded)]
+def check_ids(state: JobState) -> None:
+    alive: list[Run | WaitingRun] = [*state.runs, *state.wait_queue]
+    ids = [run.run_id for run in (*alive, *state.unrecorded)]
     assert len(ids) == len(set(ids))
-    assert {head.definition, *(run.definition for run in alive)} <= set(head.rules)
-    assert all(run.status in ALIVE_STATES for run in head.runs)
-    assert all(run.status in ENDED_RUN_STATUSES for run in head.unrecorded)
+    assert {state.definition, *(run.definition for run in alive)} <= set(state.rules)
+    assert all(run.status in ACTIVE_STATUSES for run in state.runs)
+    assert all(run.status in ENDED_RUN_STATUSES for run in state.unrecorded)

@@ -110,8 +110,8 @@ def read(text: str) -> Reading:
     if not ending or rest:
         raise ValueError(f"no zone: {text}")
     reading = Reading()
-    place = _read_times(body[0].lower() + body[1:], reading)
-    reading.day = _read_dates(body[place:].removeprefix(", "))
+    date_position = _read_times(body[0].lower() + body[1:], reading)
+    reading.day = _read_dates(body[date_position:].removeprefix(", "))
     return reading
 
 
@@ -129,9 +129,9 @@ def _read_times(text: str, reading: Reading) -> int:
     return match.end()
 
 
-def _part(text: str, place: int) -> tuple[str, re.Match[str]] | None:
+def _part(text: str, position: int) -> tuple[str, re.Match[str]] | None:
     for kind, pattern in _TIMES:
-        if match := pattern.match(text, place):
+        if match := pattern.match(text, position):
             return kind, match
     return None
 
@@ -145,7 +145,7 @@ def _take(kind: str, match: re.Match[str], first: bool, reading: Reading) -> Non
         reading.second.append(lambda t: t % 60 in seconds)
         return
     if kind == "at":
-        clocks = {_seconds(one) for one in re.findall(_CLOCK, match[1])}
+        clocks = {_seconds(clock_text) for clock_text in re.findall(_CLOCK, match[1])}
         reading.minute.append(lambda t: any(t % DAY <= clock < t % DAY + 60 for clock in clocks))
         if any(clock % 60 for clock in clocks):
             reading.second.append(lambda t: t % DAY in clocks)
@@ -156,16 +156,16 @@ def _take(kind: str, match: re.Match[str], first: bool, reading: Reading) -> Non
 
 
 def _take_rhythm(match: re.Match[str], first: bool, reading: Reading) -> None:
-    unit = LENGTHS[match[2]]
-    rhythm = int(match[1] or 1) * unit
-    start = int(match[3] or 0) * unit + int(match[4] or 0) * 3_600
+    unit_seconds = LENGTHS[match[2]]
+    rhythm = int(match[1] or 1) * unit_seconds
+    start = int(match[3] or 0) * unit_seconds + int(match[4] or 0) * 3_600
     reading.rhythms.append(rhythm)
-    if unit == 1:
+    if unit_seconds == 1:
         reading.second.append(lambda t: (t - start) % rhythm == 0)
         return
-    reading.minute.append(lambda t: (t - start) // unit * unit % rhythm == 0)
+    reading.minute.append(lambda t: (t - start) // unit_seconds * unit_seconds % rhythm == 0)
     if first:  # nothing finer follows, so it is the start of the hour
-        reading.minute.append(lambda t: t % unit < 60)
+        reading.minute.append(lambda t: t % unit_seconds < 60)
 
 
 def _restriction(kind: str, match: re.Match[str], reading: Reading) -> Times:
@@ -177,7 +177,7 @@ def _restriction(kind: str, match: re.Match[str], reading: Reading) -> Times:
     if kind == "in hours":
         hours = _around(match[1], HOURS)
         return lambda t: t // 3_600 % 24 in hours
-    clocks = [_seconds(one) // 60 for one in re.findall(_CLOCK, match[1])]
+    clocks = [_seconds(clock_text) // 60 for clock_text in re.findall(_CLOCK, match[1])]
     spans = list(zip(clocks[::2], clocks[1::2], strict=True))
     reading.ends.extend(spans)
     return lambda t: any(_within(t % DAY // 60, *span) for span in spans)
@@ -193,11 +193,11 @@ def _seconds(clock: str) -> int:
 
 
 def _numbers(text: str) -> set[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for item in re.split(r", | and ", text):
         low, _, high = item.partition(" to ")
-        found |= set(range(int(low), int(high or low) + 1))
-    return found
+        numbers |= set(range(int(low), int(high or low) + 1))
+    return numbers
 
 
 def _read_dates(text: str) -> Dates:
@@ -217,12 +217,12 @@ def _read_dates(text: str) -> Dates:
 
 def _around(text: str, names: tuple[str, ...]) -> set[int]:
     """Return the indexes of names and of their ranges, which may wrap around."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for item in re.split(r", | and | or ", text):
         low, _, high = item.partition(" to ")
         first, last = names.index(low), names.index(high or low)
-        found |= {n % len(names) for n in range(first, first + (last - first) % len(names) + 1)}
-    return found
+        indexes |= {n % len(names) for n in range(first, first + (last - first) % len(names) + 1)}
+    return indexes
 
 
 def _read_days(text: str) -> Dates:

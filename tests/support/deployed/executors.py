@@ -21,8 +21,8 @@ from tests.support.deployed.deployed import REGION
 from tests.support.deployed.direct import Direct
 from tests.support.deployed.sqs import Queue, record
 from tests.support.deployed.world import World, a_world
-from tests.support.scripts.by_hand import ByHand, Doing
-from tests.support.simulation.torn import Plan, torn
+from tests.support.scripts.manual_task_runner import ManualTaskRunner, ScriptedTask
+from tests.support.simulation.port_faults import Plan, with_faults
 
 Record = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Left:
         return int((self._until - self._clock.monotonic()) * 1000)
 
 
-class _Hands(ByHand):
+class _Hands(ManualTaskRunner):
     """A task runner that makes the planned calls as the test, not as the function."""
 
     def __init__(self, world: World) -> None:
@@ -58,7 +58,7 @@ class Executors(Direct):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.doing = Doing(self.clock)
+        self.doing = ScriptedTask(self.clock)
         self.hands = _Hands(world)
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
         events = self.aws.clients.sqs.meta.events
@@ -71,7 +71,7 @@ class Executors(Direct):
     def torn_runtime(self, plan: Plan) -> Runtime:
         """Return the runtime of an environment whose calls fail by a plan."""
         made = self.new_runtime()
-        made.__dict__["ports"] = torn(made.ports, plan, "executor")
+        made.__dict__["ports"] = with_faults(made.ports, plan, "executor")
         return made
 
     def submit(self, **document: Any) -> JobKey:

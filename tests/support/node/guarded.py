@@ -43,7 +43,7 @@ class GuardedNode(NodeClient):
             "local",
             self.store.audit,
         )
-        self.unread = False
+        self.is_key_unreadable = False
         door = TokenAuthenticator(
             self._secrets,
             self.store.tokens,
@@ -64,7 +64,7 @@ class GuardedNode(NodeClient):
         _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
 
     def _secrets(self) -> TokenSecrets:
-        if self.unread:
+        if self.is_key_unreadable:
             raise Unavailable("The key cannot be read.")
         return TokenSecrets(self.key.read())
 
@@ -82,9 +82,9 @@ class Installation(NamedTuple):
 
     def token(self, tenant: str, role: str = "admin", name: str = "ci") -> Any:
         body = {"name": name, "role": role, "tenant": tenant}
-        made = self.ask(self.admin, "POST", "/tokens", body)
-        assert made.status == 201, made.body
-        return made.json
+        answer = self.ask(self.admin, "POST", "/tokens", body)
+        assert answer.status == 201, answer.body
+        return answer.json
 
 
 @contextmanager
@@ -93,8 +93,8 @@ def a_guarded_node(folder: Path) -> Iterator[Installation]:
 
     def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
         body = None if value is None else json.dumps(value).encode()
-        sent = {"authorization": f"Bearer {token}", **headers}
-        return node.call(method, f"/v1{path}", body, sent)
+        request_headers = {"authorization": f"Bearer {token}", **headers}
+        return node.call(method, f"/v1{path}", body, request_headers)
 
     def wait(seconds: float) -> None:
         node.until(node.clock.now + timedelta(seconds=seconds))
@@ -112,13 +112,13 @@ def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
 
         def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
             body = b"" if value is None else json.dumps(value).encode()
-            sent: Mapping[str, str] = {
+            request_headers: Mapping[str, str] = {
                 "authorization": f"Bearer {token}",
                 **({"content-type": "application/json"} if body else {}),
                 **{name.replace("_", "-"): text for name, text in headers.items()},
             }
-            said = gateway.answer(method, f"/v1{path}", dict(sent), body)
-            return Answer(said.status, said.headers, said.body)
+            answer = gateway.answer(method, f"/v1{path}", dict(request_headers), body)
+            return Answer(answer.status, answer.headers, answer.body)
 
         def wait(seconds: float) -> None:
             api.clock.advance(timedelta(seconds=seconds))

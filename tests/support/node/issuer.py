@@ -39,9 +39,9 @@ def jwk_of(kind: str, kid: str, key: Any, **more: Any) -> dict[str, Any]:
         "ec": jwt.algorithms.ECAlgorithm,
         "ed": jwt.algorithms.OKPAlgorithm,
     }[kind]
-    made: dict[str, Any] = json.loads(algorithm.to_jwk(key.public_key()))
-    made.pop("key_ops", None)
-    return {**made, "kid": kid, "use": "sig", **more}
+    jwk: dict[str, Any] = json.loads(algorithm.to_jwk(key.public_key()))
+    jwk.pop("key_ops", None)
+    return {**jwk, "kid": kid, "use": "sig", **more}
 
 
 class Issuer:
@@ -49,7 +49,7 @@ class Issuer:
 
     def __init__(self, address: str) -> None:
         self.address = f"{address}/realm"
-        self.asked: Counter[str] = Counter()
+        self.request_counts: Counter[str] = Counter()
         self.keys = {kind: private_key(kind) for kind in ("rsa", "ec", "ed")}
         self.pages: dict[str, Any] = {
             DISCOVERY: {"issuer": self.address, "jwks_uri": f"{address}{KEYS}"}
@@ -98,12 +98,12 @@ def forged(header: Mapping[str, Any], claims: Any, signature: bytes = b"") -> st
 
 @contextmanager
 def an_issuer() -> Iterator[Issuer]:
-    made: list[Issuer] = []
+    issuers: list[Issuer] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer = made[0]
-            issuer.asked[self.path] += 1
+            issuer = issuers[0]
+            issuer.request_counts[self.path] += 1
             page = issuer.pages.get(self.path)
             if issuer.down or page is None:
                 self.send_error(503)
@@ -121,11 +121,11 @@ def an_issuer() -> Iterator[Issuer]:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.append(Issuer(f"http://127.0.0.1:{server.server_port}"))
+    issuers.append(Issuer(f"http://127.0.0.1:{server.server_port}"))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield made[0]
+        yield issuers[0]
     finally:
         server.shutdown()
         thread.join()

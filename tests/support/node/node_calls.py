@@ -24,25 +24,25 @@ def call(node: RunningNode, method: str, path: str, body: Any = None) -> tuple[i
     return asyncio.run(once())
 
 
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it did not come about"
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
 def refusal(folder: Path, port: int = 0, env: Mapping[str, str] | None = None) -> str:
     """Return the one line with which a node refuses to start."""
-    place = {"PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
-    done = subprocess.run(
+    settings = {"PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
+    process = subprocess.run(
         [sys.executable, "-m", "punctual.node"],
-        env={**os.environ, **place, **(env or {})},
+        env={**os.environ, **settings, **(env or {})},
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    return done.stderr
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert len(process.stderr.splitlines()) == 1
+    return process.stderr

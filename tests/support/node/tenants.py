@@ -23,7 +23,7 @@ QUERIES = {"/jobs/{job_id}/explain": "?at=2026-11-18T00:00:00Z"}
 LISTS = ("/jobs", "/runs", "/tokens", "/audit")
 
 
-class Theirs(NamedTuple):
+class TenantData(NamedTuple):
     """The token and the ids of a tenant, and its readable data."""
 
     token: str
@@ -38,27 +38,27 @@ class Theirs(NamedTuple):
 
 class World(NamedTuple):
     at: Installation
-    acme: Theirs
-    globex: Theirs
+    acme: TenantData
+    globex: TenantData
 
-    def state(self, whose: Theirs) -> dict[str, Any]:
+    def state(self, tenant: TenantData) -> dict[str, Any]:
         """Return every answer that a tenant reads, without the audit of its own calls."""
-        asked = [call for call in API_CALLS if call.method == "GET" and not call.is_public]
+        calls = [call for call in API_CALLS if call.method == "GET" and not call.is_public]
         answers = {}
-        for call in asked:
-            answer = self.at.ask(whose.token, "GET", whose.path(call))
+        for call in calls:
+            answer = self.at.ask(tenant.token, "GET", tenant.path(call))
             if "stats" not in call.path:
                 answers[call.path] = answer.body if answer.status == 200 else answer.json["code"]
         return answers
 
 
-def a_tenant(at: Installation, name: str) -> Theirs:
-    made = at.token(name)
-    token = made["token"]
+def a_tenant(at: Installation, name: str) -> TenantData:
+    created = at.token(name)
+    token = created["token"]
     job = at.ask(token, "POST", "/jobs", DAILY, idempotency_key="same").json
     run = at.ask(token, "POST", f"/jobs/{job['job_id']}/runNow", {}).json
     assert at.ask(token, "POST", "/jobs", {**DAILY, "name": "second"}).status == 202
     at.token(name, "viewer")
     at.wait(1)
-    ids = {"job_id": job["job_id"], "run_id": run["run_id"], "token_id": made["token_id"]}
-    return Theirs(token, ids)
+    ids = {"job_id": job["job_id"], "run_id": run["run_id"], "token_id": created["token_id"]}
+    return TenantData(token, ids)

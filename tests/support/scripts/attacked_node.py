@@ -1,4 +1,4 @@
-"""Act as the node for one hostile script, in a process of its own with secrets to steal.
+"""Run one hostile script as the node does, in its own process with secrets to steal.
 
 Arguments: the data folder, the sandbox, and `is_shared` or `alone`. The script's code comes on
 standard input. The result goes to standard output as JSON.
@@ -70,8 +70,8 @@ def main() -> None:
     )
     outcome = task.run(attempt, StopSignal(), Log())
     key.close()
-    said = {"status": outcome.status, "error": outcome.error, "output": outcome.output.decode()}
-    print(json.dumps({**said, "sandbox": sandbox.name}))
+    result = {"status": outcome.status, "error": outcome.error, "output": outcome.output.decode()}
+    print(json.dumps({**result, "sandbox": sandbox.name}))
 
 
 if __name__ == "__main__":

@@ -38,12 +38,12 @@ def read_the_key_through_an_open_descriptor(node: int, data: str) -> str:
         try:
             with open(f"/proc/{node}/fd/{name}", "rb") as file:
                 file.seek(0)
-                found = file.read(100)
+                content = file.read(100)
         except OSError as error:
             problems.append(error)
             continue
-        if b"key" in found:
-            return found.decode()
+        if b"key" in content:
+            return content.decode()
     raise problems[-1]
 
 
@@ -54,10 +54,10 @@ def read_the_key(node: int, data: str) -> str:
 
 @attack
 def list_the_data_folder(node: int, data: str) -> str:
-    found = os.listdir(data)
-    if "token.key" not in found:
-        raise FileNotFoundError(f"only {found}, the way to the run's own folder")
-    return str(found)
+    names = os.listdir(data)
+    if "token.key" not in names:
+        raise FileNotFoundError(f"only {names}, the way to the run's own folder")
+    return str(names)
 
 
 @attack
@@ -132,8 +132,8 @@ def reach_the_key_through_the_folder_of_a_process(node: int, data: str) -> str:
 
 @attack
 def read_the_environment(node: int, data: str) -> str:
-    found = Path(f"/proc/{node}/environ").read_bytes()
-    return found[found.index(b"NODES_SECRET") :].decode()
+    environment = Path(f"/proc/{node}/environ").read_bytes()
+    return environment[environment.index(b"NODES_SECRET") :].decode()
 
 
 @attack

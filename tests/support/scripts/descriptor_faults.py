@@ -24,11 +24,11 @@ THREADS = (
 
 
 class Openings:
-    """Counts openings. From number `first` on, the next `many` of them fail."""
+    """Counts openings. From number `first` on, the next `failures` fail."""
 
-    def __init__(self, first: int, many: int, number: int = errno.EMFILE) -> None:
+    def __init__(self, first: int, failures: int, number: int = errno.EMFILE) -> None:
         self._first = first
-        self._many = many
+        self._failures = failures
         self._number = number
         self._lock = threading.Lock()
         self.count = 0
@@ -37,7 +37,7 @@ class Openings:
     def take(self) -> None:
         with self._lock:
             self.count += 1
-            if not self._first <= self.count < self._first + self._many:
+            if not self._first <= self.count < self._first + self._failures:
                 return
             self.failed += 1
         raise OSError(self._number, os.strerror(self._number))
@@ -62,16 +62,16 @@ def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Ope
         sys.addaudithook(_hook)  # an audit hook cannot be removed, so it stays idle
         _hooked = True
 
-    def counted(make: Callable[[], Any]) -> Callable[[], Any]:
-        def made() -> Any:
+    def counting(make: Callable[[], Any]) -> Callable[[], Any]:
+        def counted_make() -> Any:
             _hook("open", ())
             return make()
 
-        return made
+        return counted_make
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pipe", counted(os.pipe))
-        patch.setattr(selectors, "DefaultSelector", counted(selectors.DefaultSelector))
+        patch.setattr(os, "pipe", counting(os.pipe))
+        patch.setattr(selectors, "DefaultSelector", counting(selectors.DefaultSelector))
         _armed.append(openings)
         try:
             yield openings
@@ -79,7 +79,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Ope
             _armed.clear()
 
 
-# Runs in the launcher before its own code, and in the script's process until its program begins.
+# Runs in the launcher before its code, and in the script's process until its program begins.
 # The file `armed` holds the number of the first opening that fails; the first launcher takes it.
 _IN_LAUNCHER = """
 import os, sys
@@ -117,18 +117,18 @@ class LauncherFaults:
         monkeypatch: pytest.MonkeyPatch,
         folder: Path,
         first: int,
-        many: int = 1,
+        failures: int = 1,
         number: int = errno.EMFILE,
     ) -> None:
         armed = folder / f"armed-{first}"
         armed.symlink_to(str(first))  # a link needs no opening
-        self._met = Path(f"{armed}.met")
+        self._met_file = Path(f"{armed}.met")
         setup, start = process.LAUNCHER_CODE.split("import time; ", 1)
-        code = _IN_LAUNCHER.format(armed=str(armed), many=many, number=int(number))
+        code = _IN_LAUNCHER.format(armed=str(armed), many=failures, number=int(number))
         monkeypatch.setattr(
             process, "LAUNCHER_CODE", f"{setup}exec({code!r}); import time; {start}"
         )
 
     @property
     def were_met(self) -> bool:
-        return self._met.is_symlink()
+        return self._met_file.is_symlink()

@@ -15,11 +15,11 @@ PATHS = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
 NEEDED = "tests.support.scripts.attacked_node"
 
 
-def run_python(user: str, *arguments: str, said: str = "", **env: str) -> str:
+def run_python(user: str, *arguments: str, stdin: str = "", **env: str) -> str:
     """Return the output of Python, run as `ours` or as `nobody`. It must succeed."""
-    ran = subprocess.run(
+    process = subprocess.run(
         [python_for(user), *arguments],
-        input=said,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=100,
@@ -28,8 +28,8 @@ def run_python(user: str, *arguments: str, said: str = "", **env: str) -> str:
         env=environment(**env),
         **identity(user),
     )
-    assert ran.returncode == 0, ran.stderr
-    return str(ran.stdout)
+    assert process.returncode == 0, process.stderr
+    return str(process.stdout)
 
 
 def environment(**env: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def python_for(user: str) -> str:
         pytest.skip("only root can become another user")
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
-            tried = subprocess.run(
+            process = subprocess.run(
                 [python, "-c", f"import {NEEDED}"],
                 cwd="/",
                 env=environment(),
@@ -59,6 +59,6 @@ def python_for(user: str) -> str:
             )
         except OSError:
             continue
-        if tried.returncode == 0:
+        if process.returncode == 0:
             return python
-    pytest.skip("no interpreter here that another user may execute has what the node needs")
+    pytest.skip("no interpreter that another user may execute has the node's dependencies")

@@ -35,7 +35,7 @@ class Log:
             self._then()
 
 
-class Book:
+class GroupRecorder:
     """Records process groups, and their state when they were reported."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ def execute(
     stop: StopSignal | None = None,
     log: Log | None = None,
     grace: float = PATIENCE,
-    book: Book | None = None,
+    recorder: GroupRecorder | None = None,
     path: str = "/usr/local/bin:/usr/bin:/bin",
     sandbox: Sandbox | None = None,
     **options: Any,
@@ -113,7 +113,7 @@ def execute(
         sandbox or usual(root.parent),
         monotonic=time.monotonic,
         path=path,
-        groups=book,
+        groups=recorder,
         grace=timedelta(seconds=grace),
         **options,
     )

@@ -7,7 +7,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.run_queue import Message
 
 VISIBILITY = timedelta(seconds=30)
-REMEMBERED = timedelta(minutes=5)
+DEDUPLICATION_PERIOD = timedelta(minutes=5)
 
 
 class Entry:
@@ -42,29 +42,29 @@ class FifoQueue:
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         now = self._clock()
         for message in messages:
-            mark = (message.tenant, message.job_id, message.run_id, message.version)
-            known = self._ids.get(mark)
-            if known is None or known + REMEMBERED <= now:
-                self._ids[mark] = now
+            deduplication_id = (message.tenant, message.job_id, message.run_id, message.version)
+            sent_at = self._ids.get(deduplication_id)
+            if sent_at is None or sent_at + DEDUPLICATION_PERIOD <= now:
+                self._ids[deduplication_id] = now
                 self.sent.append(message)
                 self.entries.append(Entry(message, now))
         return [True] * len(messages)
 
-    def receive(self, most: int) -> list[Delivery]:
+    def receive(self, limit: int) -> list[Delivery]:
         now = self._clock()
-        found: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for entry in self.entries:
-            if entry.visible_at <= now and len(found) < most:
+            if entry.visible_at <= now and len(deliveries) < limit:
                 entry.visible_at = now + VISIBILITY
                 entry.receipt += 1
-                found.append(Delivery(entry))
-        return found
+                deliveries.append(Delivery(entry))
+        return deliveries
 
     def acknowledge(self, delivery: Delivery) -> None:
         if delivery.entry in self.entries and delivery.entry.receipt == delivery.receipt:
             self.entries.remove(delivery.entry)
 
-    def hand_back(self, delivery: Delivery, until: datetime) -> None:
+    def change_visibility(self, delivery: Delivery, until: datetime) -> None:
         if delivery.entry.receipt == delivery.receipt:
             delivery.entry.visible_at = until
 

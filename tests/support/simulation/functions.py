@@ -60,7 +60,7 @@ class WakeUpQueue:
 
     def receive(self) -> list[WakeMessage]:
         now = self.world.now
-        due_messages = [one for one in self.messages if one.visible_at <= now][:BATCH]
+        due_messages = [item for item in self.messages if item.visible_at <= now][:BATCH]
         for message in due_messages:
             message.visible_at = now + VISIBILITY
         return due_messages
@@ -176,7 +176,7 @@ class PollerFunction(Process):
         messages = self._queue.receive()
         if not messages:
             return
-        partitions = [partition for one in messages for partition in parse_wake_up(one.body)]
+        partitions = [partition for item in messages for partition in parse_wake_up(item.body)]
         until = self.clock() + TIMEOUT
         self._session().run(partitions, until)
         for message in messages:
@@ -188,9 +188,9 @@ class PollerFunction(Process):
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = replace(ports, **_at_work(ports, pace, self._pause))
-        early, wake = HeldMessages(ports.run_queue, self.clock, pace), PollerWakeUps(self._wake)
+        held, wake = HeldMessages(ports.run_queue, self.clock, pace), PollerWakeUps(self._wake)
         applier = a_change_applier(
-            replace(ports, run_queue=early, wakeups=wake), self.clock, self.monotonic, self.log
+            replace(ports, run_queue=held, wakeups=wake), self.clock, self.monotonic, self.log
         )
         evaluator = Evaluator(applier, self.new_id)
         on_demand_poller = OnDemandPoller(
@@ -198,7 +198,7 @@ class PollerFunction(Process):
             partitions=ports.partitions,
             partition_leases=ports.partitions,
             evaluator=evaluator,
-            held_messages=early,
+            held_messages=held,
             retries=self._failing,
             throughput=pace,
         )
@@ -257,7 +257,7 @@ class OnFunctions(Scenario):
         memory = world.memory
         memory.ports = replace(memory.ports, wakeups=QueuedWakeUps(world, queue))
         others = [
-            one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
+            item for item in world.processes if not isinstance(item, PlannerProcess | PollerProcess)
         ]
         planners = ["planner", "planner2"] if world.setup.twin_ticks else ["planner"]
         for process in others:

@@ -32,20 +32,20 @@ class MemoryQuotaRows:
         self.counts: Counter[str] = Counter()
         self.away = False
 
-    def read(self, tenant: str, what: str) -> QuotaRow | None:
+    def read(self, tenant: str, row_name: str) -> QuotaRow | None:
         self._count("reads")
-        return self.rows.get((tenant, what))
+        return self.rows.get((tenant, row_name))
 
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+    def swap(self, tenant: str, row_name: str, expect: int, text: str) -> QuotaRow | None:
         self._count("writes")
-        present = self.rows.get((tenant, what), QuotaRow("", 0))
+        present = self.rows.get((tenant, row_name), QuotaRow("", 0))
         if present.version != expect:
             return present
-        self.rows[tenant, what] = QuotaRow(text, expect + 1)
+        self.rows[tenant, row_name] = QuotaRow(text, expect + 1)
         return None
 
-    def _count(self, what: str) -> None:
-        self.counts[what] += 1
+    def _count(self, row_name: str) -> None:
+        self.counts[row_name] += 1
         if self.away:
             raise Unavailable("The table does not answer.")
 
@@ -63,19 +63,19 @@ class InstanceRows:
         self.clock = StoreClock(lambda: true_clock() + self.off)
         self.written_at: list[datetime] = []
 
-    def read(self, tenant: str, what: str) -> QuotaRow | None:
-        row = self._rows.read(tenant, what)
+    def read(self, tenant: str, row_name: str) -> QuotaRow | None:
+        row = self._rows.read(tenant, row_name)
         self._correct_clock()
         return row
 
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+    def swap(self, tenant: str, row_name: str, expect: int, text: str) -> QuotaRow | None:
         self.written_at.append(self._true_clock())
-        present = self._rows.swap(tenant, what, expect, text)
+        present = self._rows.swap(tenant, row_name, expect, text)
         self._correct_clock()
         return present
 
     def _correct_clock(self) -> None:
-        own = self.clock.uncorrected()
+        own = self.clock.read_uncorrected()
         self.clock.correct(self._true_clock().replace(microsecond=0), own, own)
 
 

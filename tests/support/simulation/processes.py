@@ -25,11 +25,11 @@ from tests.support.ports import (
     job_queries,
 )
 from tests.support.simulation.fifo import Delivery
-from tests.support.simulation.laws import StoryLaws, output_of
+from tests.support.simulation.invariants import StoryInvariants, output_of
 from tests.support.simulation.world import START, Process, World
 
 RENEWALS = timedelta(seconds=15)
-AT_ONCE = 5
+MAX_CONCURRENT_ATTEMPTS = 5
 
 
 class Action(NamedTuple):
@@ -46,10 +46,10 @@ class Api(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         search = job_queries(self.ports, self.clock, _NoMonitor())
-        jobs = job_commands(self.ports, steps, search, self.clock, self.new_id)
-        self._jobs: Any = _Asking(jobs, self.world.laws)
+        jobs = job_commands(self.ports, applier, search, self.clock, self.new_id)
+        self._jobs: Any = _RecordedCalls(jobs, self.world.invariants)
 
     def step(self) -> None:
         action = self.actions[0]
@@ -66,34 +66,38 @@ class Api(Process):
 
     def _runs_of(self, job_id: str) -> list[str]:
         """Return the runs of a job that a list would show now."""
-        heads = [one.state for key, one in self.world.memory.heads.rows.items() if key[1] == job_id]
-        alive = [run.run_id for head in heads for run in head.runs]
-        waiting = [one.run_id for head in heads for one in head.wait_queue]
-        ended = [key.run_id for key in self.world.laws.ended if key.job_id == job_id]
-        return [*alive, *waiting, *ended[-2:]]
+        states = [
+            stored.state
+            for key, stored in self.world.memory.job_states.rows.items()
+            if key[1] == job_id
+        ]
+        active = [run.run_id for state in states for run in state.runs]
+        waiting = [stored.run_id for state in states for stored in state.wait_queue]
+        ended = [key.run_id for key in self.world.invariants.ended if key.job_id == job_id]
+        return [*active, *waiting, *ended[-2:]]
 
     def next_at(self) -> datetime | None:
         return START + timedelta(seconds=self.actions[0].at) if self.actions else None
 
 
-class _Asking:
+class _RecordedCalls:
     """The calls of the API. The laws learn of calls that end or catch up runs."""
 
-    def __init__(self, jobs: Jobs, laws: StoryLaws) -> None:
+    def __init__(self, jobs: Jobs, invariants: StoryInvariants) -> None:
         self._jobs = jobs
-        self._laws = laws
+        self._invariants = invariants
 
     def __getattr__(self, method: str) -> Any:
-        def call(*args: Any, **how: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             if method in ("cancel", "cancel_run", "resume"):
-                asked = self._laws.book(JobKey(*args[:2])).asked
+                requests = self._invariants.ledger_of(JobKey(*args[:2])).requests
                 if method == "cancel":
-                    asked.cancelled = True
+                    requests.cancelled = True
                 elif method == "cancel_run":
-                    asked.cancelled_runs.add(args[2])
+                    requests.cancelled_runs.add(args[2])
                 else:
-                    asked.missed.add(args[2] if len(args) > 2 else None)
-            return getattr(self._jobs, method)(*args, **how)
+                    requests.missed.add(args[2] if len(args) > 2 else None)
+            return getattr(self._jobs, method)(*args, **kwargs)
 
         return call
 
@@ -121,7 +125,7 @@ class PlannerProcess(Process):
             return
         for _ in range(2 if setup.twin_ticks else 1):
             planner = Planner(self.ports.partitions, f"planner-{self._ticks}")
-            self.world.handed.extend(planner.tick(self.clock()).leases)
+            self.world.new_leases.extend(planner.tick(self.clock()).leases)
 
     def next_at(self) -> datetime | None:
         return self._next_at
@@ -129,26 +133,26 @@ class PlannerProcess(Process):
 
 class PollerProcess(Process):
     def begin(self) -> None:
-        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
-        looker = Evaluator(steps, self.new_id)
-        self.poller = Poller(self.ports.timers, self.ports.partitions, looker, ahead)
+        evaluator = Evaluator(applier, self.new_id)
+        self.poller = Poller(self.ports.timers, self.ports.partitions, evaluator, ahead)
         self._next_at: datetime | None = None
 
     def step(self) -> None:
-        self.poller.add_timers(self.world.take_nudges())
-        handed, self.world.handed[:] = list(self.world.handed), []
-        for lease in handed:
+        self.poller.add_timers(self.world.take_new_timers())
+        new_leases, self.world.new_leases[:] = list(self.world.new_leases), []
+        for lease in new_leases:
             self.poller.add_partition(lease)
         self._next_at = self.world.now
-        moment = self.poller.step(self.clock()).next_step_at
+        next_at = self.poller.step(self.clock()).next_step_at
         self._next_at = self.world.now + RENEWALS if self.poller.leased_partitions else None
-        if moment is not None:
-            moment = self.true(moment)
-            self._next_at = min(moment, self._next_at) if self._next_at else moment
+        if next_at is not None:
+            next_at = self.true(next_at)
+            self._next_at = min(next_at, self._next_at) if self._next_at else next_at
 
     def next_at(self) -> datetime | None:
-        if self.world.handed or self.world.memory.wake.nudges:
+        if self.world.new_leases or self.world.memory.wakeups.new_timers:
             return self.world.now
         return self._next_at
 
@@ -161,76 +165,78 @@ class Work:
     delivery: Delivery | None  # None after its acknowledgement
     ends_at: datetime
     status: RunStatus
-    beat_at: datetime
+    renew_at: datetime
     renewed: float
-    dies: bool = False
-    back: "Back | None" = None
-    beats: int = 0
+    crashes: bool = False
+    back: "ReturnPlan | None" = None
+    renewals: int = 0
 
 
-class Back(NamedTuple):
+class ReturnPlan(NamedTuple):
     """A return of a run by its executor: whether the work had begun, and whether it must wait."""
 
     begun: bool = False
     waits: bool = False
 
 
-class Plot(NamedTuple):
-    """The course of an attempt. With `dies` its executor crashes after `seconds`."""
+class AttemptPlan(NamedTuple):
+    """The course of an attempt. With `crashes` its executor crashes after `seconds`."""
 
     seconds: float = 1
     status: RunStatus = RunStatus.SUCCESS
-    dies: bool = False
-    back: Back | None = None
+    crashes: bool = False
+    back: ReturnPlan | None = None
 
 
 class ExecutorProcess(Process):
-    def __init__(self, world: World, name: str, plot: Callable[[Assignment], Plot]) -> None:
-        self._plot = plot
+    def __init__(
+        self, world: World, name: str, attempt_plan: Callable[[Assignment], AttemptPlan]
+    ) -> None:
+        self._attempt_plan = attempt_plan
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
-        self._executor = an_executor(self.ports, steps, self.new_id, self.name)
+        applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        self._executor = an_executor(self.ports, applier, self.new_id, self.name)
         self._works: list[Work] = []
 
     def step(self) -> None:
-        for key, run_id in self.world.take_kills():
+        for key, run_id in self.world.take_stop_requests():
             for work in self._works:
                 if (work.assignment.key, work.assignment.run.run_id) == (key, run_id):
                     self._stop(work)
         works = self._works
         for work in list(works):
-            self._attend(work)
+            self._continue(work)
             if self._works is not works:
                 return  # it crashed, and lost all its attempts
-        room = AT_ONCE - len(self._works)
+        room = MAX_CONCURRENT_ATTEMPTS - len(self._works)
         if room:
             self._claim(room)
 
-    def _attend(self, work: Work) -> None:
+    def _continue(self, work: Work) -> None:
         now = self.world.now
-        if work.dies and now >= work.ends_at:
+        if work.crashes and now >= work.ends_at:
             self.wake_at = now + timedelta(seconds=2)
             self.begin()
             return
-        if work.beats and self.monotonic() - work.renewed > RENEWAL_TIMEOUT.total_seconds():
+        if work.renewals and self.monotonic() - work.renewed > RENEWAL_TIMEOUT.total_seconds():
             self._works.remove(work)
             return
-        if now >= work.beat_at:
-            self._beat(work)
-        if work in self._works and self.world.now >= work.ends_at and not work.dies:
+        if now >= work.renew_at:
+            self._renew(work)
+        if work in self._works and self.world.now >= work.ends_at and not work.crashes:
             if work.back is None:
                 self._finish(work)
             else:
-                self._give_back(work, work.back)
+                self._return(work, work.back)
 
-    def _beat(self, work: Work) -> None:
+    def _renew(self, work: Work) -> None:
         run = work.assignment.run
-        work.beat_at = self.world.now + RENEWAL_INTERVAL
+        work.renew_at = self.world.now + RENEWAL_INTERVAL
         held = [(work.assignment.key, run.run_id, run.token)]
-        (alive,) = self._executor.renew(held, is_first=work.beats == 0)
-        work.beats += 1
+        (alive,) = self._executor.renew(held, is_first=work.renewals == 0)
+        work.renewals += 1
         if not alive.is_held:
             self._works.remove(work)
             return
@@ -249,23 +255,23 @@ class ExecutorProcess(Process):
         name = output_key(key, run.run_id, run.attempt)
         self.ports.blobs.put(name, output_of(run.run_id, run.token), "text/plain")
         detail = Detail(output_blob=name)
-        self.world.laws.reports.ends[key, run.run_id, run.token] = work.status
-        one = FinishedAttempt(key, run.run_id, run.token, work.status, True, detail)
-        (result,) = self._executor.finish([one])
+        self.world.invariants.reports.ends[key, run.run_id, run.token] = work.status
+        finished = FinishedAttempt(key, run.run_id, run.token, work.status, True, detail)
+        (result,) = self._executor.finish([finished])
         if result.is_contended:
             return
-        self._leave(work, result)
+        self._remove(work, result)
         if result.verdict is Verdict.OK:
             self.world.answers[f"finished {run.run_id}"] = self.name
 
-    def _give_back(self, work: Work, back: Back) -> None:
+    def _return(self, work: Work, back: ReturnPlan) -> None:
         run, key = work.assignment.run, work.assignment.key
-        self.world.laws.reports.returns[key, run.run_id, run.token] = back.begun
+        self.world.invariants.reports.returns[key, run.run_id, run.token] = back.begun
         result = self._executor.return_claim(key, run.run_id, run.token, back.begun, back.waits)
         if not result.is_contended:
-            self._leave(work, result)
+            self._remove(work, result)
 
-    def _leave(self, work: Work, result: Result) -> None:
+    def _remove(self, work: Work, result: Result) -> None:
         self._works.remove(work)
         if result.effects_done and work.delivery is not None:
             self.queue.acknowledge(work.delivery)
@@ -273,50 +279,52 @@ class ExecutorProcess(Process):
     def _claim(self, room: int) -> None:
         queue = self.queue
         if self.world.random.random() < self.world.setup.repeats:
-            self.world.memory.queue.repeat()
+            self.world.memory.run_queue.repeat()
         deliveries = queue.receive(room)
         if not deliveries:
             return
         self.world.random.shuffle(deliveries)
         messages = [delivery.message for delivery in deliveries]
-        handed = self._executor.claim(messages)
-        granted = {one.run.run_id: one for one in handed.claimed}
-        again = dict(handed.retry_later)
-        over = self.clock() + CLAIM_LEASE
-        again.update(
-            (one.message, over) for one in handed.payload_unavailable
+        new_leases = self._executor.claim(messages)
+        assignments = {assignment.run.run_id: assignment for assignment in new_leases.claimed}
+        retry_later = dict(new_leases.retry_later)
+        lease_ends_at = self.clock() + CLAIM_LEASE
+        retry_later.update(
+            (assignment.message, lease_ends_at) for assignment in new_leases.payload_unavailable
         )  # its payload could not be read
         for delivery in deliveries:
             message = delivery.message
-            if message not in again and message not in handed.done:
-                self._take(granted[message.run_id], delivery)
+            if message not in retry_later and message not in new_leases.done:
+                self._take(assignments[message.run_id], delivery)
         for delivery in deliveries:
             message = delivery.message
-            if message in again:
-                queue.hand_back(delivery, self.true(again[message]))
-            elif message in handed.done:
+            if message in retry_later:
+                queue.change_visibility(delivery, self.true(retry_later[message]))
+            elif message in new_leases.done:
                 queue.acknowledge(delivery)
 
     def _take(self, assignment: Assignment, delivery: Delivery) -> None:
-        plot, now = self._plot(assignment), self.world.now
+        attempt_plan, now = self._attempt_plan(assignment), self.world.now
         self._works.append(
             Work(
                 assignment,
                 delivery,
-                now + timedelta(seconds=plot.seconds),
-                plot.status,
+                now + timedelta(seconds=attempt_plan.seconds),
+                attempt_plan.status,
                 now + RENEWAL_INTERVAL,
                 self.monotonic(),
-                plot.dies,
-                plot.back,
+                attempt_plan.crashes,
+                attempt_plan.back,
             )
         )
 
     def next_at(self) -> datetime | None:
-        moments = [min(work.beat_at, work.ends_at) for work in self._works]
-        if len(self._works) < AT_ONCE and (at := self.world.memory.queue.next_at()):
-            moments.append(at)
-        return min(moments, default=None)
+        times = [min(work.renew_at, work.ends_at) for work in self._works]
+        if len(self._works) < MAX_CONCURRENT_ATTEMPTS and (
+            at := self.world.memory.run_queue.next_at()
+        ):
+            times.append(at)
+        return min(times, default=None)
 
 
 class ReconcilerProcess(Process):
@@ -328,11 +336,13 @@ class ReconcilerProcess(Process):
 
     def step(self) -> None:
         self._next_at = self.world.now + timedelta(seconds=70)
-        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
-        walked = a_reconciler(self.ports, steps, Evaluator(steps, self.new_id)).step()
-        mended = walked.repaired_keys
-        self.world.mended += len(mended)
-        assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"
+        applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        result = a_reconciler(self.ports, applier, Evaluator(applier, self.new_id)).step()
+        repaired = result.repaired_keys
+        self.world.mended += len(repaired)
+        assert not repaired or self.world.setup.mended, (
+            f"rule 2: the reconciler had to mend {repaired}"
+        )
 
     def next_at(self) -> datetime | None:
         return self._next_at

@@ -11,17 +11,17 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.execution.executor import Assignment
 from punctual.engine.queries.slices import finish
-from tests.support.simulation.laws import outstanding
+from tests.support.simulation.invariants import pending_timers
+from tests.support.simulation.port_faults import Fault
 from tests.support.simulation.processes import (
     Action,
     Api,
+    AttemptPlan,
     ExecutorProcess,
     PlannerProcess,
-    Plot,
     PollerProcess,
     ReconcilerProcess,
 )
-from tests.support.simulation.torn import Fault
 from tests.support.simulation.world import START, Setup, World
 
 TENANT = "acme"
@@ -34,31 +34,33 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def text(moment: datetime) -> str:
-    return moment.isoformat()
+def text(at_time: datetime) -> str:
+    return at_time.isoformat()
 
 
 def document(**fields: Any) -> dict[str, Any]:
     return {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
 
 
-def dated(fields: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+def with_absolute_time(fields: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
     """Return fields with a relative time made absolute, because the API refuses past times."""
     if "in_seconds" not in fields:
         return fields
-    moment = answers["now"] + timedelta(seconds=fields["in_seconds"])
-    kept = {name: value for name, value in fields.items() if name != "in_seconds"}
-    return {**kept, "schedule_time": text(moment)}
+    at = answers["now"] + timedelta(seconds=fields["in_seconds"])
+    others = {name: value for name, value in fields.items() if name != "in_seconds"}
+    return {**others, "schedule_time": text(at)}
 
 
 def submit(name: str, *documents: dict[str, Any], tenant: str = TENANT) -> Any:
     """Return a client's submission. Its idempotency keys make a repeat safe."""
 
     def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
-        wanted = []
+        submissions = []
         for number, fields in enumerate(documents):
-            wanted.append(Submission(dated(fields, answers), f"{name}/{number}", name))
-        return jobs.submit(tenant, "client", wanted)
+            submissions.append(
+                Submission(with_absolute_time(fields, answers), f"{name}/{number}", name)
+            )
+        return jobs.submit(tenant, "client", submissions)
 
     return call
 
@@ -78,7 +80,9 @@ def on_job(method: str, *args: Any) -> Any:
 
 def change(**fields: Any) -> Any:
     def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
-        return jobs.change(TENANT, job_id(answers), lambda old: {**old, **dated(fields, answers)})
+        return jobs.change(
+            TENANT, job_id(answers), lambda old: {**old, **with_absolute_time(fields, answers)}
+        )
 
     return call
 
@@ -104,15 +108,15 @@ def run_with(payload: Any) -> Any:
     return call
 
 
-def quick(assignment: Assignment) -> Plot:
-    return Plot()
+def quick(assignment: Assignment) -> AttemptPlan:
+    return AttemptPlan()
 
 
 @dataclass(frozen=True)
 class Scenario:
     name: str
     actions: Sequence[Action]
-    plot: Callable[[Assignment], Plot] = quick
+    attempt_plan: Callable[[Assignment], AttemptPlan] = quick
     setup: Setup = SKEWED
     check: Callable[[World], None] = lambda world: None
     events: Sequence[tuple[float, Callable[[World], None]]] = field(default=())
@@ -125,8 +129,8 @@ class Scenario:
             Api(world, list(self.actions)),
             PlannerProcess(world),
             PollerProcess(world, "poller"),
-            ExecutorProcess(world, "e1", self.plot),
-            ExecutorProcess(world, "e2", self.plot),
+            ExecutorProcess(world, "e1", self.attempt_plan),
+            ExecutorProcess(world, "e2", self.attempt_plan),
             ReconcilerProcess(world),
             Api(world, list(self.others), "api2"),
         ]
@@ -142,35 +146,37 @@ class Scenario:
             world.run(at(self.limit), lambda: is_over(world))
         finally:
             world.close()
-        world.laws.at_the_end(world.memory, world.now)
+        world.invariants.check_end(world.memory, world.now)
         self.check(world)
         return world
 
 
 def is_over(world: World) -> bool:
     memory = world.memory
-    if memory.queue.entries or any(
+    if memory.run_queue.entries or any(
         isinstance(process, Api) and process.actions for process in world.processes
     ):
         return False
-    if outstanding(memory):
+    if pending_timers(memory):
         return False
-    for stored in memory.heads.rows.values():
+    for stored in memory.job_states.rows.values():
         head = stored.state
         if head.runs or head.wait_queue or head.status in (JobStatus.SCHEDULED, JobStatus.PAUSED):
             return False
-    return world.laws.ended.keys() <= memory.history.rows.keys()
+    return world.invariants.ended.keys() <= memory.history.rows.keys()
 
 
 def outcomes(world: World, trigger: Trigger = Trigger.SCHEDULE) -> list[tuple[str, str, int]]:
     """Return the ledger in order of time as (status, reason, count)."""
-    runs = [run for run in world.laws.ended.values() if run.trigger is trigger]
+    runs = [run for run in world.invariants.ended.values() if run.trigger is trigger]
     runs.sort(key=lambda run: run.scheduled_at)
     return [(run.status.value, run.reason.value, run.occurrence_count) for run in runs]
 
 
 def count(world: World, status: RunStatus) -> int:
-    return sum(run.occurrence_count for run in world.laws.ended.values() if run.status is status)
+    return sum(
+        run.occurrence_count for run in world.invariants.ended.values() if run.status is status
+    )
 
 
 def all_succeed(number: int) -> Callable[[World], None]:

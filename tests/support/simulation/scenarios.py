@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.engine.execution.executor import Assignment
-from tests.support.simulation.processes import Action, Back, Plot
+from tests.support.simulation.processes import Action, AttemptPlan, ReturnPlan
 from tests.support.simulation.scenario import (
     SKEWS,
     Scenario,
@@ -24,13 +24,15 @@ from tests.support.simulation.scenario import (
 from tests.support.simulation.world import Setup, World
 
 
-def _fails_twice(assignment: Assignment) -> Plot:
+def _fails_twice(assignment: Assignment) -> AttemptPlan:
     attempts = len(assignment.run.past_attempts.replace("L", ""))
-    return Plot(status=(RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.SUCCESS)[min(attempts, 2)])
+    return AttemptPlan(
+        status=(RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.SUCCESS)[min(attempts, 2)]
+    )
 
 
-def _dies_first(assignment: Assignment) -> Plot:
-    return Plot(6, dies=True) if not assignment.run.past_attempts else Plot(2)
+def _crashes_first(assignment: Assignment) -> AttemptPlan:
+    return AttemptPlan(6, crashes=True) if not assignment.run.past_attempts else AttemptPlan(2)
 
 
 def _cancelled(world: World) -> None:
@@ -50,40 +52,42 @@ def _replaced(world: World) -> None:
 
 def _two_tenants(world: World) -> None:
     assert count(world, RunStatus.SUCCESS) == 4, outcomes(world)
-    tenants = {key.tenant for key in world.memory.heads.rows}
+    tenants = {key.tenant for key in world.memory.job_states.rows}
     assert tenants == {"acme", "umbrella"}
-    assert {message.tenant for message in world.memory.queue.sent} == tenants
+    assert {message.tenant for message in world.memory.run_queue.sent} == tenants
 
 
-def _given_up(world: World) -> None:
+def _is_abandoned(world: World) -> None:
     assert outcomes(world) == [("FAILED", Reason.LOST.value, 1)], outcomes(world)
 
 
 def _tried_once(world: World) -> None:
-    assert max(world.laws.begun.values()) == 1, "AT_MOST_ONCE: no attempt after a claim"
+    assert max(world.invariants.begun.values()) == 1, "AT_MOST_ONCE: no attempt after a claim"
     assert outcomes(world) == [("FAILED", Reason.LOST.value, 1)], outcomes(world)
 
 
-def _two_at_most(world: World) -> None:
-    least = 0 if world.plan.faults else 2  # an outage leaves the latest run, and a slow client none
-    assert least <= count(world, RunStatus.SUCCESS) <= 2, outcomes(world)
+def _at_most_two(world: World) -> None:
+    min_runs = (
+        0 if world.plan.faults else 2
+    )  # an outage leaves the latest run, and a slow client none
+    assert min_runs <= count(world, RunStatus.SUCCESS) <= 2, outcomes(world)
 
 
-def _all_of_them(world: World) -> None:
-    found = outcomes(world)
-    assert set(found) <= {("SUCCESS", "", 1)}, found
-    assert world.plan.faults or len(found) == 4, found
+def _all_run(world: World) -> None:
+    results = outcomes(world)
+    assert set(results) <= {("SUCCESS", "", 1)}, results
+    assert world.plan.faults or len(results) == 4, results
 
 
 def _only_the_latest(world: World) -> None:
-    found = outcomes(world)
-    assert found[-1:] == [("SUCCESS", "", 1)] or world.plan.faults, found
-    assert world.plan.faults or found[:-1] == [("SKIPPED", "COALESCED", 2)], found
+    results = outcomes(world)
+    assert results[-1:] == [("SUCCESS", "", 1)] or world.plan.faults, results
+    assert world.plan.faults or results[:-1] == [("SKIPPED", "COALESCED", 2)], results
 
 
-def _some_are_told(world: World) -> None:
+def _has_notifications(world: World) -> None:
     """Check that notices exist. The laws check their recipients."""
-    assert world.memory.notices.notices, outcomes(world)
+    assert world.memory.notifications.rows, outcomes(world)
 
 
 def _backfilled_once(world: World) -> None:
@@ -95,32 +99,32 @@ def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
     """Return a check of the occurrences and their outcomes, by seconds after the start."""
 
     def check(world: World) -> None:
-        if world.plan.faults or world.setup.nudges_lost:
+        if world.plan.faults or world.setup.wake_ups_lost:
             return  # an outage may leave only the latest run, and the laws check its reason
-        runs = [run for run in world.laws.ended.values() if run.trigger is Trigger.SCHEDULE]
-        found = sorted(
+        runs = [run for run in world.invariants.ended.values() if run.trigger is Trigger.SCHEDULE]
+        results = sorted(
             (round((run.scheduled_at - at(0)).total_seconds()), run.reason or run.status)
             for run in runs
         )
-        assert found == sorted(expected), found
+        assert results == sorted(expected), results
 
     return check
 
 
-def _gives_back(assignment: Assignment) -> Plot:
+def _returns_run(assignment: Assignment) -> AttemptPlan:
     """Return a run before it begins, then with a wait, then after it began, and then succeed."""
-    backs = (Back(), Back(waits=True), Back(begun=True))
+    backs = (ReturnPlan(), ReturnPlan(waits=True), ReturnPlan(begun=True))
     number = assignment.run.return_count + len(assignment.run.past_attempts)
-    return Plot(2, back=backs[number]) if number < len(backs) else Plot(2)
+    return AttemptPlan(2, back=backs[number]) if number < len(backs) else AttemptPlan(2)
 
 
-def _with_its_payload(assignment: Assignment) -> Plot:
+def _with_its_payload(assignment: Assignment) -> AttemptPlan:
     ordered = assignment.run.trigger is Trigger.RUN_NOW
     assert assignment.payload == (OTHER if ordered else LARGE), "another payload than was given"
-    return Plot()
+    return AttemptPlan()
 
 
-def _mended(world: World) -> None:
+def _is_repaired(world: World) -> None:
     if not world.plan.faults:  # under faults the job may be over, or have no timer yet
         assert world.mended, "the reconciler has found nothing, though every timer was gone"
 
@@ -157,7 +161,7 @@ SCENARIOS = [
     Scenario(
         "retries",
         [Action(1, "submit", submit("k", document(retry={"backoff_seconds": 8, "jitter": True})))],
-        plot=_fails_twice,
+        attempt_plan=_fails_twice,
         check=all_succeed(1),
     ),
     Scenario(
@@ -167,19 +171,19 @@ SCENARIOS = [
             Action(25, "first", run_now("once")),
             Action(100, "cancel", on_job("cancel")),
         ],
-        plot=_fails_twice,
-        check=_some_are_told,
+        attempt_plan=_fails_twice,
+        check=_has_notifications,
     ),
     Scenario(
         "webhooks of what did not run",
         [Action(1, "submit", submit("k", {**CRON, "notify": HOOKS, **SKIPPED}))],
         setup=Setup(skews=SKEWS, no_ticks=OUTAGE),
-        check=_some_are_told,
+        check=_has_notifications,
     ),
     Scenario(
         "lost executor",
         [Action(1, "submit", submit("k", document()))],
-        plot=_dies_first,
+        attempt_plan=_crashes_first,
         check=all_succeed(1),
     ),
     Scenario(
@@ -188,7 +192,7 @@ SCENARIOS = [
             Action(1, "submit", submit("k", document())),
             Action(12, "cancel", on_job("cancel")),
         ],
-        plot=lambda _: Plot(400),
+        attempt_plan=lambda _: AttemptPlan(400),
         check=_cancelled,
     ),
     Scenario(
@@ -223,13 +227,13 @@ SCENARIOS = [
     Scenario(
         "replace",
         [Action(1, "submit", submit("k", {**TWENTY, "overlap_policy": "REPLACE"}))],
-        plot=lambda _: Plot(33),
+        attempt_plan=lambda _: AttemptPlan(33),
         check=_replaced,
     ),
     Scenario(
         "queue with two holders",
         [Action(1, "submit", submit("k", {**TWENTY, "max_concurrency": 2}))],
-        plot=lambda _: Plot(45),
+        attempt_plan=lambda _: AttemptPlan(45),
     ),
     Scenario(
         "outage, run all",
@@ -243,7 +247,7 @@ SCENARIOS = [
                 ),
             )
         ],
-        check=_all_of_them,
+        check=_all_run,
         setup=Setup(skews=SKEWS, no_ticks=OUTAGE),
     ),
     Scenario(
@@ -255,7 +259,7 @@ SCENARIOS = [
     Scenario(
         "shards grow",
         [Action(1, "submit", submit("k", TWENTY, {**TWENTY, "interval_seconds": 35}))],
-        events=[(45, lambda world: world.memory.buckets.raise_shard_count(4))],
+        events=[(45, lambda world: world.memory.partitions.raise_shard_count(4))],
     ),
     Scenario(
         "two tenants at one moment",
@@ -275,13 +279,13 @@ SCENARIOS = [
     Scenario(
         "every executor dies",
         [Action(1, "submit", submit("k", document()))],
-        plot=lambda _: Plot(2, dies=True),
-        check=_given_up,
+        attempt_plan=lambda _: AttemptPlan(2, crashes=True),
+        check=_is_abandoned,
     ),
     Scenario(
         "at most once, and the executor dies",
         [Action(1, "submit", submit("k", document(delivery="AT_MOST_ONCE")))],
-        plot=lambda _: Plot(6, dies=True),
+        attempt_plan=lambda _: AttemptPlan(6, crashes=True),
         check=_tried_once,
     ),
     Scenario(
@@ -296,17 +300,17 @@ SCENARIOS = [
                 ),
             )
         ],
-        plot=lambda _: Plot(3.5),
+        attempt_plan=lambda _: AttemptPlan(3.5),
     ),
     Scenario(
         "deadline in line",
         [Action(1, "submit", submit("k", {**TWENTY, "deadline_seconds": 9}))],
-        plot=lambda _: Plot(33),
+        attempt_plan=lambda _: AttemptPlan(33),
     ),
     Scenario(
         "two runs at most",
         [Action(1, "submit", submit("k", {**TWENTY, "max_runs": 2}))],
-        check=_two_at_most,
+        check=_at_most_two,
     ),
     Scenario(
         "change to a single time",
@@ -359,7 +363,7 @@ SCENARIOS = [
     Scenario(
         "overlap, skip",
         [Action(1, "submit", submit("k", {**TWENTY, "overlap_policy": "SKIP"}))],
-        plot=lambda _: Plot(33),
+        attempt_plan=lambda _: AttemptPlan(33),
         check=_ran((21, "SUCCESS"), (41, "OVERLAP"), (61, "SUCCESS"), (81, "OVERLAP")),
     ),
     Scenario(
@@ -374,7 +378,7 @@ SCENARIOS = [
                 ),
             )
         ],
-        plot=lambda _: Plot(27),
+        attempt_plan=lambda _: AttemptPlan(27),
         check=_ran(
             *[(second, "SUCCESS") for second in (11, 21, 31, 41, 71)],
             *[(second, "QUEUE_FULL") for second in (51, 61)],
@@ -402,14 +406,14 @@ SCENARIOS = [
     Scenario(
         "given back",
         [Action(1, "submit", submit("k", document()))],
-        plot=_gives_back,
+        attempt_plan=_returns_run,
         check=all_succeed(1),
     ),
     Scenario(
         "given back without an end",
         [Action(1, "submit", submit("k", document()))],
-        plot=lambda _: Plot(0.5, back=Back()),
-        check=_given_up,
+        attempt_plan=lambda _: AttemptPlan(0.5, back=ReturnPlan()),
+        check=_is_abandoned,
     ),
     Scenario(
         "payloads beside the row",
@@ -417,7 +421,7 @@ SCENARIOS = [
             Action(1, "submit", submit("k", {**TWENTY, "payload": LARGE})),
             Action(30, "now", run_with(OTHER)),
         ],
-        plot=_with_its_payload,
+        attempt_plan=_with_its_payload,
     ),
     Scenario(
         "one key by two clients at once",
@@ -430,7 +434,7 @@ SCENARIOS = [
         [Action(1, "submit", submit("k", CRON))],
         events=[(45, lambda world: world.memory.timers.rows.clear())],
         setup=Setup(skews=SKEWS, mended=True),
-        check=_mended,
+        check=_is_repaired,
         limit=8_000,  # a queued or held run without a timer is found after an hour
     ),
 ]

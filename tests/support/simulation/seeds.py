@@ -18,8 +18,8 @@ _APART = 1_000_000  # seeds a day
 
 
 def the_day() -> date:
-    given = os.environ.get(DAY_NAME)
-    return date.fromisoformat(given) if given else datetime.now(UTC).date()
+    text = os.environ.get(DAY_NAME)
+    return date.fromisoformat(text) if text else datetime.now(UTC).date()
 
 
 DAY = the_day()
@@ -36,5 +36,5 @@ def share(every: Sequence[T], stride: int) -> Sequence[T]:
     return every if EVERYTHING else every[DAY.toordinal() % stride :: stride]
 
 
-def announced(day: date) -> str:
+def replay_hint(day: date) -> str:
     return f"simulation: seeds of {day}; the same again: {DAY_NAME}={day}"

@@ -71,13 +71,13 @@ class Turns:
     def begin(self, job: Callable[[], Give]) -> None:
         """Give the turn to an idle worker."""
         worker = Worker.free.pop() if Worker.free else Worker()
-        worker.begin(partial(self._carry_out, worker, job))
+        worker.begin(partial(self._run_job, worker, job))
 
     def end(self) -> None:
         """Return the turn to the test."""
         self._test.release()
 
-    def _carry_out(self, worker: Worker, job: Callable[[], Give]) -> None:
+    def _run_job(self, worker: Worker, job: Callable[[], Give]) -> None:
         self._running = worker
         give = self.end
         try:
@@ -90,14 +90,14 @@ class Turns:
         give()
 
     @property
-    def here(self) -> Worker:
+    def current(self) -> Worker:
         """Return the worker that has the turn."""
         assert self._running is not None
         return self._running
 
-    def stand(self, give: Give) -> None:
+    def pause(self, give: Give) -> None:
         """Give the turn away, and wait until it comes back."""
-        worker = self.here
+        worker = self.current
         give()
         worker.wait()
         self._running = worker
@@ -107,8 +107,8 @@ class Turns:
         if self._abandoned:
             raise Abandoned
 
-    def abandon(self, standing: Worker) -> None:
+    def abandon(self, paused: Worker) -> None:
         """End the work of a paused worker, called by the test."""
         self._abandoned = True
-        standing.go_on()
+        paused.go_on()
         self._test.acquire()

@@ -17,13 +17,13 @@ from tests.support.builders_jobs import NOON, Story, a_job, after, every, second
 
 def a_claimed_run(once: bool = False, **fields: Any) -> tuple[Story, Run]:
     schedule = Once(after(86_400)) if once else every(86_400)
-    story = Story(a_job(schedule, **fields)).fires(86_400).at(86_401)
+    story = Story(a_job(schedule, **fields)).evaluate_at(86_400).at(86_401)
     return story, story.claim()
 
 
 def test_claim_takes_the_state_version_as_token_and_a_lease() -> None:
     story, run = a_claimed_run()
-    assert (run.status, run.token) == (RunStatus.RUNNING, story.head.version)
+    assert (run.status, run.token) == (RunStatus.RUNNING, story.state.version)
     assert story.leases == {run.run_id: Lease(run.token, story.now + CLAIM_LEASE)}
     assert run.started_at == story.now
 
@@ -51,7 +51,7 @@ def test_event_of_an_unknown_run_is_gone_or_fenced() -> None:
 
 
 def test_run_that_starts_later_is_claimed_and_then_running() -> None:
-    story = Story(a_job(every(60))).fires(60)
+    story = Story(a_job(every(60))).evaluate_at(60)
     run_id = story.queued[0].run_id
     story.do(Claim(run_id, "e", "n", starts_later=True))
     (run,) = story.held
@@ -76,12 +76,12 @@ def test_repeated_failure_report_is_one_attempt() -> None:
     story.fail(run)
     repeated = story.wait(1).fail(run)
     assert (repeated.verdict, repeated.changed) == (Verdict.OK, False)
-    assert story.head.runs[0].attempt == 2
+    assert story.state.runs[0].attempt == 2
 
 
 def test_old_fencing_token_is_refused() -> None:
     story, old_claim = a_claimed_run()
-    story.release(old_claim)
+    story.return_claim(old_claim)
     new_claim = story.claim()
     assert new_claim.token > old_claim.token
     for event in (
@@ -97,11 +97,11 @@ def test_ended_run_is_recorded_again_until_its_row_is_known() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
     assert [ended.status for ended in first.runs_to_record] == [RunStatus.SUCCESS]
-    repeated = story.do_look(recorded=False)
+    repeated = story.evaluate_recorded(recorded=False)
     assert repeated.runs_to_record == first.runs_to_record
-    assert story.head.unrecorded == first.runs_to_record
-    story.fires(2 * 86_400)
-    assert story.head.unrecorded == ()
+    assert story.state.unrecorded == first.runs_to_record
+    story.evaluate_at(2 * 86_400)
+    assert story.state.unrecorded == ()
 
 
 def test_retries_back_off_and_then_end() -> None:
@@ -110,17 +110,17 @@ def test_retries_back_off_and_then_end() -> None:
     waits = []
     for _ in range(4):
         decision = story.fail(run)
-        (waiting,) = story.head.runs
+        (waiting,) = story.state.runs
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert decision.timer_at == waiting.next_at
         assert [letter for _, letter in decision.ended_attempts] == ["F"]
         waits.append((waiting.next_at - story.now).total_seconds())
         story.now = waiting.next_at - seconds(0.001)
-        assert not story.look().changed
+        assert not story.evaluate().changed
         assert story.do(Claim(run.run_id, "e", "early")).verdict is Verdict.NOT_QUEUED
         story.now = waiting.next_at
-        assert [sent.run_id for sent in story.look().runs_to_send] == [run.run_id]
+        assert [sent.run_id for sent in story.evaluate().runs_to_send] == [run.run_id]
         run = story.claim()
     assert waits == [5, 10, 20, 30]
     assert run.attempt == 5
@@ -134,9 +134,9 @@ def test_backoff_jitter_is_between_half_and_all_of_the_delay() -> None:
     waits = set()
     for number in range(40):
         story = Story(a_job(every(86_400), retry=Retry(backoff_seconds=8)))
-        story.order(derived_id(NOON, str(number)))
+        story.request_run(derived_id(NOON, str(number)))
         story.fail(story.claim())
-        next_at = story.head.runs[0].next_at
+        next_at = story.state.runs[0].next_at
         assert next_at is not None
         waits.add((next_at - story.now).total_seconds())
     assert 4 <= min(waits) < 5
@@ -158,12 +158,12 @@ def test_hundred_retries_do_not_overflow(retry: Retry) -> None:
     story, run = a_claimed_run(once=True, max_retries=100, retry=retry)
     for _ in range(100):
         story.fail(run)
-        next_at = story.head.runs[0].next_at
+        next_at = story.state.runs[0].next_at
         assert next_at is not None
         wait = (next_at - story.now).total_seconds()
         assert 0 <= wait <= retry.max_backoff_seconds
         story.now = next_at
-        story.look()
+        story.evaluate()
         run = story.claim()
     story.fail(run)
     assert [(ended.status, ended.attempt) for ended in story.ledger.values()] == [
@@ -179,21 +179,21 @@ def test_failure_that_is_not_retryable_ends_the_run() -> None:
 
 def test_lost_attempt_is_repeated_at_once_and_is_not_a_retry() -> None:
     story, run = a_claimed_run(max_retries=1)
-    decision = story.release(run)
+    decision = story.return_claim(run)
     assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
     assert [letter for _, letter in decision.ended_attempts] == ["L"]
     run = story.claim()
     assert run.attempt == 2
     story.fail(run)
-    assert story.head.runs[0].reason is Reason.BACKOFF
+    assert story.state.runs[0].reason is Reason.BACKOFF
 
 
 def test_run_with_five_lost_attempts_fails() -> None:
     story, run = a_claimed_run(max_retries=100)
     for _ in range(4):
-        story.release(run)
+        story.return_claim(run)
         run = story.claim()
-    story.release(run)
+    story.return_claim(run)
     assert [(ended.status, ended.reason, ended.attempt) for ended in story.ledger.values()] == [
         (RunStatus.FAILED, Reason.LOST, 5)
     ]
@@ -202,17 +202,17 @@ def test_run_with_five_lost_attempts_fails() -> None:
 @pytest.mark.parametrize("work_begun", [True, False])
 def test_at_most_once_run_has_no_attempt_after_a_claim(work_begun: bool) -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
-    story.release(run, begun=work_begun)
+    story.return_claim(run, begun=work_begun)
     assert [ended.status for ended in story.ledger.values()] == [RunStatus.FAILED]
-    assert story.head.runs == ()
+    assert story.state.runs == ()
 
 
 def test_returned_claim_without_work_is_not_an_attempt() -> None:
     story, run = a_claimed_run()
-    decision = story.release(run, begun=False)
+    decision = story.return_claim(run, begun=False)
     assert decision.ended_attempts == ()
     assert story.claim().attempt == 1
-    assert story.head.started_runs == 1
+    assert story.state.started_runs == 1
 
 
 def test_run_that_is_always_returned_fails_at_a_limit() -> None:
@@ -222,7 +222,7 @@ def test_run_that_is_always_returned_fails_at_a_limit() -> None:
         run = story.claim()
         claims += 1
         assert claims < 100
-    (ended,) = story.head.unrecorded
+    (ended,) = story.state.unrecorded
     assert (ended.status, ended.reason, ended.past_attempts) == (
         RunStatus.FAILED,
         Reason.LOST,
@@ -235,27 +235,27 @@ def test_returned_claims_that_wait_back_off_and_fail_at_a_limit() -> None:
     story, run = a_claimed_run(max_retries=0)
     waits = []
     for _ in range(10):
-        decision = story.release(run, begun=False, waits=True)
+        decision = story.return_claim(run, begun=False, waits=True)
         assert (decision.ended_attempts, decision.runs_to_send) == ((), ())
-        (waiting,) = story.head.runs
+        (waiting,) = story.state.runs
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert decision.timer_at == waiting.next_at
         waits.append((waiting.next_at - story.now).total_seconds())
         story.now = waiting.next_at
-        story.look()
+        story.evaluate()
         run = story.claim()
         assert run.attempt == 1
     assert waits == [15, 30, 60, 120, 240, 300, 300, 300, 300, 300]
-    decision = story.release(run, begun=False, waits=True)
+    decision = story.return_claim(run, begun=False, waits=True)
     assert [letter for _, letter in decision.ended_attempts] == ["L"], "now it counts"
     claims = 0
     while not story.ledger:
         claims += 1
-        story.release(story.claim(), begun=False, waits=True)
-        for waiting in story.head.runs:
+        story.return_claim(story.claim(), begun=False, waits=True)
+        for waiting in story.state.runs:
             story.now = waiting.next_at or story.now
-        story.look()
+        story.evaluate()
     assert claims == 4 * 11
     assert [(ended.status, ended.reason) for ended in story.ledger.values()] == [
         (RunStatus.FAILED, Reason.LOST)
@@ -268,13 +268,13 @@ def test_claims_that_provably_did_not_start_wait_without_a_limit(
 ) -> None:
     story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
     for _ in range(100):
-        assert story.release(run, begun=False, unstarted=True).ended_attempts == ()
-        (waiting,) = story.head.runs
+        assert story.return_claim(run, begun=False, unstarted=True).ended_attempts == ()
+        (waiting,) = story.state.runs
         assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert timedelta(seconds=15) <= waiting.next_at - story.now <= timedelta(minutes=5)
         story.now = waiting.next_at
-        story.look()
+        story.evaluate()
         run = story.claim()
         assert run.attempt == 1
 
@@ -282,42 +282,42 @@ def test_claims_that_provably_did_not_start_wait_without_a_limit(
 def test_cancelled_run_that_did_not_start_ends() -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
     story.cancel_run(run)
-    story.release(run, begun=False, unstarted=True)
+    story.return_claim(run, begun=False, unstarted=True)
     assert [ended.status for ended in story.ledger.values()] == [RunStatus.CANCELLED]
 
 
 def test_expired_lease_loses_the_attempt_and_requires_the_read_lease() -> None:
     story, run = a_claimed_run()
-    story.beat(run)
+    story.renew_lease(run)
     read = story.leases[run.run_id]
     story.silent = True
-    assert not story.wait(19.9).look().changed
-    decision = story.wait(0.1).look()
+    assert not story.wait(19.9).evaluate().changed
+    decision = story.wait(0.1).evaluate()
     assert decision.required_leases == {run.run_id: read}
     assert decision.leases == {run.run_id: None}
     assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
-    assert story.head.runs[0].past_attempts == "L"
+    assert story.state.runs[0].past_attempts == "L"
 
 
 def test_renewed_lease_keeps_the_attempt() -> None:
     story, run = a_claimed_run()
     for _ in range(10):
-        story.beat(run)
-        assert not story.wait(15).look().changed
+        story.renew_lease(run)
+        assert not story.wait(15).evaluate().changed
 
 
 def test_claim_without_a_heartbeat_lives_for_the_claim_lease() -> None:
     story, _ = a_claimed_run()
     story.silent = True
-    assert not story.wait(29.9).look().changed
-    assert story.wait(0.1).look().changed
+    assert not story.wait(29.9).evaluate().changed
+    assert story.wait(0.1).evaluate().changed
 
 
 def test_lease_of_an_older_token_is_ignored() -> None:
     story, run = a_claimed_run()
     story.leases[run.run_id] = Lease(run.token - 1, story.now - seconds(60), is_renewed=True)
     story.silent = True
-    assert not story.wait(1).look().changed
+    assert not story.wait(1).evaluate().changed
     assert story.held[0].token == run.token
 
 
@@ -330,40 +330,40 @@ def test_dead_letter_of_an_earlier_attempt_changes_nothing() -> None:
 
 
 def test_latest_run_is_not_a_skipped_or_missed_one() -> None:
-    story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).fires(60)
+    story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).evaluate_at(60)
     run = story.claim()
-    story.fires(120, 180)
-    assert story.head.latest_run_id == story.line[-1].run_id
-    story.fires(280)
-    assert story.head.latest_run_id == run.run_id
+    story.evaluate_at(120, 180)
+    assert story.state.latest_run_id == story.wait_queue[-1].run_id
+    story.evaluate_at(280)
+    assert story.state.latest_run_id == run.run_id
 
 
 def test_latest_run_is_not_a_withdrawn_one() -> None:
-    story = Story(a_job(every(60), max_concurrency=2)).fires(60)
+    story = Story(a_job(every(60), max_concurrency=2)).evaluate_at(60)
     run = story.claim()
-    story.at(90).look(horizon=60)
+    story.at(90).evaluate(horizon=60)
     story.pause()
-    assert story.head.latest_run_id == run.run_id
+    assert story.state.latest_run_id == run.run_id
 
 
 def test_ended_job_keeps_its_end_time() -> None:
     story = Story(a_job(Once(after(0)))).drain_at(5)
-    assert story.head.ended_at == after(5)
+    assert story.state.ended_at == after(5)
     story.wait(60).cancel()
-    assert story.head.ended_at == after(5)
+    assert story.state.ended_at == after(5)
 
 
 @pytest.mark.parametrize("end", ["cancel while held", "cancel while queued", "at most once"])
 def test_lost_executor_is_fenced_also_after_its_run_ended(end: str) -> None:
     """The run ended without this executor's report, so the report must not be recorded."""
-    story = Story(a_job(every(60), at_most_once=end == "at most once")).fires(60)
+    story = Story(a_job(every(60), at_most_once=end == "at most once")).evaluate_at(60)
     run = story.claim()
     if end == "cancel while held":
         story.cancel_run(run)
-    story.release(run)
+    story.return_claim(run)
     if end == "cancel while queued":
         story.cancel_run(story.queued[0])
-    (ended,) = story.head.unrecorded
+    (ended,) = story.state.unrecorded
     assert ended.token == run.token
     decision = story.finish(run)
     assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
@@ -371,7 +371,7 @@ def test_lost_executor_is_fenced_also_after_its_run_ended(end: str) -> None:
 
 
 def test_repeated_finish_of_a_cancelled_run_is_accepted() -> None:
-    story = Story(a_job(every(60))).fires(60)
+    story = Story(a_job(every(60))).evaluate_at(60)
     run = story.claim()
     story.cancel_run(run)
     for _ in range(2):

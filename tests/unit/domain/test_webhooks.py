@@ -30,7 +30,7 @@ from punctual.tasks.webhook import delivery_result, webhook_attempt
 from punctual.web.models.notify import Outcome as Outcomes
 from punctual.web.views.event import notification_json
 from tests.support.builders import NOON, a_run
-from tests.support.builders_jobs import Story, a_change, a_job, after, every
+from tests.support.builders_jobs import Story, a_job, after, an_update, every
 from tests.support.signatures import is_signed
 
 SECRET = b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -137,37 +137,37 @@ def test_notify_letters_distinguish_every_outcome() -> None:
 
 def with_recipients(story: Story) -> Story:
     """Return a job with two entries: all failures, and runs that did not start."""
-    change = msgspec.structs.replace(a_change(story.head), notify="FT KM")
+    change = msgspec.structs.replace(an_update(story.state), notify="FT KM")
     story.do(change)
     return story
 
 
 def test_changed_recipients_apply_to_existing_runs_at_once() -> None:
-    story = Story(a_job(every(60), max_retries=0)).fires(60)
+    story = Story(a_job(every(60), max_retries=0)).evaluate_at(60)
     run = story.claim()
-    assert "notify" not in msgspec.json.encode(story.head).decode()
-    before = with_recipients(story).head
+    assert "notify" not in msgspec.json.encode(story.state).decode()
+    before = with_recipients(story).state
     (notice,) = derive_notifications(story.fail(run), before)
     assert (notice.run_id, notice.entry, notice.status) == (run.run_id, 0, RunStatus.FAILED)
-    assert (notice.previous_status, notice.version) == ("RUNNING", story.head.version)
+    assert (notice.previous_status, notice.version) == ("RUNNING", story.state.version)
     assert notice.id == f"{run.run_id}.0"
     story.change()  # an update without webhooks
-    assert list(derive_notifications(story.do_look(recorded=False), before)) == []
+    assert list(derive_notifications(story.evaluate_recorded(recorded=False), before)) == []
 
 
 def test_retried_or_successful_run_sends_no_notification() -> None:
     story = with_recipients(Story(a_job(every(60), max_retries=1)))
-    story.fires(60)
-    before = story.head
+    story.evaluate_at(60)
+    before = story.state
     assert list(derive_notifications(story.fail(story.claim()), before)) == []
-    story.wait(30).look()
+    story.wait(30).evaluate()
     assert list(derive_notifications(story.finish(story.claim()), before)) == []
 
 
 def test_missed_occurrences_send_one_notification_with_their_count() -> None:
     story = with_recipients(Story(a_job(every(60), misfire=MisfirePolicy.SKIP)))
-    before = story.head
-    (notice,) = derive_notifications(story.at(3_601).look(), before)
+    before = story.state
+    (notice,) = derive_notifications(story.at(3_601).evaluate(), before)
     assert (notice.entry, notice.status, notice.occurrences) == (1, RunStatus.MISSED, 59)
     assert (notice.id, notice.previous_status) == (f"{notice.run_id}.1.59", "")
 

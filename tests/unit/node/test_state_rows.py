@@ -10,7 +10,7 @@ from punctual.domain.run import Lease
 from punctual.domain.write_ids import has_won
 from punctual.engine.ports.job_states import StoredState
 from punctual.node.sqlite.state_rows import STATE_CODEC, JobStateRows, merge_leases, queue_rows
-from tests.support.builders import RUN, a_head, a_run, after, an_id
+from tests.support.builders import RUN, a_job_state, a_run, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
 
@@ -22,7 +22,7 @@ def statements(old: StoredState | None, new: StoredState) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("mine", "standing", "own"),
+    ("own_swap", "stored", "is_own"),
     [
         ((2, "m"), (2, "w m"), True),
         ((2, "m"), (3, "w m x"), True),
@@ -35,53 +35,60 @@ def statements(old: StoredState | None, new: StoredState) -> list[str]:
         ((2, ""), (2, "w m"), False),
     ],
 )
-def test_a_mark_counts_from_its_version_on(
-    mine: tuple[int, str], standing: tuple[int, str], own: bool
+def test_write_id_counts_from_its_version_on(
+    own_swap: tuple[int, str], stored: tuple[int, str], is_own: bool
 ) -> None:
-    writers = tuple(standing[1].split())
-    assert has_won(a_head(version=mine[0], writer=mine[1]), standing[0], writers) is own
+    writers = tuple(stored[1].split())
+    assert (
+        has_won(a_job_state(version=own_swap[0], write_id=own_swap[1]), stored[0], writers)
+        is is_own
+    )
 
 
-def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
-    old, new = StoredState(a_head(), {}), StoredState(a_head(version=2), {})
+def test_new_job_state_is_inserted_and_a_stored_one_updated() -> None:
+    old, new = StoredState(a_job_state(), {}), StoredState(a_job_state(version=2), {})
     assert statements(None, old) == ["INSERT INTO heads"]
     assert statements(old, new) == ["UPDATE heads SET"]
 
 
-def test_an_update_names_only_the_columns_that_changed() -> None:
-    head = a_head(next_at=after(60))
-    runs, over = (a_run(),), {"status": JobStatus.COMPLETED, "ended_at": after(60)}
+def test_update_names_only_the_changed_columns() -> None:
+    head = a_job_state(next_at=after(60))
+    runs, ended = (a_run(),), {"status": JobStatus.COMPLETED, "ended_at": after(60)}
     for new, names in (
         (replace(head, version=2), set()),
         (replace(head, next_at=after(90)), {"coming", "again"}),
         (replace(head, runs=runs), {"leased", "busy"}),
-        (replace(head, next_at=None, **over), {"state", "expires", "coming", "again"}),
+        (replace(head, next_at=None, **ended), {"state", "expires", "coming", "again"}),
     ):
         rows = JobStateRows(Counter())
         rows.add(1, StoredState(head, {}), StoredState(new, {}))
         (statement, ((packed, *_),)), *queue = rows.statements()
         assert [rows for _, rows in queue] == [[row] for row in queue_rows(new)]
-        named = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
-        assert {one.partition(" = ")[0] for one in named.split(", ")} == {"head"} | names
+        assignments = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
+        assert {assignment.partition(" = ")[0] for assignment in assignments.split(", ")} == {
+            "head"
+        } | names
         assert STATE_CODEC.decode(packed) == new
 
 
-def test_a_renewed_lease_alone_is_written_alone() -> None:
-    old = StoredState(a_head(), {RUN: LEASE})
+def test_renewed_lease_is_written_without_the_job_state() -> None:
+    old = StoredState(a_job_state(), {RUN: LEASE})
     assert statements(old, StoredState(old.state, {RUN: Lease(2, after(50))})) == [
         "INSERT INTO leases"
     ]
 
 
-def test_only_leases_that_changed_are_written() -> None:
+def test_only_changed_leases_are_written() -> None:
     other = an_id(7)
-    old = StoredState(a_head(), {RUN: LEASE, other: LEASE})
-    assert statements(old, StoredState(a_head(version=2), dict(old.leases))) == ["UPDATE heads SET"]
-    gone = StoredState(a_head(version=2), {other: LEASE})
-    assert statements(old, gone) == ["UPDATE heads SET", "DELETE FROM leases"]
+    old = StoredState(a_job_state(), {RUN: LEASE, other: LEASE})
+    assert statements(old, StoredState(a_job_state(version=2), dict(old.leases))) == [
+        "UPDATE heads SET"
+    ]
+    without_lease = StoredState(a_job_state(version=2), {other: LEASE})
+    assert statements(old, without_lease) == ["UPDATE heads SET", "DELETE FROM leases"]
 
 
-def test_leases_are_merged_without_touching_what_was_read() -> None:
+def test_merged_leases_do_not_change_the_read_ones() -> None:
     read = {RUN: LEASE}
     assert merge_leases(read, {RUN: None, "b": LEASE}) == {"b": LEASE}
     assert read == {RUN: LEASE}

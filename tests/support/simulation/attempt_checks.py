@@ -8,7 +8,7 @@ from punctual.domain.run import Lease, Reason, Run, RunStatus
 from punctual.engine.ports.rows import JobKey
 
 SKEW = timedelta(seconds=5)  # the largest difference of two clocks
-LOST_AT_MOST = 5  # attempts
+MAX_LOST_ATTEMPTS = 5  # attempts
 ROUNDING = timedelta(milliseconds=1)
 LETTERS = {RunStatus.FAILED: "F", RunStatus.TIMED_OUT: "T"}
 RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a returned run is tried again
@@ -34,36 +34,36 @@ def check_attempt(
 ) -> None:
     """Check a run after its holder lost or gave up its token."""
     token = (key, was.run_id, was.token)
-    said, returned = reports.ends.get(token), reports.returns.get(token)
+    reported, returned = reports.ends.get(token), reports.returns.get(token)
     letters = run.past_attempts.removeprefix(was.past_attempts)
     is_lost = "L" in letters or run.reason is Reason.LOST
     if was.cancel_reason:
         stops = run.status in (RunStatus.CANCELLED, RunStatus.SUCCESS)
         assert stops, f"rule 5: {was.run_id} was cancelled, and is {run.status}"
     if run.status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT) and not is_lost:
-        assert said is run.status, f"rule 4: {run.status}, and its holder said {said}"
+        assert reported is run.status, f"rule 4: {run.status}, and its holder said {reported}"
     if is_lost and returned is None:
         until = lease.until if lease is not None else (was.attempt_at or was.changed_at)
         assert until <= now + SKEW, f"its holder had until {until}, and was taken for lost"
     if run.status is RunStatus.CANCELLED and not (letters or returned is not None):
-        stopped = was.cancel_reason or said is RunStatus.CANCELLED
+        stopped = was.cancel_reason or reported is RunStatus.CANCELLED
         assert stopped, f"{was.run_id} is cancelled while it runs, and was not told to stop"
     failures, losses = len(was.past_attempts.replace("L", "")), was.past_attempts.count("L")
     if run.status is RunStatus.FAILED and is_lost:
-        assert rules.at_most_once or losses + 1 == LOST_AT_MOST, f"given up after {losses + 1}"
+        assert rules.at_most_once or losses + 1 == MAX_LOST_ATTEMPTS, f"given up after {losses + 1}"
     elif run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
         assert rules.at_most_once or failures == rules.max_retries, (
             f"{run.status} after {failures} retries of {rules.max_retries}"
         )
     if run.status in (RunStatus.WAITING, RunStatus.QUEUED):
-        _check_again(run, letters, rules, said, returned, failures)
+        _check_again(run, letters, rules, reported, returned, failures)
 
 
 def _check_again(
     run: Run,
     letters: str,
     rules: Rules,
-    said: RunStatus | None,
+    reported: RunStatus | None,
     returned: bool | None,
     failures: int,
 ) -> None:
@@ -80,8 +80,8 @@ def _check_again(
     assert not rules.at_most_once, "AT_MOST_ONCE: tried again"
     if letters == "L":
         return
-    assert said is not None, "it is tried again, and its holder has not said how it ended"
-    assert LETTERS.get(said) == letters, f"its holder said {said}, and {letters} is kept"
+    assert reported is not None, "it is tried again, and its holder has not said how it ended"
+    assert LETTERS.get(reported) == letters, f"its holder said {reported}, and {letters} is kept"
     assert failures < rules.max_retries, f"tried again after {failures} retries"
     assert run.next_at is not None
     retry = rules.retry

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Run, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Every, Once, Schedule
-from tests.support.simulation.attempts import SKEW
-from tests.support.simulation.reasons import (
-    Asked,
-    Moved,
+from tests.support.simulation.attempt_checks import SKEW
+from tests.support.simulation.change_checks import (
+    Requests,
+    StateChange,
     check_ended,
     check_fired,
     check_order,
-    check_taken_back,
+    check_withdrawn,
 )
-from tests.support.simulation.times import first_of, is_time, times
+from tests.support.simulation.schedule_times import first_of, is_time, times
 
 _INSTANT = timedelta(microseconds=1)
 AHEAD = timedelta(seconds=65)  # the earliest firing, by a clock that is ahead
@@ -46,11 +46,11 @@ def counts_from_completion(schedule: Schedule) -> bool:
     return isinstance(schedule, Every) and schedule.from_completion
 
 
-class Book:
+class JobLedger:
     """The record of one job."""
 
     def __init__(self) -> None:
-        self.asked = Asked()
+        self.requests = Requests()
         self.periods: list[Period] = []
         self.used_up: list[Span] = []  # while the last of max_runs had begun
         self.begun = 0  # scheduled runs since the last change of the schedule
@@ -63,15 +63,15 @@ class Book:
         if old is None or old.is_blank:
             self._begin(new)
             old = replace(new, runs=(), wait_queue=(), unrecorded=())
-        moved = Moved(old, new, self.asked, self.begun)
-        if moved.is_rescheduled:
+        change = StateChange(old, new, self.requests, self.begun)
+        if change.is_rescheduled:
             self.begun = 0
-            moved.begun = 0
-        self._check_alive(moved)
-        self._check_ended(moved)
-        check_order(moved)
-        check_taken_back(moved)
-        self._turn(moved)
+            change.begun = 0
+        self._check_alive(change)
+        self._check_ended(change)
+        check_order(change)
+        check_withdrawn(change)
+        self._update_spans(change)
 
     def _begin(self, new: JobState) -> None:
         assert new.schedule is not None
@@ -80,13 +80,13 @@ class Book:
             since = min(since, new.schedule.at - _INSTANT)
         self.periods.append(Period(new.schedule, Span(since)))
 
-    def _check_alive(self, moved: Moved) -> None:
-        old, new = moved.old, moved.new
-        left = {run.run_id for run in (*new.runs, *new.unrecorded)} | {
+    def _check_alive(self, change: StateChange) -> None:
+        old, new = change.old, change.new
+        remaining = {run.run_id for run in (*new.runs, *new.unrecorded)} | {
             w.run_id for w in new.wait_queue
         }
         for run in old.runs:
-            if run.run_id not in left:
+            if run.run_id not in remaining:
                 self.fired.pop(run.run_id, None)  # taken back
         was = {run.run_id: run for run in old.runs}
         for run in new.runs:
@@ -94,43 +94,45 @@ class Book:
             starts = run.has_begun and not (before is not None and before.has_begun)
             if starts and run.trigger is Trigger.SCHEDULE:
                 self.begun += 1
-                most = new.limits.max_runs
-                assert most is None or self.begun <= most, f"{self.begun} runs begin of {most}"
+                max_runs = new.limits.max_runs
+                assert max_runs is None or self.begun <= max_runs, (
+                    f"{self.begun} runs begin of {max_runs}"
+                )
         for waiting in new.wait_queue:
-            self._meet(moved, waiting, in_line=True)
+            self._record_fired(change, waiting, is_waiting=True)
         for run in new.runs:
-            self._meet(moved, run, in_line=False)
-        moved.begun = self.begun
+            self._record_fired(change, run, is_waiting=False)
+        change.begun = self.begun
 
-    def _meet(self, moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
+    def _record_fired(self, change: StateChange, run: Run | WaitingRun, is_waiting: bool) -> None:
         if run.trigger is not Trigger.SCHEDULE or run.run_id in self.fired:
             return
         assert run.run_id not in self.ended, "rule 2: a run that has its outcome came back"
-        self._check_time(moved, run.scheduled_at)
+        self._check_time(change, run.scheduled_at)
         self.fired[run.run_id] = run.scheduled_at
-        check_fired(moved, run, in_line)
+        check_fired(change, run, is_waiting)
 
-    def _check_time(self, moved: Moved, at: datetime) -> None:
-        schedules = [moved.old.schedule, moved.new.schedule]
+    def _check_time(self, change: StateChange, at: datetime) -> None:
+        schedules = [change.old.schedule, change.new.schedule]
         assert any(
             schedule is not None and (counts_from_completion(schedule) or is_time(schedule, at))
             for schedule in schedules
         ), f"rule 2: {at} is no occurrence of {schedules}"
 
-    def _check_ended(self, moved: Moved) -> None:
-        was: dict[str, Run | WaitingRun] = {run.run_id: run for run in moved.old.runs}
-        was.update((waiting.run_id, waiting) for waiting in moved.old.wait_queue)
-        for run in moved.new.unrecorded:
+    def _check_ended(self, change: StateChange) -> None:
+        was: dict[str, Run | WaitingRun] = {run.run_id: run for run in change.old.runs}
+        was.update((waiting.run_id, waiting) for waiting in change.old.wait_queue)
+        for run in change.new.unrecorded:
             known = self.ended.get(run.run_id)
             if known is not None and known.occurrence_count == run.occurrence_count:
                 continue
             self.ended[run.run_id] = run
             if run.trigger is Trigger.SCHEDULE and run.run_id not in self.fired:
                 for at in self.times_of(run):
-                    self._check_time(moved, at)
+                    self._check_time(change, at)
                 if run.occurrence_count == 1:
                     self.fired[run.run_id] = run.scheduled_at
-            check_ended(moved, was.get(run.run_id), run)
+            check_ended(change, was.get(run.run_id), run)
 
     def times_of(self, run: Run) -> list[datetime]:
         """Return the occurrences that an entry stands for."""
@@ -138,12 +140,12 @@ class Book:
             return [run.scheduled_at]
         assert run.last_at is not None
         for period in reversed(self.periods):
-            found = times(period.schedule, run.scheduled_at - _INSTANT, run.last_at)
-            if len(found) == run.occurrence_count and (found[0], found[-1]) == (
+            candidates = times(period.schedule, run.scheduled_at - _INSTANT, run.last_at)
+            if len(candidates) == run.occurrence_count and (candidates[0], candidates[-1]) == (
                 run.scheduled_at,
                 run.last_at,
             ):
-                return found
+                return candidates
         raise AssertionError(
             f"rule 2: {run.occurrence_count} occurrences from {run.scheduled_at}: not so"
         )
@@ -159,52 +161,52 @@ class Book:
         mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
         return max([run.ended_at for run in mine if run.ended_at is not None], default=None)
 
-    def _turn(self, moved: Moved) -> None:
+    def _update_spans(self, change: StateChange) -> None:
         """Open and close the spans with expected occurrences."""
-        new, now = moved.new, moved.new.updated_at
+        new, now = change.new, change.new.updated_at
         assert new.schedule is not None
         last = self._last_fired()
-        most = new.limits.max_runs
-        is_used_up = most is not None and self.begun >= most
+        max_runs = new.limits.max_runs
+        is_used_up = max_runs is not None and self.begun >= max_runs
         was_used_up = bool(self.used_up) and self.used_up[-1].until is None
         if is_used_up:
-            self._check_nothing_comes(new)
+            self._check_no_next_occurrence(new)
         if is_used_up and not was_used_up:
             assert last is not None
             self.used_up.append(Span(last))
         elif was_used_up and not is_used_up:
             self.used_up[-1].until = max(now, last or now)
         current = self.periods[-1].span
-        if moved.is_rescheduled:
+        if change.is_rescheduled:
             current.until = now
-            since = max(now, last or now, self._last_end(moved.old) or now)
+            since = max(now, last or now, self._last_end(change.old) or now)
             if isinstance(new.schedule, Once):
                 since = min(since, new.schedule.at - _INSTANT)
             self.periods.append(Period(new.schedule, Span(since)))
         elif new.status is JobStatus.CANCELLED and current.until is None:
             current.until = now
 
-    def _check_nothing_comes(self, head: JobState) -> None:
+    def _check_no_next_occurrence(self, head: JobState) -> None:
         waiting: list[Run | WaitingRun] = [run for run in head.runs if not run.has_begun]
         waiting += head.wait_queue
-        left = [run.scheduled_at for run in waiting if run.trigger is Trigger.SCHEDULE]
-        assert not left, f"the last of max_runs has begun, and {left} wait"
+        remaining = [run.scheduled_at for run in waiting if run.trigger is Trigger.SCHEDULE]
+        assert not remaining, f"the last of max_runs has begun, and {remaining} wait"
         assert head.next_at is None, "the last of max_runs has begun, and more is to come"
 
-    def at_the_end(self, now: datetime) -> None:
+    def check_end(self, now: datetime) -> None:
         """Check that each occurrence has exactly one outcome, and that no other outcome exists."""
-        mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
-        mine.sort(key=lambda run: run.scheduled_at)
-        covered = Counter(at for run in mine for at in self.times_of(run))
-        doubled = [str(at) for at, number in covered.items() if number > 1]
-        assert not doubled, f"rule 2: two outcomes for {doubled}"
+        runs = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
+        runs.sort(key=lambda run: run.scheduled_at)
+        covered = Counter(at for run in runs for at in self.times_of(run))
+        repeated = [str(at) for at, number in covered.items() if number > 1]
+        assert not repeated, f"rule 2: two outcomes for {repeated}"
         for period in self.periods:
             if counts_from_completion(period.schedule):
-                self._check_chain(period, mine, now)
-        lost = sorted(str(at) for at in self._expected(now) if at not in covered)
-        assert not lost, f"rule 2: no outcome for {lost}"
-        invented = sorted(str(at) for at in covered if not self._was_to_come(at, now))
-        assert not invented, f"rule 2: an outcome for what is no occurrence: {invented}"
+                self._check_chain(period, runs, now)
+        missing = sorted(str(at) for at in self._expected(now) if at not in covered)
+        assert not missing, f"rule 2: no outcome for {missing}"
+        extra = sorted(str(at) for at in covered if not self._is_expected(at, now))
+        assert not extra, f"rule 2: an outcome for what is no occurrence: {extra}"
 
     def _expected(self, now: datetime) -> Iterator[datetime]:
         for period in self.periods:
@@ -214,7 +216,7 @@ class Book:
                     if not any(used_up.holds(at) for used_up in self.used_up):
                         yield at
 
-    def _was_to_come(self, at: datetime, now: datetime) -> bool:
+    def _is_expected(self, at: datetime, now: datetime) -> bool:
         return any(
             counts_from_completion(period.schedule)
             or (
@@ -228,14 +230,14 @@ class Book:
         """Check that an interval from completion continues from each end."""
         schedule, span = period.schedule, period.span
         assert isinstance(schedule, Every)
-        mine = [run for run in runs if span.holds(run.scheduled_at) and not self._is_fixed(run)]
+        chain = [run for run in runs if span.holds(run.scheduled_at) and not self._is_fixed(run)]
         step = timedelta(seconds=schedule.seconds)
-        if mine:
-            first = mine[0].scheduled_at
+        if chain:
+            first = chain[0].scheduled_at
             assert first == first_of(schedule) or first >= span.since, (
                 "a chain that begins anywhere"
             )
-        for after in mine[1:]:
+        for after in chain[1:]:
             former = [run for run in runs if run.scheduled_at < after.scheduled_at]
             ends = [max(run.ended_at or now, run.scheduled_at) for run in former]
             # If several runs ended almost together, the clocks' differences allow any of them to be

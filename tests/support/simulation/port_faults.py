@@ -44,7 +44,7 @@ class Crash(BaseException):
     """The process crashes. Its code must not catch this."""
 
 
-class Tear(StrEnum):
+class FaultKind(StrEnum):
     BEFORE = "before"
     AFTER = "after"  # takes effect, but the answer is lost
     PREFIX = "prefix"  # only the first half of the batch takes effect
@@ -56,13 +56,15 @@ class Tear(StrEnum):
 
 class Fault(NamedTuple):
     call: int  # number of the counted call, from 1
-    tear: Tear
+    kind: FaultKind
     crash: bool = False  # otherwise the port is unavailable
     seconds: float = 0  # duration of a stall
 
     def __str__(self) -> str:
-        how = "crash" if self.crash else f"stall {self.seconds}" if self.seconds else "unavailable"
-        return f"{self.tear}/{how} at {self.call}"
+        kwargs = (
+            "crash" if self.crash else f"stall {self.seconds}" if self.seconds else "unavailable"
+        )
+        return f"{self.kind}/{kwargs} at {self.call}"
 
 
 class Call(NamedTuple):
@@ -80,15 +82,15 @@ class Call(NamedTuple):
         return self.method in READS
 
 
-def tears(call: Call) -> list[tuple[Tear, bool]]:
-    """Return every way in which this call may fail, as (tear, crash)."""
-    kinds = [(Tear.BEFORE, True), (Tear.BEFORE, False)]
+def fault_kinds(call: Call) -> list[tuple[FaultKind, bool]]:
+    """Return every way in which this call may fail, as (kind, crash)."""
+    kinds = [(FaultKind.BEFORE, True), (FaultKind.BEFORE, False)]
     if not call.reads:
-        kinds += [(Tear.AFTER, True), (Tear.AFTER, False)]
+        kinds += [(FaultKind.AFTER, True), (FaultKind.AFTER, False)]
         if call.size > 1:
-            kinds += [(Tear.PREFIX, True), (Tear.PREFIX, False)]
+            kinds += [(FaultKind.PREFIX, True), (FaultKind.PREFIX, False)]
         if call.may_be_refused:
-            kinds.append((Tear.REFUSED, False))
+            kinds.append((FaultKind.REFUSED, False))
     return kinds
 
 
@@ -121,18 +123,18 @@ class Plan:
         self, fault: Fault, call: Call, real: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
         answer = None
-        if fault.tear is Tear.STALL_BEFORE:
+        if fault.kind is FaultKind.STALL_BEFORE:
             self.sleep(fault.seconds)
             return real(*args)
-        if fault.tear is Tear.REFUSED and call.may_be_refused:
+        if fault.kind is FaultKind.REFUSED and call.may_be_refused:
             return [False] * call.size
-        if fault.tear is Tear.PREFIX:
+        if fault.kind is FaultKind.PREFIX:
             real(args[0][: call.size // 2], *args[1:])
-        elif fault.tear is not Tear.BEFORE:
+        elif fault.kind is not FaultKind.BEFORE:
             answer = real(*args)
-        if fault.tear is Tear.TWICE:
+        if fault.kind is FaultKind.TWICE:
             return real(*args)
-        if fault.tear is Tear.STALL_AFTER:
+        if fault.kind is FaultKind.STALL_AFTER:
             self.sleep(fault.seconds)
             return answer
         if fault.crash:
@@ -140,7 +142,7 @@ class Plan:
         raise Unavailable(f"{call.port}.{call.method} did not answer")
 
 
-class _Torn:
+class _PortWithFaults:
     """One port of one process."""
 
     def __init__(self, plan: Plan, process: str, port: str, real: Any) -> None:
@@ -152,24 +154,26 @@ class _Torn:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         real = getattr(self._real, method)
 
-        def call(*args: Any, **how: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             size = len(args[0]) if args and isinstance(args[0], list | tuple) else 1
             if args and hasattr(args[0], "_fields"):
                 size = 1
             return self._plan.run(
-                Call(self._process, self._port, method, size), partial(real, **how), args
+                Call(self._process, self._port, method, size), partial(real, **kwargs), args
             )
 
         return call
 
 
-def torn_port(port: Any, plan: Plan, process: str, name: str) -> Any:
-    return _Torn(plan, process, name, port)
+def port_with_faults(port: Any, plan: Plan, process: str, name: str) -> Any:
+    return _PortWithFaults(plan, process, name, port)
 
 
-def torn(ports: AnyPorts, plan: Plan, process: str) -> AnyPorts:
+def with_faults(ports: AnyPorts, plan: Plan, process: str) -> AnyPorts:
     """Return the same stores, as one process reaches them."""
-    wrapped = {name: _Torn(plan, process, name, port) for name, port in vars(ports).items()}
+    wrapped = {
+        name: _PortWithFaults(plan, process, name, port) for name, port in vars(ports).items()
+    }
     return replace(ports, **cast(Any, wrapped))
 
 

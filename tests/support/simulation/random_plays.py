@@ -1,4 +1,4 @@
-"""Draw a play from a seed: faults, stalls, clocks and call durations."""
+"""Random plays of a story by a seed: faults, stalls, clocks and call durations."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -6,24 +6,24 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from tests.support.simulation.functions import OnFunctions
+from tests.support.simulation.port_faults import Call, Fault, FaultKind, fault_kinds
 from tests.support.simulation.scenario import Scenario
-from tests.support.simulation.torn import Call, Fault, Tear, tears
 from tests.support.simulation.world import ClockStep, World
 
 NAMES = ("api", "api2", "planner", "poller", "poller2", "e1", "e2", "reconciler")
 SLOWEST = (0.003, 0.05, 0.5, 3.0)  # seconds
 STALLS = (-1, 2)  # powers of ten: from 0.1 s to 100 s
-NEVER = Fault(10**9, Tear.BEFORE)  # marks a play as disturbed for the checks of its story
+NO_FAULT = Fault(10**9, FaultKind.BEFORE)  # marks a play as disturbed for the checks of its story
 
 
-class Drawn(NamedTuple):
+class RandomPlay(NamedTuple):
     story: Scenario
     seed: int
     faults: Sequence[Fault]
     setup: dict[str, Any]
 
     def play(self) -> World:
-        return self.story.play(self.faults or [NEVER], **self.setup)
+        return self.story.play(self.faults or [NO_FAULT], **self.setup)
 
     def __str__(self) -> str:
         kind = " on functions" if isinstance(self.story, OnFunctions) else ""
@@ -32,39 +32,46 @@ class Drawn(NamedTuple):
 
 
 def on_functions(scenario: Scenario) -> OnFunctions:
-    return OnFunctions(**{one.name: getattr(scenario, one.name) for one in fields(scenario)})
+    return OnFunctions(
+        **{
+            dataclass_field.name: getattr(scenario, dataclass_field.name)
+            for dataclass_field in fields(scenario)
+        }
+    )
 
 
-def drawn(scenario: Scenario, seed: int, most: int) -> Drawn:
-    """Return the play of a story under this seed, with at most `most` faults."""
+def random_play(scenario: Scenario, seed: int, max_faults: int) -> RandomPlay:
+    """Return the play of a story under this seed, with at most `max_faults` faults."""
     chance = random.Random(f"{scenario.name} {seed}")
     setup: dict[str, Any] = {
         "seed": seed,
         "ahead": chance.choice((60.0, 2.0, 0.0)),
         "skews": {name: chance.choice((0.0, 5.0, chance.uniform(0, 5))) for name in NAMES},
-        "nudges_lost": chance.random() < 0.3,
-        "kills_lost": chance.random() < 0.5,
+        "wake_ups_lost": chance.random() < 0.3,
+        "stop_requests_lost": chance.random() < 0.5,
         "twin_ticks": chance.random() < 0.3,
         "repeats": chance.choice((0.0, 0.3)),
         "slowest": chance.choice(SLOWEST),
         "clock_steps": _clock_steps(chance) if chance.random() < 0.3 else (),
     }
     story = on_functions(scenario) if chance.random() < 0.4 else scenario
-    calls = story.play([NEVER], **setup).plan.calls if most else []
-    return Drawn(story, seed, _faults(chance, calls, most), setup)
+    calls = story.play([NO_FAULT], **setup).plan.calls if max_faults else []
+    return RandomPlay(story, seed, _faults(chance, calls, max_faults), setup)
 
 
-def _faults(chance: random.Random, calls: Sequence[Call], most: int) -> list[Fault]:
+def _faults(chance: random.Random, calls: Sequence[Call], max_faults: int) -> list[Fault]:
     faults: dict[int, Fault] = {}
-    for _ in range(most):
+    for _ in range(max_faults):
         number = chance.randint(1, len(calls) + 20)
         if chance.random() < 0.4:
-            tear = chance.choice((Tear.STALL_BEFORE, Tear.STALL_AFTER))
-            faults[number] = Fault(number, tear, seconds=10 ** chance.uniform(*STALLS))
+            kind = chance.choice((FaultKind.STALL_BEFORE, FaultKind.STALL_AFTER))
+            faults[number] = Fault(number, kind, seconds=10 ** chance.uniform(*STALLS))
         else:
             call = calls[min(number, len(calls)) - 1]
-            tear, crash = chance.choice([kind for kind in tears(call) if kind[0] != Tear.PREFIX])
-            faults[number] = Fault(number, tear, crash)
+            kind, crash = chance.choice(
+                [kind for kind in fault_kinds(call) if kind[0] != FaultKind.PREFIX]
+            )
+            faults[number] = Fault(number, kind, crash)
     return list(faults.values())
 
 
@@ -77,14 +84,14 @@ def _clock_steps(chance: random.Random) -> list[ClockStep]:
     ]
 
 
-def broken(plays: Iterable[Callable[[], Drawn]]) -> list[str]:
+def failures_of(plays: Iterable[Callable[[], RandomPlay]]) -> list[str]:
     """Return the failure of each play that broke a rule."""
-    found = []
+    failures = []
     for draw in plays:
-        play: Drawn | None = None
+        play: RandomPlay | None = None
         try:
             play = draw()
             play.play()
         except AssertionError as error:
-            found.append(f"{play or 'without faults'}: {error}")
-    return found
+            failures.append(f"{play or 'without faults'}: {error}")
+    return failures

@@ -15,7 +15,7 @@ class _Started(NamedTuple):
     work: Work
 
 
-class ByHand:
+class ManualTaskRunner:
     """A task runner on a manual clock.
 
     An attempt lasts as its payload says. Other work takes no time, or the next duration of
@@ -31,8 +31,8 @@ class ByHand:
         self.begun_at: list[datetime] = []
         self.ended_at: list[datetime] = []
 
-    def at(self, moment: datetime, what: Callable[[], object]) -> None:
-        self._planned.append((moment, what))
+    def at(self, at_time: datetime, action: Callable[[], object]) -> None:
+        self._planned.append((at_time, action))
 
     def start(self, work: Work, /) -> None:
         if isinstance(work, RunningAttempt):
@@ -46,17 +46,17 @@ class ByHand:
         self.waits += 1
         assert self.waits < 2_000, "the loop does not come to rest"
         until = self._clock() + timedelta(seconds=seconds)
-        ends = [one.ends_at for one in self._started] + [at for at, _ in self._planned]
+        ends = [started.ends_at for started in self._started] + [at for at, _ in self._planned]
         self._clock.set(max(self._clock(), min([until, *ends])))
-        for at, what in [one for one in self._planned if one[0] <= self._clock()]:
-            self._planned.remove((at, what))
-            what()
-        for one in list(self._started):
-            if one.ends_at <= self._clock() or _obeys(one.work):
-                self._started.remove(one)
-                if isinstance(one.work, RunningAttempt):
+        for at, action in [started for started in self._planned if started[0] <= self._clock()]:
+            self._planned.remove((at, action))
+            action()
+        for started in list(self._started):
+            if started.ends_at <= self._clock() or _obeys(started.work):
+                self._started.remove(started)
+                if isinstance(started.work, RunningAttempt):
                     self.ended_at.append(self._clock())
-                one.work()
+                started.work()
 
 
 def _payload(work: RunningAttempt) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _obeys(work: Work) -> bool:
     return isinstance(work, RunningAttempt) and bool(work.stop.reason()) and not stubborn
 
 
-class Doing:
+class ScriptedTask:
     """A task that the payload scripts: {"out", "type", "error", "log": text, "http_status": 200}.
 
     "hangs" advances the shared clock by that many seconds before the task checks for a stop.

@@ -1,4 +1,4 @@
-"""An installation that a test steps by hand. Calls can be interrupted."""
+"""The engine over memory ports, stepped by a test. Its calls can be interrupted."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -23,15 +23,15 @@ from tests.support.ports import (
     job_queries,
     port_methods,
 )
-from tests.support.simulation.laws import Laws
+from tests.support.simulation.invariants import Invariants
 from tests.support.simulation.memory import Memory
-from tests.support.simulation.torn import Call, Plan, torn
+from tests.support.simulation.port_faults import Call, Plan, with_faults
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 TENANT = "acme"
 
 
-class Interrupted(Plan):
+class InterruptingPlan(Plan):
     """A plan that calls back once, before or after the first call of a port's method."""
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class Interrupted(Plan):
         self._before: dict[str, Callable[[], object]] = {}
         self._after: dict[str, Callable[[], object]] = {}
 
-    def before(self, method: str, what: Callable[[], object]) -> None:
-        self._before[_port_method(method)] = what
+    def before(self, method: str, action: Callable[[], object]) -> None:
+        self._before[_port_method(method)] = action
 
-    def after(self, method: str, what: Callable[[], object]) -> None:
-        self._after[_port_method(method)] = what
+    def after(self, method: str, action: Callable[[], object]) -> None:
+        self._after[_port_method(method)] = action
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         name = f"{call.port}.{call.method}"
@@ -64,14 +64,14 @@ def _nothing() -> None:
     pass
 
 
-class Hand:
-    """An installation. Only calls of the API go through `plan` and can be interrupted."""
+class ManualEngine:
+    """The engine of one installation. Only calls of the API go through `plan`."""
 
     def __init__(self) -> None:
         self.now = NOON
-        self.laws = Laws(self.clock)
-        self.memory = Memory(self.clock, self.laws)
-        self.plan = Interrupted()
+        self.invariants = Invariants(self.clock)
+        self.memory = Memory(self.clock, self.invariants)
+        self.plan = InterruptingPlan()
         self._ids = 0
         self.jobs = self.api()
         self.poller = self.new_poller()
@@ -89,28 +89,30 @@ class Hand:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def steps(self, ports: Ports | None = None) -> ChangeApplier:
+    def applier(self, ports: Ports | None = None) -> ChangeApplier:
         return a_change_applier(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
 
     def api(self) -> Jobs:
-        ports = torn(self.memory.ports, self.plan, "api")
+        ports = with_faults(self.memory.ports, self.plan, "api")
         search = job_queries(ports, self.clock, _Silent())
-        return job_commands(ports, self.steps(ports), search, self.clock, self.new_id)
+        return job_commands(ports, self.applier(ports), search, self.clock, self.new_id)
 
     def new_poller(self, ahead: float = 0, ports: Ports | None = None) -> Poller:
-        reached = ports or self.memory.ports
-        looker = Evaluator(self.steps(reached), self.new_id)
-        return Poller(reached.timers, reached.partitions, looker, timedelta(seconds=ahead))
+        process_ports = ports or self.memory.ports
+        evaluator = Evaluator(self.applier(process_ports), self.new_id)
+        return Poller(
+            process_ports.timers, process_ports.partitions, evaluator, timedelta(seconds=ahead)
+        )
 
     def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
-        reached = ports or self.memory.ports
-        return an_executor(reached, self.steps(reached), self.new_id, name)
+        process_ports = ports or self.memory.ports
+        return an_executor(process_ports, self.applier(process_ports), self.new_id, name)
 
     def interrupted(self, process: str) -> Ports:
-        return torn(self.memory.ports, self.plan, process)
+        return with_faults(self.memory.ports, self.plan, process)
 
     def planner(self, owner: str = "planner") -> Planner:
-        return Planner(self.memory.buckets, owner)
+        return Planner(self.memory.partitions, owner)
 
     def tick(self, owner: str = "planner") -> int:
         """Run the planner's tick, and give its partitions to the poller."""
@@ -121,9 +123,9 @@ class Hand:
 
     def step(self) -> None:
         """Pass the recorded wake-ups to the poller, and step it."""
-        nudges = self.memory.wake.nudges
-        self.poller.add_timers(list(nudges))
-        nudges.clear()
+        new_timers = self.memory.wakeups.new_timers
+        self.poller.add_timers(list(new_timers))
+        new_timers.clear()
         self.poller.step(self.now)
 
     def step_until(self, at: float, every: float = 5) -> None:
@@ -139,20 +141,20 @@ class Hand:
         return JobKey(tenant, view.state.job_id)
 
     def stored(self, key: JobKey) -> StoredState:
-        return self.memory.heads.rows[key]
+        return self.memory.job_states.rows[key]
 
-    def head(self, key: JobKey) -> JobState:
+    def state(self, key: JobKey) -> JobState:
         return self.stored(key).state
 
     def timers(self) -> list[Timer]:
         return sorted(self.memory.timers.all(), key=lambda timer: timer.sort_key)
 
-    def look(self, *timers: Timer) -> None:
-        Evaluator(self.steps(), self.new_id).evaluate_timers(timers or self.timers())
+    def evaluate(self, *timers: Timer) -> None:
+        Evaluator(self.applier(), self.new_id).evaluate_timers(timers or self.timers())
 
     def message(self) -> Message:
         """Return the only message in the queue."""
-        (entry,) = self.memory.queue.entries
+        (entry,) = self.memory.run_queue.entries
         return entry.message
 
     def claim(self, name: str = "e1") -> Assignment:

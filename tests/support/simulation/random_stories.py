@@ -8,7 +8,7 @@ from punctual.domain.job_state import MisfirePolicy
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.execution.executor import Assignment
-from tests.support.simulation.processes import Action, Back, Plot
+from tests.support.simulation.processes import Action, AttemptPlan, ReturnPlan
 from tests.support.simulation.scenario import (
     SKEWS,
     TENANT,
@@ -32,7 +32,7 @@ LIMIT = 7_200  # seconds, for a run each minute, and all runs of an outage in se
 END = 240  # seconds after the start; paused jobs are resumed by then
 
 
-def invented(seed: int) -> Scenario:
+def random_story(seed: int) -> Scenario:
     chance = random.Random(f"a story {seed}")
     actions = [_action(chance, number) for number in range(chance.choice((0, 1, 2, 3, 5, 8)))]
     others = [action for action in actions if chance.random() < 0.3]
@@ -44,7 +44,7 @@ def invented(seed: int) -> Scenario:
             *(action for action in actions if action not in others),
             Action(END, "the last resume", on_job("resume")),
         ],
-        plot=_plot(seed, chance),
+        attempt_plan=_attempt_plan(seed, chance),
         setup=_setup(chance),
         others=others,
         limit=LIMIT,
@@ -140,8 +140,8 @@ def _action(chance: random.Random, number: int) -> Action:
     ]
     if chance.random() < 0.05:
         calls = [lambda: on_job("cancel")]
-    moment = chance.choice((chance.uniform(2, 200), chance.randint(0, 10) * 20 + 0.5))
-    return Action(max(2.0, moment), f"action {number}", chance.choice(calls)())
+    seconds_after_start = chance.choice((chance.uniform(2, 200), chance.randint(0, 10) * 20 + 0.5))
+    return Action(max(2.0, seconds_after_start), f"action {number}", chance.choice(calls)())
 
 
 def _on_some_run(method: str, share: float) -> Any:
@@ -157,20 +157,27 @@ def _on_some_run(method: str, share: float) -> Any:
     return call
 
 
-def _plot(seed: int, chance: random.Random) -> Callable[[Assignment], Plot]:
+def _attempt_plan(seed: int, chance: random.Random) -> Callable[[Assignment], AttemptPlan]:
     longest = chance.choice((2, 20, 90))
     ends = chance.choice(("well", "well", "mixed"))
 
-    def plot(assignment: Assignment) -> Plot:
+    def attempt_plan(assignment: Assignment) -> AttemptPlan:
         run = assignment.run
-        mine = random.Random(f"{seed} {run.scheduled_at} {run.trigger} {run.attempt}")
-        seconds = 0.3 * (longest / 0.3) ** mine.random()
-        if ends == "well" or mine.random() < 0.5:
-            return Plot(seconds)
-        status = mine.choice((RunStatus.FAILED, RunStatus.TIMED_OUT))
-        back = Back(mine.random() < 0.4 or run.return_count > 3, waits=mine.random() < 0.4)
-        return mine.choice(
-            (Plot(seconds, status), Plot(seconds, dies=True), Plot(seconds, back=back))
+        chance_of_attempt = random.Random(f"{seed} {run.scheduled_at} {run.trigger} {run.attempt}")
+        seconds = 0.3 * (longest / 0.3) ** chance_of_attempt.random()
+        if ends == "well" or chance_of_attempt.random() < 0.5:
+            return AttemptPlan(seconds)
+        status = chance_of_attempt.choice((RunStatus.FAILED, RunStatus.TIMED_OUT))
+        back = ReturnPlan(
+            chance_of_attempt.random() < 0.4 or run.return_count > 3,
+            waits=chance_of_attempt.random() < 0.4,
+        )
+        return chance_of_attempt.choice(
+            (
+                AttemptPlan(seconds, status),
+                AttemptPlan(seconds, crashes=True),
+                AttemptPlan(seconds, back=back),
+            )
         )
 
-    return plot
+    return attempt_plan

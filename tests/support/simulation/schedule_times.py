@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
 
 SECOND = timedelta(seconds=1)
-MOST = 100_000
+MAX_STEPS = 100_000
 
 
 def times(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
@@ -42,9 +42,9 @@ def first_of(schedule: Every) -> datetime:
     return schedule.anchor_at + timedelta(seconds=schedule.seconds)
 
 
-def next_time(schedule: Schedule, after: datetime, most: timedelta) -> datetime | None:
-    """Return the first time after `after`, or None if there is none within `most`."""
-    for at in _candidates(schedule, after, after + most):
+def next_time(schedule: Schedule, after: datetime, within: timedelta) -> datetime | None:
+    """Return the first time after `after`, or None if there is none within the span `within`."""
+    for at in _candidates(schedule, after, after + within):
         if is_time(schedule, at):
             return at
     return None
@@ -62,7 +62,7 @@ def _candidates(schedule: Schedule, after: datetime, until: datetime) -> Iterato
         at, step = after.astimezone(UTC).replace(microsecond=0), SECOND
         if not _has_seconds(schedule.expression):
             at, step = at.replace(second=0), timedelta(minutes=1)
-    for _ in range(MOST):
+    for _ in range(MAX_STEPS):
         if at > until:
             return
         if at > after:
@@ -82,19 +82,19 @@ def _matches(schedule: Cron, local: datetime) -> bool:
     assert fields[3:] == ["*", "*", "*"], "no story needs days, and their rules are many"
     shown = (local.second, local.minute, local.hour)
     return local.microsecond == 0 and all(
-        value in _values(field, most)
-        for field, value, most in zip(fields, shown, (60, 60, 24), strict=False)
+        value in _values(field, size)
+        for field, value, size in zip(fields, shown, (60, 60, 24), strict=False)
     )
 
 
 @cache
-def _values(field: str, most: int) -> frozenset[int]:
+def _values(field: str, size: int) -> frozenset[int]:
     """Return the values of a list of `*`, `*/n`, `a-b` and numbers."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
         low, _, high = span.partition("-")
         first = 0 if span == "*" else int(low)
-        last = most - 1 if span == "*" else int(high or low)
-        found.update(range(first, last + 1, int(step or 1)))
-    return frozenset(found)
+        last = size - 1 if span == "*" else int(high or low)
+        values.update(range(first, last + 1, int(step or 1)))
+    return frozenset(values)

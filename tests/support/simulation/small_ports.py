@@ -1,0 +1,263 @@
+"""The smaller ports over dicts: blobs, partitions, receipts, events, wake-ups, tokens."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from punctual.domain.tenants.tokens import Token
+from punctual.domain.utc import EPOCH
+from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.notifications import Notification
+from punctual.engine.ports.partitions import PartitionLease, TimerPartition
+from punctual.engine.ports.rows import JobKey, Receipt
+from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.token_rows import TokenCounts
+
+
+class MemoryBlobs:
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+
+    def put(self, name: str, data: bytes, content_type: str) -> None:
+        self.blobs[name] = data
+
+    def put_many(self, blobs: Sequence[Blob]) -> Sequence[None]:
+        for blob in blobs:
+            self.put(*blob)
+        return [None] * len(blobs)
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = self.blobs.get(name)
+        return None if data is None else data[start:end]
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.blobs.pop(name, None)
+
+    def link(self, name: str, content_type: str) -> str | None:
+        return self.links.get(name)
+
+
+class MemoryNotifications:
+    """Keeps all notifications. Equal ones count once."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], Notification] = {}
+
+    def put(self, notifications: Sequence[Notification]) -> Sequence[bool]:
+        for notification in notifications:
+            self.rows.setdefault((notification.tenant, notification.id), notification)
+        return [True] * len(notifications)
+
+
+class MemoryPartitions:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watermark: datetime | None = None
+        self._shards = 1
+        self._leases: dict[tuple[datetime, int], PartitionLease] = {}
+        self.closed: set[tuple[datetime, int]] = set()
+
+    def watermark(self) -> datetime | None:
+        return self._watermark
+
+    def advance_watermark(self, old: datetime | None, new: datetime) -> bool:
+        if self._watermark != old:
+            return self._watermark == new
+        self._watermark = new
+        return True
+
+    def reopen(self, current: datetime, since: datetime) -> bool:
+        last = max((bucket for bucket, _ in self.closed), default=EPOCH)
+        if self._watermark is not None:
+            last = max(last, self._watermark - timedelta(minutes=1))
+        if last < current:
+            return False
+        for partition in [partition for partition in self.closed if partition[0] >= since]:
+            self.closed.remove(partition)
+            self._leases[partition] = self._leases[partition]._replace(owner="", expires_at=EPOCH)
+        if self._watermark is not None:
+            self._watermark = min(self._watermark, since)
+        return True
+
+    def shard_count(self) -> int:
+        return self._shards
+
+    def raise_shard_count(self, shards: int) -> None:
+        self._shards = max(self._shards, shards)
+
+    def acquire(
+        self, bucket: datetime, shard: int, owner: str, now: datetime, expires_at: datetime
+    ) -> PartitionLease | None:
+        partition = (bucket, shard)
+        lease = self._leases.get(partition)
+        if partition in self.closed or (lease and lease.expires_at > now and lease.owner != owner):
+            return None
+        token, signal_count = (lease.token + 1, lease.signal_count) if lease else (1, 0)
+        self._leases[partition] = PartitionLease(
+            bucket, shard, owner, token, signal_count, expires_at
+        )
+        return self._leases[partition]
+
+    def _is_mine(self, lease: PartitionLease) -> bool:
+        partition = (lease.bucket, lease.shard)
+        stored_lease = self._leases.get(partition)
+        is_current = stored_lease is not None and (
+            stored_lease.token,
+            stored_lease.signal_count,
+        ) == (
+            lease.token,
+            lease.signal_count,
+        )
+        return is_current and partition not in self.closed
+
+    def renew(self, lease: PartitionLease, expires_at: datetime) -> PartitionLease | None:
+        if not self._is_mine(lease):
+            return None
+        renewed = lease._replace(expires_at=expires_at)
+        self._leases[lease.bucket, lease.shard] = renewed
+        return renewed
+
+    def release(self, lease: PartitionLease) -> bool:
+        if not self._is_mine(lease):
+            return False
+        self._leases[lease.bucket, lease.shard] = lease._replace(owner="", expires_at=EPOCH)
+        return True
+
+    def mark_done(self, lease: PartitionLease) -> bool:
+        partition = (lease.bucket, lease.shard)
+        stored_lease = self._leases.get(partition)
+        if (
+            partition in self.closed
+            and stored_lease is not None
+            and stored_lease.token == lease.token
+        ):
+            return True
+        if not self._is_mine(lease):
+            return False
+        self.closed.add(partition)
+        return True
+
+    def is_done(self, bucket: datetime, shard: int) -> bool:
+        passed = self._watermark is not None and bucket < self._watermark
+        return passed or (bucket, shard) in self.closed
+
+    def valid_leases(
+        self, partitions: Sequence[TimerPartition]
+    ) -> Mapping[TimerPartition, PartitionLease]:
+        leases = {
+            partition: self._leases.get(partition)
+            for partition in partitions
+            if partition not in self.closed
+        }
+        now = self._clock()
+        return {
+            partition: lease
+            for partition, lease in leases.items()
+            if lease and lease.expires_at > now
+        }
+
+    def signal_new_timers(self, bucket: datetime, shard: int) -> PartitionLease | None:
+        lease = self._leases.get((bucket, shard))
+        if lease is None or lease.expires_at <= self._clock() or (bucket, shard) in self.closed:
+            return None
+        self._leases[bucket, shard] = lease._replace(signal_count=lease.signal_count + 1)
+        return self._leases[bucket, shard]
+
+
+class MemoryReceipts:
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], Receipt] = {}
+
+    def claim(
+        self, tenant: str, receipts: Sequence[tuple[str, Receipt]], now: datetime
+    ) -> Sequence[Receipt]:
+        answers = []
+        for name, receipt in receipts:
+            stored = self._rows.get((tenant, name))
+            if stored is None or stored.expires_at <= now:
+                stored = self._rows[tenant, name] = receipt
+            answers.append(stored)
+        return answers
+
+    def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
+        rows = {name: self._rows.get((tenant, name)) for name in names}
+        return {name: row for name, row in rows.items() if row and row.expires_at > now}
+
+
+class MemoryFeed:
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, Any]] = []
+
+    def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        first = len(self.events) + 1
+        self.events.extend(events)
+        return [str(first + index) for index in range(len(events))]
+
+
+class MemoryWakeUps:
+    """Records new timers and stop requests. The world delivers or loses them."""
+
+    def __init__(self) -> None:
+        self.new_timers: list[Timer] = []
+        self.stop_requests: list[tuple[JobKey, str]] = []
+
+    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
+        self.new_timers.extend(timers)
+
+    def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
+        self.stop_requests.extend((key, run_id) for run_id in run_ids)
+
+
+class MemoryTokens:
+    """Token rows by id and by hash."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Token] = {}
+        self._requests: dict[tuple[str, str], str] = {}
+
+    def put(self, token: Token, token_hash: str) -> None:
+        self.rows[token_hash] = token
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        return next(
+            (token for token in self._kept(tenant, now) if token.token_id == token_id), None
+        )
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> list[Token]:
+        tokens = sorted(self._kept(tenant, now), key=lambda token: token.token_id, reverse=True)
+        return [token for token in tokens if before is None or token.token_id < before][:limit]
+
+    def store_revocation_request(
+        self, tenant: str, token_id: str, request: str, expected: str = "", /
+    ) -> str | None:
+        if expected and self._requests.get((tenant, token_id)) == expected:
+            self._requests[tenant, token_id] = request
+        return self._requests.setdefault((tenant, token_id), request)
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        token = self.get(tenant, token_id, now)
+        if token is None or token.revoked_at is not None:
+            return token
+        (hashed,) = (at for at, stored in self.rows.items() if stored == token)
+        self.rows[hashed] = token._replace(revoked_at=now)
+        return self.rows[hashed]
+
+    def count(self, tenant: str, now: datetime) -> TokenCounts:
+        tokens = self._kept(tenant, now)
+        return TokenCounts(sum(token.is_valid(now) for token in tokens), len(tokens))
+
+    def find(self, token_hash: str) -> Token | None:
+        return self.rows.get(token_hash)
+
+    def record_use(self, token_hash: str, now: datetime) -> None:
+        self.rows[token_hash] = self.rows[token_hash]._replace(last_used_at=now)
+
+    def _kept(self, tenant: str, now: datetime) -> list[Token]:
+        return [
+            token
+            for token in self.rows.values()
+            if token.tenant == tenant and ((at := token.delete_at()) is None or at > now)
+        ]
