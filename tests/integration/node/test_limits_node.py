@@ -73,8 +73,8 @@ def starts(world: World) -> list[float]:
     return sorted((at - NOON).total_seconds() for at in started_times if at is not None)
 
 
-def max_starts_in_a_minute(moments: list[float]) -> int:
-    return max(sum(at <= start < at + 60 for start in moments) for at in moments)
+def max_starts_in_a_minute(times: list[float]) -> int:
+    return max(sum(at <= start < at + 60 for start in times) for at in times)
 
 
 def test_node_accepts_exactly_burst_and_rate_of_calls_in_a_minute() -> None:
@@ -299,18 +299,18 @@ def test_rolled_back_start_does_not_count(tmp_path: Path) -> None:
 
 
 class FullDisk:
-    """Fail every addition after the first `after`, until `left` is raised."""
+    """Fail every addition after the first `after`, until `writes_left` is raised."""
 
     def __init__(self, world: World, after: int) -> None:
         self._starts = world.store.starts
-        self.left = after
+        self.writes_left = after
 
     def times_since(self, *args: Any) -> Any:
         return self._starts.times_since(*args)
 
     def add(self, *row: Any) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.writes_left -= 1
+        if self.writes_left < 0:
             raise Unavailable("The disk is full.")
         self._starts.add(*row)
 
@@ -338,7 +338,7 @@ def test_unwritable_start_begins_no_run_and_loses_no_count(tmp_path: Path, write
         with pytest.raises(Unavailable):
             world.node.step()
         assert len(world.node.running_tasks) == 0
-        disk.left = 1_000
+        disk.writes_left = 1_000
         clock.advance(timedelta(seconds=1))
         for _ in range(9):
             world.node.step()

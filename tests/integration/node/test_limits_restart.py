@@ -93,12 +93,12 @@ def test_purge_removes_old_starts_of_idle_tenants(tmp_path: Path) -> None:
         store.starts.add(START_KIND, "late", NOON + SECOND, 1, NOON)
         while store.purge(NOON + timedelta(minutes=1), 2):
             pass
-        left = [
+        remaining = [
             tenant
             for tenant in "abc"
             if store.starts.times_since(START_KIND, tenant, NOON - SECOND)
         ]
-        assert left == []
+        assert remaining == []
         assert len(store.starts.times_since(START_KIND, "late", NOON)) == 1
     finally:
         store.close()

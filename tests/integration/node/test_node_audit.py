@@ -60,12 +60,12 @@ def submit(node: NodeClient, value: Any = CRON, **headers: str) -> str:
 def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
     node.clock.set(NOON)
     job = f"/v1/jobs/{submit(node)}"
-    moment = NOON
+    at_time = NOON
 
     def call_later(method: str, target: str, value: Any = None) -> Any:
-        nonlocal moment
-        moment += timedelta(seconds=1)
-        node.clock.set(moment)
+        nonlocal at_time
+        at_time += timedelta(seconds=1)
+        node.clock.set(at_time)
         body = None if value is None else _encoded(value)
         answer = node.call(method, target, body)
         assert answer.status in (200, 201, 202), answer.body
@@ -223,8 +223,8 @@ def test_rolled_back_change_adds_no_audit_entry(node: NodeClient) -> None:
 def test_failed_write_rolls_back_change_and_audit_entry(
     node: NodeClient, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    unit = node.store.transaction()
-    monkeypatch.setattr(unit, "db", FailingConnection(unit.db, at))
+    transaction = node.store.transaction()
+    monkeypatch.setattr(transaction, "db", FailingConnection(transaction.db, at))
     with pytest.raises(Unavailable):
         node.node.perform([lambda: submit_one(node)])
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""A node whose wall clock is set forward and back. Its steady clock goes on."""
+"""A node with a wall clock that is set forward and back. Its steady clock goes on."""
 
 import asyncio
 import time
@@ -271,7 +271,7 @@ def test_job_runs_on_time_after_a_clock_jump_forward_and_back(world: World) -> N
 def test_retry_pause_begun_on_a_clock_ahead_ends_with_the_correction(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job whose evaluation is incomplete is evaluated again after a pause."""
+    """A job with an incomplete evaluation is evaluated again after a pause."""
     submit_soon(world, 4)
     pass_time(world, 0.5)
     world.clock.jump(HOUR)

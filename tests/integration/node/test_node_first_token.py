@@ -72,6 +72,6 @@ def test_lost_token_key_yields_a_new_first_token(
 ) -> None:
     first = token_in(tmp_path, printed_at_start(tmp_path, monkeypatch, OnTerminal()))
     (tmp_path / TOKEN_KEY_FILE).unlink()
-    again = token_in(tmp_path, printed_at_start(tmp_path, monkeypatch, OnTerminal()))
-    assert again != first
+    second = token_in(tmp_path, printed_at_start(tmp_path, monkeypatch, OnTerminal()))
+    assert second != first
     assert not printed_at_start(tmp_path, monkeypatch, OnTerminal())

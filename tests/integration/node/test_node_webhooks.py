@@ -15,7 +15,7 @@ from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS, Webhooks
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.registry import Registry
-from tests.integration.contract.test_contract_notices import a_notice
+from tests.integration.contract.test_contract_notifications import a_notification
 from tests.support.node.node_world import NOON, World, a_world
 
 DOWN = Outcome.failed("The server answered 503")
@@ -171,7 +171,7 @@ def test_webhook_deliveries_are_limited_in_number(world: World, receiver: Receiv
 
 def test_notification_is_rolled_back_with_its_transaction(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "data", ManualClock(NOON))
-    notification: Notification = a_notice()
+    notification: Notification = a_notification()
     assert store.notifications.next_at(()) is None
 
     def put_and_fail() -> None:

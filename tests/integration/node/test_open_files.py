@@ -1,6 +1,6 @@
 """A run that reaches the limit of open files waits or is returned. It does not fail.
 
-`test_open_files_everywhere.py` fails each opening of a file in a run.
+`test_open_file_faults.py` fails each opening of a file in a run.
 """
 
 import errno
@@ -40,13 +40,13 @@ class FlakyTask:
     """A task that cannot open a file the first `times` times."""
 
     def __init__(self, times: float) -> None:
-        self.left = times
-        self.met = threading.Event()
+        self.failures_left = times
+        self.reached = threading.Event()
 
     def run(self, _attempt: Attempt, _stop: StopRequest, _recorder: Recorder, /) -> Outcome:
-        self.left -= 1
-        self.met.set()
-        if self.left >= 0:
+        self.failures_left -= 1
+        self.reached.set()
+        if self.failures_left >= 0:
             raise NotBegun from too_many_open_files()
         return Outcome("SUCCESS")
 
@@ -56,12 +56,12 @@ class NoLog:
 
 
 def failing(times: float) -> Callable[[], str]:
-    left = times
+    failures_left = times
 
     def action() -> str:
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal failures_left
+        failures_left -= 1
+        if failures_left >= 0:
             raise NotBegun from too_many_open_files()
         return "done"
 
@@ -110,19 +110,19 @@ def test_run_begins_when_a_file_is_free(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_http_call_waits_for_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0,) * 5)
-    new_socket, left = network._new_socket, 3
+    new_socket, failures_left = network._new_socket, 3
 
     def limited_socket(family: int) -> socket.socket:
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal failures_left
+        failures_left -= 1
+        if failures_left >= 0:
             raise too_many_open_files()
         return new_socket(family)
 
     monkeypatch.setattr(network, "_new_socket", limited_socket)
     with serving(answers_with(answer(200, b"here"))) as server:
         assert call(server.url()).output == b"here"
-        left = 9
+        failures_left = 9
         outcome = call(server.url())
     assert (outcome.status, outcome.http_status, outcome.begun) == ("FAILED", None, False)
 
@@ -182,7 +182,7 @@ def test_run_that_waits_for_a_file_at_shutdown_runs_after_restart(
         task = {"type": "http", "url": "http://127.0.0.1/"}
         job_id = world.submit(delivery="AT_MOST_ONCE", task=task)
         world.node.step()
-        assert flaky.met.wait(10)
+        assert flaky.reached.wait(10)
         world.node.close()
         world.settle()
         assert world.statuses(job_id) == ["WAITING"]

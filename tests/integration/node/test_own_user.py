@@ -75,12 +75,12 @@ def test_local_token_is_created_once_and_readable_by_its_owner_only(tmp_path: Pa
 
 def test_client_sends_the_local_token_where_sockets_have_no_user(tmp_path: Path) -> None:
     env = {"PUNCTUAL_DATA": str(tmp_path)}
-    here, away = "http://127.0.0.1:8080/v1", "https://punctual.example/v1"
-    assert read_local_token(here, env, "darwin") is None
+    local_url, remote_url = "http://127.0.0.1:8080/v1", "https://punctual.example/v1"
+    assert read_local_token(local_url, env, "darwin") is None
     token = load_local_token(tmp_path)
-    assert read_local_token(here, env, "darwin") == token
-    assert read_local_token(away, env, "darwin") is None
-    assert read_local_token(here, env, "linux") is None
+    assert read_local_token(local_url, env, "darwin") == token
+    assert read_local_token(remote_url, env, "darwin") is None
+    assert read_local_token(local_url, env, "linux") is None
 
 
 @contextmanager

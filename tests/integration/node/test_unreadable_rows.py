@@ -20,7 +20,7 @@ from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
-from tests.integration.contract.test_contract_notices import a_notification
+from tests.integration.contract.test_contract_notifications import a_notification
 from tests.support.builders import an_id
 from tests.support.node.node_world import NOON, T, World, a_world
 
@@ -248,7 +248,7 @@ def test_run_with_unreadable_row_is_listed_with_an_error(tmp_path: Path) -> None
         for listed in (world.runs(job_id), world.runs(None)):
             assert len(listed) == 3
             assert [view.run.run_id for view in listed][1] == run_id
-            assert listed[1].detail.error == "What the run left behind cannot be read."
+            assert listed[1].detail.error == "The result of the run cannot be read."
             assert listed[1].run.scheduled_at == NOON + timedelta(seconds=2)
         view = world.do(lambda: world.node.search.run(T, job_id, run_id))
         assert (view.run.status.value, view.run.ended_at) == ("SUCCESS", listed[1].run.ended_at)

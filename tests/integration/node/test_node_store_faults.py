@@ -24,7 +24,7 @@ class FailingConnection:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self.seen = 0
+        self.statement_count = 0
         self._code = 0
         self._first = 0
 
@@ -32,14 +32,14 @@ class FailingConnection:
         return getattr(self._db, name)
 
     def fail(self, code: int, first: int) -> None:
-        self.seen, self._code, self._first = 0, code, first
+        self.statement_count, self._code, self._first = 0, code, first
 
     def heal(self) -> None:
         self._code = 0
 
     @property
     def hit(self) -> bool:
-        return self.seen > self._first
+        return self.statement_count > self._first
 
     def execute(self, text: str, *args: Any) -> Any:
         self._ask(text)
@@ -54,8 +54,8 @@ class FailingConnection:
         if not self._code or begun == "ROLLBACK":
             return
         if self._code == IO or begun in _WRITES:
-            self.seen += 1
-            if self.seen > self._first:
+            self.statement_count += 1
+            if self.statement_count > self._first:
                 error = sqlite3.OperationalError("planted")
                 error.sqlite_errorcode = self._code
                 raise error
@@ -72,9 +72,9 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 @pytest.fixture
 def failing(client: NodeClient) -> FailingConnection:
-    unit = client.store._transaction
-    connection = FailingConnection(unit.db)
-    unit.db = connection  # type: ignore[assignment]
+    transaction = client.store._transaction
+    connection = FailingConnection(transaction.db)
+    transaction.db = connection  # type: ignore[assignment]
     return connection
 
 

@@ -42,7 +42,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def a_node(folder: Path, writable: Path) -> Iterator[World]:
-    """A node with its real tasks, whose scripts may write to one more folder."""
+    """A node with its real tasks, which allows its scripts to write to one more folder."""
     clock = ManualClock(NOON)
     with a_world(folder, clock) as world:
         name = usual(folder).name
@@ -151,10 +151,10 @@ def test_http_task_calls_once_if_any_opening_fails(
 ) -> None:
     """The task resolves a name. The redirect needs another socket."""
     redirect = answer(307, Location="/there", Connection="close")
-    here = answer(200, b"here", Connection="close")
+    found_answer = answer(200, b"here", Connection="close")
 
     def handle(connection: socket.socket, request: bytes) -> None:
-        connection.sendall(here if request.startswith(b"POST /there ") else redirect)
+        connection.sendall(found_answer if request.startswith(b"POST /there ") else redirect)
         connection.shutdown(socket.SHUT_RDWR)
 
     openings_failed = 0
