@@ -207,8 +207,8 @@ def test_kept_folder_starts_with_its_timers(tmp_path: Path) -> None:
     store.close()
     key(tmp_path)
     groups(tmp_path)
-    again = Store.open(tmp_path, CLOCK)
+    reopened = Store.open(tmp_path, CLOCK)
     try:
-        assert again.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
+        assert reopened.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
     finally:
-        again.close()
+        reopened.close()

@@ -20,10 +20,10 @@ PAGE = 4096
 
 class EventLogStub:
     def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
 
     def __call__(self, event: str, /, **facts: Any) -> None:
-        self.seen.append((event, facts))
+        self.events.append((event, facts))
 
 
 def overwrite_table(folder: Path, table: str) -> None:
@@ -49,7 +49,7 @@ def test_intact_database_gives_no_warning(tmp_path: Path) -> None:
     log = EventLogStub()
     damage = Damage(log)
     run_check(tmp_path, damage, log)
-    assert (list(damage.warnings()), log.seen) == ([], [])
+    assert (list(damage.warnings()), log.events) == ([], [])
 
 
 def test_damage_in_an_unread_table_is_found_after_a_start(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_damage_in_an_unread_table_is_found_after_a_start(tmp_path: Path) -> Non
     store.close()
     assert warning.code == "DATABASE_DAMAGED"
     assert warning.text.startswith("The database is damaged: ")
-    assert [event for event, _ in log.seen] == ["database_damaged"]
+    assert [event for event, _ in log.events] == ["database_damaged"]
 
 
 def test_stopped_check_ends_without_an_event(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_stopped_check_ends_without_an_event(tmp_path: Path) -> None:
     check.start()
     check.stop()
     assert not check._thread.is_alive()
-    assert log.seen == []
+    assert log.events == []
     store.close()
     assert not (tmp_path / f"{DATABASE}-wal").exists(), "no process holds the log"
 

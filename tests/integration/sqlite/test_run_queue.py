@@ -16,10 +16,10 @@ from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.run_queue import Message
 from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
-from punctual.node.run_queue.queue import QUEUE_PAGE_SIZE, RunQueue
-from punctual.node.run_queue.slots import INLINE_SLOT, SLOT_NUMBERS
+from punctual.node.run_queue import QUEUE_PAGE_SIZE, RunQueue
+from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, RUN, a_head, a_run, after, an_id
+from tests.support.builders import NOON, RUN, a_job_state, a_run, after, an_id
 
 FIVE = TenantLimits(runs_per_minute=5)
 QUICK = Lane.QUICK
@@ -62,8 +62,8 @@ class Scene:
 
     def start(self, limit: int = 1_000, slot: str = QUICK) -> list[Message]:
         """Take and claim, as the node does."""
-        taken = self.take(limit, slot)
-        for run in taken:
+        taken_runs = self.take(limit, slot)
+        for run in taken_runs:
             state = self.states[run.tenant, run.job_id]
             fields = {"status": RunStatus.RUNNING, "attempt_at": self.clock(), "token": 1}
             runs = [
@@ -73,7 +73,7 @@ class Scene:
             self.put(replace(state, runs=tuple(runs)))
             begun = next(other for other in runs if other.run_id == run.run_id)
             self.admission.add_started([(run.tenant, begun)], slot)
-        return taken
+        return taken_runs
 
     def instruction_count(self) -> int:
         """Return how many instructions of SQLite one `find_due` takes."""
@@ -101,7 +101,7 @@ def a_job(
 ) -> JobState:
     rules = Rules("1-body", NOON, task_type=task_type, lane=lane, priority=priority)
     run = a_run(an_id(10_000_000 + number), due_at=due_at)
-    return a_head(an_id(number), tenant=tenant, rules={1: rules}, runs=(run,))
+    return a_job_state(an_id(number), tenant=tenant, rules={1: rules}, runs=(run,))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_runs_of_one_job_keep_their_own_lane_and_priority(
 ) -> None:
     rules = {1: Rules("1", NOON, task_type="http"), 2: Rules("2", NOON, task_type="http", **other)}
     runs = (a_run("b", due_at=after(60), definition=2), a_run("a"))
-    scene.put(a_head(rules=rules, runs=runs))
+    scene.put(a_job_state(rules=rules, runs=runs))
     assert [run.run_id for run in scene.take()] == ["a"]
     scene.clock.advance(timedelta(seconds=60))
     run_ids = [run.run_id for slot in SLOT_NUMBERS for run in scene.take(slot=slot)]
@@ -175,10 +175,10 @@ def test_runs_of_one_job_keep_their_own_lane_and_priority(
 
 
 def test_queue_holds_only_queued_runs(scene: Scene) -> None:
-    running = a_head(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
-    waiting = a_head(an_id(2), wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
-    both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
-    scene.put(running, waiting, both, a_head(an_id(4)))
+    running = a_job_state(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
+    waiting = a_job_state(an_id(2), wait_queue=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
+    both = a_job_state(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
+    scene.put(running, waiting, both, a_job_state(an_id(4)))
     assert [run.run_id for run in scene.take(slot=INLINE_SLOT)] == ["b", "c"]
     assert scene.store.count_queued("acme") == 2
     scene.put(replace(both, runs=both.runs[:1]))
@@ -326,9 +326,9 @@ def expected_run_ids(scene: Scene, slot: str, limit: int) -> list[str]:
         == (INLINE_SLOT if state.current_rules.task_type == "event" else state.current_rules.lane)
     )
     rooms = {tenant: scene.admission.room(tenant, now, limit, slot) for tenant in "abc"}
-    taken: list[str] = []
+    taken_runs: list[str] = []
     for *_, run_id, tenant in rows:
-        if rooms[tenant] and len(taken) < limit:
+        if rooms[tenant] and len(taken_runs) < limit:
             rooms[tenant] -= 1
-            taken.append(run_id)
-    return taken
+            taken_runs.append(run_id)
+    return taken_runs

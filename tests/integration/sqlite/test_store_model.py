@@ -102,7 +102,7 @@ class Model(RuleBasedStateMachine):
         self.write_count += 1
         old = self.stored.get(job)
         version = old.state.version if old else 0
-        head = a_job_state(
+        job_state = a_job_state(
             job,
             version + 1,
             f"w{self.write_count}",
@@ -122,13 +122,13 @@ class Model(RuleBasedStateMachine):
         before = dict(old.leases) if old else {}
         required_leases = before if required else {}
         won = self.store.job_states.swap(
-            [Swap(head, version + (1 if stale else 0), changes, required_leases)]
+            [Swap(job_state, version + (1 if stale else 0), changes, required_leases)]
         )
         assert list(won) == [not stale]
         if not stale:
             before.update({k: v for k, v in changes.items() if v is not None})
             remaining = {k: v for k, v in before.items() if changes.get(k, v) is not None}
-            self.stored[job] = StoredState(head, remaining)
+            self.stored[job] = StoredState(job_state, remaining)
 
     @rule(job=jobs, run_id=st.sampled_from(RUNS), is_current=st.booleans())
     def renew_lease(self, job: str, run_id: str, is_current: bool) -> None:
@@ -160,23 +160,27 @@ class Model(RuleBasedStateMachine):
     @rule()
     def read_lists(self) -> None:
         """Compare all lists. A read writes pending rows in the middle of a transaction."""
-        heads = self.store.job_states.walk(None, 100).states
-        assert heads == [self.stored[job].state for job in sorted(self.stored)]
+        states = self.store.job_states.walk(None, 100).states
+        assert states == [self.stored[job].state for job in sorted(self.stored)]
         due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
         assert list(due) == sorted(self.timers, key=lambda timer: timer.sort_key)
         rows = self.store.history.page_all("acme", None, 100, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
-        active_ids = {head.job_id for head in self.store.job_states.active_states("acme")}
+        active_ids = {job_state.job_id for job_state in self.store.job_states.active_states("acme")}
         assert active_ids == {
-            job for job, (head, _) in self.stored.items() if head.runs or head.wait_queue
+            job
+            for job, (job_state, _) in self.stored.items()
+            if job_state.runs or job_state.wait_queue
         }
 
     @rule()
     def count(self) -> None:
-        expected = Counter(head.status.value for head, _ in self.stored.values())
+        expected = Counter(job_state.status.value for job_state, _ in self.stored.values())
         assert self.store.count_jobs("acme") == expected
-        alive = [run.status.value for head, _ in self.stored.values() for run in head.runs]
-        waiting = sum(len(head.wait_queue) for head, _ in self.stored.values())
+        alive = [
+            run.status.value for job_state, _ in self.stored.values() for run in job_state.runs
+        ]
+        waiting = sum(len(job_state.wait_queue) for job_state, _ in self.stored.values())
         ran = Counter(alive) + Counter(WAITING=waiting, SUCCESS=len(self.history))
         assert self.store.count_runs("acme") == ran
         queued = Counter(alive)["QUEUED"]
@@ -187,9 +191,9 @@ class Model(RuleBasedStateMachine):
     def end_leases(self) -> None:
         held = {JobKey("acme", job) for job, stored in self.stored.items() if stored.leases}
         assert set(self.store.end_all_leases()) == held
-        for job, (head, leases) in list(self.stored.items()):
+        for job, (job_state, leases) in list(self.stored.items()):
             ended = {k: replace(v, until=EPOCH) for k, v in leases.items()}
-            self.stored[job] = StoredState(head, ended)
+            self.stored[job] = StoredState(job_state, ended)
 
     @invariant()
     def loaded_states_equal_the_model(self) -> None:

@@ -109,18 +109,18 @@ def test_database_of_another_schema_is_refused_and_unchanged(
     other.close()
     message = refusal(tmp_path)
     assert f"{writer} Punctual (schema {SCHEMA_VERSION + version}" in message
-    left = sqlite3.connect(tmp_path / DATABASE)
-    assert left.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + version,)
-    left.close()
+    database = sqlite3.connect(tmp_path / DATABASE)
+    assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + version,)
+    database.close()
 
 
 def test_tables_are_created_together_or_not_at_all(folder: Path) -> None:
     with pytest.raises(StoreError, match="cannot be used"):
         connect(folder / DATABASE, ["CREATE TABLE half (a)", "CREATE TABLE oops ("])
-    left = sqlite3.connect(folder / DATABASE)
-    assert left.execute("SELECT name FROM sqlite_schema").fetchall() == []
-    assert left.execute("PRAGMA user_version").fetchone() == (0,)
-    left.close()
+    database = sqlite3.connect(folder / DATABASE)
+    assert database.execute("SELECT name FROM sqlite_schema").fetchall() == []
+    assert database.execute("PRAGMA user_version").fetchone() == (0,)
+    database.close()
     Store.open(folder, CLOCK).close()
 
 

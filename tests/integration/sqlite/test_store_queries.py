@@ -52,8 +52,8 @@ def queued_state(
     return a_job_state(an_id(number), runs=(run,), rules=rules, tenant=tenant)
 
 
-def swap(store: Store, *heads: JobState) -> None:
-    assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
+def swap(store: Store, *states: JobState) -> None:
+    assert all(store.job_states.swap([Swap(job_state, 0) for job_state in states]))
 
 
 def purge_all(store: Store, now: datetime, limit: int) -> int:
@@ -78,16 +78,16 @@ def test_oldest_queued_time_is_of_its_tenant(store: Store) -> None:
 
 def test_start_ends_all_leases_and_returns_their_jobs(store: Store) -> None:
     lease = Lease(token=2, until=after(30), is_renewed=True)
-    heads = [a_job_state(an_id(n), version=2) for n in range(3)]
+    states = [a_job_state(an_id(n), version=2) for n in range(3)]
     runs = {RUN: lease, an_id(9): lease}
     store.job_states.swap(
-        [Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)]
+        [Swap(states[0], 0, runs), Swap(states[1], 0, {RUN: lease}), Swap(states[2], 0)]
     )
-    keys = [JobKey("acme", head.job_id) for head in heads]
+    keys = [JobKey("acme", job_state.job_id) for job_state in states]
     assert sorted(store.end_all_leases()) == keys[:2]
     over = replace(lease, until=EPOCH)
     assert dict(store.job_states.load(keys)[keys[0]].leases) == dict.fromkeys(runs, over)
-    won = store.job_states.swap([Swap(replace(heads[1], version=3), 2, {RUN: None}, {RUN: over})])
+    won = store.job_states.swap([Swap(replace(states[1], version=3), 2, {RUN: None}, {RUN: over})])
     assert list(won) == [True]
 
 
@@ -121,8 +121,8 @@ def test_job_that_replaces_a_blank_state_is_counted(store: Store) -> None:
 
 
 def test_run_counts_include_active_and_ended_runs(store: Store) -> None:
-    line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
-    swap(store, a_job_state(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=line))
+    waiting = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
+    swap(store, a_job_state(runs=(a_run(), a_run("b", RunStatus.RUNNING)), wait_queue=waiting))
     store.history.put_runs([a_row(an_id(n)) for n in range(4)])
     store.history.put_runs([a_row(an_id(n)) for n in range(2, 6)])
     assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
@@ -140,24 +140,27 @@ def test_state_is_not_active_if_its_commit_records_its_ended_run(store: Store) -
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 def test_expired_jobs_are_removed_with_their_data(store: Store, limit: int) -> None:
     gone = [a_job_state(an_id(n), status=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
-    kept = a_job_state(an_id(50))
+    unexpired = a_job_state(an_id(50))
     late = a_job_state(an_id(51), status=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
-    swap(store, *gone, kept, late)
-    for head in (*gone, kept):
-        name = f"payload/{head.job_id}"
+    swap(store, *gone, unexpired, late)
+    for job_state in (*gone, unexpired):
+        name = f"payload/{job_state.job_id}"
         store.blobs.put(name, b"large", "application/json")
         store.job_states.put_definitions(
-            [a_definition_row(head.job_id, payload_blob=name), a_definition_row(head.job_id, "2")]
+            [
+                a_definition_row(job_state.job_id, payload_blob=name),
+                a_definition_row(job_state.job_id, "2"),
+            ]
         )
     purge_all(store, NOON + MONTH, limit)
-    assert [head.job_id for head in store.job_states.walk(None, 99).states] == [
-        kept.job_id,
+    assert [job_state.job_id for job_state in store.job_states.walk(None, 99).states] == [
+        unexpired.job_id,
         late.job_id,
     ]
-    wanted = [(JobKey("acme", head.job_id), "2") for head in (*gone, kept)]
-    assert list(store.job_states.load_definitions(wanted)) == wanted[-1:]
+    refs = [(JobKey("acme", job_state.job_id), "2") for job_state in (*gone, unexpired)]
+    assert list(store.job_states.load_definitions(refs)) == refs[-1:]
     assert store.blobs.get(f"payload/{gone[0].job_id}") is None
-    assert store.blobs.get(f"payload/{kept.job_id}") == b"large"
+    assert store.blobs.get(f"payload/{unexpired.job_id}") == b"large"
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
 
 
@@ -191,8 +194,8 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
         return run_id
 
     tenants = ("acme", "b", "c")
-    gone = [(tenant, add_run(n, tenant, NOON)) for tenant in tenants for n in range(4)]
-    kept = [(tenant, add_run(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
+    expired = [(tenant, add_run(n, tenant, NOON)) for tenant in tenants for n in range(4)]
+    unexpired = [(tenant, add_run(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
     backfilled = an_id(2)
     store.history.put_runs([a_row(backfilled, an_id(9), expires_at=NOON + MONTH * 2)])
     purge_all(store, NOON + MONTH, limit)
@@ -201,12 +204,12 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
         for tenant in tenants
         for add_run in store.history.page_all(tenant, None, 99, EPOCH)
     ]
-    assert sorted(remaining) == sorted([*kept, ("acme", backfilled)])
-    for tenant, run_id in gone:
+    assert sorted(remaining) == sorted([*unexpired, ("acme", backfilled)])
+    for tenant, run_id in expired:
         assert store.blobs.get(output_key(JobKey(tenant, JOB), run_id, 2)) is None
         assert store.blobs.get(f"old/{tenant}/{run_id}") is None
         assert list(store.history.attempts(RunKey(tenant, JOB, run_id), EPOCH)) == []
-    tenant, run_id = kept[0]
+    tenant, run_id = unexpired[0]
     assert store.blobs.get(f"log/{tenant}/{run_id}") == b"x"
     assert store.blobs.get(output_key(JobKey(tenant, JOB), run_id, 2)) == b"x"
     assert store.count_runs("acme") == {"SUCCESS": 3}
@@ -269,8 +272,8 @@ def test_purge_of_nothing_is_one_step(store: Store) -> None:
 
 
 def test_leases_ended_in_a_failed_transaction_stay_valid(store: Store) -> None:
-    head, lease = a_job_state(version=2), Lease(token=2, until=after(30))
-    store.job_states.swap([Swap(head, 0, {RUN: lease})])
+    job_state, lease = a_job_state(version=2), Lease(token=2, until=after(30))
+    store.job_states.swap([Swap(job_state, 0, {RUN: lease})])
     key = JobKey("acme", JOB)
 
     def fail_after_reading() -> None:

@@ -35,10 +35,12 @@ def write_until_killed(folder: Path, acknowledged: int) -> int:
     return acknowledged - 1 + len(rest)
 
 
-def versions(store: Store, units: range) -> list[int]:
+def versions(store: Store, transactions: range) -> list[int]:
     """Return the versions of the job states of these transactions, 0 if there is none."""
     result = []
-    for number in range(units.start * JOBS_PER_TRANSACTION, units.stop * JOBS_PER_TRANSACTION):
+    for number in range(
+        transactions.start * JOBS_PER_TRANSACTION, transactions.stop * JOBS_PER_TRANSACTION
+    ):
         key = JobKey("acme", an_id(number))
         stored_state = store.job_states.load([key]).get(key)
         result.append(0 if stored_state is None else stored_state.state.version)
@@ -52,14 +54,14 @@ def test_acknowledged_transactions_survive_and_none_is_partial(tmp_path: Path, s
     try:
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         # The transaction under way may exist or not, but not in part.
-        unit = last + 1 if versions(store, range(last + 1, last + 2))[0] else last
-        assert versions(store, range(unit + 2)) == expected_versions(unit)
+        transaction = last + 1 if versions(store, range(last + 1, last + 2))[0] else last
+        assert versions(store, range(transaction + 2)) == expected_versions(transaction)
     finally:
         store.close()
 
 
-def expected_versions(unit: int) -> list[int]:
-    ages = [min(3, unit - number + 1) for number in range(unit + 1)] + [0]
+def expected_versions(transaction: int) -> list[int]:
+    ages = [min(3, transaction - number + 1) for number in range(transaction + 1)] + [0]
     return [age for age in ages for _ in range(JOBS_PER_TRANSACTION)]
 
 
@@ -67,18 +69,20 @@ def test_rows_of_a_transaction_agree(tmp_path: Path) -> None:
     write_until_killed(tmp_path, 30)
     store = Store.open(tmp_path, ManualClock(NOON))
     try:
-        heads = store.job_states.walk(None, 100_000).states
+        states = store.job_states.walk(None, 100_000).states
         by_version = {
-            version: {head.job_id for head in heads if head.version == version}
+            version: {state.job_id for state in states if state.version == version}
             for version in (1, 2, 3)
         }
         timers = store.timers.due(NOON, 0, NOON, None, 100_000).timers
         assert {timer.job_id for timer in timers} == by_version[1]
         assert {key.job_id for key in store.end_all_leases()} == by_version[2]
-        recorded = store.history.recorded_keys([RunKey("acme", head.job_id, RUN) for head in heads])
+        recorded = store.history.recorded_keys(
+            [RunKey("acme", state.job_id, RUN) for state in states]
+        )
         assert {key.job_id for key in recorded} == by_version[3]
         assert len(store.feed.read(0, 100_000)) == len(by_version[3])
-        assert store.count_jobs("acme") == {"SCHEDULED": len(heads)}
+        assert store.count_jobs("acme") == {"SCHEDULED": len(states)}
         assert store.count_runs("acme") == {
             "RUNNING": len(by_version[2]),
             "SUCCESS": len(by_version[3]),

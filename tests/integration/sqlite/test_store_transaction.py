@@ -194,8 +194,8 @@ def test_invalid_write_fails_only_its_caller(store: Store) -> None:
         with pytest.raises(UnicodeEncodeError):
             store.job_states.put_definitions([a_definition_row(name="\ud800")])
         store.job_states.put_definitions([a_definition_row(an_id(2))])
-    wanted = (JobKey("acme", an_id(2)), "1-body")
-    assert list(store.job_states.load_definitions([wanted, (HERE, "1-body")])) == [wanted]
+    ref = (JobKey("acme", an_id(2)), "1-body")
+    assert list(store.job_states.load_definitions([ref, (HERE, "1-body")])) == [ref]
 
 
 def test_run_that_ends_in_one_transaction_writes_each_row_once(store: Store) -> None:
@@ -298,11 +298,11 @@ def fill_disk(store: Store) -> None:
 
 
 def test_committed_rows_are_there_after_reopening(store: Store, folder: Path) -> None:
-    head = a_job_state(runs=(a_run(),))
-    store.job_states.swap([Swap(head, 0, {RUN: LEASE})])
+    state = a_job_state(runs=(a_run(),))
+    store.job_states.swap([Swap(state, 0, {RUN: LEASE})])
     store.close()
     reopened = Store.open(folder, ManualClock(NOON + timedelta(seconds=1)))
     try:
-        assert reopened.job_states.load([HERE]) == {HERE: (head, {RUN: LEASE})}
+        assert reopened.job_states.load([HERE]) == {HERE: (state, {RUN: LEASE})}
     finally:
         reopened.close()
