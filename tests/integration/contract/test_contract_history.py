@@ -27,7 +27,7 @@ def an_ended_attempt(n: int, **fields: Any) -> AttemptRow:
 
 
 def find_result(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail | None:
-    """Return the stored result of an attempt whose run has no row yet."""
+    """Return the stored result of an attempt of a run without a row."""
     run = a_run(row.run_id, token=row.token, nonce=row.nonce or f"{WRITE_ID}.0")
     return ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, now)
 
@@ -112,8 +112,8 @@ def test_recorded_keys_returns_exactly_the_stored_keys(ports: Ports) -> None:
         RunKey("acme", an_id(2), an_id(1)),
         RunKey("acme#", JOB, an_id(1)),
     ]
-    asked = [*(key_of(row) for row in rows), *missing]
-    assert ports.history.recorded_keys(asked) == {key_of(row) for row in rows}
+    keys = [*(key_of(row) for row in rows), *missing]
+    assert ports.history.recorded_keys(keys) == {key_of(row) for row in rows}
 
 
 def test_empty_batches_do_nothing(ports: Ports) -> None:
@@ -160,8 +160,8 @@ def test_expired_rows_do_not_end_a_list_early(ports: Ports) -> None:
 def test_runs_of_a_job_are_listed_newest_first(ports: Ports) -> None:
     rows = [a_row(an_id(n)) for n in (3, 1, 5, 2, 4)]
     ports.history.put_runs(rows)
-    wanted = sorted(rows, key=lambda row: row.run.run_id, reverse=True)
-    assert list(ports.history.page(HERE, None, None, 10, NOON)) == wanted
+    expected_rows = sorted(rows, key=lambda row: row.run.run_id, reverse=True)
+    assert list(ports.history.page(HERE, None, None, 10, NOON)) == expected_rows
 
 
 def test_runs_of_a_job_are_listed_between_two_ids(ports: Ports) -> None:
@@ -201,8 +201,8 @@ def test_pages_over_all_jobs_are_complete_and_in_order(world: World, limit: int)
 
 def test_runs_of_one_time_are_in_order_over_all_jobs(world: World) -> None:
     """Runs due at the same time have ids that share the time."""
-    moment = an_id(1)[:-12]
-    rows = [a_row(f"{moment}{n * 7919 % 1_000:012}", an_id(n)) for n in range(150)]
+    time_part = an_id(1)[:-12]
+    rows = [a_row(f"{time_part}{n * 7919 % 1_000:012}", an_id(n)) for n in range(150)]
     world.ports.history.put_runs(rows)
     assert ids(page_all(world, 40)) == sorted(ids(rows), reverse=True)
 
@@ -220,15 +220,15 @@ def test_large_batches_are_written_completely(ports: Ports) -> None:
 
 
 def test_attempts_are_ordered_by_number_and_token(ports: Ports) -> None:
-    wanted = [
+    expected_rows = [
         an_attempt(1, 2, status="LOST", lost=True),
         an_attempt(2, 9, detail=Detail(error="first")),
         an_attempt(2, 10, detail=Detail(error="second")),
         an_attempt(10, 40),
         an_attempt(100, 401),
     ]
-    ports.history.put_attempts(wanted[::-1])
-    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == wanted
+    ports.history.put_attempts(expected_rows[::-1])
+    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == expected_rows
 
 
 def test_row_of_a_holder_is_kept_beside_the_row_of_its_lost_lease(ports: Ports) -> None:
@@ -240,23 +240,23 @@ def test_row_of_a_holder_is_kept_beside_the_row_of_its_lost_lease(ports: Ports) 
 
 
 def test_attempts_belong_to_one_run(ports: Ports) -> None:
-    mine = an_attempt()
+    own_attempt = an_attempt()
     others = [
-        replace(mine, run_id=an_id(7)),
-        replace(mine, job_id=an_id(8)),
-        replace(mine, tenant="acme#"),
+        replace(own_attempt, run_id=an_id(7)),
+        replace(own_attempt, job_id=an_id(8)),
+        replace(own_attempt, tenant="acme#"),
     ]
-    ports.history.put_attempts([mine, *others])
-    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == [mine]
+    ports.history.put_attempts([own_attempt, *others])
+    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == [own_attempt]
 
 
 def test_expired_attempts_are_never_returned(world: World) -> None:
     history = world.ports.history
-    kept, gone = an_attempt(1, expires_at=after(9)), an_attempt(2, expires_at=after(5))
+    unexpired, gone = an_attempt(1, expires_at=after(9)), an_attempt(2, expires_at=after(5))
     forever = an_attempt(3, expires_at=None)
-    history.put_attempts([kept, gone, forever])
+    history.put_attempts([unexpired, gone, forever])
     world.clock.set(after(5))
-    assert list(history.attempts(RunKey("acme", JOB, RUN), after(5))) == [kept, forever]
+    assert list(history.attempts(RunKey("acme", JOB, RUN), after(5))) == [unexpired, forever]
 
 
 def test_result_of_an_attempt_is_found_by_run_and_token(ports: Ports) -> None:
@@ -290,13 +290,13 @@ def test_results_put_again_in_parts_remove_nothing(ports: Ports) -> None:
 
 
 def test_result_of_an_attempt_expires(world: World) -> None:
-    kept = an_ended_attempt(1, expires_at=after(9))
+    unexpired = an_ended_attempt(1, expires_at=after(9))
     gone = an_ended_attempt(2, nonce="fedcba987654.0", expires_at=after(5))
-    world.ports.history.put_results([kept, gone])
+    world.ports.history.put_results([unexpired, gone])
     assert find_result(world.ports, gone) == Detail()
     world.clock.set(after(5))
     assert find_result(world.ports, gone, after(5)) is None
-    assert find_result(world.ports, kept, after(5)) == Detail()
+    assert find_result(world.ports, unexpired, after(5)) == Detail()
 
 
 def test_large_results_are_stored(ports: Ports) -> None:

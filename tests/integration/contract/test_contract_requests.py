@@ -7,7 +7,7 @@ from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from tests.support.aws.adapters import World
-from tests.support.builders import JOB, NOON, RUN, a_head, a_receipt, a_run, after, an_id
+from tests.support.builders import JOB, NOON, RUN, a_job_state, a_receipt, a_run, after, an_id
 from tests.support.ports import Ports
 
 DAY = timedelta(hours=24)
@@ -38,8 +38,10 @@ def test_receipt_is_valid_until_it_expires(ports: Ports) -> None:
 def test_receipts_of_similar_tenants_and_keys_stay_apart(ports: Ports) -> None:
     pairs = [("acme", "k"), ("acme#", "k"), ("acme", "#k"), ("acme#k", ""), ("acme", "k/0")]
     for number, (tenant, key) in enumerate(pairs):
-        mine = a_receipt(an_id(number))
-        assert list(ports.receipts.claim(tenant, [(key or "x", mine)], NOON)) == [mine]
+        new_receipt = a_receipt(an_id(number))
+        assert list(ports.receipts.claim(tenant, [(key or "x", new_receipt)], NOON)) == [
+            new_receipt
+        ]
 
 
 def test_key_twice_in_one_batch_has_one_receipt(ports: Ports) -> None:
@@ -78,7 +80,7 @@ def send(world: World, *messages: Message) -> list[bool]:
         version = 0 if stored is None else stored.state.version
         rules = {1: Rules("1-body", NOON, "script", message.lane, message.priority)}
         run = a_run(message.run_id, due_at=message.due_at)
-        head = a_head(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))
+        head = a_job_state(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))
         assert list(world.ports.job_states.swap([Swap(head, version)])) == [True]
     return list(world.ports.run_queue.send(messages))
 

@@ -68,7 +68,7 @@ def test_timer_put_again_with_others_is_read_once_and_deleted(ports: Ports) -> N
 
 
 def test_timers_are_ordered_by_time(ports: Ports) -> None:
-    wanted = [
+    expected = [
         a_timer(after(1), tenant="b"),
         a_timer(after(1) + MICRO, tenant="a"),
         a_timer(after(2), an_id(1), 9),
@@ -76,9 +76,9 @@ def test_timers_are_ordered_by_time(ports: Ports) -> None:
         a_timer(after(2), an_id(2), 1),
         a_timer(after(2), an_id(1), 1, tenant="acme#"),
     ]
-    ports.timers.put(wanted[::-1])
-    assert due(ports) == in_order(wanted) == wanted
-    assert [timer.at for page in pages(ports, 100) for timer in page] == [t.at for t in wanted]
+    ports.timers.put(expected[::-1])
+    assert due(ports) == in_order(expected) == expected
+    assert [timer.at for page in pages(ports, 100) for timer in page] == [t.at for t in expected]
 
 
 def test_timer_is_due_at_exactly_its_time(ports: Ports) -> None:
@@ -96,12 +96,12 @@ def test_late_timer_is_found_in_its_bucket(ports: Ports) -> None:
 
 def test_buckets_and_shards_are_separate(ports: Ports) -> None:
     here = a_timer(after(1))
-    there = [a_timer(after(61)), a_timer(after(1), shard=1), a_timer(after(1), shard=10)]
-    ports.timers.put([here, *there])
+    elsewhere = [a_timer(after(61)), a_timer(after(1), shard=1), a_timer(after(1), shard=10)]
+    ports.timers.put([here, *elsewhere])
     assert due(ports) == [here]
-    assert list(ports.timers.due(NOON + MINUTE, 0, FOREVER, None, 9).timers) == there[:1]
-    assert due(ports, shard=1) == there[1:2]
-    assert due(ports, shard=10) == there[2:]
+    assert list(ports.timers.due(NOON + MINUTE, 0, FOREVER, None, 9).timers) == elsewhere[:1]
+    assert due(ports, shard=1) == elsewhere[1:2]
+    assert due(ports, shard=10) == elsewhere[2:]
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -122,11 +122,11 @@ def test_delete_removes_exactly_the_named_timers(ports: Ports, together: bool) -
 
 
 def test_delete_of_a_missing_timer_succeeds(ports: Ports) -> None:
-    kept = a_timer()
-    ports.timers.put([kept])
+    remaining = a_timer()
+    ports.timers.put([remaining])
     ports.timers.delete([a_timer(version=2), a_timer(after(61))])
     ports.timers.delete([a_timer(version=2)])
-    assert due(ports) == [kept]
+    assert due(ports) == [remaining]
 
 
 def test_deleted_timer_may_be_put_again(ports: Ports) -> None:
@@ -167,9 +167,9 @@ def test_pages_stop_at_the_given_time(ports: Ports) -> None:
     )
 
 
-@pytest.mark.parametrize("moments", [1, 4, 50])
-def test_timers_deleted_between_pages_hide_no_others(ports: Ports, moments: int) -> None:
-    timers = [a_timer(after(1 + n % moments), an_id(n)) for n in range(50)]
+@pytest.mark.parametrize("distinct_times", [1, 4, 50])
+def test_timers_deleted_between_pages_hide_no_others(ports: Ports, distinct_times: int) -> None:
+    timers = [a_timer(after(1 + n % distinct_times), an_id(n)) for n in range(50)]
     ports.timers.put(timers)
     timers_read: set[Timer] = set()
     cursor, unread = None, True
@@ -216,10 +216,12 @@ def test_find_existing_ignores_the_version(ports: Ports) -> None:
     ports.timers.put(shared)
     for timer in alone:
         ports.timers.put([timer])
-    asked = [timer._replace(version=0) for timer in (*shared, *alone)]
-    assert ports.timers.find_existing(asked) == frozenset(asked)
+    asked_timers = [timer._replace(version=0) for timer in (*shared, *alone)]
+    assert ports.timers.find_existing(asked_timers) == frozenset(asked_timers)
     ports.timers.delete([*shared[:20], alone[3]])
-    assert ports.timers.find_existing(asked) == frozenset([*asked[20:48], *asked[49:]])
+    assert ports.timers.find_existing(asked_timers) == frozenset(
+        [*asked_timers[20:48], *asked_timers[49:]]
+    )
 
 
 def test_find_existing_compares_all_other_fields(ports: Ports) -> None:

@@ -147,7 +147,7 @@ FILTER_ARGUMENTS = [
 
 
 def boundary_filters(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
-    """Yield filters whose start equals the last time of an entry of many occurrences."""
+    """Yield filters that start at the last time of an entry of many occurrences."""
     for row in rows:
         if row.run.occurrence_count > 40 and row.run.last_at is not None:
             yield RunFilters(start=row.run.last_at)
@@ -215,14 +215,14 @@ def store_hourly_runs(ports: Ports, count: int) -> None:
     """Store a successful run for each of the last `count` hours."""
     ports.job_states.put_definitions([a_definition_row()])
     assert ports.job_states.swap([Swap(a_job_state(), 0)]) == [True]
-    moments = [NOON - n * HOUR for n in range(count)]
+    run_times = [NOON - n * HOUR for n in range(count)]
     ports.history.put_runs(
         [
             a_row(
                 occurrence_id(JOB, at),
                 run=a_run(occurrence_id(JOB, at), RunStatus.SUCCESS, scheduled_at=at, ended_at=at),
             )
-            for at in moments
+            for at in run_times
         ]
     )
 

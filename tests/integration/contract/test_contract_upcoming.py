@@ -19,7 +19,7 @@ from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.support.aws.adapters import World
-from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
+from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 from tests.support.ports import Ports
 
 DAY = timedelta(days=1)
@@ -29,31 +29,33 @@ ENOUGH = 1_000
 
 def a_one_time_job(number: int, at: datetime, **fields: Any) -> JobState:
     defaults = {"schedule": Once(at), "kind": ScheduleKind.FUTURE, "next_at": at}
-    return a_head(an_id(number), **{**defaults, **fields})
+    return a_job_state(an_id(number), **{**defaults, **fields})
 
 
 def an_interval_job(number: int, seconds: int, **fields: Any) -> JobState:
     schedule = Every(seconds, anchor_at=NOON)
     defaults = {"schedule": schedule, "kind": ScheduleKind.INTERVAL, "next_at": after(seconds)}
-    return a_head(an_id(number), **{**defaults, **fields})
+    return a_job_state(an_id(number), **{**defaults, **fields})
 
 
 def upcoming_runs(world: World, **sizes: int) -> UpcomingRuns:
-    heads = world.ports.job_states
-    return UpcomingRuns(heads, JobList(heads, world.clock, no_log), **sizes)
+    states = world.ports.job_states
+    return UpcomingRuns(states, JobList(states, world.clock, no_log), **sizes)
 
 
-def accept(world: World, *heads: JobState) -> None:
-    bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
-    world.ports.job_states.put_definitions(bodies)
-    assert all(world.ports.job_states.swap([Swap(head, 0) for head in heads]))
+def accept(world: World, *states: JobState) -> None:
+    definitions = [
+        a_definition_row(state.job_id, tenant=state.tenant, name=state.job_id) for state in states
+    ]
+    world.ports.job_states.put_definitions(definitions)
+    assert all(world.ports.job_states.swap([Swap(state, 0) for state in states]))
     world.settle()
 
 
 def upcoming_states(
-    ports: Ports, start: tuple[datetime, str], limit: int = ENOUGH, most: int = ENOUGH
+    ports: Ports, start: tuple[datetime, str], limit: int = ENOUGH, max_jobs: int = ENOUGH
 ) -> UpcomingStates:
-    states_page = ports.job_states.upcoming("acme", start, NOON + DAY, limit, most)
+    states_page = ports.job_states.upcoming("acme", start, NOON + DAY, limit, max_jobs)
     assert states_page is not None
     return states_page
 
@@ -78,9 +80,9 @@ def list_all(forecast: UpcomingRuns, limit: int, start: datetime = NOON) -> List
 
 
 def test_upcoming_states_are_ordered_by_time(world: World) -> None:
-    heads = [a_one_time_job(n, after(10 * (7 * n % 10) + 10)) for n in range(10)]
-    accept(world, *heads, a_one_time_job(11, NOON + DAY), a_one_time_job(12, NOON - DAY))
-    by_time = sorted(heads, key=lambda head: head.next_at or NOON)
+    states = [a_one_time_job(n, after(10 * (7 * n % 10) + 10)) for n in range(10)]
+    accept(world, *states, a_one_time_job(11, NOON + DAY), a_one_time_job(12, NOON - DAY))
+    by_time = sorted(states, key=lambda state: state.next_at or NOON)
     assert list(upcoming_states(world.ports, START).states) == by_time
     page = upcoming_states(world.ports, START, limit=4)
     assert list(page.states) == by_time[:4]
@@ -88,8 +90,8 @@ def test_upcoming_states_are_ordered_by_time(world: World) -> None:
 
 
 def test_upcoming_states_of_one_time_are_ordered_by_id(world: World) -> None:
-    heads = [a_one_time_job(n, after(10)) for n in range(9)]
-    accept(world, *reversed(heads))
+    states = [a_one_time_job(n, after(10)) for n in range(9)]
+    accept(world, *reversed(states))
     cursor = START
     states_read: list[JobState] = []
     for _ in range(4):
@@ -98,23 +100,23 @@ def test_upcoming_states_of_one_time_are_ordered_by_id(world: World) -> None:
         if page.complete_until is None:
             break
         cursor = page.complete_until
-    assert states_read == heads
+    assert states_read == states
     assert page.states == []
 
 
 def test_upcoming_states_before_the_cursor_are_listed_only_if_they_recur(world: World) -> None:
     waits = Every(5, anchor_at=NOON, from_completion=True)
-    again = an_interval_job(3, 10)
+    recurring = an_interval_job(3, 10)
     accept(
         world,
         a_one_time_job(1, after(5)),
-        again,
+        recurring,
         an_interval_job(4, 5, schedule=waits),
         an_interval_job(5, 40),
     )
-    accept(world, a_head(an_id(6), schedule=Cron("* * * * *"), next_at=after(60)))
-    heads = upcoming_states(world.ports, (after(20), ""), limit=1).states
-    assert [head.job_id for head in heads] == [an_id(3), an_id(5)]
+    accept(world, a_job_state(an_id(6), schedule=Cron("* * * * *"), next_at=after(60)))
+    states = upcoming_states(world.ports, (after(20), ""), limit=1).states
+    assert [state.job_id for state in states] == [an_id(3), an_id(5)]
 
 
 def test_upcoming_states_over_the_limit_return_none(world: World) -> None:
@@ -137,19 +139,19 @@ def test_upcoming_states_are_scheduled_jobs_of_the_tenant(world: World) -> None:
         a_one_time_job(5, at, status=JobStatus.COMPLETED, ended_at=NOON),
     )
     world.ports.job_states.swap([Swap(blank_state(JobKey("acme", an_id(6)), 1, "w", NOON), 0)])
-    assert [head.job_id for head in upcoming_states(world.ports, START).states] == [an_id(1)]
+    assert [state.job_id for state in upcoming_states(world.ports, START).states] == [an_id(1)]
 
 
 def test_change_moves_an_upcoming_job_and_end_removes_it(world: World) -> None:
-    heads = world.ports.job_states
-    head = a_one_time_job(1, after(10))
-    accept(world, head, a_one_time_job(2, after(20)))
-    moved = replace(head, version=2, next_at=after(30), schedule=Once(after(30)))
-    assert list(heads.swap([Swap(moved, 1)])) == [True]
+    states = world.ports.job_states
+    state = a_one_time_job(1, after(10))
+    accept(world, state, a_one_time_job(2, after(20)))
+    moved = replace(state, version=2, next_at=after(30), schedule=Once(after(30)))
+    assert list(states.swap([Swap(moved, 1)])) == [True]
     assert [
         upcoming_state.job_id for upcoming_state in upcoming_states(world.ports, START).states
     ] == [an_id(2), an_id(1)]
-    assert list(heads.swap([Swap(replace(moved, version=3, next_at=None), 2)])) == [True]
+    assert list(states.swap([Swap(replace(moved, version=3, next_at=None), 2)])) == [True]
     assert [
         upcoming_state.job_id for upcoming_state in upcoming_states(world.ports, START).states
     ] == [an_id(2)]
@@ -157,8 +159,8 @@ def test_change_moves_an_upcoming_job_and_end_removes_it(world: World) -> None:
 
 def test_run_fired_ahead_is_upcoming_until_it_begins(world: World) -> None:
     run = a_run(scheduled_at=after(5), due_at=after(5))
-    head = an_interval_job(1, 10, runs=(run,))
-    accept(world, head, a_one_time_job(2, after(7), next_at=None, runs=(run,)))
+    state = an_interval_job(1, 10, runs=(run,))
+    accept(world, state, a_one_time_job(2, after(7), next_at=None, runs=(run,)))
     accept(world, an_interval_job(3, 60, runs=(a_run(),)))  # queued at its time, not ahead
     assert [
         upcoming_state.job_id for upcoming_state in upcoming_states(world.ports, START).states
@@ -169,7 +171,7 @@ def test_run_fired_ahead_is_upcoming_until_it_begins(world: World) -> None:
     ]
     assert upcoming_states(world.ports, START, limit=2).complete_until == (after(5), an_id(2))
     begun = replace(run, status=RunStatus.RUNNING, started_at=after(5))
-    world.ports.job_states.swap([Swap(replace(head, version=2, runs=(begun,)), 1)])
+    world.ports.job_states.swap([Swap(replace(state, version=2, runs=(begun,)), 1)])
     assert upcoming_states(world.ports, START, limit=2).complete_until == (after(10), an_id(1))
 
 
@@ -195,29 +197,29 @@ def test_pages_together_are_the_complete_list_in_order(
     rhythms = [(n, 9_000 + 700 * n) for n in range(4)]
     accept(world, *(an_interval_job(n, seconds) for n, seconds in rhythms))
     accept(world, *(a_one_time_job(n, after(3_600 * (n % 5) + 47_000)) for n in range(10, 20)))
-    accept(world, an_interval_job(30, 20_000, limits=replace(a_head().limits, max_runs=2)))
-    wanted = [
+    accept(world, an_interval_job(30, 20_000, limits=replace(a_job_state().limits, max_runs=2)))
+    expected = [
         (after(at), an_id(n))
         for n, seconds in [*rhythms, (30, 20_000)]
         for at in range(seconds, 86_400, seconds)
         if n != 30 or at <= 40_000
     ]
-    wanted += [(after(3_600 * (n % 5) + 47_000), an_id(n)) for n in range(10, 20)]
+    expected += [(after(3_600 * (n % 5) + 47_000), an_id(n)) for n in range(10, 20)]
     assert list_all(upcoming_runs(world), limit, start) == sorted(
-        entry for entry in wanted if entry[0] >= start
+        entry for entry in expected if entry[0] >= start
     )
 
 
 @pytest.mark.parametrize("limit", [7, 200])
 def test_too_many_jobs_to_sort_are_listed_in_parts(world: World, limit: int) -> None:
     """The list is complete and without duplicates while jobs are added and moved."""
-    heads = [an_interval_job(n, 20_000 + n) for n in range(40)]
-    accept(world, *heads, *(a_one_time_job(n, after(30_000)) for n in range(60, 70)))
-    wanted = {(after(k * (20_000 + n)), an_id(n)) for n in range(40) for k in range(1, 5)}
-    wanted = {(at, job) for at, job in wanted if at < NOON + DAY and at >= after(25_000)}
-    wanted |= {(after(30_000), an_id(n)) for n in range(60, 70)}
+    states = [an_interval_job(n, 20_000 + n) for n in range(40)]
+    accept(world, *states, *(a_one_time_job(n, after(30_000)) for n in range(60, 70)))
+    expected = {(after(k * (20_000 + n)), an_id(n)) for n in range(40) for k in range(1, 5)}
+    expected = {(at, job) for at, job in expected if at < NOON + DAY and at >= after(25_000)}
+    expected |= {(after(30_000), an_id(n)) for n in range(60, 70)}
     entries: Listed = []
-    moving = list(enumerate(heads))[::3]
+    moving = list(enumerate(states))[::3]
     forecast = upcoming_runs(world, max_jobs=16, part_size=20)
     for number, page in enumerate(pages(forecast, limit, after(25_000))):
         entries += page
@@ -225,11 +227,11 @@ def test_too_many_jobs_to_sort_are_listed_in_parts(world: World, limit: int) -> 
         if number == 1:
             accept(world, an_interval_job(100, 30_000))
             moved_states = [
-                replace(head, version=2, next_at=after(40_000 + 2 * n)) for n, head in moving
+                replace(state, version=2, next_at=after(40_000 + 2 * n)) for n, state in moving
             ]
-            assert all(world.ports.job_states.swap([Swap(head, 1) for head in moved_states]))
+            assert all(world.ports.job_states.swap([Swap(state, 1) for state in moved_states]))
     assert len(entries) == len(set(entries))
-    assert {entry for entry in entries if entry[1] != an_id(100)} == wanted
+    assert {entry for entry in entries if entry[1] != an_id(100)} == expected
 
 
 def test_parts_without_upcoming_occurrences_are_skipped(world: World) -> None:

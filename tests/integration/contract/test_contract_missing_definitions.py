@@ -15,7 +15,7 @@ from punctual.engine.ports.rows import JobKey, JobStatePage
 from punctual.engine.queries.jobs import JobFilters, JobQueries
 from punctual.engine.queries.slices import finish
 from tests.support.aws.adapters import World
-from tests.support.builders import NOON, a_body, a_head, after, an_id
+from tests.support.builders import NOON, a_definition_row, a_job_state, after, an_id
 from tests.support.ports import job_queries
 
 JOBS = [an_id(n) for n in range(1, 4)]
@@ -30,18 +30,20 @@ class LogStub:
         self.lines.append((event, facts))
 
 
-def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, LogStub]:
+def a_search(world: World, states: JobStates | None = None) -> tuple[JobQueries, LogStub]:
     log = LogStub()
-    ports = with_ports(world.ports, job_states=heads or world.ports.job_states)
+    ports = with_ports(world.ports, job_states=states or world.ports.job_states)
     return job_queries(ports, world.clock, cast(Any, None), log), log
 
 
 @pytest.fixture
 def stored_world(world: World) -> World:
     """Store three upcoming jobs. One lacks the definition that its state names."""
-    heads = [a_head(job_id, schedule=Once(after(60)), next_at=after(60)) for job_id in JOBS]
-    world.ports.job_states.put_definitions([a_body(job_id) for job_id in JOBS if job_id != BARE])
-    assert world.ports.job_states.swap([Swap(head, 0) for head in heads]) == [True] * 3
+    states = [a_job_state(job_id, schedule=Once(after(60)), next_at=after(60)) for job_id in JOBS]
+    world.ports.job_states.put_definitions(
+        [a_definition_row(job_id) for job_id in JOBS if job_id != BARE]
+    )
+    assert world.ports.job_states.swap([Swap(state, 0) for state in states]) == [True] * 3
     world.settle()
     return world
 
@@ -62,7 +64,7 @@ def test_missing_definition_is_logged_and_the_list_refused(
     with pytest.raises(Unavailable):
         run_query(search)
     assert log.lines == [("definition_missing", {"tenant": "acme", "job_id": BARE})]
-    stored_world.ports.job_states.put_definitions([a_body(BARE)])
+    stored_world.ports.job_states.put_definitions([a_definition_row(BARE)])
     run_query(search)
     assert len(log.lines) == 1
 
@@ -77,9 +79,11 @@ def test_missing_definition_does_not_affect_other_tenants_and_pages(stored_world
 class Expiring:
     """Return the job `BARE` as it was before it expired and its rows were removed."""
 
-    def __init__(self, heads: JobStates) -> None:
-        self._heads = heads
-        self._expired = a_head(BARE, status=JobStatus.CANCELLED, ended_at=NOON - HISTORY_RETENTION)
+    def __init__(self, states: JobStates) -> None:
+        self._heads = states
+        self._expired = a_job_state(
+            BARE, status=JobStatus.CANCELLED, ended_at=NOON - HISTORY_RETENTION
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._heads, name)
