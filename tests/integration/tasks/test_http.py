@@ -280,10 +280,10 @@ def test_expected_redirect_is_the_answer() -> None:
 
 
 def test_secret_headers_are_not_sent_to_another_origin() -> None:
-    given = {"Authorization": "Bearer {{secret:a}}", "X-Key": "{{secret:b}}"}
+    secret_headers = {"Authorization": "Bearer {{secret:a}}", "X-Key": "{{secret:b}}"}
     with serving(answers_with(answer())) as other:
         with serving(answers_with(answer(307, Location=other.url("/y")))) as first:
-            outcome = call(first.url(), headers=given, follow_redirects=1, body="plain")
+            outcome = call(first.url(), headers=secret_headers, follow_redirects=1, body="plain")
             first_request = first.request()
         second_request = other.request()
 

@@ -1,4 +1,4 @@
-"""Servers that answer for ever, to keep a core of ours busy."""
+"""Hostile HTTP servers with endless answers. The task limits its processor time."""
 
 import socket
 import threading
@@ -12,40 +12,40 @@ from punctual.tasks.http.network import MAX_ATTEMPT_CPU_SECONDS
 from tests.integration.tasks.test_http import NoLog, running, serving
 
 HOUR = timedelta(hours=1)
-MOST_SENT = 50_000_000  # bytes, so that a server of a test ends in any case
-STEP = 0.01
+MAX_SENT_BYTES = 50_000_000  # so that the server of a test ends in any case
+STEP_SECONDS = 0.01
 
 
 class Processor:
-    """Processor time that goes on by one step with each look at it."""
+    """A processor clock that advances by one step at each reading."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.readings = 0
 
     def __call__(self) -> float:
-        self.looks += 1
-        return self.looks * STEP
+        self.readings += 1
+        return self.readings * STEP_SECONDS
 
 
 def endless(first: bytes, piece: bytes) -> Callable[[socket.socket, bytes], None]:
     def handle(connection: socket.socket, _request: bytes) -> None:
         connection.sendall(first)
-        many = piece * (60_000 // len(piece))
-        for _ in range(MOST_SENT // len(many)):
-            connection.sendall(many)
+        pieces = piece * (60_000 // len(piece))
+        for _ in range(MAX_SENT_BYTES // len(pieces)):
+            connection.sendall(pieces)
 
     return handle
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HOSTILE = {
-    "answers before the answer": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "hints before the answer": endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"),
-    "chunks of nothing that is kept": endless(
+    "interim answers": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "early hints": endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"),
+    "chunks after the stored part": endless(
         CHUNKED + b"%x\r\n" % 1_048_576 + b"a" * 1_048_576 + b"\r\n", b"1\r\na\r\n"
     ),
     "trailers": endless(CHUNKED + b"0\r\n", b"x: y\r\n"),
-    "a head without an end": endless(b"HTTP/1.1 200 OK\r\n", b"x: y\r\n"),
+    "endless headers": endless(b"HTTP/1.1 200 OK\r\n", b"x: y\r\n"),
 }
 
 
@@ -65,24 +65,24 @@ def attempt(url: str) -> Attempt:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_answer_that_never_ends_is_given_up(name: str) -> None:
+def test_endless_answer_is_aborted(name: str) -> None:
     processor = Processor()
-    with serving(HOSTILE[name]) as server, running(cpu=processor) as registry:
+    with serving(HOSTILE[name]) as server, running(cpu_time=processor) as registry:
         outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
     assert outcome.status in ("FAILED", "SUCCESS")
     assert outcome.status == "FAILED" or outcome.output_truncated
-    assert processor.looks <= MAX_ATTEMPT_CPU_SECONDS / STEP + 10
+    assert processor.readings <= MAX_ATTEMPT_CPU_SECONDS / STEP_SECONDS + 10
 
 
-@pytest.mark.parametrize("name", ["answers before the answer", "hints before the answer"])
-def test_endless_answers_before_the_answer_say_why_they_failed(name: str) -> None:
-    with serving(HOSTILE[name]) as server, running(cpu=Processor()) as registry:
+@pytest.mark.parametrize("name", ["interim answers", "early hints"])
+def test_endless_interim_answers_fail_with_a_reason(name: str) -> None:
+    with serving(HOSTILE[name]) as server, running(cpu_time=Processor()) as registry:
         outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
     assert (outcome.status, outcome.retryable) == ("FAILED", True)
     assert "takes over 2 s of processor time" in outcome.error
 
 
-def test_chunks_of_one_byte_end_with_the_processor_time_of_an_attempt() -> None:
+def test_chunks_of_one_byte_end_at_the_processor_time_limit() -> None:
     sent = threading.Event()
 
     def handle(connection: socket.socket, _request: bytes) -> None:
@@ -91,7 +91,7 @@ def test_chunks_of_one_byte_end_with_the_processor_time_of_an_attempt() -> None:
         while not sent.wait(0.0005):
             connection.sendall(b"1\r\na\r\n")
 
-    with serving(handle) as server, running(cpu=Processor()) as registry:
+    with serving(handle) as server, running(cpu_time=Processor()) as registry:
         try:
             outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
         finally:

@@ -1,4 +1,4 @@
-"""A hostile script in each sandbox, as root and as another user: what it gets, and what not."""
+"""A hostile script in each sandbox, as root and as another user."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from tests.support.scripts import attacks
 from tests.support.scripts.other_user import NEEDED, NOBODY, run_python
 
 CODE = Path(attacks.__file__).read_text()
-# What Landlock has no right for; bubblewrap shows these files to no script.
+# Landlock has no right for these. Bubblewrap shows the files to no script.
 NOT_BY_LANDLOCK = {"change_the_rights_of_a_folder"}
-# Between people of one machine: alone, a script may call the services of its own user.
+# On a machine with one user a script may call the services of that user.
 NOT_ALONE = {"call_a_named_socket"}
 
 as_users = pytest.mark.parametrize("user", ["ours", "nobody"])
@@ -26,19 +26,21 @@ as_users = pytest.mark.parametrize("user", ["ours", "nobody"])
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that another user may enter, unlike pytest's own."""
-    made = Path(tempfile.mkdtemp(prefix="punctual-attacked-"))
-    yield made
-    shutil.rmtree(made)
+    """Return a folder that another user may enter, unlike pytest's own."""
+    path = Path(tempfile.mkdtemp(prefix="punctual-attacked-"))
+    yield path
+    shutil.rmtree(path)
 
 
-def played(folder: Path, sandbox: str, mode: str, user: str, code: str = CODE) -> dict[str, Any]:
-    """The outcome of a script that a node of this user runs."""
+def run_attacks(
+    folder: Path, sandbox: str, mode: str, user: str, code: str = CODE
+) -> dict[str, Any]:
+    """Return the outcome of a script that a node of this user runs."""
     if user == "nobody":
         os.chown(folder, NOBODY, NOBODY)
     arguments = ("-m", NEEDED, str(folder / "data"), sandbox, mode)
-    told = run_python(user, *arguments, said=code, NODES_SECRET="hush")
-    outcome: dict[str, Any] = json.loads(told.splitlines()[-1])
+    output = run_python(user, *arguments, said=code, NODES_SECRET="hush")
+    outcome: dict[str, Any] = json.loads(output.splitlines()[-1])
     assert outcome["sandbox"] == sandbox
     return outcome
 
@@ -49,43 +51,45 @@ def needs_bubblewrap(path: str = os.environ["PATH"]) -> None:
         pytest.skip(problem)
 
 
-def what_succeeded(outcome: dict[str, Any]) -> dict[str, str]:
+def succeeded_attacks(outcome: dict[str, Any]) -> dict[str, str]:
     assert outcome["status"] == "SUCCESS", outcome
-    found = json.loads(outcome["output"])
-    assert found.keys() == attacks.ATTACKS.keys()
-    return {name: said for name, (succeeded, said) in found.items() if succeeded}
+    attacks_run = json.loads(outcome["output"])
+    assert attacks_run.keys() == attacks.ATTACKS.keys()
+    return {name: answer for name, (succeeded, answer) in attacks_run.items() if succeeded}
 
 
 @needs("landlock scopes", "seccomp")
 @as_users
 @pytest.mark.parametrize("mode", ["alone", "shared"])
-def test_landlock_stops_every_attack_it_has_a_right_for(folder: Path, user: str, mode: str) -> None:
+def test_landlock_stops_attacks_it_has_a_right_for(folder: Path, user: str, mode: str) -> None:
     open_ = NOT_BY_LANDLOCK | (NOT_ALONE if mode == "alone" else set())
-    assert what_succeeded(played(folder, "landlock", mode, user)).keys() == open_
+    assert succeeded_attacks(run_attacks(folder, "landlock", mode, user)).keys() == open_
 
 
 @as_users
 @pytest.mark.parametrize("mode", ["alone", "shared"])
 def test_bubblewrap_stops_every_attack(folder: Path, user: str, mode: str) -> None:
     needs_bubblewrap()
-    # In a network of its own no abstract socket would be there, but the network stays open.
+    # The network stays open, so abstract sockets stay reachable.
     open_ = {"call_an_abstract_socket"} if mode == "alone" else set()
-    assert what_succeeded(played(folder, "bubblewrap", mode, user)).keys() == open_
+    assert succeeded_attacks(run_attacks(folder, "bubblewrap", mode, user)).keys() == open_
 
 
-def test_without_a_sandbox_the_attacks_of_root_succeed(folder: Path) -> None:
-    """So the tests above attack what is there to be had."""
+def test_attacks_of_root_succeed_without_a_sandbox(folder: Path) -> None:
+    """So the attacks of the tests above have a target."""
     if os.geteuid() != 0:
         pytest.skip("only root's script can open what a node hides")
     code = CODE.replace("@attack\ndef slow_all_of_the_user", "def slow_all_of_the_user")
-    outcome = played(folder, "none", "alone", "ours", code)
-    found = json.loads(outcome["output"])
-    assert {name: said for name, (succeeded, said) in found.items() if not succeeded} == {}
-    assert found.keys() == attacks.ATTACKS.keys() - {"slow_all_of_the_user"}
+    outcome = run_attacks(folder, "none", "alone", "ours", code)
+    attacks_run = json.loads(outcome["output"])
+    assert {
+        name: answer for name, (succeeded, answer) in attacks_run.items() if not succeeded
+    } == {}
+    assert attacks_run.keys() == attacks.ATTACKS.keys() - {"slow_all_of_the_user"}
 
 
-def test_a_node_hides_from_its_user_without_a_sandbox_too(folder: Path) -> None:
-    succeeded = what_succeeded(played(folder, "none", "alone", "nobody"))
+def test_node_hides_its_process_from_its_user_without_a_sandbox(folder: Path) -> None:
+    succeeded = succeeded_attacks(run_attacks(folder, "none", "alone", "nobody"))
     hidden = {
         "read_the_key_through_an_open_descriptor",
         "reach_the_key_through_the_folder_of_a_process",

@@ -193,11 +193,11 @@ def test_stop_request_before_the_launcher_is_ready_starts_nothing(tmp_path: Path
     class SecondTime(StopSignal):
         """A stop request that comes between the first and the second question for it."""
 
-        asked = 0
+        questions = 0
 
         def wanted(self) -> str:
-            self.asked += 1
-            return "CANCEL" if self.asked > 1 else ""
+            self.questions += 1
+            return "CANCEL" if self.questions > 1 else ""
 
     began = time.monotonic()
     outcome = execute(tmp_path, an_attempt("sleep 1000"), stop=SecondTime(), book=recorder)
@@ -225,7 +225,7 @@ def test_script_that_ignores_a_stop_request_is_killed(tmp_path: Path, reason: St
 
 def test_lost_claim_ends_the_grace_period(tmp_path: Path) -> None:
     stop = StopSignal()
-    stop_log = Log(b"asked\n", lambda: stop.request_stop("LOST"))
+    stop_log = Log(b"questions\n", lambda: stop.request_stop("LOST"))
 
     class TwoLogs(Log):
         def log(self, data: bytes) -> None:
@@ -233,7 +233,7 @@ def test_lost_claim_ends_the_grace_period(tmp_path: Path) -> None:
             stop_log.log(data)
 
     log = TwoLogs(b"go\n", lambda: stop.request_stop("CANCEL"))
-    code = "trap 'echo asked' TERM; echo go; while :; do sleep 0.01; done"
+    code = "trap 'echo questions' TERM; echo go; while :; do sleep 0.01; done"
     outcome = execute(tmp_path, an_attempt(code), stop=stop, log=log, grace=LONG)
     assert (outcome.status, outcome.exit_code) == ("CANCELLED", 137)
 

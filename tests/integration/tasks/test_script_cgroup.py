@@ -1,4 +1,4 @@
-"""A run in a control group: a folder plays the kernel's, the processes are real."""
+"""A run in a control group. A folder stands in for the kernel's, and processes are real."""
 
 import threading
 import time
@@ -26,24 +26,24 @@ from tests.support.scripts.script_runs import (
 
 
 def run_with(tmp_path: Path, code: str, kernel: Callable[[Path], None]) -> Outcome:
-    """The outcome of a script, while `kernel` does what the kernel would, once it has spoken."""
+    """Run a script, call `kernel` once it has printed, and return the outcome."""
     groups = tmp_path / "groups"
     groups.mkdir()
     folder = groups / f"punctual-run-{RUN}"
     problems: list[AssertionError] = []
     log = Log()
 
-    def play() -> None:
-        until = time.monotonic() + PATIENCE
+    def act_as_kernel() -> None:
+        deadline = time.monotonic() + PATIENCE
         try:
             while not log.data:
-                assert time.monotonic() < until
+                assert time.monotonic() < deadline
                 time.sleep(0.01)
             kernel(folder)
         except AssertionError as error:
             problems.append(error)
 
-    thread = threading.Thread(target=play)
+    thread = threading.Thread(target=act_as_kernel)
     thread.start()
     outcome = execute(tmp_path / "runs", an_attempt(code), log=log, cgroups=Cgroups(groups))
     thread.join()
@@ -51,7 +51,7 @@ def run_with(tmp_path: Path, code: str, kernel: Callable[[Path], None]) -> Outco
     return outcome
 
 
-def test_memory_that_the_kernel_denied_is_named(tmp_path: Path) -> None:
+def test_error_names_the_memory_limit_of_the_kernel(tmp_path: Path) -> None:
     def kill(folder: Path) -> None:
         (folder / "memory.events").write_text("oom_kill 1\n")
 
@@ -61,7 +61,7 @@ def test_memory_that_the_kernel_denied_is_named(tmp_path: Path) -> None:
     assert not exists(int(outcome.output))
 
 
-def test_processes_that_the_kernel_denied_end_the_run(tmp_path: Path) -> None:
+def test_run_ends_at_the_process_limit_of_the_kernel(tmp_path: Path) -> None:
     def refuse(folder: Path) -> None:
         (folder / "pids.events").write_text("max 3\n")
 
@@ -69,18 +69,18 @@ def test_processes_that_the_kernel_denied_end_the_run(tmp_path: Path) -> None:
     assert outcome.error == "The script had more than 256 processes at once, the limit of a run"
 
 
-def test_the_launcher_is_in_the_group_and_the_group_is_killed(tmp_path: Path) -> None:
-    seen: list[int] = []
+def test_launcher_enters_the_control_group_that_is_killed(tmp_path: Path) -> None:
+    pids: list[int] = []
 
-    def look(folder: Path) -> None:
-        seen.append(int((folder / "cgroup.procs").read_text()))
+    def read_pid(folder: Path) -> None:
+        pids.append(int((folder / "cgroup.procs").read_text()))
 
-    outcome = run_with(tmp_path, "echo $PPID; sleep 0.3", look)
-    assert seen == [int(outcome.output)]
+    outcome = run_with(tmp_path, "echo $PPID; sleep 0.3", read_pid)
+    assert pids == [int(outcome.output)]
     assert (tmp_path / "groups" / f"punctual-run-{RUN}" / "cgroup.kill").read_text() == "1"
 
 
-def test_the_scripts_of_a_node_run_in_the_groups_that_it_may_make(
+def test_scripts_of_a_node_run_in_its_control_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = tmp_path / "groups"
@@ -90,5 +90,5 @@ def test_the_scripts_of_a_node_run_in_the_groups_that_it_may_make(
     task = script_settings.script_task(tmp_path, GroupFiles(tmp_path / "files"), unconfined())
     assert (groups / "punctual-run-old" / "cgroup.kill").read_text() == "1"
     outcome = Registry({"script": task}).run(an_attempt("echo $PPID"), StopSignal(), Log())
-    entered = (groups / f"punctual-run-{RUN}" / "cgroup.procs").read_text()
-    assert int(entered) == int(outcome.output)
+    group_pids = (groups / f"punctual-run-{RUN}" / "cgroup.procs").read_text()
+    assert int(group_pids) == int(outcome.output)

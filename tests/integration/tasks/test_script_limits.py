@@ -1,4 +1,4 @@
-"""What a run may use of the machine, and that beyond it the run ends with all it started."""
+"""Limits of a run: memory, disk and processes. Beyond one the run ends with its processes."""
 
 import os
 import time
@@ -22,17 +22,22 @@ from tests.support.scripts.script_runs import (
 pytestmark = needs("children of processes")
 MB = 1024 * 1024
 SMALL_DISK = RunLimits(disk_bytes=4 * MB)
-FEW = RunLimits(processes=5)
+FEW_PROCESSES = RunLimits(processes=5)
 WAIT = "__import__('threading').Event().wait(60)"
 
 
-def python(root: Path, code: str, limits: RunLimits = RunLimits(), mb: int = 64) -> Outcome:  # noqa: B008
+def run_python_code(
+    root: Path,
+    code: str,
+    limits: RunLimits = RunLimits(),  # noqa: B008
+    mb: int = 64,
+) -> Outcome:
     attempt = an_attempt(code, "python", resources={"memory_mb": mb})
     return execute(root, attempt, limits=limits)
 
 
-def test_memory_beyond_the_limit_ends_the_run_and_names_the_limit(tmp_path: Path) -> None:
-    outcome = python(tmp_path, f"x = bytearray(150_000_000); {WAIT}")
+def test_run_over_the_memory_limit_fails_with_the_limit(tmp_path: Path) -> None:
+    outcome = run_python_code(tmp_path, f"x = bytearray(150_000_000); {WAIT}")
     assert (outcome.status, outcome.exit_code) == ("FAILED", 137)
     assert outcome.error == (
         "The script used more than 64 MB of memory, the limit of its run: raise "
@@ -40,12 +45,12 @@ def test_memory_beyond_the_limit_ends_the_run_and_names_the_limit(tmp_path: Path
     )
 
 
-def test_memory_is_limited_without_a_word_of_the_job(tmp_path: Path) -> None:
+def test_memory_has_a_default_limit(tmp_path: Path) -> None:
     attempt = an_attempt(f"x = bytearray(700_000_000); {WAIT}", "python")
     assert "more than 512 MB" in execute(tmp_path, attempt).error
 
 
-def test_memory_of_all_processes_counts_however_they_detach(tmp_path: Path) -> None:
+def test_memory_of_detached_processes_counts(tmp_path: Path) -> None:
     code = (
         "import os\n"
         "for _ in range(3):\n"
@@ -54,12 +59,12 @@ def test_memory_of_all_processes_counts_however_they_detach(tmp_path: Path) -> N
         f"        os.write(1, b'%d\\n' % os.getpid()); x = bytearray(40_000_000); {WAIT}\n"
         f"{WAIT}"
     )
-    outcome = python(tmp_path, code)
+    outcome = run_python_code(tmp_path, code)
     assert "more than 64 MB" in outcome.error
     assert not [pid for pid in outcome.output.split() if exists(int(pid))]
 
 
-def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+def test_shared_memory_counts_once(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "x = bytearray(30_000_000)\n"
@@ -68,22 +73,22 @@ def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
         "        time.sleep(60)\n"
         "time.sleep(0.5); print('done')"
     )
-    outcome = python(tmp_path, code)
+    outcome = run_python_code(tmp_path, code)
     assert (outcome.status, outcome.output) == ("SUCCESS", b"done\n")
 
 
-def test_addresses_are_not_memory(tmp_path: Path) -> None:
+def test_reserved_addresses_are_not_memory(tmp_path: Path) -> None:
     code = "import mmap, time; x = mmap.mmap(-1, 2**33); time.sleep(0.3); print('done')"
-    assert python(tmp_path, code).output == b"done\n"
+    assert run_python_code(tmp_path, code).output == b"done\n"
 
 
-def test_node_runs_within_little_memory(tmp_path: Path) -> None:
+def test_node_runs_within_128_megabytes(tmp_path: Path) -> None:
     code = "setTimeout(() => console.log('done'), 300)"
     attempt = an_attempt(code, "node", resources={"memory_mb": 128})
     assert execute(tmp_path, attempt).output == b"done\n"
 
 
-HIDDEN = {
+DISK_USERS = {
     "in small files": "for n in range(2000): open(f'{n}', 'w').write('x')",
     "in large files": "for n in range(3): open(f'{n}', 'wb').write(bytes(2**21))",
     "in empty files": "for n in range(2000): open(f'{n}', 'w')",
@@ -103,30 +108,30 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("code", HIDDEN.values(), ids=HIDDEN)
-def test_disk_beyond_the_limit_ends_the_run_wherever_it_is(tmp_path: Path, code: str) -> None:
-    outcome = python(tmp_path, f"{code}\n{WAIT}", SMALL_DISK)
+@pytest.mark.parametrize("code", DISK_USERS.values(), ids=DISK_USERS)
+def test_run_over_the_disk_limit_fails(tmp_path: Path, code: str) -> None:
+    outcome = run_python_code(tmp_path, f"{code}\n{WAIT}", SMALL_DISK)
     assert outcome.status == "FAILED"
     assert outcome.error == "The script left more than 4 MB in its folder, the limit of a run"
 
 
-def test_a_folder_of_very_many_files_is_measured_to_its_end(tmp_path: Path) -> None:
-    """It is looked at in pieces, and only the last ones pass the limit."""
+def test_folder_of_very_many_files_is_measured_completely(tmp_path: Path) -> None:
+    """The folder is measured in parts, and only the last ones exceed the limit."""
     code = "for n in range(9000): open(f'{n}', 'w')"
-    outcome = python(tmp_path, f"{code}\n{WAIT}", RunLimits(disk_bytes=8500 * 4096))
+    outcome = run_python_code(tmp_path, f"{code}\n{WAIT}", RunLimits(disk_bytes=8500 * 4096))
     assert "in its folder, the limit of a run" in outcome.error
 
 
-def test_links_to_one_file_count_once(tmp_path: Path) -> None:
+def test_hard_links_count_once(tmp_path: Path) -> None:
     code = (
         "import os, time; open('a', 'wb').write(bytes(2**21))\n"
         "for n in range(100): os.link('a', f'{n}')\n"
         "time.sleep(1.5); print('done')"
     )
-    assert python(tmp_path, code, SMALL_DISK).output == b"done\n"
+    assert run_python_code(tmp_path, code, SMALL_DISK).output == b"done\n"
 
 
-def test_one_file_beyond_the_limit_is_named(tmp_path: Path) -> None:
+def test_error_names_the_limit_of_one_file(tmp_path: Path) -> None:
     outcome = execute(
         tmp_path, an_attempt("exec head -c 5000000 /dev/zero > big"), limits=SMALL_DISK
     )
@@ -137,12 +142,12 @@ def test_one_file_beyond_the_limit_is_named(tmp_path: Path) -> None:
 DEEP = "import os\nfor _ in range(3000): os.mkdir('folder'); os.chdir('folder')"
 
 
-def test_folders_too_deep_to_measure_end_the_run_and_go_with_it(tmp_path: Path) -> None:
-    outcome = python(tmp_path, f"{DEEP}\n{WAIT}", RunLimits())
+def test_too_deeply_nested_folders_end_the_run(tmp_path: Path) -> None:
+    outcome = run_python_code(tmp_path, f"{DEEP}\n{WAIT}", RunLimits())
     assert "nested its folders too deep" in outcome.error
 
 
-def test_more_processes_than_allowed_end_the_run_and_all_of_them(tmp_path: Path) -> None:
+def test_run_over_the_process_limit_ends_with_all_processes(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "for _ in range(20):\n"
@@ -150,15 +155,15 @@ def test_more_processes_than_allowed_end_the_run_and_all_of_them(tmp_path: Path)
         "        os.setsid(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(60); os._exit(0)\n"
         "time.sleep(60)"
     )
-    outcome = python(tmp_path, code, FEW, 512)
+    outcome = run_python_code(tmp_path, code, FEW_PROCESSES, 512)
     assert outcome.error == "The script had more than 5 processes at once, the limit of a run"
     pids = [int(pid) for pid in outcome.output.split()]
     assert pids
     assert not [pid for pid in pids if exists(pid)]
 
 
-def test_a_chain_of_processes_that_fork_and_end_is_caught(tmp_path: Path) -> None:
-    """Each is gone before it can be killed; the next one has a session of its own."""
+def test_chain_of_forking_processes_ends_with_the_run(tmp_path: Path) -> None:
+    """Each process ends before it can be killed. The next has its own session."""
     code = (
         "import os, time\n"
         "if os.fork() == 0:\n"
@@ -174,21 +179,21 @@ def test_a_chain_of_processes_that_fork_and_end_is_caught(tmp_path: Path) -> Non
     outcome = execute(tmp_path, attempt)
     assert outcome.status == "SUCCESS"
     assert time.monotonic() - began < 25
-    assert eventually(lambda: not _named(f"PUNCTUAL_RUN_ID={RUN}".encode()))
+    assert eventually(lambda: not _pids_with(f"PUNCTUAL_RUN_ID={RUN}".encode()))
 
 
 BOMB = """
 import resource, sys, tempfile
 from pathlib import Path
 from tests.support.scripts.script_runs import RUN, an_attempt, execute
-resource.setrlimit(resource.RLIMIT_NPROC, (60, 60))  # of this user, who has no others
+resource.setrlimit(resource.RLIMIT_NPROC, (60, 60))  # this user has no other processes
 outcome = execute(Path(tempfile.mkdtemp()), an_attempt(sys.stdin.read(), "python"))
 print(outcome.status, RUN)
 """
 
 
-def test_processes_that_fork_without_end_end_with_the_run() -> None:
-    """Each that is killed makes room for another one, unless all are stopped first."""
+def test_endlessly_forking_processes_end_with_the_run() -> None:
+    """Each killed process makes room for another, unless all are stopped first."""
     code = (
         "import os, time\n"
         "until = time.monotonic() + 20\n"
@@ -203,12 +208,12 @@ def test_processes_that_fork_without_end_end_with_the_run() -> None:
     began = time.monotonic()
     status, run_id = run_python("nobody", "-c", BOMB, said=code).split()
     assert status == "SUCCESS"
-    assert not _named(f"PUNCTUAL_RUN_ID={run_id}".encode())
-    assert time.monotonic() - began < 18  # they would end by themselves after 20
+    assert not _pids_with(f"PUNCTUAL_RUN_ID={run_id}".encode())
+    assert time.monotonic() - began < 18  # the processes end by themselves after 20 s
 
 
-def test_a_folder_closed_to_its_owner_is_measured(tmp_path: Path) -> None:
-    """By a launcher that is not root; root's needs no permission."""
+def test_folder_without_permissions_is_measured(tmp_path: Path) -> None:
+    """The launcher is not root, because root needs no permission."""
     code = """
 import os, tempfile
 from punctual.tasks.script.usage import file_sizes
@@ -229,12 +234,12 @@ def test_limits_hold_without_a_sandbox(tmp_path: Path) -> None:
     assert "more than 64 MB" in execute(tmp_path, attempt, sandbox=unconfined()).error
 
 
-def _named(mark: bytes) -> list[str]:
-    found = []
+def _pids_with(mark: bytes) -> list[str]:
+    pids = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                found.append(name)
+                pids.append(name)
         except OSError:
             continue
-    return found
+    return pids

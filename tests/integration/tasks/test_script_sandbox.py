@@ -1,4 +1,4 @@
-"""What a sandboxed script can do, what it is told when it cannot, and what stays possible."""
+"""A script in a sandbox: what is possible, and the error for what is not."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from tests.support.scripts.other_user import run_python
 from tests.support.scripts.script_runs import Log, an_attempt, execute, unconfined
 
 PATH = os.environ["PATH"]
-EACH = [
+SANDBOXES = [
     pytest.param("landlock", marks=needs("landlock scopes", "seccomp")),
     pytest.param("bubblewrap"),
 ]
-each_sandbox = pytest.mark.parametrize("name", EACH)
+each_sandbox = pytest.mark.parametrize("name", SANDBOXES)
 each_mode = pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
 
 
@@ -37,7 +37,7 @@ def a_sandbox(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The folder of runs, in a data folder of its own."""
+    """Return the folder of runs, in its own data folder."""
     folder = tmp_path / "data" / "work"
     folder.mkdir(parents=True)
     return folder
@@ -71,7 +71,7 @@ def root(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_what_scripts_usually_do_works(
+def test_usual_script_works_in_a_sandbox(
     root: Path, name: str, shared: bool, runtime: str, code: str
 ) -> None:
     outcome = execute(root, an_attempt(code, runtime), sandbox=a_sandbox(name, root, shared=shared))
@@ -81,7 +81,7 @@ def test_what_scripts_usually_do_works(
 
 @each_sandbox
 @each_mode
-def test_the_network_stays_open(root: Path, name: str, shared: bool) -> None:
+def test_sandbox_leaves_the_network_open(root: Path, name: str, shared: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('open')"
@@ -91,29 +91,29 @@ def test_the_network_stays_open(root: Path, name: str, shared: bool) -> None:
 
 
 @each_sandbox
-def test_a_script_holds_no_capability_and_gains_none(root: Path, name: str) -> None:
+def test_sandboxed_script_has_no_capabilities(root: Path, name: str) -> None:
     code = "grep -E 'Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs|Seccomp:' /proc/self/status"
     outcome = execute(root, an_attempt(code), sandbox=a_sandbox(name, root))
-    found = dict(line.split(":\t") for line in outcome.output.decode().splitlines())
-    assert found.pop("NoNewPrivs") == "1"
-    assert found.pop("Seccomp") == "2"
-    if os.geteuid() == 0:  # of others the kernel says which they might gain, and they cannot
-        assert set(found.values()) == {"0" * 16}
-    assert found["CapEff"] == "0" * 16
+    status = dict(line.split(":\t") for line in outcome.output.decode().splitlines())
+    assert status.pop("NoNewPrivs") == "1"
+    assert status.pop("Seccomp") == "2"
+    if os.geteuid() == 0:  # for other users the kernel lists capabilities that they cannot gain
+        assert set(status.values()) == {"0" * 16}
+    assert status["CapEff"] == "0" * 16
 
 
 @each_sandbox
-def test_opened_paths_are_read_or_written_as_the_setting_says(
+def test_opened_paths_are_readable_or_writable_by_setting(
     root: Path, tmp_path: Path, name: str
 ) -> None:
-    backup, config, shut = (tmp_path / part for part in ("backup", "config", "shut"))
-    for folder in (backup, config, shut):
+    backup, config, closed = (tmp_path / part for part in ("backup", "config", "shut"))
+    for folder in (backup, config, closed):
         folder.mkdir()
         (folder / "file").write_text("kept")
     opened = OpenPath(backup, True), OpenPath(config, False)
     code = (
         f"cat {config}/file {backup}/file; echo new > {backup}/file; mv {backup}/file {backup}/b;"
-        f"echo bad > {config}/file; cat {shut}/file"
+        f"echo bad > {config}/file; cat {closed}/file"
     )
     sandbox = a_sandbox(name, root, *opened)
     outcome = execute(root, an_attempt(code), sandbox=sandbox)
@@ -123,7 +123,7 @@ def test_opened_paths_are_read_or_written_as_the_setting_says(
 
 
 @each_sandbox
-def test_a_denial_names_the_setting(root: Path, tmp_path: Path, name: str) -> None:
+def test_denied_access_error_names_the_setting(root: Path, tmp_path: Path, name: str) -> None:
     code = f"echo mine > {tmp_path}/file || echo mine > /usr/file"
     outcome = execute(root, an_attempt(code), sandbox=a_sandbox(name, root))
     first, hint, *_ = outcome.error.splitlines()
@@ -143,7 +143,7 @@ def test_a_denial_names_the_setting(root: Path, tmp_path: Path, name: str) -> No
         ("echo Permission denied >&2; exit 1", False),
     ],
 )
-def test_without_a_denial_a_failure_or_a_sandbox_nothing_is_named(
+def test_error_names_no_setting_without_a_denial_in_a_sandbox(
     root: Path, code: str, sandboxed: bool
 ) -> None:
     sandbox = None if sandboxed else unconfined()
@@ -151,7 +151,7 @@ def test_without_a_denial_a_failure_or_a_sandbox_nothing_is_named(
 
 
 @needs("landlock")
-def test_a_denial_is_found_in_pieces_and_before_the_end(root: Path) -> None:
+def test_denial_is_found_across_reads_and_before_the_end(root: Path) -> None:
     code = (
         "printf 'EACCES: permission den' >&2; sleep 0.2; echo ied >&2\n"
         "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3"
@@ -160,7 +160,7 @@ def test_a_denial_is_found_in_pieces_and_before_the_end(root: Path) -> None:
 
 
 @needs("landlock scopes")
-def test_other_peoples_command_lines_show_only_to_who_is_alone(root: Path) -> None:
+def test_command_lines_of_others_are_hidden_on_a_shared_machine(root: Path) -> None:
     code = (
         "import json, os\n"
         "def readable(path):\n"
@@ -169,20 +169,20 @@ def test_other_peoples_command_lines_show_only_to_who_is_alone(root: Path) -> No
         f"print(json.dumps([readable('/proc/{os.getpid()}/cmdline'), readable('/proc/self/maps'),"
         " readable('/proc/meminfo')]))"
     )
-    seen = {}
+    readable_files = {}
     for shared in (False, True):
         sandbox = a_sandbox("landlock", root, shared=shared)
         outcome = execute(root, an_attempt(code, "python"), sandbox=sandbox)
-        seen[shared] = json.loads(outcome.output)
-    assert seen == {False: [True, True, True], True: [False, True, True]}
+        readable_files[shared] = json.loads(outcome.output)
+    assert readable_files == {False: [True, True, True], True: [False, True, True]}
 
 
 @needs("landlock scopes")
-def test_what_is_open_of_proc_stays_open_when_memory_is_short(root: Path) -> None:
-    """The kernel then forgets the files of /proc that nothing holds, and with them the rules."""
-    forget = Path("/proc/sys/vm/drop_caches")
-    if not os.access(forget, os.W_OK):
-        pytest.skip("only root can have the kernel forget")
+def test_proc_files_stay_readable_when_caches_are_dropped(root: Path) -> None:
+    """Otherwise the kernel drops unused entries of /proc, and their rules with them."""
+    drop_caches = Path("/proc/sys/vm/drop_caches")
+    if not os.access(drop_caches, os.W_OK):
+        pytest.skip("only root can drop caches")
     code = (
         "import time\n"
         "def read():\n"
@@ -190,24 +190,24 @@ def test_what_is_open_of_proc_stays_open_when_memory_is_short(root: Path) -> Non
         "read(); print('before', flush=True); time.sleep(1); read(); print('after')"
     )
 
-    def shrink() -> None:
-        for _ in range(3):  # what was used lately is spared once
-            forget.write_text("2")
+    def drop_all_caches() -> None:
+        for _ in range(3):  # the kernel spares recently used entries once
+            drop_caches.write_text("2")
 
-    log = Log(b"before\n", shrink)
+    log = Log(b"before\n", drop_all_caches)
     sandbox = a_sandbox("landlock", root, shared=True)
     outcome = execute(root, an_attempt(code, "python"), log=log, sandbox=sandbox)
     assert outcome.output == b"before\nafter\n", outcome.error
 
 
-def test_bubblewrap_shows_no_process_but_the_runs_own(root: Path) -> None:
+def test_bubblewrap_shows_only_processes_of_the_run(root: Path) -> None:
     sandbox = a_sandbox("bubblewrap", root)
     code = "import os; print(*[name for name in os.listdir('/proc') if name.isdigit()])"
     outcome = execute(root, an_attempt(code, "python"), sandbox=sandbox)
     assert outcome.output == b"1 2\n"  # the launcher and the script
 
 
-def test_bubblewrap_gives_memory_to_share_and_bounds_it(root: Path) -> None:
+def test_bubblewrap_limits_shared_memory(root: Path) -> None:
     code = (
         "import multiprocessing, os\n"
         "multiprocessing.Lock()\n"
@@ -223,7 +223,7 @@ def test_bubblewrap_gives_memory_to_share_and_bounds_it(root: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs bubblewrap")
-def test_a_sandbox_that_fails_runs_nothing(root: Path, tmp_path: Path) -> None:
+def test_failed_sandbox_runs_nothing(root: Path, tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: no namespaces left' >&2\nexit 1\n")
     broken.chmod(0o700)
@@ -237,7 +237,7 @@ def test_a_sandbox_that_fails_runs_nothing(root: Path, tmp_path: Path) -> None:
 
 
 @needs("landlock")
-def test_rules_that_the_kernel_refuses_run_nothing(
+def test_filter_refused_by_the_kernel_runs_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seccomp, "build_filter", lambda **_: bytes(8))
@@ -255,8 +255,8 @@ print(execute(Path(tempfile.mkdtemp()), an_attempt(code), sandbox=unconfined()).
 """
 
 
-def test_a_launcher_hides_from_its_script_without_a_sandbox_too() -> None:
-    """As another user where we are root: to root nothing is hidden."""
+def test_launcher_hides_from_its_script_without_a_sandbox() -> None:
+    """Run as another user if the test runs as root, because root reads everything."""
     user = "nobody" if os.geteuid() == 0 else "ours"
-    said = run_python(user, "-c", LAUNCHED)
-    assert said.count("Permission denied") == 2
+    output = run_python(user, "-c", LAUNCHED)
+    assert output.count("Permission denied") == 2

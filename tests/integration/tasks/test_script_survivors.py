@@ -1,4 +1,4 @@
-"""Processes of a run whose launcher was killed, also detached ones."""
+"""Processes of a run after its launcher was killed, also detached ones."""
 
 import os
 import signal
