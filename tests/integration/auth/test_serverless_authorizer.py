@@ -30,8 +30,8 @@ from tests.support.deployed.entrance import (
 
 @pytest.fixture
 def entrance() -> Iterator[Entrance]:
-    with an_entrance() as made:
-        yield made
+    with an_entrance() as entrance:
+        yield entrance
 
 
 @pytest.fixture
@@ -39,20 +39,20 @@ def clock(entrance: Entrance) -> ManualClock:
     return entrance.clock
 
 
-def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
+def test_admin_token_is_accepted(entrance: Entrance) -> None:
     for scheme in ("Bearer ", "bearer ", "BEARER   ", " Bearer "):
         assert entrance(scheme=scheme) == IN
     assert entrance.store.calls["GetItem"] == 0
 
 
-def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
+def test_header_names_are_case_insensitive(entrance: Entrance) -> None:
     event = an_event(Authorization=f"Bearer {TOKEN}")
     assert entrance.authorize(event) == IN
     assert entrance.authorize({**event, "headers": None}) == OUT
 
 
 @pytest.mark.parametrize(
-    "given",
+    "header",
     [
         "",
         "Bearer",
@@ -72,14 +72,14 @@ def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
         f"Bearer {make_secret(b'another key', b'r' * 32)}",
     ],
 )
-def test_nobody_else_is_and_it_costs_no_read(entrance: Entrance, given: str) -> None:
-    assert entrance(given, scheme="") == OUT
+def test_invalid_token_is_refused_without_a_read(entrance: Entrance, header: str) -> None:
+    assert entrance(header, scheme="") == OUT
     assert entrance(None) == OUT
     assert entrance.store.calls["GetItem"] == 0
 
 
 @pytest.mark.parametrize("stored", ["unset", "-" * 64, "k1:", "k1:ä", PLAIN, TOKEN])
-def test_without_a_hash_nobody_gets_in(entrance: Entrance, stored: str) -> None:
+def test_admin_token_is_refused_without_a_valid_hash(entrance: Entrance, stored: str) -> None:
     entrance.put("token-hash", stored)
     for token in (TOKEN, stored, PLAIN):
         assert entrance(token) == OUT
@@ -95,7 +95,7 @@ def test_admin_token_is_refused_without_the_key(entrance: Entrance) -> None:
     assert entrance(TOKEN) == OUT
 
 
-def test_a_token_says_whose_it_is_and_what_it_may(entrance: Entrance, clock: ManualClock) -> None:
+def test_token_yields_tenant_caller_role_and_expiry(entrance: Entrance, clock: ManualClock) -> None:
     until = NOON.replace(year=2027)
     token_id, text = entrance.make(role=Role.VIEWER, until=until)
     assert entrance(text)["context"] == {
@@ -109,7 +109,7 @@ def test_a_token_says_whose_it_is_and_what_it_may(entrance: Entrance, clock: Man
     assert entrance(text) == OUT
 
 
-def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
+def test_token_is_read_once_and_refused_a_minute_after_revocation(
     entrance: Entrance, clock: ManualClock
 ) -> None:
     token_id, text = entrance.make()
@@ -125,7 +125,7 @@ def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
     assert entrance.store.calls["GetItem"] == reads == 2
 
 
-def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None:
+def test_cache_of_invalid_tokens_is_bounded(entrance: Entrance) -> None:
     """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
         assert entrance(make_secret(KEY, number.to_bytes(32, "big"))) == OUT
@@ -133,9 +133,7 @@ def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None
     assert len(cached) == 1_000
 
 
-def test_the_last_use_is_written_once_in_five_minutes(
-    entrance: Entrance, clock: ManualClock
-) -> None:
+def test_last_use_is_written_once_in_five_minutes(entrance: Entrance, clock: ManualClock) -> None:
     token_id, text = entrance.make()
     written = entrance.store.calls["UpdateItem"]
     for _ in range(30):
@@ -147,7 +145,7 @@ def test_the_last_use_is_written_once_in_five_minutes(
     assert 0 <= (clock() - used).total_seconds() <= 320
 
 
-def test_two_environments_note_a_use_once(entrance: Entrance) -> None:
+def test_last_use_is_written_once_by_two_instances(entrance: Entrance) -> None:
     token_id, text = entrance.make()
     entrance(text)
     first = entrance.tokens.load("acme", token_id).last_used_at
@@ -157,7 +155,7 @@ def test_two_environments_note_a_use_once(entrance: Entrance) -> None:
     assert entrance.tokens.load("acme", token_id).last_used_at == first
 
 
-def test_what_cannot_be_noted_keeps_nobody_out(
+def test_failed_write_of_the_last_use_refuses_no_call(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = entrance.make()
@@ -165,10 +163,10 @@ def test_what_cannot_be_noted_keeps_nobody_out(
     assert entrance(text)["context"]["tenant"] == "acme"
     assert len(entrance.problems) == 1
     assert entrance(text)["context"]["tenant"] == "acme"
-    assert len(entrance.problems) == 1, "and it is not tried with each call"
+    assert len(entrance.problems) == 1, "the write is not retried on each call"
 
 
-def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
+def test_unreadable_token_row_is_an_outage_not_a_refusal(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = entrance.make()
@@ -179,9 +177,7 @@ def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
     assert entrance(text)["context"]["tenant"] == "acme"
 
 
-def test_the_admin_token_is_replaced_within_a_minute(
-    entrance: Entrance, clock: ManualClock
-) -> None:
+def test_admin_token_is_replaced_within_a_minute(entrance: Entrance, clock: ManualClock) -> None:
     other = make_secret(KEY, b"o" * 32)
     assert entrance() == IN
     entrance.put("token-hash", admin_hash(KEY, other))
@@ -191,9 +187,7 @@ def test_the_admin_token_is_replaced_within_a_minute(
     assert (entrance(), entrance(other)) == (OUT, IN)
 
 
-def test_a_clock_that_is_set_back_makes_no_old_token_good(
-    entrance: Entrance, clock: ManualClock
-) -> None:
+def test_clock_set_back_accepts_no_old_token(entrance: Entrance, clock: ManualClock) -> None:
     token_id, text = entrance.make()
     assert (entrance(), bool(entrance(text)["context"])) == (IN, True)
     entrance.put("token-hash", "unset")
@@ -202,7 +196,7 @@ def test_a_clock_that_is_set_back_makes_no_old_token_good(
     assert (entrance(), entrance(text)) == (OUT, OUT)
 
 
-def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
+def test_cached_key_and_hash_are_used_for_ten_minutes(
     entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert entrance() == IN
@@ -213,7 +207,7 @@ def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
     assert entrance() == UNSURE
 
 
-def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
+def test_hanging_aws_call_leaves_time_for_an_error_answer(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each hanging attempt takes four seconds, and none begins after the third second."""

@@ -24,11 +24,11 @@ from tests.support.deployed.entrance import (
 
 @pytest.fixture
 def entrance() -> Iterator[Entrance]:
-    with an_entrance() as made:
-        yield made
+    with an_entrance() as entrance:
+        yield entrance
 
 
-def test_the_whole_way_of_the_handler(
+def test_authorizer_handler_accepts_and_refuses_tokens(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handler = loaded(monkeypatch, entrance.store)
@@ -43,29 +43,29 @@ def test_the_whole_way_of_the_handler(
     assert TOKEN not in json.dumps(line)
 
 
-def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
+def test_failed_write_of_the_last_use_is_logged(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = entrance.make()
     handler = loaded(monkeypatch, entrance.store)
     monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
-    said = handler(an_event(authorization=f"Bearer {text}"), None)
-    assert said["context"]["tenant"] == "acme"
+    answer = handler(an_event(authorization=f"Bearer {text}"), None)
+    assert answer["context"]["tenant"] == "acme"
     line = json.loads(capsys.readouterr().out)
     assert (line["message"], line["level"]) == ("token_use_not_noted", "ERROR")
     assert text not in json.dumps(line)
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_authorizer_imports_no_heavy_modules() -> None:
     code = (
         "import sys, punctual.lambdas.authorizer.handler, "
         "punctual.lambdas.authorizer.authenticator, punctual.aws.clients; "
         "print('\\n'.join(sys.modules))"
     )
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
     )
-    modules = set(found.stdout.split())
+    modules = set(process.stdout.split())
     heavy = {"pydantic", "pydantic_core", "msgspec", "aws_lambda_powertools", "boto3"}
     assert not modules & {*heavy, "jwt", "cryptography", "http.client.HTTPSConnection"}
     assert not {name for name in modules if name.startswith(("punctual.engine", "punctual.web"))}

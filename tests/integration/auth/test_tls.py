@@ -35,10 +35,10 @@ class _Page(BaseHTTPRequestHandler):
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a self-signed certificate of 127.0.0.1 with its key. OpenSSL uses the real clock."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.NameAttribute
-    of = x509.Name([name(NameOID.COMMON_NAME, "issuer")])
+    subject = x509.Name([name(NameOID.COMMON_NAME, "issuer")])
     hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(of, of, key.public_key(), x509.random_serial_number())
+    certificate_data = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(wall() - timedelta(days=1))
         .not_valid_after(wall() + timedelta(days=1))
         .add_extension(hosts, critical=False)
@@ -52,7 +52,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        + made.public_bytes(serialization.Encoding.PEM)
+        + certificate_data.public_bytes(serialization.Encoding.PEM)
     )
     return path
 
@@ -74,7 +74,7 @@ def port(certificate: Path) -> Iterator[int]:
     server.server_close()
 
 
-def test_who_is_trusted_and_named_is_read(
+def test_document_of_a_trusted_host_is_read(
     certificate: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -82,12 +82,12 @@ def test_who_is_trusted_and_named_is_read(
     assert fetch_document(f"https://{address}/keys?v=1") == f"/keys?v=1 for {address}".encode()
 
 
-def test_who_is_not_trusted_is_an_outage(port: int) -> None:
+def test_untrusted_certificate_is_an_outage(port: int) -> None:
     with pytest.raises(Unavailable, match="SSLCertVerificationError"):
         fetch_document(f"https://127.0.0.1:{port}/keys")
 
 
-def test_who_has_another_name_is_an_outage(
+def test_certificate_of_another_host_is_an_outage(
     certificate: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -95,7 +95,7 @@ def test_who_has_another_name_is_an_outage(
         fetch_document(f"https://localhost:{port}/keys")
 
 
-def test_a_handshake_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_handshake_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel accepts the connection, but no server answers."""
     monkeypatch.setattr("punctual.auth.https_fetch.FETCH_SECONDS", 0.2)
     with closing(create_server(("127.0.0.1", 0))) as silent, pytest.raises(Unavailable):

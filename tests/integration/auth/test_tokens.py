@@ -24,7 +24,7 @@ ROLES = ("viewer", "operator", "editor", "admin")
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_token_may_what_its_role_may(world: World, role: str) -> None:
+def test_token_is_allowed_the_calls_of_its_role(world: World, role: str) -> None:
     token = world.at.token("roles", role)["token"]
     for call in API_CALLS:
         if call.is_public:
@@ -34,7 +34,7 @@ def test_a_token_may_what_its_role_may(world: World, role: str) -> None:
         assert (answer.status == 403) is not allowed, (call, answer.body)
 
 
-def test_only_admins_of_the_installations_tenant_name_another(world: World) -> None:
+def test_only_admins_of_the_default_tenant_create_tokens_for_others(world: World) -> None:
     body = {"name": "x", "role": "admin"}
     for tenant in ("globex", world.at.home):
         answer = world.at.ask(world.acme.token, "POST", "/tokens", {**body, "tenant": tenant})
@@ -43,40 +43,40 @@ def test_only_admins_of_the_installations_tenant_name_another(world: World) -> N
     assert (own.status, own.json["tenant"]) == (201, "acme")
 
 
-def test_a_token_that_is_taken_back_is_refused_within_a_minute(world: World) -> None:
-    made = world.at.token("gone")
+def test_revoked_token_is_refused_within_a_minute(world: World) -> None:
+    token = world.at.token("gone")
     admin = world.at.token("gone")["token"]
-    assert world.at.ask(made["token"], "GET", "/whoami").json["token_id"] == made["token_id"]
-    back = world.at.ask(admin, "DELETE", f"/tokens/{made['token_id']}")
-    assert back.json["revoked_at"] is not None
-    assert "token" not in back.json
-    again = world.at.ask(admin, "DELETE", f"/tokens/{made['token_id']}")
-    assert (again.status, again.json) == (200, back.json)
+    assert world.at.ask(token["token"], "GET", "/whoami").json["token_id"] == token["token_id"]
+    revoked = world.at.ask(admin, "DELETE", f"/tokens/{token['token_id']}")
+    assert revoked.json["revoked_at"] is not None
+    assert "token" not in revoked.json
+    repeated = world.at.ask(admin, "DELETE", f"/tokens/{token['token_id']}")
+    assert (repeated.status, repeated.json) == (200, revoked.json)
     world.at.wait(59)
-    assert world.at.ask(made["token"], "GET", "/whoami").status == 401
+    assert world.at.ask(token["token"], "GET", "/whoami").status == 401
     assert world.at.ask(admin, "GET", "/whoami").status == 200
 
 
-def test_a_token_ends_when_it_says(world: World) -> None:
-    here = world.at.ask(world.at.admin, "POST", "/schedules/preview", DAILY_TIMES).json
-    assert here["times"]
-    body = {"name": "short", "role": "viewer", "expires_at": here["times"][0]["utc"]}
-    made = world.at.ask(world.at.admin, "POST", "/tokens", body).json
-    assert made["expires_at"] == here["times"][0]["utc"]
-    who = world.at.ask(made["token"], "GET", "/whoami").json
-    assert who["expires_at"] == made["expires_at"]
+def test_token_expires_at_its_time(world: World) -> None:
+    preview = world.at.ask(world.at.admin, "POST", "/schedules/preview", DAILY_TIMES).json
+    assert preview["times"]
+    body = {"name": "short", "role": "viewer", "expires_at": preview["times"][0]["utc"]}
+    token = world.at.ask(world.at.admin, "POST", "/tokens", body).json
+    assert token["expires_at"] == preview["times"][0]["utc"]
+    caller = world.at.ask(token["token"], "GET", "/whoami").json
+    assert caller["expires_at"] == token["expires_at"]
     world.at.wait(61)
-    assert world.at.ask(made["token"], "GET", "/whoami").status == 401
+    assert world.at.ask(token["token"], "GET", "/whoami").status == 401
 
 
 DAILY_TIMES = {"schedule_type": "CRON", "cron_expression": "* * * * *", "count": 1}
 
 
-def test_who_calls_is_told(world: World) -> None:
-    who = world.at.ask(world.acme.token, "GET", "/whoami").json
-    assert (who["tenant"], who["name"], who["role"]) == ("acme", "ci", "admin")
-    assert who["token_id"] == world.acme.ids["token_id"]
-    assert set(who["limits"]) == {
+def test_whoami_returns_the_caller_and_its_limits(world: World) -> None:
+    caller = world.at.ask(world.acme.token, "GET", "/whoami").json
+    assert (caller["tenant"], caller["name"], caller["role"]) == ("acme", "ci", "admin")
+    assert caller["token_id"] == world.acme.ids["token_id"]
+    assert set(caller["limits"]) == {
         "calls_per_second",
         "burst",
         "jobs",
@@ -87,48 +87,48 @@ def test_who_calls_is_told(world: World) -> None:
     }
 
 
-def test_jobs_say_whose_token_made_them_and_the_audit_from_where(world: World) -> None:
+def test_job_names_its_creator_and_audit_its_address(world: World) -> None:
     job = world.at.ask(world.acme.token, "GET", f"/jobs/{world.acme.ids['job_id']}").json
     assert job["created_by"] == "ci"
     body = {"name": "own", "role": "viewer"}
-    made = world.at.ask(world.acme.token, "POST", "/tokens", body).json
+    token = world.at.ask(world.acme.token, "POST", "/tokens", body).json
     (entry,) = [
-        one
-        for one in world.at.ask(world.acme.token, "GET", "/audit").json["entries"]
-        if one["subject_token_id"] == made["token_id"]
+        row
+        for row in world.at.ask(world.acme.token, "GET", "/audit").json["entries"]
+        if row["subject_token_id"] == token["token_id"]
     ]
     assert entry["token_id"] == world.acme.ids["token_id"]
     assert entry["address"] in ("127.0.0.9", "192.0.2.1")
 
 
-def test_a_tenant_reads_who_made_its_token_but_not_from_where(world: World) -> None:
-    made = world.at.token("outside")
+def test_tenant_reads_the_creator_of_its_token_without_address(world: World) -> None:
+    token = world.at.token("outside")
 
-    def told(reader: str) -> Any:
+    def read_entry(reader: str) -> Any:
         entries = world.at.ask(reader, "GET", "/audit?action=token.create&limit=200").json[
             "entries"
         ]
-        (one,) = (one for one in entries if one["subject_token_id"] == made["token_id"])
-        return one
+        (row,) = (row for row in entries if row["subject_token_id"] == token["token_id"])
+        return row
 
-    theirs, ours = told(made["token"]), told(world.at.admin)
+    theirs, ours = read_entry(token["token"]), read_entry(world.at.admin)
     assert (theirs["token_id"], theirs["address"]) == (None, "")
-    assert theirs["caller"] == ours["caller"] == made["created_by"]
+    assert theirs["caller"] == ours["caller"] == token["created_by"]
     assert theirs["request_id"] == ours["request_id"] != ""
     assert ours["address"] in ("127.0.0.9", "192.0.2.1")
-    second = world.at.ask(made["token"], "POST", "/tokens", {"name": "own", "role": "viewer"}).json
-    entries = world.at.ask(made["token"], "GET", "/audit").json["entries"]
-    (own,) = (one for one in entries if one["subject_token_id"] == second["token_id"])
-    assert (own["token_id"], own["address"]) == (made["token_id"], ours["address"])
+    second = world.at.ask(token["token"], "POST", "/tokens", {"name": "own", "role": "viewer"}).json
+    entries = world.at.ask(token["token"], "GET", "/audit").json["entries"]
+    (own,) = (row for row in entries if row["subject_token_id"] == second["token_id"])
+    assert (own["token_id"], own["address"]) == (token["token_id"], ours["address"])
 
 
-def test_a_secret_is_shown_once(world: World) -> None:
-    made = world.at.token("once")
-    secret = made["token"].encode()
+def test_token_secret_is_shown_once(world: World) -> None:
+    token = world.at.token("once")
+    secret = token["token"].encode()
     admin = world.at.token("once")["token"]
-    for path in ("/tokens", f"/tokens/{made['token_id']}", "/audit"):
+    for path in ("/tokens", f"/tokens/{token['token_id']}", "/audit"):
         answer = world.at.ask(admin, "GET", path)
-        assert made["token_id"].encode() in answer.body
+        assert token["token_id"].encode() in answer.body
         assert secret not in answer.body
 
 
@@ -153,7 +153,7 @@ WRONG: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("body", "fields"), WRONG)
-def test_everything_wrong_with_a_token_is_told_at_once(
+def test_all_invalid_fields_of_a_token_are_reported_together(
     world: World, body: Any, fields: set[str]
 ) -> None:
     answer = world.at.ask(world.at.admin, "POST", "/tokens", body)
@@ -166,30 +166,30 @@ def test_pages_of_tokens_are_newest_first(world: World) -> None:
         ids.append(world.at.token("paged")["token_id"])
         world.at.wait(0.001)
     token = world.at.token("paged")["token"]
-    found: list[str] = []
+    token_ids: list[str] = []
     path = "/tokens?limit=2"
     while True:
         page = world.at.ask(token, "GET", path).json
-        found += [one["token_id"] for one in page["tokens"]]
+        token_ids += [row["token_id"] for row in page["tokens"]]
         assert len(page["tokens"]) <= 2
         if page["next_token"] is None:
             break
         path = f"/tokens?limit=2&next_token={page['next_token']}"
-    assert found[1:] == ids[::-1]
-    assert found == sorted(found, reverse=True)
+    assert token_ids[1:] == ids[::-1]
+    assert token_ids == sorted(token_ids, reverse=True)
 
 
-def test_a_header_that_comes_twice_lets_nobody_in(tmp_path: Path) -> None:
+def test_repeated_authorization_header_is_refused(tmp_path: Path) -> None:
     node = GuardedNode(tmp_path / "data")
     good = (b"authorization", f"Bearer {node.admin}".encode())
     try:
         host = (b"host", b"127.0.0.1:8080")
         assert node.raw("GET", "/v1/whoami", [host, good], [b""]).status == 200
         assert node.raw("GET", "/v1/whoami", [host, good, good], [b""]).status == 401
-        node.unread = True
+        node.is_key_unreadable = True
         answer = node.raw("GET", "/v1/whoami", [host, good], [b""])
         assert (answer.status, answer.json["code"]) == (503, "UNAVAILABLE")
         assert int(answer.headers["retry-after"]) >= 1
-        assert [one["error"] for one in node.logged if one["event"] == "token_not_checked"]
+        assert [row["error"] for row in node.logged if row["event"] == "token_not_checked"]
     finally:
         node.close()

@@ -18,28 +18,28 @@ from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, after, an_id
 
 
-class Before:
+class CallBefore:
     """Wrap an object, and run a function once before the call of this name."""
 
     def __init__(self, wrapped: Any, name: str, happens: Callable[[], Any]) -> None:
         self._wrapped = wrapped
         self._name = name
-        self._happens: list[Callable[[], Any]] = [happens]
+        self._action: list[Callable[[], Any]] = [happens]
 
     def __getattr__(self, name: str) -> Any:
-        if name == self._name and self._happens:
-            self._happens.pop()()
+        if name == self._name and self._action:
+            self._action.pop()()
         return getattr(self._wrapped, name)
 
 
-class Desk:
+class Scene:
     def __init__(self, store: Moto) -> None:
         self.clock = ManualClock(NOON)
         dynamo = build_dynamo_client(store.clients)
         self.rows = DynamoTokens(dynamo, store.settings.control_table)
         self.audit = DynamoAudit(dynamo, store.settings.audit_table)
-        made, _ = self.tokens().create("acme", "ci", Role.EDITOR, None, "me")
-        self.token_id = made.token_id
+        new_token, _ = self.tokens().create("acme", "ci", Role.EDITOR, None, "me")
+        self.token_id = new_token.token_id
 
     def tokens(self, rows: Any = None, audit: Any = None) -> Tokens:
         return Tokens(
@@ -63,67 +63,67 @@ class Desk:
 
 
 @pytest.mark.parametrize("step", ["store_revocation_request", "add_note", "revoke"])
-def test_of_two_at_the_same_time_one_is_noted_and_its_time_stands(step: str) -> None:
+def test_concurrent_revocations_add_one_audit_entry_with_one_time(step: str) -> None:
     with moto(ManualClock(NOON)) as store:
-        desk = Desk(store)
+        scene = Scene(store)
 
         def other() -> None:
-            desk.revoke("other")
+            scene.revoke("other")
 
         if step == "add_note":
-            token = desk.revoke("one", audit=Before(desk.audit, step, other))
+            token = scene.revoke("one", audit=CallBefore(scene.audit, step, other))
         else:
-            token = desk.revoke("one", rows=Before(desk.rows, step, other))
-        (line,) = desk.lines()
+            token = scene.revoke("one", rows=CallBefore(scene.rows, step, other))
+        (line,) = scene.lines()
         assert line.note.actor.caller == ("other" if step == "store_revocation_request" else "one")
         assert token.revoked_at == line.note.at
-        assert desk.revoke("later") == token
-        assert desk.lines() == [line]
+        assert scene.revoke("later") == token
+        assert scene.lines() == [line]
 
 
 @pytest.mark.parametrize("step", ["add_note", "revoke"])
-def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step: str) -> None:
+def test_revocation_repeated_after_a_crash_names_the_first_caller(step: str) -> None:
     with moto(ManualClock(NOON)) as store:
-        desk = Desk(store)
+        scene = Scene(store)
 
         def crash() -> None:
             raise Unavailable("gone")
 
         with pytest.raises(Unavailable):
-            desk.revoke(
+            scene.revoke(
                 "one",
-                rows=Before(desk.rows, step, crash),
-                audit=Before(desk.audit, step, crash),
+                rows=CallBefore(scene.rows, step, crash),
+                audit=CallBefore(scene.audit, step, crash),
             )
-        token = desk.rows.get("acme", desk.token_id, desk.clock())
+        token = scene.rows.get("acme", scene.token_id, scene.clock())
         assert token is not None
         assert token.revoked_at is None
-        done = desk.revoke("other")
-        (line,) = desk.lines()
+        done = scene.revoke("other")
+        (line,) = scene.lines()
         assert (line.note.actor.caller, line.note.at) == ("one", done.revoked_at)
 
 
 @pytest.mark.parametrize("step", ["add_note", "revoke"])
-def test_what_failed_days_ago_is_done_in_the_name_and_at_the_time_of_who_asks_now(
+def test_revocation_repeated_days_later_names_the_present_caller_and_time(
     step: str,
 ) -> None:
     """The token was valid in between, and its row and the audit must show that."""
     with moto(ManualClock(NOON)) as store:
-        desk = Desk(store)
+        scene = Scene(store)
 
         def crash() -> None:
             raise Unavailable("gone")
 
         with pytest.raises(Unavailable):
-            desk.revoke(
+            scene.revoke(
                 "one",
-                rows=Before(desk.rows, step, crash),
-                audit=Before(desk.audit, step, crash),
+                rows=CallBefore(scene.rows, step, crash),
+                audit=CallBefore(scene.audit, step, crash),
             )
-        desk.clock.set(after(3 * 86_400))
-        done = desk.revoke("other")
-        assert done.revoked_at == desk.clock()
-        last = max(desk.lines(), key=lambda line: line.note.at)
+        scene.clock.set(after(3 * 86_400))
+        done = scene.revoke("other")
+        assert done.revoked_at == scene.clock()
+        last = max(scene.lines(), key=lambda line: line.note.at)
         assert (last.note.actor.caller, last.note.at) == ("other", done.revoked_at)
-        assert desk.revoke("later") == done
-        assert len(desk.lines()) == (1 if step == "note" else 2)
+        assert scene.revoke("later") == done
+        assert len(scene.lines()) == (1 if step == "add_note" else 2)

@@ -1,4 +1,4 @@
-"""Walls between tenants: whatever of another's is named, nothing is seen and nothing changes."""
+"""Isolation of tenants: a tenant reads and changes nothing of another tenant."""
 
 from collections.abc import Iterator
 
@@ -20,33 +20,33 @@ NAMED = [call for call in API_CALLS if "{" in call.path]
 
 
 @pytest.mark.parametrize("call", NAMED, ids=lambda call: f"{call.method} {call.path}")
-def test_what_is_anothers_is_not_there(world: World, call: ApiCall) -> None:
+def test_call_on_another_tenants_object_is_not_found(world: World, call: ApiCall) -> None:
     before = world.state(world.acme)
     body = BODIES.get((call.method, call.path), {} if call.method == "POST" else None)
     answer = world.at.ask(world.globex.token, call.method, world.acme.path(call), body)
     assert answer.status == 404, answer.body
     assert answer.json["code"] == "NOT_FOUND"
-    nobodys = world.acme.path(call)
-    for one in world.acme.ids.values():
-        nobodys = nobodys.replace(one, one[:-4] + "0000")
-    missing = world.at.ask(world.globex.token, call.method, nobodys, body)
-    assert missing.json["detail"] == answer.json["detail"], "nothing tells the two apart"
+    missing_path = world.acme.path(call)
+    for object_id in world.acme.ids.values():
+        missing_path = missing_path.replace(object_id, object_id[:-4] + "0000")
+    missing = world.at.ask(world.globex.token, call.method, missing_path, body)
+    assert missing.json["detail"] == answer.json["detail"], "both answers are equal"
     assert world.state(world.acme) == before
 
 
-def test_a_run_of_anothers_job_is_not_there_by_a_job_of_ones_own(world: World) -> None:
-    mine, theirs = world.globex.ids, world.acme.ids
+def test_run_of_another_tenant_is_not_found_under_own_job(world: World) -> None:
+    own, theirs = world.globex.ids, world.acme.ids
     for path in ("", "/output", "/logs"):
-        mixed = f"/jobs/{mine['job_id']}/runs/{theirs['run_id']}{path}"
+        mixed = f"/jobs/{own['job_id']}/runs/{theirs['run_id']}{path}"
         assert world.at.ask(world.globex.token, "GET", mixed).status == 404
 
 
 @pytest.mark.parametrize("path", [*LISTS, "/schedules/upcoming", "/stats", "/whoami"])
-def test_lists_hold_ones_own_alone(world: World, path: str) -> None:
+def test_lists_show_only_own_objects(world: World, path: str) -> None:
     answer = world.at.ask(world.globex.token, "GET", path)
     assert answer.status == 200
-    for one in world.acme.ids.values():
-        assert one.encode() not in answer.body
+    for object_id in world.acme.ids.values():
+        assert object_id.encode() not in answer.body
     assert b"acme" not in answer.body
 
 
@@ -55,7 +55,7 @@ OTHER_DAY = "/schedules/upcoming?from=2026-11-18T13:00:00Z&to=2026-11-19T12:00:0
 
 
 @pytest.mark.parametrize("path", [*(f"{path}?" for path in LISTS), DAY])
-def test_a_list_goes_on_for_its_own_tenant_alone(world: World, path: str) -> None:
+def test_page_token_is_valid_only_for_its_tenant(world: World, path: str) -> None:
     token = world.at.ask(world.acme.token, "GET", f"{path}&limit=1").json["next_token"]
     assert token is not None
     answer = world.at.ask(world.globex.token, "GET", f"{path}&limit=1&next_token={token}")
@@ -65,7 +65,7 @@ def test_a_list_goes_on_for_its_own_tenant_alone(world: World, path: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "others"),
+    ("path_asked", "others"),
     [
         ("/jobs?status=SCHEDULED", ["/jobs?", "/jobs?status=PAUSED", "/runs?status=SUCCESS"]),
         ("/runs?trigger=RUN_NOW", ["/runs?", "/runs?trigger=BACKFILL", "/jobs/{job_id}/runs?"]),
@@ -74,26 +74,26 @@ def test_a_list_goes_on_for_its_own_tenant_alone(world: World, path: str) -> Non
         (DAY, [OTHER_DAY]),
     ],
 )
-def test_a_list_goes_on_with_the_path_and_filters_it_began_with(
-    world: World, asked: str, others: list[str]
+def test_page_token_is_valid_only_for_its_path_and_filters(
+    world: World, path_asked: str, others: list[str]
 ) -> None:
-    mine, job_id = world.acme.token, world.acme.ids["job_id"]
-    asked = asked.replace("{job_id}", job_id)
-    world.at.ask(mine, "POST", f"/jobs/{job_id}/runNow", {})  # at least two runs of one job
-    token = world.at.ask(mine, "GET", f"{asked}&limit=1").json["next_token"]
+    caller, job_id = world.acme.token, world.acme.ids["job_id"]
+    path_asked = path_asked.replace("{job_id}", job_id)
+    world.at.ask(caller, "POST", f"/jobs/{job_id}/runNow", {})  # at least two runs of one job
+    token = world.at.ask(caller, "GET", f"{path_asked}&limit=1").json["next_token"]
     assert token is not None
-    assert world.at.ask(mine, "GET", f"{asked}&limit=5&next_token={token}").status == 200
+    assert world.at.ask(caller, "GET", f"{path_asked}&limit=5&next_token={token}").status == 200
     for other in others:
-        path = f"{other.replace('{job_id}', job_id)}&limit=1"
-        assert world.at.ask(mine, "GET", path).status == 200
-        answer = world.at.ask(mine, "GET", f"{path}&next_token={token}")
+        other_path = f"{other.replace('{job_id}', job_id)}&limit=1"
+        assert world.at.ask(caller, "GET", other_path).status == 200
+        answer = world.at.ask(caller, "GET", f"{other_path}&next_token={token}")
         assert (answer.status, set(answer.fields)) == (422, {"next_token"}), other
 
 
-def test_the_same_idempotency_key_stands_for_each_tenants_own(world: World) -> None:
+def test_idempotency_key_is_separate_for_each_tenant(world: World) -> None:
     assert world.acme.ids["job_id"] != world.globex.ids["job_id"]
-    again = world.at.ask(world.acme.token, "POST", "/jobs", DAILY, idempotency_key="same")
-    assert again.json["job_id"] == world.acme.ids["job_id"]
+    repeated = world.at.ask(world.acme.token, "POST", "/jobs", DAILY, idempotency_key="same")
+    assert repeated.json["job_id"] == world.acme.ids["job_id"]
     other = {**DAILY, "name": "another body"}
     third = world.at.token("third")["token"]
     assert world.at.ask(third, "POST", "/jobs", other, idempotency_key="same").status == 202
@@ -105,7 +105,7 @@ def _forged(token: str) -> str:
 
 
 @pytest.mark.parametrize("call", API_CALLS, ids=lambda call: f"{call.method} {call.path}")
-def test_without_a_good_token_nothing_is_answered(world: World, call: ApiCall) -> None:
+def test_call_without_a_valid_token_is_refused(world: World, call: ApiCall) -> None:
     if call.is_public:
         assert world.at.ask("wrong", call.method, call.path).status == 200
         return
@@ -118,6 +118,6 @@ def test_without_a_good_token_nothing_is_answered(world: World, call: ApiCall) -
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/", "/jobs/x/y/z", "/tokens/x"])
-def test_without_a_token_nobody_is_told_what_there_is(world: World, path: str) -> None:
+def test_unknown_path_without_a_token_is_refused(world: World, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS", "PUT"):
         assert world.at.ask("", method, path).status == 401

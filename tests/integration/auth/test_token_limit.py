@@ -20,14 +20,14 @@ from tests.support.node.guarded import GuardedNode
 from tests.support.web_engine import MemoryTokens
 
 
-def filled(tokens: int) -> MemoryTokens:
+def stored_tokens(tokens: int) -> MemoryTokens:
     rows = MemoryTokens()
     for number in range(tokens):
         rows.put(Token(an_id(number), "acme", "ci", Role.VIEWER, NOON, "me"), f"h{number}")
     return rows
 
 
-def making(rows: MemoryTokens, audit: MemoryAudit) -> Tokens:
+def token_commands(rows: MemoryTokens, audit: MemoryAudit) -> Tokens:
     ids = iter(range(10_000, 20_000))
     return Tokens(
         rows,
@@ -40,46 +40,48 @@ def making(rows: MemoryTokens, audit: MemoryAudit) -> Tokens:
     )
 
 
-def make(tokens: Tokens, tenant: str = "acme") -> Token:
+def create_token(tokens: Tokens, tenant: str = "acme") -> Token:
     return tokens.create(tenant, "one more", Role.VIEWER, None, "me")[0]
 
 
-def test_one_more_than_may_be_is_refused_and_leaves_no_trace() -> None:
-    rows, audit = filled(MAX_VALID_TOKENS), MemoryAudit()
-    tokens = making(rows, audit)
+def test_token_over_the_limit_is_refused_without_a_trace() -> None:
+    rows, audit = stored_tokens(MAX_VALID_TOKENS), MemoryAudit()
+    tokens = token_commands(rows, audit)
     with pytest.raises(LimitExceeded, match="take some back") as refused:
-        make(tokens)
+        create_token(tokens)
     assert refused.value.retry_after_seconds == 60
     assert len(rows.rows) == MAX_VALID_TOKENS
     assert audit.noted == {}
-    assert make(tokens, "globex").tenant == "globex"
+    assert create_token(tokens, "globex").tenant == "globex"
     rows.revoke("acme", an_id(0), NOON)
-    assert make(tokens).tenant == "acme"
+    assert create_token(tokens).tenant == "acme"
 
 
-def test_who_starts_the_installation_gets_in_whatever_there_is() -> None:
-    token, _ = making(filled(MAX_VALID_TOKENS), MemoryAudit()).create_first("acme", "first")
+def test_first_admin_token_is_created_at_the_limit() -> None:
+    token, _ = token_commands(stored_tokens(MAX_VALID_TOKENS), MemoryAudit()).create_first(
+        "acme", "first"
+    )
     assert token.role is Role.ADMIN
 
 
-def test_those_that_ended_count_while_they_are_shown() -> None:
+def test_ended_tokens_count_while_they_are_listed() -> None:
     check_token_limit(TokenCounts(MAX_VALID_TOKENS - 1, MAX_LISTED_TOKENS - 1))
     with pytest.raises(LimitExceeded, match="30 days"):
         check_token_limit(TokenCounts(0, MAX_LISTED_TOKENS))
 
 
-def test_the_node_answers_429_and_when_to_come_again(tmp_path: Path) -> None:
+def test_node_answers_429_with_retry_after_over_the_token_limit(tmp_path: Path) -> None:
     node = GuardedNode(tmp_path / "data")
     try:
         for number in range(MAX_VALID_TOKENS - 1):
             token = Token(an_id(number), "local", "ci", Role.VIEWER, NOON, "me")
             node.store.tokens.put(token, f"h{number}")
-        sent = {"authorization": f"Bearer {node.admin}"}
+        headers = {"authorization": f"Bearer {node.admin}"}
         body = b'{"name": "x", "role": "viewer"}'
-        refused = node.call("POST", "/v1/tokens", body, sent)
+        refused = node.call("POST", "/v1/tokens", body, headers)
         assert (refused.status, refused.json["code"]) == (429, "LIMIT_EXCEEDED")
         assert refused.headers["retry-after"] == "60"
-        assert node.call("DELETE", f"/v1/tokens/{an_id(7)}", None, sent).status == 200
-        assert node.call("POST", "/v1/tokens", body, sent).status == 201
+        assert node.call("DELETE", f"/v1/tokens/{an_id(7)}", None, headers).status == 200
+        assert node.call("POST", "/v1/tokens", body, headers).status == 201
     finally:
         node.close()
