@@ -1,4 +1,4 @@
-"""The client and a real node, waited for and awaited: a job's whole life."""
+"""The client against a real node, synchronous and asynchronous: the life of a job."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -45,12 +45,12 @@ def now() -> datetime:
 
 
 @both_ways
-def test_a_job_is_made_read_changed_paused_resumed_and_cancelled(
+def test_job_is_created_read_changed_paused_resumed_and_cancelled(
     opened: Any, url: str, name: str
 ) -> None:
     with opened(url) as way:
         jobs = way.client.jobs
-        made = way.do(
+        job = way.do(
             jobs.create(
                 name=name,
                 schedule_type="INTERVAL",
@@ -62,49 +62,53 @@ def test_a_job_is_made_read_changed_paused_resumed_and_cancelled(
                 tags={"team": "data"},
             )
         )
-        assert (made.interval, made.status, made.version) == (timedelta(hours=1), "SCHEDULED", 1)
-        assert made.payload == {"a": [1, None, "é"]}
-        assert made.retry["backoff_seconds"] == 1.5
-        assert made.next_run_time > now()
-        assert way.do(jobs.get(made.job_id)) == made
+        assert (job.interval, job.status, job.version) == (timedelta(hours=1), "SCHEDULED", 1)
+        assert job.payload == {"a": [1, None, "é"]}
+        assert job.retry["backoff_seconds"] == 1.5
+        assert job.next_run_time > now()
+        assert way.do(jobs.get(job.job_id)) == job
 
-        changed = way.do(jobs.update(made, priority="HIGH", if_match=made))
+        changed = way.do(jobs.update(job, priority="HIGH", if_match=job))
         assert (changed.priority, changed.version) == ("HIGH", 2)
         with pytest.raises(PreconditionFailed):
-            way.do(jobs.update(made, priority="LOW", if_match=made))
+            way.do(jobs.update(job, priority="LOW", if_match=job))
 
-        assert way.do(jobs.pause(made)).status == "PAUSED"
-        assert way.do(jobs.status(made)).next_run_time is None
-        assert way.do(jobs.resume(made, missed="SKIP")).status == "SCHEDULED"
-        assert way.do(jobs.cancel(made)).status == way.do(jobs.cancel(made)).status == "CANCELLED"
+        assert way.do(jobs.pause(job)).status == "PAUSED"
+        assert way.do(jobs.status(job)).next_run_time is None
+        assert way.do(jobs.resume(job, missed="SKIP")).status == "SCHEDULED"
+        assert way.do(jobs.cancel(job)).status == way.do(jobs.cancel(job)).status == "CANCELLED"
         with pytest.raises(Conflict):
-            way.do(jobs.pause(made))
+            way.do(jobs.pause(job))
 
 
 @both_ways
-def test_a_run_is_waited_for_and_leaves_output_and_logs(opened: Any, url: str, name: str) -> None:
+def test_run_is_waited_for_and_has_output_and_logs(opened: Any, url: str, name: str) -> None:
     with opened(url) as way:
         jobs, runs = way.client.jobs, way.client.runs
         job = way.do(jobs.create(name=name, task=PRINTS, payload=1, **LATER))
         run = way.do(jobs.run(job, payload={"n": 7}, wait=True, timeout=timedelta(seconds=20)))
         assert run.raise_for_outcome().payload == {"n": 7}
-        assert [one.status for one in run.attempts] == ["SUCCESS"]
+        assert [item.status for item in run.attempts] == ["SUCCESS"]
         assert run.duration > timedelta(0)
         assert way.do(runs.output(run)).text == 'héllo {"n":7}\n'
         assert way.do(runs.logs(run)).text == 'héllo {"n":7}\n'
         assert "".join(way.all(runs.follow_logs(job, run.run_id))) == 'héllo {"n":7}\n'
 
-        again = way.do(way.client.wait_for(way.do(runs.retry(run)), timeout=20))
-        assert (again.trigger, again.retried_from, again.succeeded) == ("RETRY", run.run_id, True)
+        retried = way.do(way.client.wait_for(way.do(runs.retry(run)), timeout=20))
+        assert (retried.trigger, retried.retried_from, retried.succeeded) == (
+            "RETRY",
+            run.run_id,
+            True,
+        )
         listed = way.all(runs.list(job, status=["SUCCESS", "FAILED"]))
-        assert [one.run_id for one in listed] == [again.run_id, run.run_id]
-        assert way.all(runs.list(job, trigger="RETRY", limit=1))[0].run_id == again.run_id
+        assert [item.run_id for item in listed] == [retried.run_id, run.run_id]
+        assert way.all(runs.list(job, trigger="RETRY", limit=1))[0].run_id == retried.run_id
         with pytest.raises(Conflict):
             way.do(runs.cancel(run))
 
 
 @both_ways
-def test_a_run_that_fails_or_hangs_says_so(opened: Any, url: str, name: str) -> None:
+def test_failed_and_hanging_runs_raise_errors(opened: Any, url: str, name: str) -> None:
     with opened(url) as way:
         jobs = way.client.jobs
         job = way.do(jobs.create(name=name, task=FAILS, max_retries=0, **LATER))
@@ -114,11 +118,11 @@ def test_a_run_that_fails_or_hangs_says_so(opened: Any, url: str, name: str) -> 
         assert failed.exit_code == 3
 
         job = way.do(jobs.create(name=name, task=HANGS, **LATER))
-        with pytest.raises(WaitTimeout, match=r"after 0\.5 s") as told:
+        with pytest.raises(WaitTimeout, match=r"after 0\.5 s") as error:
             way.do(jobs.run(job, wait=True, timeout=0.5))
-        assert not told.value.run.ended
-        way.do(way.client.runs.cancel(told.value.run))
-        ended = way.do(way.client.wait_for(told.value.run, timeout=20))
+        assert not error.value.run.ended
+        way.do(way.client.runs.cancel(error.value.run))
+        ended = way.do(way.client.wait_for(error.value.run, timeout=20))
         assert ended.status == "CANCELLED"
 
 
@@ -133,7 +137,7 @@ def test_logs_are_followed_while_they_are_written(opened: Any, url: str, name: s
 
 
 @both_ways
-def test_many_jobs_are_made_and_listed_over_pages(opened: Any, url: str, name: str) -> None:
+def test_many_jobs_are_created_and_listed_over_pages(opened: Any, url: str, name: str) -> None:
     wanted = [{"name": f"{name}{n}", "tags": {"of": name}, **LATER} for n in range(450)]
     with opened(url) as way:
         jobs = way.client.jobs
@@ -143,15 +147,17 @@ def test_many_jobs_are_made_and_listed_over_pages(opened: Any, url: str, name: s
         listed = [job.job_id for job in way.all(jobs.list(tags={"of": name}))]
         assert sorted(listed) == sorted(batch.job_ids[:450])
         assert len(way.all(jobs.list(tags={"of": name}, limit=201))) == 201
-        # The same key again makes nothing more, and answers the same.
-        again = way.do(
+        # The same key creates nothing more, and returns the same ids.
+        repeated = way.do(
             jobs.create_many([*wanted, {"name": ""}], idempotency_key=batch.idempotency_key)
         )
-        assert again.job_ids == batch.job_ids
+        assert repeated.job_ids == batch.job_ids
 
 
 @both_ways
-def test_what_comes_and_why_is_told(opened: Any, url: str, name: str) -> None:
+def test_preview_upcoming_explain_and_backfill_return_occurrences(
+    opened: Any, url: str, name: str
+) -> None:
     fields: dict[str, Any] = {
         "schedule_type": "CRON",
         "cron_expression": "30 2 * * *",
@@ -159,17 +165,17 @@ def test_what_comes_and_why_is_told(opened: Any, url: str, name: str) -> None:
     }
     with opened(url) as way:
         client = way.client
-        seen = way.do(client.schedules.preview(**fields, from_="2026-03-28T12:00:00Z", count=2))
-        assert len(seen.times) == 2
-        assert seen.warnings
+        preview = way.do(client.schedules.preview(**fields, from_="2026-03-28T12:00:00Z", count=2))
+        assert len(preview.times) == 2
+        assert preview.warnings
         job = way.do(client.jobs.create(name=name, **fields))
-        mine = [
-            one
-            for one in way.all(client.schedules.upcoming(to=now() + timedelta(days=2)))
-            if one.job_id == job.job_id
+        occurrences = [
+            occurrence
+            for occurrence in way.all(client.schedules.upcoming(to=now() + timedelta(days=2)))
+            if occurrence.job_id == job.job_id
         ]
-        assert mine[0].utc == job.next_run_time == mine[0].local
-        assert way.do(client.jobs.explain(job, mine[0].utc)).outcome == "PLANNED"
+        assert occurrences[0].utc == job.next_run_time == occurrences[0].local
+        assert way.do(client.jobs.explain(job, occurrences[0].utc)).outcome == "PLANNED"
         dry = way.do(client.jobs.backfill(job, now() - timedelta(days=3), now(), dry_run=True))
         assert dry.runs == len(dry.times) == way.do(
             client.jobs.backfill(job, now() - timedelta(days=3), now())
@@ -177,7 +183,7 @@ def test_what_comes_and_why_is_told(opened: Any, url: str, name: str) -> None:
 
 
 @both_ways
-def test_the_installation_says_how_it_does(opened: Any, url: str) -> None:
+def test_health_stats_openapi_and_whoami_are_returned(opened: Any, url: str) -> None:
     with opened(url) as way:
         client = way.client
         assert way.do(client.health()).ok
@@ -188,22 +194,22 @@ def test_the_installation_says_how_it_does(opened: Any, url: str) -> None:
 
 
 @both_ways
-def test_tokens_are_made_shown_once_and_revoked(opened: Any, url: str, name: str) -> None:
+def test_tokens_are_created_shown_once_and_revoked(opened: Any, url: str, name: str) -> None:
     with opened(url) as way:
         tokens = way.client.tokens
         until = now() + timedelta(days=1)
-        made = way.do(tokens.create(name=name, role="viewer", expires_at=until))
-        assert made.token.startswith("pnc_")
-        assert abs(made.expires_at - until) < timedelta(seconds=1)
-        assert made.token_id in [one.token_id for one in way.all(tokens.list())]
-        assert way.do(tokens.get(made.token_id)).revoked_at is None
-        first = way.do(tokens.revoke(made.token_id)).revoked_at
-        assert first is not None
-        assert way.do(tokens.revoke(made.token_id)).revoked_at == first
+        token = way.do(tokens.create(name=name, role="viewer", expires_at=until))
+        assert token.token.startswith("pnc_")
+        assert abs(token.expires_at - until) < timedelta(seconds=1)
+        assert token.token_id in [row.token_id for row in way.all(tokens.list())]
+        assert way.do(tokens.get(token.token_id)).revoked_at is None
+        revoked_at = way.do(tokens.revoke(token.token_id)).revoked_at
+        assert revoked_at is not None
+        assert way.do(tokens.revoke(token.token_id)).revoked_at == revoked_at
 
 
 @both_ways
-def test_who_changed_what_is_told(opened: Any, url: str, name: str) -> None:
+def test_audit_entries_of_a_job_are_listed(opened: Any, url: str, name: str) -> None:
     with opened(url) as way:
         job = way.do(way.client.jobs.create(name=name, **LATER))
         way.do(way.client.jobs.pause(job))
@@ -213,12 +219,16 @@ def test_who_changed_what_is_told(opened: Any, url: str, name: str) -> None:
 
 
 @both_ways
-def test_what_is_wrong_is_named_and_what_is_not_there_too(opened: Any, url: str, name: str) -> None:
+def test_invalid_fields_and_missing_jobs_raise_errors(opened: Any, url: str, name: str) -> None:
     with opened(url) as way:
         jobs = way.client.jobs
-        with pytest.raises(Invalid) as told:
+        with pytest.raises(Invalid) as error:
             way.do(jobs.create(name="", schedule_type="CRON", tags={"a:b": "c"}))
-        assert {one.field for one in told.value.errors} == {"name", "cron_expression", "tags.a:b"}
+        assert {field_error.field for field_error in error.value.errors} == {
+            "name",
+            "cron_expression",
+            "tags.a:b",
+        }
         with pytest.raises(NotFound):
             way.do(jobs.get("01a1f03b-abb9-7019-9650-e41c1771d654"))
         with pytest.raises(NotFound):
@@ -227,11 +237,11 @@ def test_what_is_wrong_is_named_and_what_is_not_there_too(opened: Any, url: str,
             way.do(jobs.create(name=name, payload="x" * 600_000, **LATER))
 
 
-def shown(client: Punctual, job_id: str) -> tuple[Any, ...]:
-    """All that a change may change, but who counts how often it was asked for."""
+def job_and_run_ids(client: Punctual, job_id: str) -> tuple[Any, ...]:
+    """Return all that an update may change, without the fields that count updates."""
     job = client.jobs.get(job_id)
-    kept = {n: v for n, v in job.raw.items() if n not in ("version", "updated_at", "latest_run")}
-    return kept, [run.run_id for run in client.runs.list(job_id)]
+    fields = {n: v for n, v in job.raw.items() if n not in ("version", "updated_at", "latest_run")}
+    return fields, [run.run_id for run in client.runs.list(job_id)]
 
 
 @pytest.mark.parametrize(
@@ -245,10 +255,8 @@ def shown(client: Punctual, job_id: str) -> tuple[Any, ...]:
     ],
     ids=str,
 )
-def test_a_change_that_is_repeated_changes_nothing_more(
-    url: str, name: str, changes: dict[str, Any]
-) -> None:
-    """Why it is repeated where nobody knows whether it was made."""
+def test_repeated_update_changes_nothing(url: str, name: str, changes: dict[str, Any]) -> None:
+    """So the client repeats an update after a lost answer."""
     if "schedule_time" in changes:
         changes = {**changes, "schedule_time": now() + changes["schedule_time"]}
     with Punctual(url) as client:
@@ -256,22 +264,20 @@ def test_a_change_that_is_repeated_changes_nothing_more(
         client.jobs.update(job, **changes)
         for run in client.runs.list(job):
             client.wait_for(run, timeout=20)
-        once = shown(client, job.job_id)
+        before = job_and_run_ids(client, job.job_id)
         client.jobs.update(job, **changes)
-        assert shown(client, job.job_id) == once
+        assert job_and_run_ids(client, job.job_id) == before
 
 
 @pytest.mark.parametrize("missed", ["SKIP", "RUN_ONCE", "RUN_ALL", None])
-def test_pausing_and_resuming_repeated_change_nothing_more(
-    url: str, name: str, missed: Any
-) -> None:
+def test_repeated_pause_and_resume_change_nothing(url: str, name: str, missed: Any) -> None:
     with Punctual(url) as client:
         job = client.jobs.create(name=name, schedule_type="INTERVAL", interval_seconds=3600).job_id
         client.jobs.pause(job)
-        once = shown(client, job)
+        before = job_and_run_ids(client, job)
         client.jobs.pause(job)
-        assert shown(client, job) == once
+        assert job_and_run_ids(client, job) == before
         client.jobs.resume(job, missed=missed)
-        once = shown(client, job)
+        before = job_and_run_ids(client, job)
         client.jobs.resume(job, missed=missed)
-        assert shown(client, job) == once
+        assert job_and_run_ids(client, job) == before

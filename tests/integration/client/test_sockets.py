@@ -1,4 +1,4 @@
-"""The client and what real sockets do: closed, reset, half an answer, none, a slow one."""
+"""The client with real sockets: closed, reset, partial, missing and slow answers."""
 
 import socket
 import struct
@@ -14,17 +14,17 @@ import pytest
 from punctual.client import Retries, Unavailable
 from tests.support.client_ways import AT_ONCE, JOB, both_ways
 
-Manner = Callable[["Peer", socket.socket], None]
+Behaviour = Callable[["Peer", socket.socket], None]
 OK = msgspec.json.encode(JOB)
 OFTEN = AT_ONCE._replace(attempts=30)  # for a machine that is busy with other tests
 NOW: dict[str, Any] = {"name": "a", "schedule_type": "IMMEDIATE"}
 
 
 class Peer:
-    """A server that does one thing to each connection, the last of them to all that follow."""
+    """A server with one behaviour for each connection. The last one applies to all later ones."""
 
-    def __init__(self, *manners: Manner) -> None:
-        self._manners = list(manners)
+    def __init__(self, *behaviours: Behaviour) -> None:
+        self._behaviours = list(behaviours)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._server = threading.Thread(target=self._serve)
         self._threads: list[threading.Thread] = []
@@ -45,16 +45,16 @@ class Peer:
             if self.over.is_set():
                 connection.close()
                 return
-            manner = self._manners[min(self.connections, len(self._manners) - 1)]
+            behaviour = self._behaviours[min(self.connections, len(self._behaviours) - 1)]
             self.connections += 1
-            thread = threading.Thread(target=self._meet, args=(manner, connection))
+            thread = threading.Thread(target=self._meet, args=(behaviour, connection))
             self._threads.append(thread)
             thread.start()
 
-    def _meet(self, manner: Manner, connection: socket.socket) -> None:
+    def _meet(self, behaviour: Behaviour, connection: socket.socket) -> None:
         with connection:
             connection.settimeout(10)
-            manner(self, connection)
+            behaviour(self, connection)
 
     def end(self) -> None:
         self.over.set()
@@ -64,20 +64,20 @@ class Peer:
         self._listener.close()
 
     def read(self, connection: socket.socket) -> bytes:
-        """One request: its head, and the body that this announces."""
+        """Read one request with its body, and return its head."""
         data = b""
         while b"\r\n\r\n" not in data:
-            data += _some(connection)
+            data += _receive(connection)
         head, _, rest = data.partition(b"\r\n\r\n")
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-len")]
         length = int(lengths[0].split(b":")[1]) if lengths else 0
         while len(rest) < length:
-            rest += _some(connection)
+            rest += _receive(connection)
         self.requests.append(head)
         return head
 
 
-def _some(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket) -> bytes:
     data = connection.recv(65_536)
     if not data:
         raise ConnectionError("the client hung up")
@@ -94,7 +94,7 @@ def closes(peer: Peer, connection: socket.socket) -> None:
 
 
 def closes_at_once(_peer: Peer, _connection: socket.socket) -> None:
-    """It was not read, and the client cannot know."""
+    """Read nothing. The client cannot know that."""
 
 
 def resets(peer: Peer, connection: socket.socket) -> None:
@@ -102,12 +102,12 @@ def resets(peer: Peer, connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def breaks_off(peer: Peer, connection: socket.socket) -> None:
+def answers_partly(peer: Peer, connection: socket.socket) -> None:
     peer.read(connection)
     connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: 500\r\n\r\n{")
 
 
-def babbles(peer: Peer, connection: socket.socket) -> None:
+def answers_other_protocol(peer: Peer, connection: socket.socket) -> None:
     peer.read(connection)
     connection.sendall(b"SSH-2.0-OpenSSH\r\n\r\n")
 
@@ -117,20 +117,20 @@ def hangs(peer: Peer, connection: socket.socket) -> None:
     peer.over.wait(10)
 
 
-def trickles(peer: Peer, connection: socket.socket) -> None:
-    """Each byte comes in time, and the answer never."""
+def answers_slowly(peer: Peer, connection: socket.socket) -> None:
+    """Send each byte in time, but never the whole answer."""
     peer.read(connection)
     connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: 100000\r\n\r\n")
     try:
         while not peer.over.wait(0.02):
             connection.sendall(b" ")
     except OSError:
-        return  # the client had enough
+        return  # the client closed the connection
 
 
 @contextmanager
-def a_peer(*manners: Manner) -> Iterator[Peer]:
-    peer = Peer(*manners)
+def a_peer(*behaviours: Behaviour) -> Iterator[Peer]:
+    peer = Peer(*behaviours)
     peer.begin()
     try:
         yield peer
@@ -148,12 +148,14 @@ def keys(peer: Peer) -> set[bytes]:
 
 
 @both_ways
-@pytest.mark.parametrize("manner", [closes, resets, breaks_off, babbles, hangs, trickles])
-def test_an_order_whose_answer_is_lost_is_repeated_with_its_key(
-    opened: Any, manner: Manner
+@pytest.mark.parametrize(
+    "behaviour", [closes, resets, answers_partly, answers_other_protocol, hangs, answers_slowly]
+)
+def test_request_with_a_lost_answer_is_repeated_with_its_key(
+    opened: Any, behaviour: Behaviour
 ) -> None:
     with (
-        a_peer(manner, manner, answers) as peer,
+        a_peer(behaviour, behaviour, answers) as peer,
         opened(peer.url, retries=OFTEN, timeout=0.3) as way,
     ):
         assert way.do(way.client.jobs.create(**NOW)).job_id == JOB["job_id"]
@@ -163,35 +165,38 @@ def test_an_order_whose_answer_is_lost_is_repeated_with_its_key(
 
 @both_ways
 @pytest.mark.parametrize(
-    "manner", [closes, closes_at_once, resets, breaks_off, babbles, hangs, trickles]
+    "behaviour",
+    [closes, closes_at_once, resets, answers_partly, answers_other_protocol, hangs, answers_slowly],
 )
-def test_what_must_not_be_done_twice_is_not_repeated_then(opened: Any, manner: Manner) -> None:
+def test_request_without_a_key_is_not_repeated_after_a_lost_answer(
+    opened: Any, behaviour: Behaviour
+) -> None:
     with (
-        a_peer(manner, answers) as peer,
+        a_peer(behaviour, answers) as peer,
         opened(peer.url, retries=AT_ONCE, timeout=1.0) as way,
     ):
-        with pytest.raises(Unavailable, match="may have been carried out") as told:
+        with pytest.raises(Unavailable, match="may have taken effect") as error:
             way.do(way.client.tokens.create(name="a", role="viewer"))
         assert peer.connections == 1
-    assert told.value.uncertain
+    assert error.value.uncertain
 
 
 @both_ways
-def test_nobody_listens_and_nothing_is_open(opened: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_refused_connection_is_reported_as_not_carried_out(opened: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     with (
         opened(f"http://127.0.0.1:{port}/v1", retries=AT_ONCE) as way,
-        pytest.raises(Unavailable, match=r"no connection .*after 6 attempts") as told,
+        pytest.raises(Unavailable, match=r"no connection .*after 6 attempts") as error,
     ):
         way.do(way.client.tokens.create(name="a", role="viewer"))
-    assert not told.value.uncertain
+    assert not error.value.uncertain
 
 
 @both_ways
-def test_a_slow_answer_is_bounded_as_a_whole(opened: Any) -> None:
+def test_slow_answer_is_bounded_by_the_total_timeout(opened: Any) -> None:
     with (
-        a_peer(trickles) as peer,
+        a_peer(answers_slowly) as peer,
         opened(peer.url, retries=Retries(attempts=1), timeout=0.2) as way,
     ):
         began = monotonic()
@@ -201,18 +206,18 @@ def test_a_slow_answer_is_bounded_as_a_whole(opened: Any) -> None:
 
 
 def answers_twice(peer: Peer, connection: socket.socket) -> None:
-    """On one connection, and then hangs up while nobody asks."""
+    """Answer twice on one connection, and close it while it is idle."""
     for _ in range(2):
         peer.read(connection)
         connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(OK), OK))
 
 
 @both_ways
-def test_a_connection_is_used_again_and_one_that_was_closed_is_not(opened: Any) -> None:
+def test_connection_is_reused_until_the_server_closes_it(opened: Any) -> None:
     with a_peer(answers_twice, answers) as peer, opened(peer.url, retries=AT_ONCE) as way:
         for _ in range(2):
             way.do(way.client.jobs.get("id"))
         assert peer.connections == 1
-        peer._threads[0].join(timeout=10)  # by now it has hung up
+        peer._threads[0].join(timeout=10)  # the server has closed the connection
         way.do(way.client.jobs.pause("id"))
         assert peer.connections == 2

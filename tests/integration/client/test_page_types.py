@@ -1,4 +1,4 @@
-"""The page about the client as its readers' editors see it; that it runs, the pages' test shows."""
+"""Types of the client's page. Another test runs its code."""
 
 import subprocess
 import sys
@@ -34,16 +34,16 @@ RIGHT = {
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a strict type checker says of the page, and of a program with mistakes in it."""
+def checker_output(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the output of a strict type checker for the page and a program with mistakes."""
     folder = tmp_path_factory.mktemp("typed")
     blocks = [block for block in blocks_of(ROOT, PAGE) if block.use is Use.PYTHON]
     (folder / "page.py").write_text("".join(block.text for block in blocks))
     lines = ["from punctual.client import AsyncPunctual, Punctual"]
     lines += ["client = Punctual()", "awaited = AsyncPunctual()"]
-    lines += [f"reveal_type({asked})" for asked in RIGHT]
+    lines += [f"reveal_type({expression})" for expression in RIGHT]
     (folder / "program.py").write_text("\n".join([*lines, *WRONG]))
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=.cache", "."],
         cwd=folder,
         env={"MYPYPATH": str(ROOT / "layers/core/python"), "COLUMNS": "1000"},
@@ -52,33 +52,35 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         check=False,
         timeout=100,
     )
-    return said.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
-def test_the_pages_code_is_typed(checked: list[str]) -> None:
-    assert [line for line in checked if line.startswith("page.py")] == []
-    assert checked[-1].endswith("in 1 file (checked 2 source files)")
+def test_code_of_the_page_passes_strict_type_checks(checker_output: list[str]) -> None:
+    assert [line for line in checker_output if line.startswith("page.py")] == []
+    assert checker_output[-1].endswith("in 1 file (checked 2 source files)")
 
 
-@pytest.mark.parametrize("asked", RIGHT)
-def test_an_answer_has_its_type(checked: list[str], asked: str) -> None:
-    number = 4 + list(RIGHT).index(asked)
-    (line,) = [line for line in checked if line.startswith(f"program.py:{number}: note: Rev")]
-    assert RIGHT[asked] in line
+@pytest.mark.parametrize("expression", RIGHT)
+def test_client_answers_have_their_types(checker_output: list[str], expression: str) -> None:
+    number = 4 + list(RIGHT).index(expression)
+    (line,) = [
+        line for line in checker_output if line.startswith(f"program.py:{number}: note: Rev")
+    ]
+    assert RIGHT[expression] in line
 
 
-@pytest.mark.parametrize("asked", WRONG)
-def test_a_mistake_is_found_before_it_runs(checked: list[str], asked: str) -> None:
-    number = 4 + len(RIGHT) + list(WRONG).index(asked)
-    found = [line for line in checked if line.startswith(f"program.py:{number}: error")]
-    assert any(WRONG[asked] in line for line in found), checked
+@pytest.mark.parametrize("expression", WRONG)
+def test_type_checker_finds_mistakes(checker_output: list[str], expression: str) -> None:
+    number = 4 + len(RIGHT) + list(WRONG).index(expression)
+    errors = [line for line in checker_output if line.startswith(f"program.py:{number}: error")]
+    assert any(WRONG[expression] in line for line in errors), checker_output
 
 
-def test_the_page_is_run_with_the_others() -> None:
+def test_page_is_run_with_the_others() -> None:
     assert PAGE in pages()
 
 
-def test_the_types_are_in_what_is_installed(tmp_path: Path) -> None:
+def test_wheel_contains_the_types(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()

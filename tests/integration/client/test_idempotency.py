@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way, and at which point: what was ordered once is there once."""
+"""Faults at any point of a request: a request by the client is carried out once."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -20,7 +20,7 @@ faults = st.lists(st.sampled_from(Fault), max_size=8)
 
 
 class World:
-    """A node, a way to it that does not fail, and what to look for in it."""
+    """A node, a client without faults, and a job and a run for the requests."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -43,98 +43,98 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         world.close()
 
 
-class Order:
-    """Something that makes one thing; `made` counts what there is of it."""
+class Request:
+    """A request that creates objects. `created_ids` lists the objects that exist."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.name = f"once {next(NUMBERS)}."
 
-    def ask(self, way: Way, key: str | None) -> Any:
+    def send(self, way: Way, key: str | None) -> Any:
         raise NotImplementedError
 
-    def made(self) -> list[str]:
+    def created_ids(self) -> list[str]:
         raise NotImplementedError
 
 
-class OneJob(Order):
-    def ask(self, way: Way, key: str | None) -> Any:
-        made = way.client.jobs.create(name=self.name, idempotency_key=key, **NEVER)
-        return [way.do(made).job_id]
+class OneJob(Request):
+    def send(self, way: Way, key: str | None) -> Any:
+        creation = way.client.jobs.create(name=self.name, idempotency_key=key, **NEVER)
+        return [way.do(creation).job_id]
 
-    def made(self) -> list[str]:
+    def created_ids(self) -> list[str]:
         return [job.job_id for job in self.world.client.jobs.list(name_prefix=self.name)]
 
 
 class ManyJobs(OneJob):
-    def ask(self, way: Way, key: str | None) -> Any:
+    def send(self, way: Way, key: str | None) -> Any:
         jobs = [{"name": f"{self.name}{n}", **NEVER} for n in range(3)]
         batch = way.do(way.client.jobs.create_many(jobs, idempotency_key=key))
         return list(reversed(batch.raise_for_declined().job_ids))
 
 
-class OneRun(Order):
+class OneRun(Request):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._before = set(self._there())
+        self._before = set(self._run_ids())
 
-    def ask(self, way: Way, key: str | None) -> Any:
+    def send(self, way: Way, key: str | None) -> Any:
         payload = {"name": self.name}
         run = way.client.jobs.run(self.world.job, payload=payload, idempotency_key=key)
         return [way.do(run).run_id]
 
-    def made(self) -> list[str]:
-        return [run_id for run_id in self._there() if run_id not in self._before]
+    def created_ids(self) -> list[str]:
+        return [run_id for run_id in self._run_ids() if run_id not in self._before]
 
-    def _there(self) -> list[str]:
+    def _run_ids(self) -> list[str]:
         return [run.run_id for run in self.world.client.runs.list(self.world.job)]
 
 
 class OneRetry(OneRun):
-    def ask(self, way: Way, key: str | None) -> Any:
+    def send(self, way: Way, key: str | None) -> Any:
         run = way.client.runs.retry(self.world.run, idempotency_key=key)
         return [way.do(run).run_id]
 
 
 @both_ways
-@pytest.mark.parametrize("order", [OneJob, ManyJobs, OneRun, OneRetry])
+@pytest.mark.parametrize("request_type", [OneJob, ManyJobs, OneRun, OneRetry])
 @settings(max_examples=30)
 @given(faults=faults)
 @example(faults=[Fault.SILENT])
 @example(faults=[Fault.RESET] * 6)
 @example(faults=[Fault.REFUSED] * 6)
 @example(faults=[Fault.CUT, Fault.LIMITED] * 3)
-def test_what_is_ordered_is_there_once(
-    world: World, opened: Any, order: Callable[[World], Order], faults: list[Fault]
+def test_request_with_a_key_creates_its_objects_once(
+    world: World, opened: Any, request_type: Callable[[World], Request], faults: list[Fault]
 ) -> None:
-    wanted = order(world)
+    request = request_type(world)
     network = Faulty(world.direct, faults)
     with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
-        answered, error = _tried(lambda: wanted.ask(way, None))
+        answered, error = _answer_or_error(lambda: request.send(way, None))
         if error is not None:
             assert len(network.met) == AT_ONCE.attempts
-            assert bool(wanted.made()) == network.done
+            assert bool(request.created_ids()) == network.done
             assert error.uncertain == (not network.certain)
-            # Whoever asks again with the key of what failed is answered what is there.
-            answered = wanted.ask(way, error.idempotency_key)
-    assert answered == wanted.made()
+            # A repeat with the key of the failed request returns the existing objects.
+            answered = request.send(way, error.idempotency_key)
+    assert answered == request.created_ids()
 
 
 @both_ways
 @settings(max_examples=30)
 @given(faults=faults)
-def test_what_cannot_be_repeated_safely_is_done_once_at_most(
+def test_request_without_a_key_is_carried_out_at_most_once(
     world: World, opened: Any, faults: list[Fault]
 ) -> None:
     name = f"token {next(NUMBERS)}"
     network = Faulty(world.direct, faults)
     with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
-        ask = way.client.tokens.create
-        answered, error = _tried(lambda: way.do(ask(name=name, role="viewer")))
-    made = [one.token_id for one in world.client.tokens.list() if one.name == name]
-    assert len(made) == network.done
+        create = way.client.tokens.create
+        answered, error = _answer_or_error(lambda: way.do(create(name=name, role="viewer")))
+    token_ids = [token.token_id for token in world.client.tokens.list() if token.name == name]
+    assert len(token_ids) == network.done
     if error is None:
-        assert made == [answered.token_id]
+        assert token_ids == [answered.token_id]
     else:
         assert error.uncertain == (not network.certain)
 
@@ -143,26 +143,28 @@ def test_what_cannot_be_repeated_safely_is_done_once_at_most(
 @settings(max_examples=30)
 @given(faults=faults)
 @example(faults=[Fault.SILENT])
-def test_a_change_for_one_version_is_made_once(
+def test_update_for_one_version_is_made_once(
     world: World, opened: Any, faults: list[Fault]
 ) -> None:
     job = world.client.jobs.create(name=f"version {next(NUMBERS)}", **NEVER)
     network = Faulty(world.direct, faults)
     with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
         update = way.client.jobs.update
-        answered, error = _tried(lambda: way.do(update(job, priority="HIGH", if_match=job)))
-    found = world.client.jobs.get(job)
-    assert found.version == 1 + network.done
+        answered, error = _answer_or_error(
+            lambda: way.do(update(job, priority="HIGH", if_match=job))
+        )
+    stored_job = world.client.jobs.get(job)
+    assert stored_job.version == 1 + network.done
     if error is None:
-        assert answered == found
+        assert answered == stored_job
     else:
-        # That the version is another by now may be its own doing, and it says so.
+        # The new version may come from this update, and the error says so.
         assert error.uncertain == (not network.certain)
         assert isinstance(error, PreconditionFailed) <= error.uncertain
 
 
-def _tried(ask: Callable[[], Any]) -> tuple[Any, PunctualError | None]:
+def _answer_or_error(send: Callable[[], Any]) -> tuple[Any, PunctualError | None]:
     try:
-        return ask(), None
+        return send(), None
     except (Unavailable, RateLimited, PreconditionFailed) as error:
         return None, error
