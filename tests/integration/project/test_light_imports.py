@@ -23,20 +23,20 @@ def packages(modules: set[str]) -> set[str]:
     return {module.split(".")[0] for module in modules}
 
 
-def test_the_stack_can_read_the_keys_without_boto3() -> None:
+def test_key_module_imports_no_boto3() -> None:
     loaded = loaded_by("import punctual.aws.dynamodb.keys")
     assert "punctual.aws.dynamodb.keys" in loaded
     assert not {name for name in loaded if name.startswith(("boto", "msgspec"))}
 
 
-def test_the_stack_may_import_the_contract_without_anything_heavy() -> None:
+def test_contract_module_imports_no_heavy_packages() -> None:
     loaded = loaded_by("import punctual.web.contract")
     assert "punctual.web.contract" in loaded
     heavy = {"pydantic", "pydantic_core", "boto3", "botocore", "msgspec", "aws_lambda_powertools"}
     assert packages(loaded) & heavy == set()
 
 
-def test_serving_the_openapi_document_needs_no_models() -> None:
+def test_openapi_route_imports_no_models() -> None:
     loaded = loaded_by("from punctual.web.routes import openapi; openapi.read_openapi_file()")
     assert "punctual.web.routes.openapi" in loaded
     assert packages(loaded) & {"pydantic", "pydantic_core"} == set()

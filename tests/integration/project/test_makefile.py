@@ -11,10 +11,10 @@ def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony
-    shown = subprocess.run(
+    output = subprocess.run(
         ["make", "--no-print-directory", "-C", str(ROOT), "help"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert [line.split()[1] for line in shown.splitlines()] == phony[1].split()
+    assert [line.split()[1] for line in output.splitlines()] == phony[1].split()

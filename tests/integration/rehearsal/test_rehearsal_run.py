@@ -1,4 +1,4 @@
-"""What the rehearsal starts ends in time, with all that it started itself."""
+"""Processes that the rehearsal starts end in time, with their children."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import pytest
 from tests.rehearsal import progress
 from tests.rehearsal.progress import Failed, everything, run
 
-DEAF = """
+IGNORES_SIGTERM = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -26,22 +26,29 @@ def is_gone(number: int) -> bool:
         return True
 
 
-def test_what_takes_too_long_is_ended_with_whoever_holds_its_output(
+def test_slow_process_is_killed_with_the_children_that_hold_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "PATIENT", 0.1)
     log = tmp_path / "log"
     with pytest.raises(Failed, match="took over 2 s"):
-        run([sys.executable, "-c", DEAF], dict(os.environ), log, everything, tmp_path, within=2)
+        run(
+            [sys.executable, "-c", IGNORES_SIGTERM],
+            dict(os.environ),
+            log,
+            everything,
+            tmp_path,
+            within=2,
+        )
     assert is_gone(int(log.read_text()))
 
 
-def test_what_ends_says_how_and_what_it_said(tmp_path: Path) -> None:
-    told = run(
+def test_ended_process_returns_exit_code_and_output(tmp_path: Path) -> None:
+    result = run(
         [sys.executable, "-c", "print('done'); raise SystemExit(3)"],
         dict(os.environ),
         tmp_path / "log",
         everything,
         tmp_path,
     )
-    assert told == (3, "done\n")
+    assert result == (3, "done\n")
