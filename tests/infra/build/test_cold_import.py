@@ -100,9 +100,9 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
 def modules(name: str) -> set[str]:
     answer = imported(FUNCTIONS_FOLDER / name)
     assert answer.returncode == 0, answer.stderr
-    said: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
-    assert said["callable"]
-    return set(said["modules"])
+    result: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    assert result["callable"]
+    return set(result["modules"])
 
 
 def test_functions_have_handlers() -> None:
@@ -139,18 +139,20 @@ HEAVY = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_handler_imports_only_its_folder_and_the_layers(name: str) -> None:
-    found = modules(name)
-    assert not {"aws_cdk", "moto", "pytest"} & found
-    assert {heavy for heavy, may in HEAVY.items() if heavy in found and name not in may} == set()
-    assert [module for module in found if is_left_out(module.replace(".", "/"))] == []
+    imported_modules = modules(name)
+    assert not {"aws_cdk", "moto", "pytest"} & imported_modules
+    assert {
+        heavy for heavy, may in HEAVY.items() if heavy in imported_modules and name not in may
+    } == set()
+    assert [module for module in imported_modules if is_left_out(module.replace(".", "/"))] == []
 
 
 def is_left_out(path: str) -> bool:
     """Return True if a module or a parent package is left out of the layer."""
     above = [path, *map(str, PurePosixPath(path).parents)]
     return any(
-        fnmatch(one, pattern.removesuffix(".py"))
-        for one in above
+        fnmatch(name, pattern.removesuffix(".py"))
+        for name in above
         for pattern in UNUSED_VENDOR_FILES
     )
 

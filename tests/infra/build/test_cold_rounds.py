@@ -5,8 +5,14 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from bench.cold_start import BARE_FUNCTION, MAX_INIT_RATIO, measure_starts, names_over_aim, show
-from bench.cold_start_emulator import Start
+from bench.cold_start.emulator import Start
+from bench.cold_start.measure import (
+    BARE_FUNCTION,
+    MAX_INIT_RATIO,
+    measure_starts,
+    names_over_aim,
+    show,
+)
 
 QUIET = {BARE_FUNCTION: 100.0, "quick": 140.0, "slow": 100.0 * MAX_INIT_RATIO + 1}
 
@@ -38,7 +44,11 @@ def test_disturbed_medians_do_not_exceed_the_aim(capsys: pytest.CaptureFixture[s
     assert rows[1].init() == (130.0, 240.0)
     assert names_over_aim(rows) == []
     show(rows)
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("one")]
+    (line,) = [
+        report_line
+        for report_line in capsys.readouterr().out.splitlines()
+        if report_line.startswith("one")
+    ]
     assert line.split()[1:5] == ["130", "240", "1.30", "2.40"]
     assert "over the aim" not in line
 
@@ -60,5 +70,5 @@ def test_slow_function_exceeds_the_aim_after_all_rounds(capsys: pytest.CaptureFi
     assert names_over_aim(rows) == ["slow"]
     assert [len(row.starts) for row in rows] == [5, 2, 5]
     show(rows)
-    found = [one.split()[0] for one in capsys.readouterr().out.splitlines() if "over" in one]
-    assert found == ["slow"]
+    slow = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "over" in line]
+    assert slow == ["slow"]

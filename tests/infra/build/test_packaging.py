@@ -34,8 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def compiled(folder: Path) -> bytes:
-    (found,) = (folder / "thing/__pycache__").glob("part.*.pyc")
-    return found.read_bytes()
+    (path,) = (folder / "thing/__pycache__").glob("part.*.pyc")
+    return path.read_bytes()
 
 
 def test_host_bytecode_runs_without_checking_the_source(folder: Path) -> None:
@@ -92,12 +92,14 @@ def test_python_shim_that_does_not_run_is_skipped(
     shim = tmp_path / "python3.13"
     shim.write_text("#!/bin/sh\necho not installed >&2\nexit 127\n")
     shim.chmod(0o755)
-    asked: list[Path] = []
+    compiled_folders: list[Path] = []
     monkeypatch.setattr(shutil, "which", lambda _name: str(shim))
-    monkeypatch.setattr(bytecode, "_compile_with_pyodide", lambda at, _: asked.append(at))
+    monkeypatch.setattr(
+        bytecode, "_compile_with_pyodide", lambda at, _: compiled_folders.append(at)
+    )
     with pytest.raises(NoCompiler):
         compile_for_lambda(folder)
-    assert asked == [folder]
+    assert compiled_folders == [folder]
 
 
 def test_vendor_target_is_lambda_or_host() -> None:
@@ -166,8 +168,8 @@ def test_unbuilt_layer_has_another_key_than_the_built_one(
     monkeypatch.setattr(packaging, "LAYER_BUILD_FOLDER", folder / "built")
     shutil.copytree(folder / "thing", folder / "source/thing")
 
-    def key(given: dict[str, Any]) -> str:
-        stack = Stack(App(context=given), "Some")
+    def key(context: dict[str, Any]) -> str:
+        stack = Stack(App(context=context), "Some")
         location = packaging.core_layer(stack, host_target()).bind(stack).s3_location
         assert location is not None
         return location.object_key
@@ -183,7 +185,7 @@ def test_function_without_a_handler_is_named() -> None:
 
 def test_all_stacks_share_two_layers() -> None:
     keys = {
-        one.properties["Content"]["S3Key"]
-        for one in resources(assembly("dev"), "AWS::Lambda::LayerVersion")
+        layer.properties["Content"]["S3Key"]
+        for layer in resources(assembly("dev"), "AWS::Lambda::LayerVersion")
     }
     assert len(keys) == 2

@@ -63,15 +63,15 @@ def test_status_function_without_reservation_takes_one_batch_for_each_shard() ->
 
 
 def test_concurrency_percent_scales_reservations_lanes_and_request_rate() -> None:
-    whole, half = prod(), prod(concurrencyPercent=50)
+    full_size, half = prod(), prod(concurrencyPercent=50)
     assert half.concurrency.total_reserved == pytest.approx(
-        whole.concurrency.total_reserved / 2, abs=5
+        full_size.concurrency.total_reserved / 2, abs=5
     )
     assert half.lanes == {"quick": {"high": 40, "normal": 40, "low": 20}, "long": {"all": 70}}
     assert (half.throttle.rate, half.throttle.burst) == (500, 1000)
     assert half.reserved["executor-quick"] == 100
     double = prod(concurrencyPercent=200)
-    assert double.concurrency.total_reserved == 2 * whole.concurrency.total_reserved
+    assert double.concurrency.total_reserved == 2 * full_size.concurrency.total_reserved
 
 
 @pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, 300, 7))
@@ -89,7 +89,7 @@ def test_scaled_stage_satisfies_all_limits(percent: int) -> None:
 def test_queue_over_the_event_source_maximum_is_named() -> None:
     lanes = {"quick": {"high": 300, "normal": 2, "low": 2}, "long": {"all": 140}}
     reserved = reserving(executor_quick=304)
-    with pytest.raises(WrongStage, match=r"`lanes.quick.high` must be at most 1000, and is 1200"):
+    with pytest.raises(WrongStage, match=r"`lanes.quick.high` must be at most 1000; got 1200"):
         prod(lanes=lanes, reservedConcurrency=reserved, concurrencyPercent=400)
 
 

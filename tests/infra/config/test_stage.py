@@ -119,7 +119,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https URL")
         for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
     ),
-    ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be the name of a claim"),
+    (
+        {"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}},
+        "`oidcIssuer.tenantClaim` must be the name of a claim",
+    ),
     ({"oidcIssuer": {**ISSUER, "clientId": ""}}, "`oidcIssuer.clientId` must be the client id"),
     ({"oidcIssuer": {**ISSUER, "scope": "x"}}, "`oidcIssuer.scope` is unknown"),
     ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),

@@ -35,7 +35,7 @@ MINE = admin_hash(b"k" * 32, "pnc_mine")
 TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{56}(?![A-Za-z0-9_-])")
 
 
-class Said(list[str]):
+class Printed(list[str]):
     def __call__(self, line: str) -> None:
         self.append(line)
 
@@ -55,11 +55,13 @@ class Cdk:
     def __call__(self, arguments: Sequence[str]) -> int:
         self.calls.append(list(arguments))
         self._effect()
-        for one in arguments:
-            if one.startswith("--outputs-file="):
-                made = {"Punctual-dev-Api": {"Address": ADDRESS}}
-                text = json.dumps({**made, "Punctual-dev-Observability": {"DashboardLink": LINK}})
-                Path(one.partition("=")[2]).write_text(text)
+        for argument in arguments:
+            if argument.startswith("--outputs-file="):
+                outputs = {"Punctual-dev-Api": {"Address": ADDRESS}}
+                text = json.dumps(
+                    {**outputs, "Punctual-dev-Observability": {"DashboardLink": LINK}}
+                )
+                Path(argument.partition("=")[2]).write_text(text)
         return self._code
 
 
@@ -73,10 +75,10 @@ class Account:
         self.region_name = self._session.region_name
 
     def client(self, name: str) -> Any:
-        made = self._session.client(name)
+        client = self._session.client(name)
         if name == "lambda":
-            made.get_account_settings = self._settings
-        return made
+            client.get_account_settings = self._settings
+        return client
 
     def _settings(self) -> dict[str, Any]:
         limits = {
@@ -105,8 +107,8 @@ def put(session: Any, name: str, value: str) -> None:
 
 
 def read(session: Any, name: str) -> str:
-    found = session.client("ssm").get_parameter(Name=name, WithDecryption=True)
-    return str(found["Parameter"]["Value"])
+    response = session.client("ssm").get_parameter(Name=name, WithDecryption=True)
+    return str(response["Parameter"]["Value"])
 
 
 def as_the_template_says(session: Any) -> Callable[[], None]:
@@ -121,111 +123,111 @@ def test_first_deploy_at_a_terminal_shows_the_token_once_and_stores_its_hash(
     session: Any, tmp_path: Path
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said, cdk = Said(), Cdk(as_the_template_says(session))
-    assert deploy(stage(), session, cdk, said, is_terminal=True) == 0
-    (token,) = set(TOKEN.findall(said.text))
-    assert said.text.count("shown this once") == 1
+    printed, cdk = Printed(), Cdk(as_the_template_says(session))
+    assert deploy(stage(), session, cdk, printed, is_terminal=True) == 0
+    (token,) = set(TOKEN.findall(printed.text))
+    assert printed.text.count("shown this once") == 1
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
     assert has_valid_mac(key, token)
     assert read(session, HASH) == admin_hash(key, token)
-    assert read(session, KEY) not in said.text
-    assert f"The API: {ADDRESS}" in said.text
-    assert f"The dashboard: {LINK}" in said.text
-    assert f'curl -s {ADDRESS}/jobs -H "Authorization: Bearer {token}"' in said.text
+    assert read(session, KEY) not in printed.text
+    assert f"The API: {ADDRESS}" in printed.text
+    assert f"The dashboard: {LINK}" in printed.text
+    assert f'curl -s {ADDRESS}/jobs -H "Authorization: Bearer {token}"' in printed.text
     assert not (tmp_path / ".tokens").exists()
-    ((what, *arguments),) = cdk.calls
-    assert what == "deploy"
+    ((command, *arguments),) = cdk.calls
+    assert command == "deploy"
     assert {"--all", "--require-approval=never", "--context=stage=dev"} <= set(arguments)
 
 
 def test_second_deploy_keeps_the_token(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
-    said = Said()
-    assert deploy(stage(), session, Cdk(), said, ["--context=vendorFor=host"]) == 0
+    printed = Printed()
+    assert deploy(stage(), session, Cdk(), printed, ["--context=vendorFor=host"]) == 0
     assert read(session, HASH) == MINE
-    assert TOKEN.findall(said.text) == []
-    assert "Bearer $PUNCTUAL_TOKEN" in said.text
+    assert TOKEN.findall(printed.text) == []
+    assert "Bearer $PUNCTUAL_TOKEN" in printed.text
 
 
 def test_parameters_set_by_an_operator_survive_a_deploy(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
     put(session, DISPATCH, "off")
-    said = Said()
-    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    printed = Printed()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), printed) == 0
     assert (read(session, HASH), read(session, DISPATCH)) == (MINE, "off")
-    assert f"{DISPATCH} is again what it was before" in said.text
+    assert f"{DISPATCH} has its value from before" in printed.text
 
 
 def test_failed_deploy_creates_no_token_and_restores_the_former_one(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, HASH, MINE)
-    said = Said()
-    assert deploy(stage(), session, Cdk(as_the_template_says(session), code=1), said) == 1
+    printed = Printed()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session), code=1), printed) == 1
     assert read(session, HASH) == MINE
-    assert TOKEN.findall(said.text) == []
+    assert TOKEN.findall(printed.text) == []
 
 
 def test_token_key_is_created_before_the_stacks_and_only_once(
     session: Any,
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    seen: list[str] = []
+    keys_seen: list[str] = []
 
-    def look() -> None:
+    def record_key() -> None:
         as_the_template_says(session)()
-        seen.append(read(session, KEY))
+        keys_seen.append(read(session, KEY))
 
-    assert deploy(stage(), session, Cdk(look), Said()) == 0
-    assert deploy(stage(), session, Cdk(look), Said()) == 0
-    assert new_token(stage(), session, Said()) == 0
-    assert {*seen, read(session, KEY)} == {seen[0]}
-    assert len(b64decode(seen[0])) == 32
-    kept = session.client("ssm").get_parameter(Name=KEY)["Parameter"]
-    assert kept["Type"] == "SecureString"
+    assert deploy(stage(), session, Cdk(record_key), Printed()) == 0
+    assert deploy(stage(), session, Cdk(record_key), Printed()) == 0
+    assert new_token(stage(), session, Printed()) == 0
+    assert {*keys_seen, read(session, KEY)} == {keys_seen[0]}
+    assert len(b64decode(keys_seen[0])) == 32
+    parameter = session.client("ssm").get_parameter(Name=KEY)["Parameter"]
+    assert parameter["Type"] == "SecureString"
 
 
 def test_invalid_token_key_is_reported(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     put(session, KEY, "unset")
     cdk = Cdk()
-    with pytest.raises(NotReady, match="token-key holds no key"):
-        deploy(stage(), session, cdk, Said())
+    with pytest.raises(NotReady, match="token-key has no valid key"):
+        deploy(stage(), session, cdk, Printed())
     assert cdk.calls == []
 
 
 def test_webhook_key_is_separate_and_created_once(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
-    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    printed = Printed()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), printed) == 0
     first = read(session, WEBHOOK_KEY)
-    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), printed) == 0
     assert read(session, WEBHOOK_KEY) == first != read(session, KEY)
     assert len(parse_keys(first)) == 1
-    assert first not in said.text
-    kept = session.client("ssm").get_parameter(Name=WEBHOOK_KEY)["Parameter"]
-    assert kept["Type"] == "SecureString"
+    assert first not in printed.text
+    parameter = session.client("ssm").get_parameter(Name=WEBHOOK_KEY)["Parameter"]
+    assert parameter["Type"] == "SecureString"
 
 
 def test_new_webhook_key_precedes_the_former_and_drops_the_oldest(
     session: Any,
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
+    printed = Printed()
     with pytest.raises(NotReady, match="not deployed here"):
-        new_webhook_key(stage(), session, said)
-    deploy(stage(), session, Cdk(as_the_template_says(session)), said)
-    seen = [parse_keys(read(session, WEBHOOK_KEY))]
+        new_webhook_key(stage(), session, printed)
+    deploy(stage(), session, Cdk(as_the_template_says(session)), printed)
+    keys_seen = [parse_keys(read(session, WEBHOOK_KEY))]
     for _ in range(2):
-        assert new_webhook_key(stage(), session, said) == 0
-        seen.append(parse_keys(read(session, WEBHOOK_KEY)))
-    assert [len(keys) for keys in seen] == [1, 2, 2]
-    assert (seen[1][1], seen[2][1]) == (seen[0][0], seen[1][0])
-    assert len({keys[0] for keys in seen}) == 3
+        assert new_webhook_key(stage(), session, printed) == 0
+        keys_seen.append(parse_keys(read(session, WEBHOOK_KEY)))
+    assert [len(keys) for keys in keys_seen] == [1, 2, 2]
+    assert (keys_seen[1][1], keys_seen[2][1]) == (keys_seen[0][0], keys_seen[1][0])
+    assert len({keys[0] for keys in keys_seen}) == 3
     put(session, WEBHOOK_KEY, "unset")
     with pytest.raises(NotReady, match="webhook-key holds no key"):
-        deploy(stage(), session, Cdk(), said)
+        deploy(stage(), session, Cdk(), printed)
 
 
 def test_account_without_bootstrap_is_refused_with_the_command(session: Any) -> None:
@@ -237,12 +239,12 @@ def test_account_without_bootstrap_is_refused_with_the_command(session: Any) -> 
         check_bootstrap(session, account, region)
     cdk = Cdk()
     with pytest.raises(NotReady):
-        deploy(stage(), session, cdk, Said())
+        deploy(stage(), session, cdk, Printed())
     assert cdk.calls == []
 
 
 def test_missing_region_is_reported() -> None:
-    with pytest.raises(NotReady, match="no region is set: AWS_REGION="):
+    with pytest.raises(NotReady, match="no region is set"):
         account_of(type("Nowhere", (), {"region_name": None})())
 
 
@@ -256,35 +258,35 @@ def test_missing_credentials_are_reported(
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     assert main(["deploy", "dev"]) == 1
-    said = capsys.readouterr().err
-    assert said == "deploy: no working AWS credentials: Unable to locate credentials\n"
+    error = capsys.readouterr().err
+    assert error == "deploy: no working AWS credentials: Unable to locate credentials\n"
 
 
 def test_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "qa"]) == 1
-    assert "no stage 'qa' in cdk.json; there are: dev, prod" in capsys.readouterr().err
+    assert "cdk.json has no stage 'qa'; it has dev, prod" in capsys.readouterr().err
 
 
 def test_new_token_replaces_the_former(session: Any) -> None:
     put(session, HASH, MINE)
-    first, second = Said(), Said()
-    for said in (first, second):
-        assert new_token(stage(), session, said, is_terminal=True) == 0
-    (one,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
-    assert one != other
+    first, second = Printed(), Printed()
+    for printed in (first, second):
+        assert new_token(stage(), session, printed, is_terminal=True) == 0
+    (former,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
+    assert former != other
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
     assert read(session, HASH) == admin_hash(key, other)
 
 
 def test_token_of_an_undeployed_stage_is_refused(session: Any) -> None:
-    with pytest.raises(NotReady, match="this stage is not deployed here"):
-        new_token(stage(), session, Said())
+    with pytest.raises(NotReady, match="the stage is not deployed here"):
+        new_token(stage(), session, Printed())
 
 
 def test_protected_stage_is_not_destroyed(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match=r"stage prod is protected.*`protected` to false"):
-        destroy(stage("prod"), session, cdk, Said(), is_confirmed=True)
+        destroy(stage("prod"), session, cdk, Printed(), is_confirmed=True)
     assert cdk.calls == []
 
 
@@ -293,19 +295,23 @@ def test_stage_without_protection_is_destroyed_completely(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     opened = stage()
     protected = replace(opened, protected=True)
-    assert deploy(protected, session, Cdk(as_the_template_says(session)), Said()) == 0
+    assert deploy(protected, session, Cdk(as_the_template_says(session)), Printed()) == 0
     cdk = Cdk()
     with pytest.raises(NotReady, match="stage dev is protected"):
-        destroy(protected, session, cdk, Said(), is_confirmed=True)
+        destroy(protected, session, cdk, Printed(), is_confirmed=True)
     assert cdk.calls == []
-    assert deploy(opened, session, cdk, Said()) == destroy(opened, session, cdk, Said(), True) == 0
+    assert (
+        deploy(opened, session, cdk, Printed())
+        == destroy(opened, session, cdk, Printed(), True)
+        == 0
+    )
     assert [call[0] for call in cdk.calls] == ["deploy", "destroy", "destroy"]
 
 
 def test_destroy_requires_confirmation(session: Any) -> None:
     cdk = Cdk()
     with pytest.raises(NotReady, match="make destroy STAGE=dev YES=1"):
-        destroy(stage(), session, cdk, Said(), is_confirmed=False)
+        destroy(stage(), session, cdk, Printed(), is_confirmed=False)
     assert cdk.calls == []
 
 
@@ -320,34 +326,34 @@ def test_destroy_empties_the_buckets_after_their_writers_are_gone(session: Any) 
     for _ in range(2):
         s3.put_object(Bucket="outputs", Key="outputs/a", Body=b"1")
     s3.delete_object(Bucket="outputs", Key="outputs/a")
-    held: list[int] = []
+    counts: list[int] = []
 
-    def look() -> None:
-        found = s3.list_object_versions(Bucket="outputs")
-        held.append(len(found.get("Versions", [])) + len(found.get("DeleteMarkers", [])))
+    def count_versions() -> None:
+        listing = s3.list_object_versions(Bucket="outputs")
+        counts.append(len(listing.get("Versions", [])) + len(listing.get("DeleteMarkers", [])))
 
     ensure_key(session.client("ssm"), "/punctual/dev/")
     webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
-    said, cdk = Said(), Cdk(look)
-    assert destroy(stage(), session, cdk, said, is_confirmed=True) == 0
+    printed, cdk = Printed(), Cdk(count_versions)
+    assert destroy(stage(), session, cdk, printed, is_confirmed=True) == 0
     assert session.client("ssm").describe_parameters()["Parameters"] == []
-    assert held == [3, 0]
+    assert counts == [3, 0]
     assert [call[:2] for call in cdk.calls] == [
         ["destroy", "Punctual-dev-Scheduling"],
         ["destroy", "--all"],
     ]
-    assert "3 objects and versions removed" in said.text
+    assert "3 objects and versions removed" in printed.text
 
 
 def test_failed_destroy_keeps_the_token_key(session: Any) -> None:
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
-    assert destroy(stage(), session, Cdk(code=7), Said(), is_confirmed=True) == 7
+    assert destroy(stage(), session, Cdk(code=7), Printed(), is_confirmed=True) == 7
     assert ensure_key(session.client("ssm"), "/punctual/dev/") == key
 
 
 def test_destroy_stops_if_the_cdk_fails(session: Any) -> None:
     cdk = Cdk(code=7)
-    assert destroy(stage(), session, cdk, Said(), is_confirmed=True) == 7
+    assert destroy(stage(), session, cdk, Printed(), is_confirmed=True) == 7
     assert len(cdk.calls) == 1
 
 
@@ -355,16 +361,16 @@ def test_token_without_a_terminal_is_written_to_a_private_file(
     session: Any, tmp_path: Path
 ) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
-    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    printed = Printed()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), printed) == 0
     (path,) = (tmp_path / ".tokens").iterdir()
     token = path.read_text().strip()
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
     assert read(session, HASH) == admin_hash(key, token)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert TOKEN.findall(said.text) == []
-    assert str(path) in said.text
-    assert "Bearer $PUNCTUAL_TOKEN" in said.text
+    assert TOKEN.findall(printed.text) == []
+    assert str(path) in printed.text
+    assert "Bearer $PUNCTUAL_TOKEN" in printed.text
 
 
 def test_new_token_without_a_terminal_replaces_the_former_file(
@@ -375,25 +381,25 @@ def test_new_token_without_a_terminal_replaces_the_former_file(
     path.parent.mkdir()
     path.write_text("former")
     path.chmod(0o644)
-    said = Said()
-    assert new_token(stage(), session, said) == 0
+    printed = Printed()
+    assert new_token(stage(), session, printed) == 0
     assert has_valid_mac(
         ensure_key(session.client("ssm"), "/punctual/dev/"), path.read_text().strip()
     )
     assert path.stat().st_mode & 0o777 == 0o600
-    assert TOKEN.findall(said.text) == []
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert TOKEN.findall(printed.text) == []
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(
-    ("attached", "environment", "shown"),
+    ("attached", "environment", "expected"),
     [(True, {}, True), (False, {}, False), (True, {"CI": "true"}, False)],
 )
 def test_ci_output_is_not_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, attached: bool, environment: dict[str, str], shown: bool
+    monkeypatch: pytest.MonkeyPatch, attached: bool, environment: dict[str, str], expected: bool
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: attached, raising=False)
-    assert program.is_at_terminal(environment) is shown
+    assert program.is_at_terminal(environment) is expected
 
 
 def test_token_command_checks_for_a_terminal(
@@ -412,17 +418,17 @@ def test_webhook_key_command_prints_no_key(
     webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
     monkeypatch.setenv("AWS_REGION", REGION)
     assert main(["webhook-key", "dev"]) == 0
-    said = capsys.readouterr().out
-    kept = read(session, WEBHOOK_KEY)
-    assert all(part not in said for part in kept.split())
+    output = capsys.readouterr().out
+    stored = read(session, WEBHOOK_KEY)
+    assert all(part not in output for part in stored.split())
 
 
 def test_deploy_without_an_alarm_address_prints_a_warning(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
-    assert program.deploy(stage("prod"), session, Cdk(code=1), said) == 1
-    assert said.text.count("`alarmEmail` of prod is null") == 1
+    printed = Printed()
+    assert program.deploy(stage("prod"), session, Cdk(code=1), printed) == 1
+    assert printed.text.count("`alarmEmail` of prod is null") == 1
     for quiet in (replace(stage("prod"), alarm_email="on-call@example.com"), stage("dev")):
-        said = Said()
-        deploy(quiet, session, Cdk(code=1), said)
-        assert "alarmEmail" not in said.text
+        printed = Printed()
+        deploy(quiet, session, Cdk(code=1), printed)
+        assert "alarmEmail" not in printed.text

@@ -27,48 +27,50 @@ def table(heading: str) -> dict[str, list[str]]:
     section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines]
-    return {first.strip("`"): rest for first, *rest in cells}
+    return {first.strip("`"): other_cells for first, *other_cells in cells}
 
 
 def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the paths of all settings of a stage, for example `tasksMayReach.queues`."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Noting(cdk_json.Fields):
-        def take(self, name: str, *rest: Any, **options: Any) -> Any:
-            asked.append(self._path + name)
-            return super().take(name, *rest, **options)
+        def take(self, name: str, *more: Any, **options: Any) -> Any:
+            paths.append(self._path + name)
+            return super().take(name, *more, **options)
 
     for module in (cdk_json, stage):
         monkeypatch.setattr(module, "Fields", Noting)
     full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED, "oidcIssuer": ISSUER}
     stage.read_stage("dev", {"dev": {**read_context()["stages"]["dev"], **full}})
-    return asked
+    return paths
 
 
 def test_every_setting_is_documented_and_every_documented_one_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = table("Stages")
-    asked = settings(monkeypatch)
-    assert {path for path in asked if "." not in path} == set(said)
-    below = [path.split(".") for path in asked if "." in path]
+    documented = table("Stages")
+    paths = settings(monkeypatch)
+    assert {path for path in paths if "." not in path} == set(documented)
+    below = [path.split(".") for path in paths if "." in path]
     assert len(below) >= 13
-    assert [path for path in below if f"`{path[1]}`" not in said[path[0]][0]] == []
+    assert [path for path in below if f"`{path[1]}`" not in documented[path[0]][0]] == []
 
 
 @pytest.mark.parametrize(("column", "name"), [(1, "dev"), (2, "prod")])
 def test_documented_values_match_cdk_json(column: int, name: str) -> None:
     described = read_context()["stages"][name]
-    said = {one: cells[column] for one, cells in table("Stages").items()}
-    shown = {one: json.loads(cell.strip("`")) for one, cell in said.items() if cell[0] == "`"}
-    assert shown == {one: described[one] for one in shown}
-    assert set(said) - set(shown) <= {"memory", "reservedConcurrency"}
+    documented = {name: cells[column] for name, cells in table("Stages").items()}
+    values = {
+        key: json.loads(cell.strip("`")) for key, cell in documented.items() if cell[0] == "`"
+    }
+    assert values == {key: described[key] for key in values}
+    assert set(documented) - set(values) <= {"memory", "reservedConcurrency"}
     sizes = described["memory"].values()
-    assert said["memory"] == f"{min(sizes)} to {max(sizes)}"
-    if "reservedConcurrency" not in shown:
+    assert documented["memory"] == f"{min(sizes)} to {max(sizes)}"
+    if "reservedConcurrency" not in values:
         total = sum(described["reservedConcurrency"].values())
-        assert said["reservedConcurrency"] == f"{total} in all"
+        assert documented["reservedConcurrency"] == f"{total} in all"
         assert f"`{name}` reserves {total}" in TEXT
 
 
@@ -78,35 +80,37 @@ def test_alarms_that_need_metrics_are_documented() -> None:
 
 
 def test_documented_stacks_match_the_templates() -> None:
-    said = table("What stands there then")
-    made = {one.stack_name: one.template["Resources"] for one in assembly("prod").stacks}
-    assert {name.replace("<stage>", "prod") for name in said} == set(made)
-    for name, (what,) in said.items():
+    documented = table("What stands there then")
+    deployed = {stack.stack_name: stack.template["Resources"] for stack in assembly("prod").stacks}
+    assert {name.replace("<stage>", "prod") for name in documented} == set(deployed)
+    for name, (what,) in documented.items():
         functions = {
-            one["Properties"]["FunctionName"].removeprefix("punctual-prod-")
-            for one in made[name.replace("<stage>", "prod")].values()
-            if one["Type"] == "AWS::Lambda::Function"
+            resource["Properties"]["FunctionName"].removeprefix("punctual-prod-")
+            for resource in deployed[name.replace("<stage>", "prod")].values()
+            if resource["Type"] == "AWS::Lambda::Function"
         }
         assert set(re.findall(r"`([a-z-]+)`", what)) & set(stage.FUNCTION_NAMES) == functions
 
 
 def test_documented_parameters_match_the_templates() -> None:
-    made = {
+    deployed = {
         resource["Properties"]["Name"].replace("/dev/", "/<stage>/")
-        for one in assembly("dev").stacks
-        for resource in one.template["Resources"].values()
+        for stack in assembly("dev").stacks
+        for resource in stack.template["Resources"].values()
         if resource["Type"] == "AWS::SSM::Parameter"
     }
-    assert made == {*table("Knobs"), "/punctual/<stage>/token-hash"}
+    assert deployed == {*table("Knobs"), "/punctual/<stage>/token-hash"}
     assert "`/punctual/<stage>/token-hash`" in TEXT
     assert "`/punctual/<stage>/token-key`" in TEXT
     assert "`/punctual/<stage>/webhook-key`" in TEXT
 
 
 def test_documented_outputs_exist() -> None:
-    made = {name for one in assembly("prod").stacks for name in one.template.get("Outputs", {})}
-    assert "AlarmTopic" in made
-    assert set(re.findall(r"output `(\w+)`", TEXT)) <= {*made, "DomainPointsTo"}
+    deployed = {
+        name for stack in assembly("prod").stacks for name in stack.template.get("Outputs", {})
+    }
+    assert "AlarmTopic" in deployed
+    assert set(re.findall(r"output `(\w+)`", TEXT)) <= {*deployed, "DomainPointsTo"}
 
 
 def test_documented_public_calls_match_the_contract() -> None:

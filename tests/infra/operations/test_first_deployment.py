@@ -21,7 +21,7 @@ from infra.operations.first_deployment import (
     missing_stacks,
 )
 from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, UNSET_SECRET
-from tests.infra.operations.test_deploy import REGION, Said, put, read, session
+from tests.infra.operations.test_deploy import REGION, Printed, put, read, session
 from tests.support.infra.synthesised import assembly, resources, synthesise
 
 __all__ = ["session"]  # a fixture
@@ -44,11 +44,11 @@ def test_account_with_a_low_limit_is_refused_with_a_fitting_percentage(
     session: Any,
 ) -> None:
     session.limit = 400
-    said = refusal(session, prod())
-    assert "stage prod reserves 800 executions" in said
-    assert "has a limit of 400, of which other functions reserve 0: 300 can be reserved" in said
-    assert "--quota-code L-B99A9384 --desired-value 900" in said
-    percent = int(said.split("`concurrencyPercent` of prod to ")[1].split()[0])
+    error = refusal(session, prod())
+    assert "stage prod reserves 800 executions" in error
+    assert "has a limit of 400, of which other functions reserve 0: 300 can be reserved" in error
+    assert "--quota-code L-B99A9384 --desired-value 900" in error
+    percent = int(error.split("`concurrencyPercent` of prod to ")[1].split()[0])
     assert check_concurrency(session, prod(concurrencyPercent=percent), ACCOUNT, REGION) == ""
     assert refusal(session, prod(concurrencyPercent=percent + 1))
 
@@ -64,8 +64,8 @@ def test_account_with_ten_executions_must_reserve_nothing(session: Any) -> None:
     session.limit = 10
     assert "set `reservedConcurrency` to {} and `lanes` as in dev" in refusal(session, prod())
     dev = read_stage("dev", read_context()["stages"])
-    said = check_concurrency(session, dev, ACCOUNT, REGION)
-    assert said.startswith("Warning: executors and pollers of dev may take 10 executions")
+    warning = check_concurrency(session, dev, ACCOUNT, REGION)
+    assert warning.startswith("Warning: executors and pollers of dev may take 10 executions")
     session.limit = 11
     assert check_concurrency(session, dev, ACCOUNT, REGION) == ""
 
@@ -103,7 +103,7 @@ def test_account_below_the_required_limit_gets_no_deployment(session: Any) -> No
     session.limit = 100
     cdk = Cdk(session, {})
     with pytest.raises(NotReady, match="reserves 800"):
-        deploy(prod(), session, cdk, Said())
+        deploy(prod(), session, cdk, Printed())
     assert cdk.calls == []
     assert session.client("ssm").describe_parameters()["Parameters"][1:] == []
 
@@ -129,16 +129,20 @@ class Cdk:
                 self._effects[stack]()
                 return 1
         put(self._session, "/punctual/prod/" + ADMIN_HASH_PARAMETER, UNSET_SECRET)
-        for one in arguments:
-            if one.startswith("--outputs-file="):
-                said = {"Punctual-prod-Api": {"Address": "https://a.example.com/v1"}}
-                Path(one.partition("=")[2]).write_text(json.dumps(said))
+        for argument in arguments:
+            if argument.startswith("--outputs-file="):
+                outputs = {"Punctual-prod-Api": {"Address": "https://a.example.com/v1"}}
+                Path(argument.partition("=")[2]).write_text(json.dumps(outputs))
         return 0
 
     def option(self, call: int) -> str:
         """Return the stacks that a call creates without protection."""
-        found = [one for one in self.calls[call] if one.startswith("--context=unprotected=")]
-        return found[0].rpartition("=")[2] if found else ""
+        options = [
+            argument
+            for argument in self.calls[call]
+            if argument.startswith("--context=unprotected=")
+        ]
+        return options[0].rpartition("=")[2] if options else ""
 
 
 class Stacks:
@@ -150,9 +154,9 @@ class Stacks:
         self.opened: list[str] = []
 
     def client(self, name: str) -> Any:
-        made = self._session.client(name)
+        new_client = self._session.client(name)
         if name == "cloudformation":
-            describe = made.describe_stacks
+            describe = new_client.describe_stacks
 
             def described_stack(StackName: str) -> Any:
                 state = self.states.get(StackName.rsplit("-", 1)[1])
@@ -162,28 +166,30 @@ class Stacks:
                 assert EnableTerminationProtection is False
                 self.opened.append(StackName)
 
-            made.describe_stacks = described_stack
-            made.update_termination_protection = update
-        return made
+            new_client.describe_stacks = described_stack
+            new_client.update_termination_protection = update
+        return new_client
 
 
 def test_first_deployment_is_protected_after_all_stacks_exist(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    cdk, said = Cdk(session, {}), Said()
-    assert deploy(prod(), session, cdk, said) == 0
+    cdk, printed = Cdk(session, {}), Printed()
+    assert deploy(prod(), session, cdk, printed) == 0
     assert cdk.option(0) == ",".join(STACK_SUFFIXES)
     assert len(cdk.calls) == 2
     second = cdk.calls[1]
-    assert second[1 : 1 + len(STACK_SUFFIXES)] == [f"Punctual-prod-{one}" for one in STACK_SUFFIXES]
+    assert second[1 : 1 + len(STACK_SUFFIXES)] == [
+        f"Punctual-prod-{suffix}" for suffix in STACK_SUFFIXES
+    ]
     assert "--exclusively" in second
     assert cdk.option(1) == ""
-    assert deploy(prod(), session, cdk, said) == 0  # an update keeps the protection
+    assert deploy(prod(), session, cdk, printed) == 0  # an update keeps the protection
     assert (cdk.option(2), len(cdk.calls)) == ("", 3)
 
 
 def test_retry_after_a_failure_protects_existing_stacks(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
+    printed = Printed()
     client = session.client("cloudformation")
 
     def fail() -> None:
@@ -191,15 +197,15 @@ def test_retry_after_a_failure_protects_existing_stacks(session: Any) -> None:
             client.delete_stack(StackName=f"Punctual-prod-{stack}")
 
     cdk = Cdk(session, {"Execution": fail})
-    assert deploy(prod(), session, cdk, said) == 1
-    assert "docs/runbook.md, *A first deployment that failed*" in said.text
+    assert deploy(prod(), session, cdk, printed) == 1
+    assert "docs/runbook.md, *A first deployment that failed*" in printed.text
     assert len(cdk.calls) == 1
     assert read_or_none(session, "/punctual/prod/" + ADMIN_HASH_PARAMETER) is None
-    again = Cdk(session, {})
-    assert deploy(prod(), session, again, said) == 0
-    assert again.option(0) == "Execution,Api,Observability"
-    assert again.calls[1][1:4] == [
-        f"Punctual-prod-{one}" for one in ("Execution", "Api", "Observability")
+    retry = Cdk(session, {})
+    assert deploy(prod(), session, retry, printed) == 0
+    assert retry.option(0) == "Execution,Api,Observability"
+    assert retry.calls[1][1:4] == [
+        f"Punctual-prod-{suffix}" for suffix in ("Execution", "Api", "Observability")
     ]
 
 
@@ -212,20 +218,20 @@ def read_or_none(session: Any, name: str) -> str | None:
 
 def test_failed_protection_fails_the_deployment(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
-    said = Said()
+    printed = Printed()
 
     class Refusing(Cdk):
         def __call__(self, arguments: Sequence[str]) -> int:
             return 5 if "--exclusively" in arguments else super().__call__(arguments)
 
-    assert deploy(prod(), session, Refusing(session, {}), said) == 5
-    assert "The API:" not in said.text
+    assert deploy(prod(), session, Refusing(session, {}), printed) == 5
+    assert "The API:" not in printed.text
 
 
 def test_unprotected_stage_is_deployed_in_one_step(session: Any) -> None:
     put(session, BOOTSTRAP_PARAMETER, "21")
     cdk = Cdk(session, {})
-    assert deploy(replace(prod(), protected=False), session, cdk, Said()) == 0
+    assert deploy(replace(prod(), protected=False), session, cdk, Printed()) == 0
     assert [len(cdk.calls), cdk.option(0)] == [1, ""]
 
 
@@ -234,25 +240,25 @@ def test_stack_that_could_not_be_created_loses_its_protection(session: Any, stat
     failed = {"StackStatus": status, "EnableTerminationProtection": True}
     standing = {"StackStatus": "CREATE_COMPLETE", "EnableTerminationProtection": True}
     stacks = Stacks(session, {"Execution": failed, "Data": standing, "Scheduling": standing})
-    said = Said()
-    assert missing_stacks(stacks, prod(), said) == ("Execution", "Api", "Observability")
+    printed = Printed()
+    assert missing_stacks(stacks, prod(), printed) == ("Execution", "Api", "Observability")
     assert stacks.opened == ["Punctual-prod-Execution"]
-    assert f"Punctual-prod-Execution could not be created before ({status})" in said.text
+    assert f"Punctual-prod-Execution could not be created before ({status})" in printed.text
 
 
 @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
 def test_existing_stack_keeps_its_protection(session: Any, status: str) -> None:
     standing = {"StackStatus": status, "EnableTerminationProtection": True}
     stacks = Stacks(session, dict.fromkeys(STACK_SUFFIXES, standing))
-    assert missing_stacks(stacks, prod(), Said()) == ()
+    assert missing_stacks(stacks, prod(), Printed()) == ()
     assert stacks.opened == []
 
 
 @pytest.mark.parametrize("status", ["CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS"])
 def test_stack_in_progress_stops_the_deployment(session: Any, status: str) -> None:
     stacks = Stacks(session, {"Data": {"StackStatus": status}})
-    with pytest.raises(NotReady, match=f"Punctual-prod-Data is still at work .{status}"):
-        missing_stacks(stacks, prod(), Said())
+    with pytest.raises(NotReady, match=f"Punctual-prod-Data is busy .{status}"):
+        missing_stacks(stacks, prod(), Printed())
 
 
 def test_log_groups_of_a_former_stage_are_named_before_a_deployment(
@@ -265,7 +271,7 @@ def test_log_groups_of_a_former_stage_are_named_before_a_deployment(
     logs.create_log_group(logGroupName="/aws/lambda/punctual-prod-of-another-program")
     cdk = Cdk(session, {})
     with pytest.raises(NotReady) as raised:
-        deploy(prod(), session, cdk, Said())
+        deploy(prod(), session, cdk, Printed())
     assert cdk.calls == []
     assert [line.split()[-1] for line in str(raised.value).splitlines()[1:]] == [
         "/aws/lambda/punctual-prod-planner",
@@ -275,30 +281,35 @@ def test_log_groups_of_a_former_stage_are_named_before_a_deployment(
 
 
 def test_log_groups_match_the_templates() -> None:
-    made = assembly("prod")
+    synthesis = assembly("prod")
     for stack in STACK_SUFFIXES:
         names = {
-            one.properties["LogGroupName"] for one in resources(made, "AWS::Logs::LogGroup", stack)
+            group.properties["LogGroupName"]
+            for group in resources(synthesis, "AWS::Logs::LogGroup", stack)
         }
         assert set(log_groups(prod(), (stack,))) == names
-    assert set(FUNCTIONS_BY_STACK) < set(STACK_SUFFIXES) == set(made.templates)
+    assert set(FUNCTIONS_BY_STACK) < set(STACK_SUFFIXES) == set(synthesis.templates)
 
 
 def test_only_existing_stacks_and_their_tables_have_deletion_protection() -> None:
-    whole, first = assembly("prod"), synthesise("prod", unprotected="Data,Api")
-    guarded = {one["displayName"]: one for one in _stacks(whole.manifest)}
-    opened = {one["displayName"]: one for one in _stacks(first.manifest)}
+    complete, first = assembly("prod"), synthesise("prod", unprotected="Data,Api")
+    guarded = {stack["displayName"]: stack for stack in _stacks(complete.manifest)}
+    opened = {stack["displayName"]: stack for stack in _stacks(first.manifest)}
     protects = "terminationProtection"
-    assert all(one["properties"].get(protects) for one in guarded.values())
-    assert {name for name, one in opened.items() if not one["properties"].get(protects)} == {
+    assert all(stack["properties"].get(protects) for stack in guarded.values())
+    assert {name for name, stack in opened.items() if not stack["properties"].get(protects)} == {
         "Punctual-prod-Data",
         "Punctual-prod-Api",
     }
-    for made, protected in ((whole, True), (first, False)):
-        for one in resources(made, "AWS::DynamoDB::Table"):
-            assert one.properties["DeletionProtectionEnabled"] is protected
-            assert one.body["DeletionPolicy"] == "RetainExceptOnCreate"
+    for synthesis, protected in ((complete, True), (first, False)):
+        for table in resources(synthesis, "AWS::DynamoDB::Table"):
+            assert table.properties["DeletionProtectionEnabled"] is protected
+            assert table.body["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 def _stacks(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in manifest["artifacts"].values() if one["type"].endswith(":stack")]
+    return [
+        artifact
+        for artifact in manifest["artifacts"].values()
+        if artifact["type"].endswith(":stack")
+    ]

@@ -31,8 +31,8 @@ class Status:
     def invoke(self, *, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         assert FunctionName == "punctual-dev-status"
         self.given += json.loads(Payload)["Records"]
-        said = {"errorType": "Unreadable", "errorMessage": "no head"}
-        answer = said if self.crashes else self.answer
+        error = {"errorType": "Unreadable", "errorMessage": "no head"}
+        answer = error if self.crashes else self.answer
         failed = {"FunctionError": "Unhandled"} if self.crashes else {}
         return {"Payload": io.BytesIO(json.dumps(answer).encode()), **failed}
 
@@ -66,20 +66,20 @@ class World:
     def write(self, *ids: str) -> list[str]:
         """Write rows, and return their positions in the stream."""
         before = len(self.records())
-        for one in ids:
-            item = {"pk": {"S": one}, "h": {"B": b"\x00\xff"}}
+        for key in ids:
+            item = {"pk": {"S": key}, "h": {"B": b"\x00\xff"}}
             self.client("dynamodb").put_item(TableName=TABLE, Item=item)
-        return [one["dynamodb"]["SequenceNumber"] for one in self.records()[before:]]
+        return [record["dynamodb"]["SequenceNumber"] for record in self.records()[before:]]
 
     def records(self) -> list[dict[str, Any]]:
         streams = self.client("dynamodbstreams")
         iterator = streams.get_shard_iterator(
             StreamArn=self.stream, ShardId=self.shard, ShardIteratorType="TRIM_HORIZON"
         )
-        found: list[dict[str, Any]] = streams.get_records(ShardIterator=iterator["ShardIterator"])[
-            "Records"
-        ]
-        return found
+        records: list[dict[str, Any]] = streams.get_records(
+            ShardIterator=iterator["ShardIterator"]
+        )["Records"]
+        return records
 
     @property
     def shard(self) -> str:
@@ -104,10 +104,10 @@ class World:
 
     def left(self) -> int:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self.client("sqs").get_queue_attributes(
+        response = self.client("sqs").get_queue_attributes(
             QueueUrl=self.queue["QueueUrl"], AttributeNames=names
         )
-        return sum(int(found["Attributes"][name]) for name in names)
+        return sum(int(response["Attributes"][name]) for name in names)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def world() -> Iterator[World]:
 
 
 def keys(world: World) -> list[str]:
-    return [one["dynamodb"]["Keys"]["pk"]["S"] for one in world.status.given]
+    return [record["dynamodb"]["Keys"]["pk"]["S"] for record in world.status.given]
 
 
 def test_only_failed_changes_are_sent_again(world: World) -> None:
@@ -126,7 +126,7 @@ def test_only_failed_changes_are_sent_again(world: World) -> None:
     assert world.redrive() == 0
     assert keys(world) == ["b", "c"]
     assert world.left() == 0
-    assert world.said == [f"{world.shard}, {places[1]} to {places[2]}: 2 changes followed"]
+    assert world.said == [f"{world.shard}, {places[1]} to {places[2]}: 2 changes sent"]
 
 
 def test_changes_are_sent_in_the_form_of_the_stream(world: World) -> None:
@@ -175,7 +175,7 @@ def test_change_lost_from_the_stream_stays_and_is_reported(world: World) -> None
         stub.add_client_error("get_shard_iterator", "TrimmedDataAccessException")
         assert world.redrive() == 1
     assert world.left() == 1
-    forgotten = "older than a day, the stream does not hold it any more"
+    forgotten = "older than a day, so the stream no longer has it"
     assert world.said == [f"{shard}, {place} to {place}: {forgotten}"]
 
 
@@ -186,5 +186,5 @@ def test_empty_queue_needs_no_redrive(world: World) -> None:
 
 def test_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["qa"]) == 1
-    assert "no stage 'qa' in cdk.json" in capsys.readouterr().err
+    assert "cdk.json has no stage 'qa'" in capsys.readouterr().err
     assert main([]) == 2

@@ -42,12 +42,12 @@ class Session:
         self.first = AT - timedelta(days=35)
 
     def client(self, name: str) -> Any:
-        made = self.real.client(name)
+        new_client = self.real.client(name)
         if name == "dynamodb":
-            made.describe_continuous_backups = self._backups
+            new_client.describe_continuous_backups = self._backups
         if name == "lambda":
-            made.invoke = lambda **asked: self.started.append(asked["FunctionName"])
-        return made
+            new_client.invoke = lambda **params: self.started.append(params["FunctionName"])
+        return new_client
 
     def _backups(self, **_: Any) -> Any:
         window = {
@@ -63,20 +63,20 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
-        made = Session()
-        dynamodb = made.client("dynamodb")
+        new_session = Session()
+        dynamodb = new_session.client("dynamodb")
         for table in keys.TABLES:
             dynamodb.create_table(
                 TableName=f"prod-{table.name}", BillingMode="PAY_PER_REQUEST", **table.schema()
             )
             dynamodb.put_item(TableName=f"prod-{table.name}", Item={**row("kept")})
         dynamodb.put_item(TableName="prod-control", Item={**keys.walk_key().item()})
-        s3 = made.client("s3")
+        s3 = new_session.client("s3")
         place = {"LocationConstraint": REGION}
         s3.create_bucket(Bucket="prod-blobs", CreateBucketConfiguration=place)
         s3.put_bucket_versioning(Bucket="prod-blobs", VersioningConfiguration={"Status": "Enabled"})
-        put_gate(made)
-        yield made
+        put_gate(new_session)
+        yield new_session
 
 
 def put_gate(session: Session) -> None:
@@ -115,9 +115,9 @@ def settings() -> Settings:
     )
 
 
-def restoring(session: Session, said: list[str], pauses: list[float]) -> Restore:
+def restoring(session: Session, printed: list[str], pauses: list[float]) -> Restore:
     stage = read_stage("prod", read_context()["stages"])
-    return Restore(session, stage, settings(), said.append, pauses.append)
+    return Restore(session, stage, settings(), printed.append, pauses.append)
 
 
 def test_all_tables_are_restored_with_settings_that_a_restore_omits(session: Session) -> None:
@@ -126,27 +126,27 @@ def test_all_tables_are_restored_with_settings_that_a_restore_omits(session: Ses
     assert set(targets) == set(TABLE_NAMES)
     for table in keys.TABLES:
         name = targets[table.name]
-        found = dynamodb.describe_table(TableName=name)["Table"]
-        assert found["DeletionProtectionEnabled"] is True
-        stream = found.get("StreamSpecification", {}).get("StreamViewType")
+        description = dynamodb.describe_table(TableName=name)["Table"]
+        assert description["DeletionProtectionEnabled"] is True
+        stream = description.get("StreamSpecification", {}).get("StreamViewType")
         assert stream == ("NEW_AND_OLD_IMAGES" if table.has_stream else None)
         expiry = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
         assert expiry.get("AttributeName") == (keys.TTL if table.has_ttl else None)
-        indexes = [one["IndexName"] for one in found.get("GlobalSecondaryIndexes", [])]
+        indexes = [index["IndexName"] for index in description.get("GlobalSecondaryIndexes", [])]
         assert indexes == ([table.sparse_index] if table.sparse_index else [])
-        kept = dynamodb.get_item(TableName=name, Key=row("kept"))
-        assert "Item" in kept
+        stored = dynamodb.get_item(TableName=name, Key=row("kept"))
+        assert "Item" in stored
     walk = dynamodb.get_item(TableName=targets["control"], Key=keys.walk_key().item())
     assert "Item" not in walk
 
 
 def test_interrupted_restore_continues(session: Session) -> None:
-    said: list[str] = []
-    first = restoring(session, said, []).copy(AT)
-    again: list[str] = []
-    assert restoring(session, again, []).copy(AT) == first
-    assert not [line for line in again if line.startswith("Restoring")]
-    assert len([line for line in said if line.startswith("Restoring")]) == len(TABLE_NAMES)
+    printed: list[str] = []
+    first = restoring(session, printed, []).copy(AT)
+    repeated: list[str] = []
+    assert restoring(session, repeated, []).copy(AT) == first
+    assert not [line for line in repeated if line.startswith("Restoring")]
+    assert len([line for line in printed if line.startswith("Restoring")]) == len(TABLE_NAMES)
 
 
 def test_time_before_the_restorable_window_is_refused_and_stops_nothing(
@@ -155,7 +155,7 @@ def test_time_before_the_restorable_window_is_refused_and_stops_nothing(
     session.first = AT + timedelta(seconds=1)
     file = tmp_path / "cdk.json"
     assert main(["prod", AT.isoformat()], session, print, lambda _: None, file) == 1
-    assert "prod-jobs can be restored to a moment from" in capsys.readouterr().err
+    assert "prod-jobs can be restored to a time from" in capsys.readouterr().err
     assert len(session.client("dynamodb").list_tables()["TableNames"]) == len(TABLE_NAMES)
     gate = session.client("lambda").get_function_concurrency(FunctionName=GATE)
     assert "ReservedConcurrentExecutions" not in gate
@@ -168,17 +168,17 @@ def test_only_objects_deleted_since_the_time_are_restored(
     s3 = session.client("s3")
     s3.put_object(Bucket="prod-blobs", Key="payloads/a", Body=b"1")
     s3.delete_object(Bucket="prod-blobs", Key="payloads/a")
-    later = datetime.now(UTC) + timedelta(hours=1)
-    assert restoring(session, [], []).undelete_objects(later) == 0
+    future = datetime.now(UTC) + timedelta(hours=1)
+    assert restoring(session, [], []).undelete_objects(future) == 0
     assert restoring(session, [], []).undelete_objects(AT) == 1
     assert s3.get_object(Bucket="prod-blobs", Key="payloads/a")["Body"].read() == b"1"
 
 
 def feeds(session: Session) -> list[str]:
-    found = session.client("lambda").list_event_source_mappings(
+    listing = session.client("lambda").list_event_source_mappings(
         FunctionName="punctual-prod-executor-quick"
     )
-    return [one["State"] for one in found["EventSourceMappings"]]
+    return [mapping["State"] for mapping in listing["EventSourceMappings"]]
 
 
 def test_stage_is_stopped_first_and_resumed_after_the_reconciler_walk(
@@ -192,7 +192,7 @@ def test_stage_is_stopped_first_and_resumed_after_the_reconciler_walk(
     assert int(gate["ReservedConcurrentExecutions"]) == 0
     assert ssm.get_parameter(Name="/punctual/prod/dispatch")["Parameter"]["Value"] == "off"
     assert feeds(session) == ["Disabled"]
-    with pytest.raises(NotReady, match="not over"):
+    with pytest.raises(NotReady, match="has not checked all jobs"):
         restore.resume()
     assert len(pauses) == MAX_RESTORE_POLLS
     assert feeds(session) == ["Disabled"]
@@ -212,24 +212,24 @@ def test_restore_writes_the_tables_to_cdk_json_and_prints_the_next_step(
 ) -> None:
     file = tmp_path / "cdk.json"
     file.write_text(CDK_JSON.read_text())
-    said: list[str] = []
-    assert main(["prod", AT.isoformat()], session, said.append, lambda _: None, file) == 0
+    printed: list[str] = []
+    assert main(["prod", AT.isoformat()], session, printed.append, lambda _: None, file) == 0
     value = json.loads(file.read_text())["context"]["stages"]["prod"]["restoredTables"]
     stage = read_stage("prod", json.loads(file.read_text())["context"]["stages"])
     assert stage.restored_tables is not None
     assert value["jobs"] == f"punctual-prod-jobs-{AT:%Y%m%dT%H%M%SZ}"
     assert value["stream"].startswith("arn:aws:dynamodb:")
-    assert "make deploy STAGE=prod, then make resume STAGE=prod" in said[-1]
+    assert "make deploy STAGE=prod, then make resume STAGE=prod" in printed[-1]
 
 
 def test_restored_tables_change_one_setting_of_one_stage() -> None:
     text = CDK_JSON.read_text()
     tables = {name: f"again-{name}" for name in TABLE_NAMES}
     once = set_restored_tables(text, "prod", tables, "arn:a")
-    again = set_restored_tables(once, "prod", tables, "arn:b")
-    for changed, stream in ((once, "arn:a"), (again, "arn:b")):
+    second = set_restored_tables(once, "prod", tables, "arn:b")
+    for changed, stream in ((once, "arn:a"), (second, "arn:b")):
         before, after = text.splitlines(), changed.splitlines()
-        differing = [one for one, other in zip(before, after, strict=True) if one != other]
+        differing = [line for line, other in zip(before, after, strict=True) if line != other]
         assert len(differing) == 1
         stages = json.loads(changed)["context"]["stages"]
         assert stages["prod"]["restoredTables"] == {**tables, "stream": stream}
@@ -247,6 +247,6 @@ def test_restore_time_requires_a_zone(wrong: str, capsys: pytest.CaptureFixture[
 def test_unprotected_stage_restores_unprotected_tables(session: Session) -> None:
     stage = replace(read_stage("prod", read_context()["stages"]), protected=False)
     targets = Restore(session, stage, settings(), print, lambda _: None).copy(AT)
-    found = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]
-    assert not found.get("DeletionProtectionEnabled")
+    table = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]
+    assert not table.get("DeletionProtectionEnabled")
     assert program.RESTORE_POLL_SECONDS > 0

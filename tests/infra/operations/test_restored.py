@@ -10,45 +10,47 @@ from infra.app import read_context
 from infra.config.restored_tables import TABLE_NAMES
 from infra.config.stage import WrongStage, read_stage
 from tests.support.infra.observed import observed
-from tests.support.infra.synthesised import Made, assembly, functions, resources, synthesise
+from tests.support.infra.synthesised import Synthesis, assembly, functions, resources, synthesise
 
 STREAM = "arn:aws:dynamodb:eu-central-1:123456789012:table/again-jobs/stream/2026-11-18T10:00:00.1"
 NAMES = {name: f"again-{name}" for name in TABLE_NAMES}
 
 
 @pytest.fixture(scope="module")
-def made() -> Made:
+def synthesis() -> Synthesis:
     return synthesise("prod", restoredTables={**NAMES, "stream": STREAM})
 
 
-def test_functions_use_restored_tables_and_have_rights_to_them(made: Made) -> None:
-    seen = set()
-    for name, one in functions(made).items():
-        variables: dict[str, Any] = one.properties["Environment"]["Variables"]
+def test_functions_use_restored_tables_and_have_rights_to_them(synthesis: Synthesis) -> None:
+    used = set()
+    for name, function in functions(synthesis).items():
+        variables: dict[str, Any] = function.properties["Environment"]["Variables"]
         tables = {key: value for key, value in variables.items() if key.endswith("_TABLE")}
         assert set(tables.values()) <= set(NAMES.values()), name
-        seen |= set(tables.values())
-    assert seen == set(NAMES.values())
-    granted = json.dumps([one.properties["Policies"] for one in resources(made, "AWS::IAM::Role")])
+        used |= set(tables.values())
+    assert used == set(NAMES.values())
+    granted = json.dumps(
+        [role.properties["Policies"] for role in resources(synthesis, "AWS::IAM::Role")]
+    )
     assert set(re.findall(r":table/([\w-]+)", granted)) == set(NAMES.values())
 
 
-def test_status_function_follows_the_restored_stream(made: Made) -> None:
-    sources = resources(made, "AWS::Lambda::EventSourceMapping")
-    followed = [one for one in sources if "StartingPosition" in one.properties]
-    assert [one.properties["EventSourceArn"] for one in followed] == [STREAM]
+def test_status_function_follows_the_restored_stream(synthesis: Synthesis) -> None:
+    sources = resources(synthesis, "AWS::Lambda::EventSourceMapping")
+    followed = [mapping for mapping in sources if "StartingPosition" in mapping.properties]
+    assert [mapping.properties["EventSourceArn"] for mapping in followed] == [STREAM]
 
 
-def test_alarms_watch_the_restored_tables(made: Made) -> None:
-    text = json.dumps(observed(made, "AWS::CloudWatch::Alarm"))
+def test_alarms_watch_the_restored_tables(synthesis: Synthesis) -> None:
+    text = json.dumps(observed(synthesis, "AWS::CloudWatch::Alarm"))
     assert set(re.findall(r'"TableName", "Value": "([\w-]+)"', text)) == set(NAMES.values())
 
 
-def test_former_tables_leave_the_stack_and_remain_in_the_account(made: Made) -> None:
+def test_former_tables_leave_the_stack_and_remain_in_the_account(synthesis: Synthesis) -> None:
     former = resources(assembly("prod"), "AWS::DynamoDB::Table")
     assert len(former) == len(TABLE_NAMES)
-    assert {one.body["DeletionPolicy"] for one in former} == {"RetainExceptOnCreate"}
-    assert resources(made, "AWS::DynamoDB::Table") == []
+    assert {table.body["DeletionPolicy"] for table in former} == {"RetainExceptOnCreate"}
+    assert resources(synthesis, "AWS::DynamoDB::Table") == []
 
 
 @pytest.mark.parametrize(

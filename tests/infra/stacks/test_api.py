@@ -16,22 +16,22 @@ def stage(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def one(kind: str, made: Any) -> dict[str, Any]:
-    (found,) = resources(made, f"AWS::ApiGatewayV2::{kind}")
-    return dict(found.properties)
+def properties_of(kind: str, synthesis: Any) -> dict[str, Any]:
+    (resource,) = resources(synthesis, f"AWS::ApiGatewayV2::{kind}")
+    return dict(resource.properties)
 
 
 def routes(stage: str) -> dict[str, dict[str, Any]]:
-    found = resources(assembly(stage), "AWS::ApiGatewayV2::Route")
-    return {route.properties["RouteKey"]: dict(route.properties) for route in found}
+    resources_found = resources(assembly(stage), "AWS::ApiGatewayV2::Route")
+    return {route.properties["RouteKey"]: dict(route.properties) for route in resources_found}
 
 
 def integrations(stage: str) -> dict[str, str]:
     """Return the function names by logical id of the integration."""
-    by_id = {made.name: name for name, made in functions(assembly(stage)).items()}
+    by_id = {function.name: name for name, function in functions(assembly(stage)).items()}
     return {
-        found.name: by_id[found.properties["IntegrationUri"]["Fn::GetAtt"][0]]
-        for found in resources(assembly(stage), "AWS::ApiGatewayV2::Integration")
+        integration.name: by_id[integration.properties["IntegrationUri"]["Fn::GetAtt"][0]]
+        for integration in resources(assembly(stage), "AWS::ApiGatewayV2::Integration")
     }
 
 
@@ -44,8 +44,8 @@ def test_writes_and_reads_are_routed_to_their_functions(stage: str) -> None:
     for key, route in routes(stage).items():
         (integration,) = [i for i in integrations(stage) if i in json.dumps(route["Target"])]
         served[key] = integrations(stage)[integration]
-    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in API_CALLS}
-    assert served == {**wanted, "$default": "job-search"}
+    expected = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in API_CALLS}
+    assert served == {**expected, "$default": "job-search"}
     writing_reads = {
         key for key in served if key.startswith("GET ") and served[key] != "job-search"
     }
@@ -63,7 +63,7 @@ def test_only_public_calls_need_no_token(stage: str) -> None:
 
 
 def test_authorizer_is_called_for_each_request(stage: str) -> None:
-    authorizer = one("Authorizer", assembly(stage))
+    authorizer = properties_of("Authorizer", assembly(stage))
     assert authorizer["AuthorizerType"] == "REQUEST"
     assert authorizer["AuthorizerPayloadFormatVersion"] == "2.0"
     assert authorizer["EnableSimpleResponses"] is True
@@ -74,24 +74,24 @@ def test_authorizer_is_called_for_each_request(stage: str) -> None:
 
 
 def test_api_stage_is_throttled_and_logs_each_request(stage: str) -> None:
-    found = one("Stage", assembly(stage))
+    api_stage = properties_of("Stage", assembly(stage))
     throttle = read_context()["stages"][stage]["throttle"]
-    assert (found["StageName"], found["AutoDeploy"]) == ("v1", True)
-    assert found["DefaultRouteSettings"]["ThrottlingRateLimit"] == throttle["rate"]
-    assert found["DefaultRouteSettings"]["ThrottlingBurstLimit"] == throttle["burst"]
-    logged = json.loads(found["AccessLogSettings"]["Format"])
+    assert (api_stage["StageName"], api_stage["AutoDeploy"]) == ("v1", True)
+    assert api_stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == throttle["rate"]
+    assert api_stage["DefaultRouteSettings"]["ThrottlingBurstLimit"] == throttle["burst"]
+    logged = json.loads(api_stage["AccessLogSettings"]["Format"])
     assert logged["requestId"] == "$context.requestId"
     assert not [value for value in logged.values() if "header" in value or "query" in value]
 
 
 def test_access_log_contains_no_token(stage: str) -> None:
-    assert "authorization" not in json.dumps(one("Stage", assembly(stage))).lower()
+    assert "authorization" not in json.dumps(properties_of("Stage", assembly(stage))).lower()
 
 
 def test_only_this_api_may_invoke_the_api_functions(stage: str) -> None:
     (api,) = resources(assembly(stage), "AWS::ApiGatewayV2::Api")
     allowed = set()
-    names = {made.name: name for name, made in functions(assembly(stage)).items()}
+    names = {function.name: name for name, function in functions(assembly(stage)).items()}
     for permission in resources(assembly(stage), "AWS::Lambda::Permission", "Api"):
         assert permission.properties["Principal"] == "apigateway.amazonaws.com"
         assert {"Ref": api.name} in permission.properties["SourceArn"]["Fn::Join"][1]
@@ -100,8 +100,8 @@ def test_only_this_api_may_invoke_the_api_functions(stage: str) -> None:
 
 
 def test_cors_is_enabled_only_for_configured_origins(stage: str) -> None:
-    assert "CorsConfiguration" not in one("Api", assembly(stage))
-    cors = one("Api", full())["CorsConfiguration"]
+    assert "CorsConfiguration" not in properties_of("Api", assembly(stage))
+    cors = properties_of("Api", full())["CorsConfiguration"]
     assert cors["AllowOrigins"] == ["https://app.example.com"]
     assert not cors.get("AllowCredentials")
     assert "authorization" in cors["AllowHeaders"]
@@ -114,29 +114,32 @@ def test_cors_is_enabled_only_for_configured_origins(stage: str) -> None:
 
 def test_cors_preflight_needs_no_token() -> None:
     """`$default` would match the preflight request and require a token."""
-    found = {
+    routes_found = {
         str(route.properties["RouteKey"]): route.properties
         for route in resources(full(), "AWS::ApiGatewayV2::Route")
     }
-    assert set(found) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default", PREFLIGHT}
-    assert found[PREFLIGHT]["AuthorizationType"] == "NONE"
-    assert found[PREFLIGHT]["Target"] == found["$default"]["Target"]
-    assert found["$default"]["AuthorizationType"] == "CUSTOM"
+    assert set(routes_found) == {f"{c.method} {c.path}" for c in API_CALLS} | {
+        "$default",
+        PREFLIGHT,
+    }
+    assert routes_found[PREFLIGHT]["AuthorizationType"] == "NONE"
+    assert routes_found[PREFLIGHT]["Target"] == routes_found["$default"]["Target"]
+    assert routes_found["$default"]["AuthorizationType"] == "CUSTOM"
 
 
 def test_output_names_the_api_address(stage: str) -> None:
     value = assembly(stage).templates["Api"]["Outputs"]["Address"]["Value"]
     assert value["Fn::Join"][1][1] == "/v1"
-    assert one("Api", assembly(stage))["DisableExecuteApiEndpoint"] is False
+    assert properties_of("Api", assembly(stage))["DisableExecuteApiEndpoint"] is False
 
 
 def test_custom_domain_disables_the_default_endpoint() -> None:
     outputs = full().templates["Api"]["Outputs"]
     assert outputs["Address"]["Value"] == "https://jobs.example.com/v1"
     assert "DomainPointsTo" in outputs
-    assert one("Api", full())["DisableExecuteApiEndpoint"] is True
-    (configuration,) = one("DomainName", full())["DomainNameConfigurations"]
+    assert properties_of("Api", full())["DisableExecuteApiEndpoint"] is True
+    (configuration,) = properties_of("DomainName", full())["DomainNameConfigurations"]
     assert configuration["CertificateArn"] == DOMAIN["certificateArn"]
     assert configuration["SecurityPolicy"] == "TLS_1_2"
-    mapping = one("ApiMapping", full())
+    mapping = properties_of("ApiMapping", full())
     assert (mapping["ApiMappingKey"], mapping["Stage"]) == ("v1", "v1")

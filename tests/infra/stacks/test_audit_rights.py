@@ -14,16 +14,18 @@ MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_audit_rows_are_added_by_writers_and_read_by_job_search_only(stage: str, name: str) -> None:
     """The code makes a put conditional. No role may change or delete a row."""
-    found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
-    assert found == MAY.get(name, set())
+    actions_found = {
+        grant.action for grant in granted(assembly(stage), name) if "AuditTable" in grant.resource
+    }
+    assert actions_found == MAY.get(name, set())
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_no_right_reaches_all_tables(stage: str) -> None:
     for name in FUNCTION_NAMES:
         wide = [
-            one
-            for one in granted(assembly(stage), name)
-            if one.action.startswith("dynamodb:") and one.resource in ("*", "table/*")
+            grant
+            for grant in granted(assembly(stage), name)
+            if grant.action.startswith("dynamodb:") and grant.resource in ("*", "table/*")
         ]
-        assert {one.action for one in wide} <= {"dynamodb:ListStreams"}
+        assert {grant.action for grant in wide} <= {"dynamodb:ListStreams"}

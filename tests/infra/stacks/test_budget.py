@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import read_context
 from infra.config.stage import STAGE_TAG, WrongStage, read_stage
-from tests.support.infra.synthesised import STAGES, Made, assembly, full, resources
+from tests.support.infra.synthesised import STAGES, Synthesis, assembly, full, resources
 
 ON_CALL = "on-call@example.com"
 
@@ -16,16 +16,16 @@ def dev(**values: Any) -> Any:
     return {"dev": {**read_context()["stages"]["dev"], **values}}
 
 
-def budget(made: Made) -> Any:
-    (one,) = resources(made, "AWS::Budgets::Budget")
-    return one.properties
+def budget(synthesis: Synthesis) -> Any:
+    (resource,) = resources(synthesis, "AWS::Budgets::Budget")
+    return resource.properties
 
 
 def test_budget_is_monthly_and_filtered_by_the_stage_tag() -> None:
-    said = budget(full())["Budget"]
-    assert said["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
-    assert (said["BudgetType"], said["TimeUnit"]) == ("COST", "MONTHLY")
-    assert said["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$prod"]}
+    properties = budget(full())["Budget"]
+    assert properties["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
+    assert (properties["BudgetType"], properties["TimeUnit"]) == ("COST", "MONTHLY")
+    assert properties["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$prod"]}
 
 
 def test_budget_name_is_unique_for_each_region() -> None:
@@ -36,11 +36,11 @@ def test_budget_name_is_unique_for_each_region() -> None:
 def test_alarm_address_is_notified_before_and_after_the_limit() -> None:
     notices = budget(full())["NotificationsWithSubscribers"]
     assert [
-        (one["Notification"]["NotificationType"], one["Notification"]["Threshold"])
-        for one in notices
+        (notice["Notification"]["NotificationType"], notice["Notification"]["Threshold"])
+        for notice in notices
     ] == [("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100)]
-    for one in notices:
-        assert one["Subscribers"] == [{"Address": ON_CALL, "SubscriptionType": "EMAIL"}]
+    for notice in notices:
+        assert notice["Subscribers"] == [{"Address": ON_CALL, "SubscriptionType": "EMAIL"}]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -56,8 +56,8 @@ def test_stage_without_an_alarm_address_has_no_budget(stage: str) -> None:
 
 
 def test_alarm_address_without_alarms_is_allowed_with_a_budget() -> None:
-    found = read_stage("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
-    assert (found.alarm_email, found.budget_dollars) == (ON_CALL, 5)
+    parsed = read_stage("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
+    assert (parsed.alarm_email, parsed.budget_dollars) == (ON_CALL, 5)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "5", True])

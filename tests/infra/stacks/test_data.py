@@ -23,8 +23,8 @@ def template(stage: str) -> Template:
 
 
 def table(template: Template, name: str) -> dict[str, Any]:
-    found = template.find_resources("AWS::DynamoDB::Table")
-    (resource,) = [body for key, body in found.items() if key.startswith(f"{name}Table")]
+    tables = template.find_resources("AWS::DynamoDB::Table")
+    (resource,) = [body for key, body in tables.items() if key.startswith(f"{name}Table")]
     return dict(resource)
 
 
@@ -73,8 +73,8 @@ def test_only_a_protected_stage_retains_its_tables(
 ) -> None:
     resource = table(template, name)
     assert resource["Properties"]["DeletionProtectionEnabled"] is (stage == "prod")
-    kept = ("RetainExceptOnCreate", "Retain") if stage == "prod" else ("Delete", "Delete")
-    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == kept
+    policies = ("RetainExceptOnCreate", "Retain") if stage == "prod" else ("Delete", "Delete")
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == policies
 
 
 def test_buckets_are_private_and_encrypted(template: Template) -> None:

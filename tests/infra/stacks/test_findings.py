@@ -13,7 +13,7 @@ from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wildcards
 from tests.support.infra.synthesised import (
     ACKNOWLEDGED,
     STAGES,
-    Made,
+    Synthesis,
     acknowledged,
     assembly,
     changed,
@@ -25,19 +25,21 @@ ONE_ROW = "arn:aws:dynamodb:::table/jobs"
 
 
 @pytest.fixture(scope="module", params=[*STAGES, "full"])
-def made(request: pytest.FixtureRequest) -> Made:
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
     return full() if request.param == "full" else assembly(request.param)
 
 
 def packs(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["pluginName"]: one for one in report["pluginReports"]}
+    return {pack["pluginName"]: pack for pack in report["pluginReports"]}
 
 
-def test_both_rule_packs_find_no_unanswered_violation(made: Made) -> None:
-    found = packs(made.report)
-    assert set(found) == PACKS
-    assert {name: one["violations"] for name, one in found.items()} == {name: [] for name in PACKS}
-    assert {one["conclusion"] for one in found.values()} == {"success"}
+def test_both_rule_packs_find_no_unanswered_violation(synthesis: Synthesis) -> None:
+    packs_found = packs(synthesis.report)
+    assert set(packs_found) == PACKS
+    assert {name: pack["violations"] for name, pack in packs_found.items()} == {
+        name: [] for name in PACKS
+    }
+    assert {pack["conclusion"] for pack in packs_found.values()} == {"success"}
 
 
 def test_acknowledged_findings_match_the_list() -> None:
@@ -45,14 +47,14 @@ def test_acknowledged_findings_match_the_list() -> None:
     assert acknowledged() == ACKNOWLEDGED.read_text()
 
 
-def test_each_acknowledgement_names_one_place_and_a_reason(made: Made) -> None:
-    for pack in packs(made.report).values():
-        for one in pack["suppressedViolations"]:
-            stack, *below = one["acknowledgedAt"].split("/")
-            assert below, f"{one['ruleName']} is let pass in all of {stack}"
-            assert len(one["reason"]) > 15, one["acknowledgedAt"]
-            if "IAM" in one["ruleName"]:
-                assert "[" in one["ruleName"], "and would let pass whatever a role may do"
+def test_each_acknowledgement_names_one_place_and_a_reason(synthesis: Synthesis) -> None:
+    for pack in packs(synthesis.report).values():
+        for finding in pack["suppressedViolations"]:
+            stack, *below = finding["acknowledgedAt"].split("/")
+            assert below, f"{finding['ruleName']} is let pass in all of {stack}"
+            assert len(finding["reason"]) > 15, finding["acknowledgedAt"]
+            if "IAM" in finding["ruleName"]:
+                assert "[" in finding["ruleName"], "and would let pass whatever a role may do"
 
 
 def test_stack_that_violates_the_rules_is_refused(tmp_path: Path) -> None:
@@ -60,14 +62,20 @@ def test_stack_that_violates_the_rules_is_refused(tmp_path: Path) -> None:
     aws_sqs.CfnQueue(Stack(app, "Planted"), "Open")
     with pytest.raises(RuntimeError, match="ValidationFailed"):
         app.synth()
-    found = packs(json.loads((tmp_path / "validation-report.json").read_text()))
-    violations = {name: one["violations"] for name, one in found.items()}
-    assert {name: {one["ruleName"] for one in each} for name, each in violations.items()} == {
+    packs_found = packs(json.loads((tmp_path / "validation-report.json").read_text()))
+    violations = {name: pack["violations"] for name, pack in packs_found.items()}
+    assert {
+        name: {finding["ruleName"] for finding in findings} for name, findings in violations.items()
+    } == {
         "AwsSolutions": {"AwsSolutions-SQS3", "AwsSolutions-SQS4"},
         "Serverless": {"Serverless-SQSRedrivePolicy"},
     }
-    for each in violations.values():
-        places = {where["constructPath"] for one in each for where in one["violatingConstructs"]}
+    for findings in violations.values():
+        places = {
+            where["constructPath"]
+            for finding in findings
+            for where in finding["violatingConstructs"]
+        }
         assert places == {"Planted/Open"}
 
 

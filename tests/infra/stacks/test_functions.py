@@ -27,8 +27,8 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 
 def values(stage: str) -> dict[str, Any]:
-    found: dict[str, Any] = read_context()["stages"][stage]
-    return found
+    stage_values: dict[str, Any] = read_context()["stages"][stage]
+    return stage_values
 
 
 def test_stage_has_all_sized_functions(stage: str) -> None:
@@ -38,7 +38,7 @@ def test_stage_has_all_sized_functions(stage: str) -> None:
 def test_every_function_folder_is_deployed(stage: str) -> None:
     names = {name.split("-")[0] if "executor" in name else name for name in FUNCTION_NAMES}
     assert {name.replace("-", "_") for name in names} == {
-        one.parent.name for one in FUNCTIONS_FOLDER.glob("*/handler.py")
+        path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py")
     }
 
 
@@ -47,7 +47,7 @@ def test_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> 
     function = functions(assembly(stage))[name].properties
     assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
     assert function["Handler"] == "handler.handler"
-    layers = [one["Ref"] for one in function["Layers"]]
+    layers = [layer["Ref"] for layer in function["Layers"]]
     assert [layer[: len("LayersCore")] for layer in layers] == ["LayersCore", "LayersVend"]
     assert function["MemorySize"] == values(stage)["memory"][name]
 
@@ -56,11 +56,15 @@ def test_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> 
 def test_function_has_its_own_log_group_with_retention(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     group = function["LoggingConfig"]["LogGroup"]["Ref"]
-    (log,) = [one for one in resources(assembly(stage), "AWS::Logs::LogGroup") if one.name == group]
+    (log,) = [
+        log_group
+        for log_group in resources(assembly(stage), "AWS::Logs::LogGroup")
+        if log_group.name == group
+    ]
     assert log.properties["LogGroupName"] == f"/aws/lambda/punctual-{stage}-{name}"
     assert log.properties["RetentionInDays"] == values(stage)["logRetentionDays"]
-    kept = "RetainExceptOnCreate" if stage == "prod" else "Delete"
-    assert log.body["DeletionPolicy"] == kept
+    policy = "RetainExceptOnCreate" if stage == "prod" else "Delete"
+    assert log.body["DeletionPolicy"] == policy
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
@@ -74,9 +78,9 @@ def test_tracing_and_reserved_concurrency_follow_the_stage(stage: str, name: str
 
 @pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
 def test_function_environment_holds_the_settings(stage: str, name: str) -> None:
-    told = functions(assembly(stage))[name].properties["Environment"]["Variables"]
-    assert told["POWERTOOLS_SERVICE_NAME"] == name
-    settings = Settings.from_env({key: plain(value) for key, value in told.items()})
+    environment = functions(assembly(stage))[name].properties["Environment"]["Variables"]
+    assert environment["POWERTOOLS_SERVICE_NAME"] == name
+    settings = Settings.from_env({key: plain(value) for key, value in environment.items()})
     assert (settings.stage, settings.knobs) == (stage, f"/punctual/{stage}/")
     assert settings.metrics is values(stage)["metrics"]
 
@@ -107,13 +111,15 @@ TRUSTED = {
 
 
 def test_executor_has_its_lane_and_authorizer_has_the_issuer(stage: str) -> None:
-    made = functions(assembly(stage))
-    told = {name: one.properties["Environment"]["Variables"] for name, one in made.items()}
-    assert told["executor-quick"]["PUNCTUAL_LANE"] == "quick"
-    assert told["executor-long"]["PUNCTUAL_LANE"] == "long"
-    ours = {name for name in told["authorizer"] if name.startswith("PUNCTUAL_")}
-    assert ours == {"PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS"}
-    assert told["authorizer"]["PUNCTUAL_KNOBS"] == f"/punctual/{stage}/"
+    by_name = functions(assembly(stage))
+    environments = {
+        name: function.properties["Environment"]["Variables"] for name, function in by_name.items()
+    }
+    assert environments["executor-quick"]["PUNCTUAL_LANE"] == "quick"
+    assert environments["executor-long"]["PUNCTUAL_LANE"] == "long"
+    variables = {name for name in environments["authorizer"] if name.startswith("PUNCTUAL_")}
+    assert variables == {"PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS"}
+    assert environments["authorizer"]["PUNCTUAL_KNOBS"] == f"/punctual/{stage}/"
     for name, function in functions(full()).items():
         environment = function.properties["Environment"]["Variables"]
         trusting = {key: value for key, value in environment.items() if "OIDC" in key}
@@ -122,20 +128,27 @@ def test_executor_has_its_lane_and_authorizer_has_the_issuer(stage: str) -> None
 
 
 def test_dead_letters_function_has_the_queues_of_all_lanes(stage: str) -> None:
-    made = functions(assembly(stage))["dead-letters"]
-    told = plain(made.properties["Environment"]["Variables"]["PUNCTUAL_DEAD_LETTERS"])
-    assert len(told.split()) == sum(len(one) for one in values(stage)["lanes"].values())
+    function = functions(assembly(stage))["dead-letters"]
+    value = plain(function.properties["Environment"]["Variables"]["PUNCTUAL_DEAD_LETTERS"])
+    assert len(value.split()) == sum(len(queues) for queues in values(stage)["lanes"].values())
 
 
 def test_only_poller_and_executors_allow_recursion(stage: str) -> None:
     """Lambda stops a chain through SQS after about 16 hops unless the function allows it."""
-    made = functions(assembly(stage))
-    loops = {name for name, one in made.items() if one.properties.get("RecursiveLoop") == "Allow"}
+    by_name = functions(assembly(stage))
+    loops = {
+        name
+        for name, function in by_name.items()
+        if function.properties.get("RecursiveLoop") == "Allow"
+    }
     assert loops == {"poller", "executor-quick", "executor-long"}
 
 
 def test_function_timeouts_fit_their_callers(stage: str) -> None:
-    seconds = {name: one.properties["Timeout"] for name, one in functions(assembly(stage)).items()}
+    seconds = {
+        name: function.properties["Timeout"]
+        for name, function in functions(assembly(stage)).items()
+    }
     assert max(seconds["job-service"], seconds["job-search"], seconds["authorizer"]) < 30
     assert seconds["planner"] < 60
     assert seconds["executor-quick"] == LANE_SHAPES["quick"].timeout_seconds
@@ -143,35 +156,41 @@ def test_function_timeouts_fit_their_callers(stage: str) -> None:
 
 
 def test_scheduled_functions_have_few_retries(stage: str) -> None:
-    found = {
-        function_of(one, stage): one.properties
-        for one in resources(assembly(stage), "AWS::Lambda::EventInvokeConfig")
+    configs = {
+        function_of(config, stage): config.properties
+        for config in resources(assembly(stage), "AWS::Lambda::EventInvokeConfig")
     }
-    assert set(found) == {"planner", "reconciler", "dead-letters"}
-    planner = found["planner"]
+    assert set(configs) == {"planner", "reconciler", "dead-letters"}
+    planner = configs["planner"]
     assert (planner["MaximumRetryAttempts"], planner["MaximumEventAgeInSeconds"]) == (0, 60)
-    assert found["reconciler"]["MaximumEventAgeInSeconds"] <= 3600
-    buries = found["dead-letters"]
+    assert configs["reconciler"]["MaximumEventAgeInSeconds"] <= 3600
+    buries = configs["dead-letters"]
     assert (buries["MaximumRetryAttempts"], buries["MaximumEventAgeInSeconds"]) == (0, 300)
 
 
-def function_of(one: Resource, stage: str) -> str:
-    name = one.properties["FunctionName"]["Ref"]
-    (found,) = [key for key, made in functions(assembly(stage)).items() if made.name == name]
-    return found
+def function_of(config: Resource, stage: str) -> str:
+    name = config.properties["FunctionName"]["Ref"]
+    (function_name,) = [
+        key for key, function in functions(assembly(stage)).items() if function.name == name
+    ]
+    return function_name
 
 
 def test_functions_are_in_a_vpc_only_if_the_stage_has_one(stage: str) -> None:
-    assert all("VpcConfig" not in one.properties for one in functions(assembly(stage)).values())
-    for one in functions(full()).values():
-        assert one.properties["VpcConfig"] == {
+    assert all(
+        "VpcConfig" not in function.properties for function in functions(assembly(stage)).values()
+    )
+    for function in functions(full()).values():
+        assert function.properties["VpcConfig"] == {
             "SubnetIds": VPC["subnets"],
             "SecurityGroupIds": VPC["securityGroups"],
         }
 
 
 def test_each_stack_has_its_own_layers(stage: str) -> None:
-    for name, one in assembly(stage).templates.items():
-        layers = [r for r in one["Resources"].values() if r["Type"] == "AWS::Lambda::LayerVersion"]
+    for name, template in assembly(stage).templates.items():
+        layers = [
+            r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::LayerVersion"
+        ]
         assert len(layers) == (0 if name in ("Data", "Observability") else 2)
         assert all(layer["Properties"]["CompatibleArchitectures"] == ["arm64"] for layer in layers)

@@ -26,189 +26,200 @@ from tests.support.infra.observed import (
     series,
     watched,
 )
-from tests.support.infra.synthesised import Made, Resource, assembly, functions, resources
+from tests.support.infra.synthesised import Resource, Synthesis, assembly, functions, resources
 
 DAY = 86_400
 OURS = ("Data", "Scheduling", "Execution", "Api")
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
     return all_on(request.param)
 
 
-def of(made: Made, namespace: str, **dimensions: str) -> set[str]:
+def metrics_of(synthesis: Synthesis, namespace: str, **dimensions: str) -> set[str]:
     """Return the names of a resource's metrics that alarms read."""
     return {
-        one.name
-        for one in watched(made)
-        if one.namespace == namespace and one.of == tuple(sorted(dimensions.items()))
+        metric.name
+        for metric in watched(synthesis)
+        if metric.namespace == namespace and metric.of == tuple(sorted(dimensions.items()))
     }
 
 
-def queues(made: Made) -> dict[str, Resource]:
+def queues(synthesis: Synthesis) -> dict[str, Resource]:
     """Return the queues by their reference from another stack."""
     return {
-        f"<{stack}.{one.name}.Arn>": one
+        f"<{stack}.{queue.name}.Arn>": queue
         for stack in OURS
-        for one in resources(made, "AWS::SQS::Queue", stack)
+        for queue in resources(synthesis, "AWS::SQS::Queue", stack)
     }
 
 
-def sources(made: Made) -> list[Any]:
+def sources(synthesis: Synthesis) -> list[Any]:
     return [
-        followed(made, one.properties, stack)
+        followed(synthesis, mapping.properties, stack)
         for stack in OURS
-        for one in resources(made, "AWS::Lambda::EventSourceMapping", stack)
+        for mapping in resources(synthesis, "AWS::Lambda::EventSourceMapping", stack)
     ]
 
 
-def failures(made: Made) -> set[str]:
+def failures(synthesis: Synthesis) -> set[str]:
     """Return the queues for failed messages."""
     behind = {
-        f"<{stack}.{one.properties['RedrivePolicy']['deadLetterTargetArn']['Fn::GetAtt'][0]}.Arn>"
+        f"<{stack}.{queue.properties['RedrivePolicy']['deadLetterTargetArn']['Fn::GetAtt'][0]}.Arn>"
         for stack in OURS
-        for one in resources(made, "AWS::SQS::Queue", stack)
-        if "RedrivePolicy" in one.properties
+        for queue in resources(synthesis, "AWS::SQS::Queue", stack)
+        if "RedrivePolicy" in queue.properties
     }
     aside = {
-        one["DestinationConfig"]["OnFailure"]["Destination"]
-        for one in sources(made)
-        if "DestinationConfig" in one
+        source["DestinationConfig"]["OnFailure"]["Destination"]
+        for source in sources(synthesis)
+        if "DestinationConfig" in source
     }
     return behind | aside
 
 
-def test_every_function_has_alarms_for_errors_and_throttles(made: Made) -> None:
-    found = functions(made).values()
-    assert len(found) >= 10
-    for one in found:
-        name = one.properties["FunctionName"]
-        assert of(made, "AWS/Lambda", FunctionName=name) >= {"Errors", "Throttles"}, name
+def test_every_function_has_alarms_for_errors_and_throttles(synthesis: Synthesis) -> None:
+    all_functions = functions(synthesis).values()
+    assert len(all_functions) >= 10
+    for function in all_functions:
+        name = function.properties["FunctionName"]
+        assert metrics_of(synthesis, "AWS/Lambda", FunctionName=name) >= {"Errors", "Throttles"}, (
+            name
+        )
 
 
-def test_every_queue_has_an_alarm_for_age_or_failures(made: Made) -> None:
-    kept = failures(made)
-    told = functions(made)["dead-letters"].properties["Environment"]["Variables"]
-    emptied = followed(made, told, "Execution")["PUNCTUAL_DEAD_LETTERS"].split()
-    assert len(kept) == len(queues(made)) - sum(
-        "RedrivePolicy" in one.properties for one in queues(made).values()
+def test_every_queue_has_an_alarm_for_age_or_failures(synthesis: Synthesis) -> None:
+    failed = failures(synthesis)
+    variables = functions(synthesis)["dead-letters"].properties["Environment"]["Variables"]
+    emptied = followed(synthesis, variables, "Execution")["PUNCTUAL_DEAD_LETTERS"].split()
+    assert len(failed) == len(queues(synthesis)) - sum(
+        "RedrivePolicy" in queue.properties for queue in queues(synthesis).values()
     )
-    for arn, one in queues(made).items():
-        name = one.properties["QueueName"]
-        wanted = {"ApproximateAgeOfOldestMessage"}
-        if arn in kept:
-            wanted = {"ApproximateNumberOfMessagesVisible"}
+    for arn, queue in queues(synthesis).items():
+        name = queue.properties["QueueName"]
+        expected = {"ApproximateAgeOfOldestMessage"}
+        if arn in failed:
+            expected = {"ApproximateNumberOfMessagesVisible"}
             # A function may take messages before the metric counts them.
-            wanted |= (
+            expected |= (
                 {"NumberOfMessagesReceived"} if arn.replace(".Arn>", ">") in emptied else set()
             )
-        assert of(made, "AWS/SQS", QueueName=name) == wanted, name
+        assert metrics_of(synthesis, "AWS/SQS", QueueName=name) == expected, name
 
 
-def test_every_table_has_alarms_for_throttling(made: Made) -> None:
-    tables = resources(made, "AWS::DynamoDB::Table")
+def test_every_table_has_alarms_for_throttling(synthesis: Synthesis) -> None:
+    tables = resources(synthesis, "AWS::DynamoDB::Table")
     assert len(tables) == 5
-    for one in tables:
-        found = of(made, "AWS/DynamoDB", TableName=f"<Data.{one.name}>")
-        assert found == {"ReadThrottleEvents", "WriteThrottleEvents"}
+    for table in tables:
+        metrics = metrics_of(synthesis, "AWS/DynamoDB", TableName=f"<Data.{table.name}>")
+        assert metrics == {"ReadThrottleEvents", "WriteThrottleEvents"}
 
 
-def test_stream_consumers_have_an_iterator_age_alarm(made: Made) -> None:
-    followers = [one["FunctionName"] for one in sources(made) if "StartingPosition" in one]
+def test_stream_consumers_have_an_iterator_age_alarm(synthesis: Synthesis) -> None:
+    followers = [
+        source["FunctionName"] for source in sources(synthesis) if "StartingPosition" in source
+    ]
     assert followers
     names = {
-        f"<Execution.{one.name}>": one.properties["FunctionName"]
-        for one in functions(made).values()
+        f"<Execution.{function.name}>": function.properties["FunctionName"]
+        for function in functions(synthesis).values()
     }
-    for one in followers:
-        name = names[one.replace(".Arn>", ">")]
-        assert "IteratorAge" in of(made, "AWS/Lambda", FunctionName=name)
+    for follower in followers:
+        name = names[follower.replace(".Arn>", ">")]
+        assert "IteratorAge" in metrics_of(synthesis, "AWS/Lambda", FunctionName=name)
 
 
 def test_failed_stream_changes_are_reported_while_the_stream_holds_them(
-    made: Made,
+    synthesis: Synthesis,
 ) -> None:
     """The stream keeps changes for a day. Later, lists, counters and audit stay wrong."""
-    (source,) = [one for one in sources(made) if "StartingPosition" in one]
+    (source,) = [source for source in sources(synthesis) if "StartingPosition" in source]
     given_up = source["MaximumRecordAgeInSeconds"]
     assert given_up <= DAY / 4
-    behind = alarms(made)["stream-age"]
+    behind = alarms(synthesis)["stream-age"]
     rings = behind["Threshold"] / 1000 + behind["EvaluationPeriods"] * behind["Period"]
     assert rings <= 300
-    aside = alarms(made)["dead-letters-status-failed"]
+    aside = alarms(synthesis)["dead-letters-status-failed"]
     assert (aside["Threshold"], aside["DatapointsToAlarm"]) == (1, 1)
     assert given_up + aside["EvaluationPeriods"] * aside["Period"] < DAY / 3, "16 hours are left"
 
 
-def test_api_has_an_alarm_for_5xx(made: Made) -> None:
-    (api,) = resources(made, "AWS::ApiGatewayV2::Api")
-    assert of(made, "AWS/ApiGateway", ApiId=f"<Api.{api.name}>") == {"5xx"}
+def test_api_has_an_alarm_for_5xx(synthesis: Synthesis) -> None:
+    (api,) = resources(synthesis, "AWS::ApiGatewayV2::Api")
+    assert metrics_of(synthesis, "AWS/ApiGateway", ApiId=f"<Api.{api.name}>") == {"5xx"}
 
 
-def test_minutely_function_has_an_alarm_for_missing_ticks(made: Made) -> None:
-    rules = [one.properties for one in resources(made, "AWS::Events::Rule")]
+def test_minutely_function_has_an_alarm_for_missing_ticks(synthesis: Synthesis) -> None:
+    rules = [event_rule.properties for event_rule in resources(synthesis, "AWS::Events::Rule")]
     (target,) = [
         target["Arn"]["Fn::GetAtt"][0]
         for rule in rules
         if rule["ScheduleExpression"] == "rate(1 minute)"
         for target in rule["Targets"]
     ]
-    (ticked,) = [one for one in functions(made).values() if one.name == target]
+    (ticked,) = [function for function in functions(synthesis).values() if function.name == target]
     name = ticked.properties["FunctionName"]
-    alarm = alarms(made)["no-tick"]
-    assert {one.name for one in series(alarm)} == {"Invocations", "Errors"}
-    assert {dict(one.of)["FunctionName"] for one in series(alarm)} == {name}
+    alarm = alarms(synthesis)["no-tick"]
+    assert {metric.name for metric in series(alarm)} == {"Invocations", "Errors"}
+    assert {dict(metric.of)["FunctionName"] for metric in series(alarm)} == {name}
     assert alarm["TreatMissingData"] == "breaching"
     assert (alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]) == (3, 3)
-    assert {one["MetricStat"]["Period"] for one in alarm["Metrics"] if "MetricStat" in one} == {60}
+    assert {part["MetricStat"]["Period"] for part in alarm["Metrics"] if "MetricStat" in part} == {
+        60
+    }
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
 
 
-def test_missing_data_breaches_only_the_tick_alarm(made: Made) -> None:
-    for name, alarm in alarms(made).items():
+def test_missing_data_breaches_only_the_tick_alarm(synthesis: Synthesis) -> None:
+    for name, alarm in alarms(synthesis).items():
         if name != "no-tick":
             assert alarm["TreatMissingData"] == "notBreaching", name
 
 
-def test_failed_runs_trigger_no_alarm(made: Made) -> None:
-    told = {one.name for one in watched(made) if one.namespace == METRIC_NAMESPACE}
-    assert not told & {Metric.FAILED, Metric.RETRIED, Metric.MISSED}
+def test_failed_runs_trigger_no_alarm(synthesis: Synthesis) -> None:
+    names = {metric.name for metric in watched(synthesis) if metric.namespace == METRIC_NAMESPACE}
+    assert not names & {Metric.FAILED, Metric.RETRIED, Metric.MISSED}
 
 
 def test_alarms_read_metrics_as_they_are_emitted(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [one for one in watched(assembly("prod")) if one.namespace == METRIC_NAMESPACE]
-    assert {one.name for one in found} == {
+    metrics = [
+        metric for metric in watched(assembly("prod")) if metric.namespace == METRIC_NAMESPACE
+    ]
+    assert {metric.name for metric in metrics} == {
         Metric.LATENESS,
         Metric.WATERMARK_LAG,
         Metric.RECONCILER_FINDS,
     }
-    for one in found:
-        service = dict(one.of)["service"]
+    for metric in metrics:
+        service = dict(metric.of)["service"]
         tell = PowertoolsTelemetry(service, "prod")
         with tell.invocation():
-            tell.metric(Metric(one.name))
-        assert told(json.loads(capsys.readouterr().out)) == {one}
+            tell.metric(Metric(metric.name))
+        assert series_in(json.loads(capsys.readouterr().out)) == {metric}
 
 
-def told(line: Mapping[str, Any]) -> set[Series]:
+def series_in(line: Mapping[str, Any]) -> set[Series]:
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     (names,) = directive["Dimensions"]
     dimensions = tuple(sorted((name, line[name]) for name in names))
-    return {Series(directive["Namespace"], one["Name"], dimensions) for one in directive["Metrics"]}
+    return {
+        Series(directive["Namespace"], metric["Name"], dimensions)
+        for metric in directive["Metrics"]
+    }
 
 
 def test_every_metric_has_emitting_functions() -> None:
     assert set(EMITTING_FUNCTIONS) == set(Metric)
-    there = set(functions(assembly("prod")))
-    assert {service for services in EMITTING_FUNCTIONS.values() for service in services} <= there
+    existing = set(functions(assembly("prod")))
+    assert {service for services in EMITTING_FUNCTIONS.values() for service in services} <= existing
 
 
 def test_every_alarm_has_a_description_and_notifies_start_and_end(
-    made: Made,
+    synthesis: Synthesis,
 ) -> None:
-    (topic,) = observed(made, "AWS::SNS::Topic")
-    for name, alarm in alarms(made).items():
+    (topic,) = observed(synthesis, "AWS::SNS::Topic")
+    for name, alarm in alarms(synthesis).items():
         meaning, section = alarm["AlarmDescription"].split(f" What to do: {RUNBOOK_PAGE}#")
         assert len(meaning) > 30
         assert meaning.endswith(".")
@@ -218,19 +229,23 @@ def test_every_alarm_has_a_description_and_notifies_start_and_end(
 
 
 def test_stage_with_metrics_has_all_alarm_kinds() -> None:
-    found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(assembly("prod")).values()}
-    assert found == set(ALARM_KINDS)
+    sections = {
+        alarm["AlarmDescription"].rsplit("#", 1)[1] for alarm in alarms(assembly("prod")).values()
+    }
+    assert sections == set(ALARM_KINDS)
 
 
 def test_stage_without_metrics_has_alarms_on_free_metrics_only() -> None:
-    assert not [one for one in watched(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
-    found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(all_on("dev")).values()}
-    assert found == set(ALARM_KINDS) - set(KINDS_WITH_OWN_METRICS)
+    assert not [metric for metric in watched(all_on("dev")) if metric.namespace == METRIC_NAMESPACE]
+    sections = {
+        alarm["AlarmDescription"].rsplit("#", 1)[1] for alarm in alarms(all_on("dev")).values()
+    }
+    assert sections == set(ALARM_KINDS) - set(KINDS_WITH_OWN_METRICS)
 
 
 def test_default_stage_has_no_paid_parts_except_its_dashboard() -> None:
-    found = assembly("dev").templates["Observability"]["Resources"].values()
-    assert {one["Type"] for one in found} == {
+    all_resources = assembly("dev").templates["Observability"]["Resources"].values()
+    assert {resource["Type"] for resource in all_resources} == {
         "AWS::Logs::QueryDefinition",
         "AWS::CloudWatch::Dashboard",
     }
@@ -248,8 +263,8 @@ def test_stage_may_choose_alarm_kinds() -> None:
         ),
         topic=Topic(stack, "Topic"),
     )
-    found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
-    names = {one["Properties"]["AlarmName"] for one in found}
+    alarms_found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    names = {alarm["Properties"]["AlarmName"] for alarm in alarms_found}
     assert names == {"punctual-dev-stream-age", "punctual-dev-no-tick"}
 
 
@@ -260,21 +275,27 @@ def test_only_the_alarm_address_is_subscribed() -> None:
 
 
 def test_only_alarms_of_the_stage_may_publish_to_the_topic_over_tls() -> None:
-    made = assembly("prod")
-    ((name, topic),) = observed(made, "AWS::SNS::Topic").items()
-    ((key_name, key),) = observed(made, "AWS::KMS::Key").items()
+    synthesis = assembly("prod")
+    ((name, topic),) = observed(synthesis, "AWS::SNS::Topic").items()
+    ((key_name, key),) = observed(synthesis, "AWS::KMS::Key").items()
     assert topic["TopicName"] == "punctual-prod-alarms"
     assert topic["KmsMasterKeyId"] == f"<Observability.{key_name}.Arn>"
     assert key["EnableKeyRotation"] is True
-    (policy,) = observed(made, "AWS::SNS::TopicPolicy").values()
-    statements = {one["Effect"]: one for one in policy["PolicyDocument"]["Statement"]}
+    (policy,) = observed(synthesis, "AWS::SNS::TopicPolicy").values()
+    statements = {
+        statement["Effect"]: statement for statement in policy["PolicyDocument"]["Statement"]
+    }
     assert statements["Deny"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     allowed = statements["Allow"]
     assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
     assert allowed["Resource"] == f"<Observability.{name}>"
     assert allowed["Condition"]["ArnLike"]["aws:SourceArn"].endswith(":alarm:punctual-prod-*")
     # CloudWatch uses the key without a source that a condition could name.
-    (opened,) = [one for one in key["KeyPolicy"]["Statement"] if "Service" in one["Principal"]]
+    (opened,) = [
+        statement
+        for statement in key["KeyPolicy"]["Statement"]
+        if "Service" in statement["Principal"]
+    ]
     assert opened["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
 
 
@@ -287,7 +308,7 @@ def test_only_alarms_of_the_stage_may_publish_to_the_topic_over_tls() -> None:
         ({"alarms": ["no-tock"]}, "`alarms` must be"),
         ({"alarms": [["no-tick"]]}, "`alarms` must be"),
         ({"alarms": ["lateness"]}, "lateness, watermark, reconciler need `metrics`"),
-        ({"alarmEmail": ON_CALL}, "`alarmEmail` would get no mail: `alarms` chooses none, and"),
+        ({"alarmEmail": ON_CALL}, "`alarmEmail` requires `alarms` or `budgetDollars`"),
         ({"dashboard": "yes"}, "`dashboard` must be true or false"),
     ],
 )

@@ -21,17 +21,24 @@ from tests.support.infra.observed import (
     queries,
     watched,
 )
-from tests.support.infra.synthesised import STAGES, Made, assembly, functions, resources, synthesise
+from tests.support.infra.synthesised import (
+    STAGES,
+    Synthesis,
+    assembly,
+    functions,
+    resources,
+    synthesise,
+)
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
-    "Is it on time?",
-    "Is it keeping up?",
-    "Does it fail?",
-    "Does the API answer?",
-    "How do the functions do?",
-    "How do the tables do?",
-    "What does it cost?",
+    "Punctuality",
+    "Backlog",
+    "Failures",
+    "API",
+    "Functions",
+    "Tables",
+    "Costs",
 ]
 FREE = {
     "AWS/Lambda": {
@@ -59,17 +66,19 @@ FREE = {
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
     return all_on(request.param)
 
 
-def headings(made: Made) -> list[str]:
-    texts = [one["properties"]["markdown"] for one in board(made) if one["type"] == "text"]
+def headings(synthesis: Synthesis) -> list[str]:
+    texts = [
+        widget["properties"]["markdown"] for widget in board(synthesis) if widget["type"] == "text"
+    ]
     return [text.split("\n")[0].lstrip("# ") for text in texts]
 
 
-def shown(made: Made) -> Iterator[Series]:
-    for widget in board(made):
+def displayed(synthesis: Synthesis) -> Iterator[Series]:
+    for widget in board(synthesis):
         for line in widget["properties"].get("metrics", []):
             if isinstance(line[0], str):
                 plain = [part for part in line if isinstance(part, str)]
@@ -77,96 +86,113 @@ def shown(made: Made) -> Iterator[Series]:
                 yield Series(plain[0], plain[1], pairs)
 
 
-def things(made: Made) -> set[tuple[str, str]]:
+def things(synthesis: Synthesis) -> set[tuple[str, str]]:
     """Return the dimensions that AWS metrics may have."""
-    queues = resources(made, "AWS::SQS::Queue")
+    queues = resources(synthesis, "AWS::SQS::Queue")
     return {
-        *(("FunctionName", one.properties["FunctionName"]) for one in functions(made).values()),
-        *(("QueueName", one.properties["QueueName"]) for one in queues),
-        *(("TableName", f"<Data.{one.name}>") for one in resources(made, "AWS::DynamoDB::Table")),
-        *(("ApiId", f"<Api.{one.name}>") for one in resources(made, "AWS::ApiGatewayV2::Api")),
+        *(
+            ("FunctionName", function.properties["FunctionName"])
+            for function in functions(synthesis).values()
+        ),
+        *(("QueueName", queue.properties["QueueName"]) for queue in queues),
+        *(
+            ("TableName", f"<Data.{table.name}>")
+            for table in resources(synthesis, "AWS::DynamoDB::Table")
+        ),
+        *(("ApiId", f"<Api.{api.name}>") for api in resources(synthesis, "AWS::ApiGatewayV2::Api")),
     }
 
 
-def log_groups(made: Made) -> set[str]:
+def log_groups(synthesis: Synthesis) -> set[str]:
     return {
-        followed(made, one.properties["LogGroupName"])
-        for one in resources(made, "AWS::Logs::LogGroup")
+        followed(synthesis, group.properties["LogGroupName"])
+        for group in resources(synthesis, "AWS::Logs::LogGroup")
     }
 
 
-def test_widgets_do_not_overlap(made: Made) -> None:
+def test_widgets_do_not_overlap(synthesis: Synthesis) -> None:
     cells = []
-    for one in board(made):
-        assert one["x"] >= 0
-        assert one["x"] + one["width"] <= GRID_WIDTH
-        right, below = one["x"] + one["width"], one["y"] + one["height"]
-        cells.append((one["x"], one["y"], right, below))
+    for widget in board(synthesis):
+        assert widget["x"] >= 0
+        assert widget["x"] + widget["width"] <= GRID_WIDTH
+        right, below = widget["x"] + widget["width"], widget["y"] + widget["height"]
+        cells.append((widget["x"], widget["y"], right, below))
     for (x, y, right, below), (x2, y2, right2, below2) in combinations(cells, 2):
         assert right <= x2 or right2 <= x or below <= y2 or below2 <= y
 
 
-def test_dashboard_has_its_rows_in_order(made: Made) -> None:
+def test_dashboard_has_its_rows_in_order(synthesis: Synthesis) -> None:
     """First a description and the alarms, then row by row an explanation and graphs."""
-    assert headings(made)[1:] == ROWS
-    ordered = sorted(board(made), key=lambda one: (one["y"], one["x"]))
-    assert [one["type"] for one in ordered[:2]] == ["text", "alarm"]
+    assert headings(synthesis)[1:] == ROWS
+    ordered = sorted(board(synthesis), key=lambda widget: (widget["y"], widget["x"]))
+    assert [widget["type"] for widget in ordered[:2]] == ["text", "alarm"]
     for first, second in pairwise(ordered[2:]):
         assert (first["type"], second["type"]) != ("text", "text")
-    for one in ordered:
-        if one["type"] == "text":
-            assert one["width"] == GRID_WIDTH
-            assert len(one["properties"]["markdown"].split("\n")) == 2
+    for widget in ordered:
+        if widget["type"] == "text":
+            assert widget["width"] == GRID_WIDTH
+            assert len(widget["properties"]["markdown"].split("\n")) == 2
         else:
-            assert one["properties"]["title"]
+            assert widget["properties"]["title"]
 
 
-def test_last_row_links_to_the_cost_page(made: Made) -> None:
-    assert "docs/cost.md" in board(made)[-1]["properties"]["markdown"]
+def test_last_row_links_to_the_cost_page(synthesis: Synthesis) -> None:
+    assert "docs/cost.md" in board(synthesis)[-1]["properties"]["markdown"]
 
 
-def test_all_alarms_are_at_the_top(made: Made) -> None:
-    listed = board(made)[1]["properties"]["alarms"]
-    names = observed(made, "AWS::CloudWatch::Alarm")
+def test_all_alarms_are_at_the_top(synthesis: Synthesis) -> None:
+    listed = board(synthesis)[1]["properties"]["alarms"]
+    names = observed(synthesis, "AWS::CloudWatch::Alarm")
     assert listed == [f"<Observability.{name}.Arn>" for name in names]
     assert len(listed) <= 100  # the maximum of a widget
 
 
-def test_every_displayed_metric_exists(made: Made) -> None:
-    there = things(made)
-    found = set(shown(made))
-    assert found
-    for one in found | watched(made):
-        if one.namespace == METRIC_NAMESPACE:
-            of = dict(one.of)
-            assert set(of) == {"service", "stage"}
-            assert of["service"] in EMITTING_FUNCTIONS[Metric(one.name)]
+def test_every_displayed_metric_exists(synthesis: Synthesis) -> None:
+    existing = things(synthesis)
+    metrics = set(displayed(synthesis))
+    assert metrics
+    for metric in metrics | watched(synthesis):
+        if metric.namespace == METRIC_NAMESPACE:
+            dimensions = dict(metric.of)
+            assert set(dimensions) == {"service", "stage"}
+            assert dimensions["service"] in EMITTING_FUNCTIONS[Metric(metric.name)]
         else:
-            assert one.name in FREE[one.namespace]
-            assert set(one.of) <= there
+            assert metric.name in FREE[metric.namespace]
+            assert set(metric.of) <= existing
 
 
-def test_every_function_queue_and_table_is_displayed(made: Made) -> None:
+def test_every_function_queue_and_table_is_displayed(synthesis: Synthesis) -> None:
     assert {
-        pair for one in shown(made) if one.namespace != METRIC_NAMESPACE for pair in one.of
-    } == things(made)
+        pair
+        for metric in displayed(synthesis)
+        if metric.namespace != METRIC_NAMESPACE
+        for pair in metric.of
+    } == things(synthesis)
 
 
 def test_dashboard_uses_metrics_if_enabled_and_log_queries_otherwise() -> None:
-    paid = {one.name for one in shown(assembly("prod")) if one.namespace == METRIC_NAMESPACE}
+    paid = {
+        metric.name
+        for metric in displayed(assembly("prod"))
+        if metric.namespace == METRIC_NAMESPACE
+    }
     assert paid == set(Metric) - {Metric.TICKS}  # a free metric of AWS counts them
-    assert not [one for one in board(assembly("prod")) if one["type"] == "log"]
-    assert not [one for one in shown(all_on("dev")) if one.namespace == METRIC_NAMESPACE]
-    asked = [one["properties"]["query"] for one in board(all_on("dev")) if one["type"] == "log"]
-    assert len(asked) == 4
-    for query in asked:
+    assert not [widget for widget in board(assembly("prod")) if widget["type"] == "log"]
+    assert not [
+        metric for metric in displayed(all_on("dev")) if metric.namespace == METRIC_NAMESPACE
+    ]
+    log_queries = [
+        widget["properties"]["query"] for widget in board(all_on("dev")) if widget["type"] == "log"
+    ]
+    assert len(log_queries) == 4
+    for query in log_queries:
         names = re.findall(r"SOURCE '([^']+)'", query)
         assert names
         assert set(names) <= log_groups(all_on("dev"))
 
 
-def test_formulas_use_existing_ids(made: Made) -> None:
-    for widget in board(made):
+def test_formulas_use_existing_ids(synthesis: Synthesis) -> None:
+    for widget in board(synthesis):
         lines = widget["properties"].get("metrics", [])
         ids = {line[-1]["id"] for line in lines if "id" in line[-1]}
         for line in lines:
@@ -176,8 +202,8 @@ def test_formulas_use_existing_ids(made: Made) -> None:
                 assert named <= ids
 
 
-def test_each_question_has_a_saved_query(made: Made) -> None:
-    assert set(queries(made)) >= {
+def test_each_question_has_a_saved_query(synthesis: Synthesis) -> None:
+    assert set(queries(synthesis)) >= {
         "run by id",
         "job by id",
         "failed runs",
@@ -189,52 +215,52 @@ def test_each_question_has_a_saved_query(made: Made) -> None:
     }
 
 
-def test_queries_read_existing_logs_and_the_widest_read_all(made: Made) -> None:
-    for name, one in queries(made).items():
-        assert set(one["LogGroupNames"]) <= log_groups(made), name
+def test_queries_read_existing_logs_and_the_widest_read_all(synthesis: Synthesis) -> None:
+    for name, query in queries(synthesis).items():
+        assert set(query["LogGroupNames"]) <= log_groups(synthesis), name
     for name in ("problems only", "run by id", "job by id"):
-        assert set(queries(made)[name]["LogGroupNames"]) == log_groups(made)
+        assert set(queries(synthesis)[name]["LogGroupNames"]) == log_groups(synthesis)
 
 
-def test_queries_filter_by_events_of_the_code(made: Made) -> None:
+def test_queries_filter_by_events_of_the_code(synthesis: Synthesis) -> None:
     code = "".join(
         path.read_text()
         for folder in ("layers/core/python/punctual", "functions")
         for path in (ROOT / folder).rglob("*.py")
     )
-    asked = 0
-    for name, one in queries(made).items():
-        assert one["QueryString"].startswith("# "), f"{name} says how to use it"
-        for listed in re.findall(r'message (?:in \[([^]]+)\]|= ("\w+"))', one["QueryString"]):
+    count = 0
+    for name, query in queries(synthesis).items():
+        assert query["QueryString"].startswith("# "), f"{name} says how to use it"
+        for listed in re.findall(r'message (?:in \[([^]]+)\]|= ("\w+"))', query["QueryString"]):
             for event in re.findall(r'"(\w+)"', "".join(listed)):
-                asked += 1
+                count += 1
                 assert f'"{event}"' in code, event
-    assert asked > 10
+    assert count > 10
 
 
-def test_api_query_uses_fields_of_the_access_log(made: Made) -> None:
-    (stage,) = resources(made, "AWS::ApiGatewayV2::Stage")
+def test_api_query_uses_fields_of_the_access_log(synthesis: Synthesis) -> None:
+    (stage,) = resources(synthesis, "AWS::ApiGatewayV2::Stage")
     written: Any = stage.properties["AccessLogSettings"]["Format"]
-    asked = queries(made)["refused API calls"]["QueryString"]
-    fields = re.findall(r"\w+", asked.split("fields @timestamp, ")[1].split("\n")[0])
+    query = queries(synthesis)["refused API calls"]["QueryString"]
+    fields = re.findall(r"\w+", query.split("fields @timestamp, ")[1].split("\n")[0])
     assert len(fields) > 8
-    assert [one for one in fields if f'"{one}":' not in written] == []
+    assert [name for name in fields if f'"{name}":' not in written] == []
 
 
-def test_outputs_link_to_dashboard_queries_and_outputs(made: Made) -> None:
+def test_outputs_link_to_dashboard_queries_and_outputs(synthesis: Synthesis) -> None:
     outputs = {
-        name: followed(made, one["Value"], stack)
+        name: followed(synthesis, output["Value"], stack)
         for stack in ("Observability", "Data")
-        for name, one in made.templates[stack]["Outputs"].items()
+        for name, output in synthesis.templates[stack]["Outputs"].items()
         if name.endswith("Link")
     }
     console = "https://<AWS::Region>.console.aws.amazon.com"
     (bucket,) = (
-        one.name
-        for one in resources(made, "AWS::S3::Bucket", "Data")
-        if "VersioningConfiguration" in one.properties
+        candidate.name
+        for candidate in resources(synthesis, "AWS::S3::Bucket", "Data")
+        if "VersioningConfiguration" in candidate.properties
     )
-    (dashboard,) = observed(made, "AWS::CloudWatch::Dashboard").values()
+    (dashboard,) = observed(synthesis, "AWS::CloudWatch::Dashboard").values()
     home = f"{console}/cloudwatch/home?region=<AWS::Region>"
     assert outputs == {
         "DashboardLink": f"{home}#dashboards/dashboard/{dashboard['DashboardName']}",
@@ -249,6 +275,6 @@ def test_stage_has_a_dashboard_by_default(stage: str) -> None:
 
 
 def test_stage_without_dashboard_has_no_link_to_it() -> None:
-    made = synthesise("dev", dashboard=False)
-    assert resources(made, "AWS::CloudWatch::Dashboard") == []
-    assert "DashboardLink" not in made.templates["Observability"]["Outputs"]
+    synthesis = synthesise("dev", dashboard=False)
+    assert resources(synthesis, "AWS::CloudWatch::Dashboard") == []
+    assert "DashboardLink" not in synthesis.templates["Observability"]["Outputs"]

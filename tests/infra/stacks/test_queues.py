@@ -23,21 +23,27 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 def queues(stage: str) -> dict[str, Resource]:
     """Return the queues by their name without the stage."""
-    found = resources(assembly(stage), "AWS::SQS::Queue")
-    return {one.properties["QueueName"].removeprefix(f"punctual-{stage}-"): one for one in found}
+    all_queues = resources(assembly(stage), "AWS::SQS::Queue")
+    return {
+        queue.properties["QueueName"].removeprefix(f"punctual-{stage}-"): queue
+        for queue in all_queues
+    }
 
 
 def mappings(stage: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Return function, queue and mapping. The queue of the stream is ""."""
-    by_id = {one.name: name for name, one in queues(stage).items()}
-    names = {one.name: name for name, one in functions(assembly(stage)).items()}
-    found = []
-    for one in resources(assembly(stage), "AWS::Lambda::EventSourceMapping"):
-        source = str(one.properties["EventSourceArn"])
+    by_id = {resource.name: name for name, resource in queues(stage).items()}
+    names = {
+        function_resource.name: name
+        for name, function_resource in functions(assembly(stage)).items()
+    }
+    result = []
+    for mapping in resources(assembly(stage), "AWS::Lambda::EventSourceMapping"):
+        source = str(mapping.properties["EventSourceArn"])
         fed = [name for logical, name in by_id.items() if logical in source]
-        function = one.properties["FunctionName"]["Fn::GetAtt"][0]
-        found.append((names[function], fed[0] if fed else "", dict(one.properties)))
-    return found
+        function = mapping.properties["FunctionName"]["Fn::GetAtt"][0]
+        result.append((names[function], fed[0] if fed else "", dict(mapping.properties)))
+    return result
 
 
 def test_stage_has_the_configured_queues(stage: str) -> None:
@@ -47,48 +53,48 @@ def test_stage_has_the_configured_queues(stage: str) -> None:
 
 
 def test_lane_queues_are_fifo_with_high_throughput(stage: str) -> None:
-    for name, one in queues(stage).items():
+    for name, queue in queues(stage).items():
         if not name.endswith(".fifo"):
-            assert "FifoQueue" not in one.properties
+            assert "FifoQueue" not in queue.properties
             continue
-        assert one.properties["FifoQueue"] is True
-        assert one.properties["DeduplicationScope"] == "messageGroup"
-        assert one.properties["FifoThroughputLimit"] == "perMessageGroupId"
-        assert not one.properties.get("ContentBasedDeduplication")
+        assert queue.properties["FifoQueue"] is True
+        assert queue.properties["DeduplicationScope"] == "messageGroup"
+        assert queue.properties["FifoThroughputLimit"] == "perMessageGroupId"
+        assert not queue.properties.get("ContentBasedDeduplication")
 
 
 def test_failed_messages_move_to_the_dead_letter_queue_of_their_queue(stage: str) -> None:
-    made = queues(stage)
+    by_name = queues(stage)
     for lane in (*(f"{lane}.fifo" for lane in LANES[stage]), "wake"):
-        redrive = made[lane].properties["RedrivePolicy"]
-        dead = made[lane.replace(".fifo", "-dead.fifo") if "." in lane else "wake-dead"]
+        redrive = by_name[lane].properties["RedrivePolicy"]
+        dead = by_name[lane.replace(".fifo", "-dead.fifo") if "." in lane else "wake-dead"]
         assert redrive["deadLetterTargetArn"] == {"Fn::GetAtt": [dead.name, "Arn"]}
         assert dead.properties["MessageRetentionPeriod"] == 14 * 86_400
 
 
 def test_duplicates_of_a_long_run_do_not_reach_the_receive_limit(stage: str) -> None:
     for lane in LANES[stage]:
-        most = queues(stage)[f"{lane}.fifo"].properties["RedrivePolicy"]["maxReceiveCount"]
-        assert most > 900 / RUN_LEASE.total_seconds()
+        maximum = queues(stage)[f"{lane}.fifo"].properties["RedrivePolicy"]["maxReceiveCount"]
+        assert maximum > 900 / RUN_LEASE.total_seconds()
 
 
 def test_every_queue_is_encrypted_and_requires_tls(stage: str) -> None:
     guarded = set()
-    for one in resources(assembly(stage), "AWS::SQS::QueuePolicy"):
-        (statement,) = one.properties["PolicyDocument"]["Statement"]
+    for policy in resources(assembly(stage), "AWS::SQS::QueuePolicy"):
+        (statement,) = policy.properties["PolicyDocument"]["Statement"]
         assert (statement["Effect"], statement["Action"]) == ("Deny", "sqs:*")
         assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-        guarded |= {queue["Ref"] for queue in one.properties["Queues"]}
-    assert guarded == {one.name for one in queues(stage).values()}
-    assert all(one.properties["SqsManagedSseEnabled"] for one in queues(stage).values())
+        guarded |= {queue["Ref"] for queue in policy.properties["Queues"]}
+    assert guarded == {queue.name for queue in queues(stage).values()}
+    assert all(queue.properties["SqsManagedSseEnabled"] for queue in queues(stage).values())
 
 
 def test_visibility_timeout_covers_the_function_timeout(stage: str) -> None:
-    made = functions(assembly(stage))
+    by_name = functions(assembly(stage))
     for function, queue, _ in mappings(stage):
         if queue:
             hidden = queues(stage)[queue].properties.get("VisibilityTimeout", 30)
-            assert hidden >= made[function].properties["Timeout"]
+            assert hidden >= by_name[function].properties["Timeout"]
 
 
 def test_dead_letter_reappears_in_the_next_round_of_the_function(
@@ -107,55 +113,57 @@ def test_each_queue_has_one_consumer(stage: str) -> None:
 
 
 def test_batch_item_failures_are_reported(stage: str) -> None:
-    for _, _, one in mappings(stage):
-        assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    for _, _, mapping in mappings(stage):
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
 def test_lane_has_its_batch_size_and_maximum_concurrency(stage: str) -> None:
-    given = read_context()["stages"][stage]["lanes"]
-    for function, queue, one in mappings(stage):
+    configured = read_context()["stages"][stage]["lanes"]
+    for function, queue, mapping in mappings(stage):
         if function.startswith("executor"):
             lane, _, priority = queue.removesuffix(".fifo").partition("-")
-            assert one["BatchSize"] == (10 if lane == "quick" else 1)
-            most = one["ScalingConfig"]["MaximumConcurrency"]
-            assert most == given[lane][priority or "all"]
+            assert mapping["BatchSize"] == (10 if lane == "quick" else 1)
+            maximum = mapping["ScalingConfig"]["MaximumConcurrency"]
+            assert maximum == configured[lane][priority or "all"]
 
 
 def test_queue_concurrency_fits_the_reserved_concurrency(stage: str) -> None:
-    made = functions(assembly(stage))
-    wanted: dict[str, int] = {}
-    for function, queue, one in mappings(stage):
-        if queue and made[function].properties.get("ReservedConcurrentExecutions"):
-            wanted[function] = wanted.get(function, 0) + one["ScalingConfig"]["MaximumConcurrency"]
-    for function, most in wanted.items():
-        assert most <= made[function].properties["ReservedConcurrentExecutions"]
-    assert bool(wanted) is (stage == "prod")
+    by_name = functions(assembly(stage))
+    totals: dict[str, int] = {}
+    for function, queue, mapping in mappings(stage):
+        if queue and by_name[function].properties.get("ReservedConcurrentExecutions"):
+            totals[function] = (
+                totals.get(function, 0) + mapping["ScalingConfig"]["MaximumConcurrency"]
+            )
+    for function, total in totals.items():
+        assert total <= by_name[function].properties["ReservedConcurrentExecutions"]
+    assert bool(totals) is (stage == "prod")
 
 
 def test_jobs_stream_mapping_limits_retries_and_reports_failures(stage: str) -> None:
-    (one,) = [one for _, queue, one in mappings(stage) if not queue]
-    assert "JobsTable" in str(one["EventSourceArn"])
-    assert one["StartingPosition"] == "TRIM_HORIZON"
-    filters = [json.loads(filter_["Pattern"]) for filter_ in one["FilterCriteria"]["Filters"]]
-    assert filters == [dict(wanted) for wanted in JOB_STATE_STREAM_FILTERS]
-    assert one["BisectBatchOnFunctionError"] is True
-    assert 0 < one["MaximumRetryAttempts"] <= 100
-    assert 3600 <= one["MaximumRecordAgeInSeconds"] < 86_400
+    (mapping,) = [mapping for _, queue, mapping in mappings(stage) if not queue]
+    assert "JobsTable" in str(mapping["EventSourceArn"])
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    filters = [json.loads(filter_["Pattern"]) for filter_ in mapping["FilterCriteria"]["Filters"]]
+    assert filters == [dict(pattern) for pattern in JOB_STATE_STREAM_FILTERS]
+    assert mapping["BisectBatchOnFunctionError"] is True
+    assert 0 < mapping["MaximumRetryAttempts"] <= 100
+    assert 3600 <= mapping["MaximumRecordAgeInSeconds"] < 86_400
     failed = {"Fn::GetAtt": [queues(stage)["status-failed"].name, "Arn"]}
-    assert one["DestinationConfig"] == {"OnFailure": {"Destination": failed}}
+    assert mapping["DestinationConfig"] == {"OnFailure": {"Destination": failed}}
 
 
 def test_schedule_rules_start_planner_reconciler_and_dead_letters(stage: str) -> None:
-    names = {one.name: name for name, one in functions(assembly(stage)).items()}
-    found = {}
-    for one in resources(assembly(stage), "AWS::Events::Rule"):
-        (target,) = one.properties["Targets"]
+    names = {function.name: name for name, function in functions(assembly(stage)).items()}
+    rules = {}
+    for rule in resources(assembly(stage), "AWS::Events::Rule"):
+        (target,) = rule.properties["Targets"]
         retry = target["RetryPolicy"]
-        found[names[target["Arn"]["Fn::GetAtt"][0]]] = one.properties["ScheduleExpression"]
-        assert one.properties["State"] == "ENABLED"
+        rules[names[target["Arn"]["Fn::GetAtt"][0]]] = rule.properties["ScheduleExpression"]
+        assert rule.properties["State"] == "ENABLED"
         assert retry["MaximumRetryAttempts"] <= 1
         assert retry["MaximumEventAgeInSeconds"] <= 1800
-    assert found == {
+    assert rules == {
         "planner": "rate(1 minute)",
         "reconciler": "rate(1 hour)",
         "dead-letters": "rate(5 minutes)",
@@ -163,12 +171,12 @@ def test_schedule_rules_start_planner_reconciler_and_dead_letters(stage: str) ->
 
 
 def test_parameters_have_the_values_of_the_stage(stage: str) -> None:
-    found = {
-        one.properties["Name"]: one.properties["Value"]
-        for one in resources(assembly(stage), "AWS::SSM::Parameter")
+    parameters = {
+        parameter.properties["Name"]: parameter.properties["Value"]
+        for parameter in resources(assembly(stage), "AWS::SSM::Parameter")
     }
     values = read_context()["stages"][stage]
-    assert found == {
+    assert parameters == {
         f"/punctual/{stage}/shards": str(values["shards"]),
         f"/punctual/{stage}/pace": str(values["pace"]),
         f"/punctual/{stage}/dispatch": "on",

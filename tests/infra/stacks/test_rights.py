@@ -40,31 +40,33 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def policies(made: Any, name: str) -> list[Any]:
-    role = functions(made)[name].properties["Role"]["Fn::GetAtt"][0]
-    (found,) = [one for one in resources(made, "AWS::IAM::Role") if one.name == role]
-    (policy,) = found.properties["Policies"]
-    assert "ManagedPolicyArns" not in found.properties
+def policies(synthesis: Any, name: str) -> list[Any]:
+    role = functions(synthesis)[name].properties["Role"]["Fn::GetAtt"][0]
+    (resource,) = [
+        resource for resource in resources(synthesis, "AWS::IAM::Role") if resource.name == role
+    ]
+    (policy,) = resource.properties["Policies"]
+    assert "ManagedPolicyArns" not in resource.properties
     return list(policy["PolicyDocument"]["Statement"])
 
 
-def stated(made: Any, name: str, effect: str) -> Iterator[Grant]:
-    for statement in policies(made, name):
+def stated(synthesis: Any, name: str, effect: str) -> Iterator[Grant]:
+    for statement in policies(synthesis, name):
         if statement["Effect"] == effect:
             for action in listed(statement["Action"]):
                 for resource in listed(statement["Resource"]):
                     yield Grant(action, str(resource))
 
 
-def granted(made: Any, name: str) -> Iterator[Grant]:
-    return stated(made, name, "Allow")
+def granted(synthesis: Any, name: str) -> Iterator[Grant]:
+    return stated(synthesis, name, "Allow")
 
 
-def actions(made: Any, name: str, service: str) -> set[str]:
+def actions(synthesis: Any, name: str, service: str) -> set[str]:
     return {
-        one.action.partition(":")[2]
-        for one in granted(made, name)
-        if one.action.startswith(f"{service}:")
+        grant.action.partition(":")[2]
+        for grant in granted(synthesis, name)
+        if grant.action.startswith(f"{service}:")
     }
 
 
@@ -76,57 +78,63 @@ def test_roles_hold_all_policies_inline(stage: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_no_action_contains_a_wildcard(stage: str, name: str) -> None:
-    assert [one for one in granted(assembly(stage), name) if "*" in one.action] == []
+    assert [grant for grant in granted(assembly(stage), name) if "*" in grant.action] == []
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_wildcard_resources_are_limited_to_actions_without_resources(name: str) -> None:
-    for made in (assembly("dev"), assembly("prod"), full()):
-        wide = {one.action for one in granted(made, name) if one.resource == "*"}
+    for synthesis in (assembly("dev"), assembly("prod"), full()):
+        wide = {grant.action for grant in granted(synthesis, name) if grant.resource == "*"}
         assert wide <= ON_ANYTHING
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_partial_wildcards_are_limited_to_objects_and_task_targets(stage: str, name: str) -> None:
-    for one in granted(assembly(stage), name):
-        if "*" in one.resource and one.resource != "*":
-            blob = one.action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
-            assert blob or name.startswith("executor"), one
+    for grant in granted(assembly(stage), name):
+        if "*" in grant.resource and grant.resource != "*":
+            blob = grant.action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
+            assert blob or name.startswith("executor"), grant
             ends = re.findall(
-                r"/(payloads|outputs|logs)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*", one.resource
+                r"/(payloads|outputs|logs)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*", grant.resource
             )
-            assert ends, one
+            assert ends, grant
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_function_writes_only_its_own_log(stage: str, name: str) -> None:
     group = functions(assembly(stage))[name].properties["LoggingConfig"]["LogGroup"]["Ref"]
-    logs = [one for one in granted(assembly(stage), name) if one.action.startswith("logs:")]
-    assert {one.action for one in logs} == {"logs:CreateLogStream", "logs:PutLogEvents"}
-    assert {one.resource for one in logs} == {str({"Fn::GetAtt": [group, "Arn"]})}
+    logs = [grant for grant in granted(assembly(stage), name) if grant.action.startswith("logs:")]
+    assert {grant.action for grant in logs} == {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert {grant.resource for grant in logs} == {str({"Fn::GetAtt": [group, "Arn"]})}
 
 
 def test_job_search_writes_only_limit_shares(stage: str) -> None:
-    made = assembly(stage)
-    writes = actions(made, "job-search", "dynamodb") - READS
+    synthesis = assembly(stage)
+    writes = actions(synthesis, "job-search", "dynamodb") - READS
     assert writes == (set() if stage == "dev" else {"PutItem"})
-    assert [one["Condition"] for one in policies(made, "job-search") if "PutItem" in str(one)] == (
-        [{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#share#*"]}}] * len(writes)
-    )
-    assert actions(made, "job-search", "s3") == {"GetObject", "ListBucket"}
-    assert actions(made, "job-search", "sqs") == set()
+    assert [
+        statement["Condition"]
+        for statement in policies(synthesis, "job-search")
+        if "PutItem" in str(statement)
+    ] == ([{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#share#*"]}}] * len(writes))
+    assert actions(synthesis, "job-search", "s3") == {"GetObject", "ListBucket"}
+    assert actions(synthesis, "job-search", "sqs") == set()
 
 
 def test_authorizer_reads_only_parameters_and_token_rows(
     stage: str,
 ) -> None:
-    made = assembly(stage)
-    services = {one.action.partition(":")[0] for one in granted(made, "authorizer")}
+    synthesis = assembly(stage)
+    services = {grant.action.partition(":")[0] for grant in granted(synthesis, "authorizer")}
     assert services <= {"ssm", "dynamodb", "logs", "xray"}
-    assert actions(made, "authorizer", "ssm") == {"GetParameter"}
-    assert actions(made, "authorizer", "dynamodb") == {"GetItem", "UpdateItem"}
-    rows = [one for one in policies(made, "authorizer") if "dynamodb" in str(one["Action"])]
-    assert [one["Condition"] for one in rows] == [
+    assert actions(synthesis, "authorizer", "ssm") == {"GetParameter"}
+    assert actions(synthesis, "authorizer", "dynamodb") == {"GetItem", "UpdateItem"}
+    rows = [
+        statement
+        for statement in policies(synthesis, "authorizer")
+        if "dynamodb" in str(statement["Action"])
+    ]
+    assert [statement["Condition"] for statement in rows] == [
         {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#token#*"]}}
     ]
 
@@ -135,22 +143,22 @@ def test_token_key_is_read_by_authorizer_and_job_service_only(stage: str) -> Non
     readers = {
         name
         for name in FUNCTION_NAMES
-        for one in granted(assembly(stage), name)
-        if one.action.startswith("ssm:") and "token-key" in one.resource
+        for grant in granted(assembly(stage), name)
+        if grant.action.startswith("ssm:") and "token-key" in grant.resource
     }
     assert readers == {"authorizer", "job-service"}
-    rights = [one for one in granted(assembly(stage), "job-service") if "ssm:" in one.action]
-    assert {one.action for one in rights} == {"ssm:GetParameter"}
+    rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
+    assert {grant.action for grant in rights} == {"ssm:GetParameter"}
     assert len(rights) == 2
-    assert all("token-key" in one.resource or "webhook-key" in one.resource for one in rights)
+    assert all("token-key" in grant.resource or "webhook-key" in grant.resource for grant in rights)
 
 
 def test_webhook_key_is_read_by_executor_and_job_service_only(stage: str) -> None:
     readers = {
         name
         for name in FUNCTION_NAMES
-        for one in granted(assembly(stage), name)
-        if one.action.startswith("ssm:") and "webhook-key" in one.resource
+        for grant in granted(assembly(stage), name)
+        if grant.action.startswith("ssm:") and "webhook-key" in grant.resource
     }
     assert readers == {"executor-quick", "job-service"}
 
@@ -163,48 +171,52 @@ def test_only_the_planner_reads_operator_settings(stage: str) -> None:
 
 
 def test_only_executors_reach_task_targets_and_secrets(stage: str) -> None:
-    made = assembly(stage)
+    synthesis = assembly(stage)
     for name in FUNCTION_NAMES:
         reach = {
-            one.action
-            for one in granted(made, name)
-            if one.action.startswith(("secretsmanager:", "lambda:"))
+            grant.action
+            for grant in granted(synthesis, name)
+            if grant.action.startswith(("secretsmanager:", "lambda:"))
         }
-        wanted = {"secretsmanager:GetSecretValue"}
-        wanted |= {"lambda:InvokeFunction"} if stage == "dev" else set()
-        assert reach == (wanted if name.startswith("executor") else set())
+        expected = {"secretsmanager:GetSecretValue"}
+        expected |= {"lambda:InvokeFunction"} if stage == "dev" else set()
+        assert reach == (expected if name.startswith("executor") else set())
 
 
 def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
     """This holds for any setting of the stage, and for any resource policy in the account."""
-    queues = [one.properties["QueueName"] for one in resources(assembly(stage), "AWS::SQS::Queue")]
+    queues = [
+        queue.properties["QueueName"] for queue in resources(assembly(stage), "AWS::SQS::Queue")
+    ]
     for name in FUNCTION_NAMES:
         denied = [
-            (one.action, re.search(r"[pP]unctual-[^']*", one.resource))
-            for one in stated(assembly(stage), name, "Deny")
+            (grant.action, re.search(r"[pP]unctual-[^']*", grant.resource))
+            for grant in stated(assembly(stage), name, "Deny")
         ]
         if not name.startswith("executor"):
             assert denied == []
             continue
         patterns: dict[str, list[str]] = {}
-        for action, found in denied:
-            assert found is not None
-            patterns.setdefault(action, []).append(found[0])
+        for action, match in denied:
+            assert match is not None
+            patterns.setdefault(action, []).append(match[0])
         assert set(patterns["lambda:InvokeFunction"]) == {"punctual-*", "Punctual-*"}
         refused = {
-            one for one in queues if any(fnmatchcase(one, p) for p in patterns["sqs:SendMessage"])
+            queue
+            for queue in queues
+            if any(fnmatchcase(queue, p) for p in patterns["sqs:SendMessage"])
         }
-        kept = {one for one in queues if "dead" in one or "failed" in one}
-        assert refused == kept, "and it sends to the others"
+        internal = {queue for queue in queues if "dead" in queue or "failed" in queue}
+        assert refused == internal, "and it sends to the others"
 
 
 def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) -> None:
-    made = assembly(stage)
-    scan = {name for name in FUNCTION_NAMES if "Scan" in actions(made, name, "dynamodb")}
+    synthesis = assembly(stage)
+    scan = {name for name in FUNCTION_NAMES if "Scan" in actions(synthesis, name, "dynamodb")}
     assert scan == {"reconciler"}
     writes = {"BatchWriteItem", "PutItem", "UpdateItem"}
     for name in FUNCTION_NAMES:
-        assert actions(made, name, "dynamodb") <= READS | writes | STREAM
+        assert actions(synthesis, name, "dynamodb") <= READS | writes | STREAM
 
 
 def test_only_the_status_function_reads_the_stream(stage: str) -> None:
@@ -217,39 +229,40 @@ def test_only_the_status_function_reads_the_stream(stage: str) -> None:
 def test_payloads_are_deleted_by_status_function_and_reconciler_only(
     stage: str,
 ) -> None:
-    made = assembly(stage)
+    synthesis = assembly(stage)
     deleted = {
-        (name, one.resource.rpartition("/")[0].rpartition("/")[2])
+        (name, grant.resource.rpartition("/")[0].rpartition("/")[2])
         for name in FUNCTION_NAMES
-        for one in granted(made, name)
-        if one.action == "s3:DeleteObject"
+        for grant in granted(synthesis, name)
+        if grant.action == "s3:DeleteObject"
     }
     assert deleted == {("status", "payloads"), ("reconciler", "payloads")}
 
 
 def test_reconciler_deletes_definitions_and_no_job_states(stage: str) -> None:
     deleting = [
-        one
-        for one in policies(assembly(stage), "reconciler")
-        if "dynamodb:BatchWriteItem" in listed(one["Action"]) and "Jobs" in str(one["Resource"])
+        statement
+        for statement in policies(assembly(stage), "reconciler")
+        if "dynamodb:BatchWriteItem" in listed(statement["Action"])
+        and "Jobs" in str(statement["Resource"])
     ]
-    assert [one["Condition"] for one in deleting] == [
+    assert [statement["Condition"] for statement in deleting] == [
         {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#body"]}}
     ]
 
 
 def test_executor_receives_only_from_its_own_lane(stage: str) -> None:
     queues = {
-        one.name: one.properties["QueueName"]
-        for one in resources(assembly(stage), "AWS::SQS::Queue")
+        queue.name: queue.properties["QueueName"]
+        for queue in resources(assembly(stage), "AWS::SQS::Queue")
     }
     for lane in ("quick", "long"):
         read = {
-            one.resource
-            for one in granted(assembly(stage), f"executor-{lane}")
-            if one.action == "sqs:ReceiveMessage"
+            grant.resource
+            for grant in granted(assembly(stage), f"executor-{lane}")
+            if grant.action == "sqs:ReceiveMessage"
         }
-        taken = {name for id_, name in queues.items() if any(id_ in one for one in read)}
-        assert taken
-        assert all(name.startswith(f"punctual-{stage}-{lane}") for name in taken)
-        assert not any("dead" in name for name in taken)
+        consumed = {name for id_, name in queues.items() if any(id_ in arn for arn in read)}
+        assert consumed
+        assert all(name.startswith(f"punctual-{stage}-{lane}") for name in consumed)
+        assert not any("dead" in name for name in consumed)

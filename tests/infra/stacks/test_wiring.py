@@ -15,8 +15,8 @@ from infra.build import packaging
 from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
 from punctual.settings import Settings
-from tests.support.infra.synthesised import Made, Resource, functions
-from tests.support.infra.wired import DAY, HERE, SHOWN, every, ids, shown, stage, values
+from tests.support.infra.synthesised import Resource, Synthesis, functions
+from tests.support.infra.wired import DAY, HERE, SHOWN, every, ids, stage, synthesis_of, values
 
 CALLED = {"authorizer", "job-service", "job-search"}
 CLOCKS = {
@@ -28,16 +28,16 @@ TABLES = ("jobs", "timers", "runs", "control", "audit")
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
-    return shown(request.param)
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
+    return synthesis_of(request.param)
 
 
-def lanes(made: Made) -> dict[str, int]:
+def lanes(synthesis: Synthesis) -> dict[str, int]:
     """Return the maximum number of executors by queue."""
     return {
-        lane if priority == "all" else f"{lane}-{priority}": most
-        for lane, queues in values(made)["lanes"].items()
-        for priority, most in queues.items()
+        lane if priority == "all" else f"{lane}-{priority}": maximum
+        for lane, queues in values(synthesis)["lanes"].items()
+        for priority, maximum in queues.items()
     }
 
 
@@ -45,18 +45,18 @@ def lanes(made: Made) -> dict[str, int]:
 
 
 def test_functions_may_be_invoked_only_by_their_rule_or_the_api(
-    made: Made,
+    synthesis: Synthesis,
 ) -> None:
-    found = {
-        (one["FunctionName"], one["Principal"], one["SourceArn"])
-        for one in every(made, "AWS::Lambda::Permission")
+    permissions = {
+        (permission["FunctionName"], permission["Principal"], permission["SourceArn"])
+        for permission in every(synthesis, "AWS::Lambda::Permission")
     }
     clocks = {
         (f"<{function}.Arn>", "events.amazonaws.com", f"<{clock}.Arn>")
         for clock, (function, *_) in CLOCKS.items()
     }
     api = HERE.format("execute-api") + "<api>/"
-    (authorizer,) = ids(made, "AWS::ApiGatewayV2::Authorizer")
+    (authorizer,) = ids(synthesis, "AWS::ApiGatewayV2::Authorizer")
     calls = {
         ("<authorizer.Arn>", "apigateway.amazonaws.com", f"{api}authorizers/<{authorizer}>")
     } | {
@@ -64,40 +64,40 @@ def test_functions_may_be_invoked_only_by_their_rule_or_the_api(
         for function in CALLED - {"authorizer"}
         for path in ("v1/*/*", "v1/$default")
     }
-    assert found == clocks | calls
+    assert permissions == clocks | calls
     assert all(
-        set(one) == {"Action", "FunctionName", "Principal", "SourceArn"}
-        and one["Action"] == "lambda:InvokeFunction"
-        for one in every(made, "AWS::Lambda::Permission")
+        set(permission) == {"Action", "FunctionName", "Principal", "SourceArn"}
+        and permission["Action"] == "lambda:InvokeFunction"
+        for permission in every(synthesis, "AWS::Lambda::Permission")
     )
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
-def test_function_runs_its_own_folder_with_its_own_role(made: Made, name: str) -> None:
+def test_function_runs_its_own_folder_with_its_own_role(synthesis: Synthesis, name: str) -> None:
     stack = Stack(App(), "Some")
     folder = name.split("-")[0] if "executor" in name else name.replace("-", "_")
     location = packaging.function_code(folder).bind(stack).s3_location
     assert location is not None
-    function = functions(made)[name].properties
+    function = functions(synthesis)[name].properties
     assert function["Code"]["S3Key"] == location.object_key
     role = function["Role"]["Fn::GetAtt"]
     assert role[1] == "Arn"
-    (policy,) = roles(made)[role[0]].properties["Policies"]
+    (policy,) = roles(synthesis)[role[0]].properties["Policies"]
     assert policy["PolicyName"] == name
 
 
-def roles(made: Made) -> dict[str, Resource]:
+def roles(synthesis: Synthesis) -> dict[str, Resource]:
     return {
         name: Resource(name, body["Type"], body)
-        for template in made.templates.values()
+        for template in synthesis.templates.values()
         for name, body in template["Resources"].items()
         if body["Type"] == "AWS::IAM::Role"
     }
 
 
-def test_only_lambda_may_assume_a_role(made: Made) -> None:
-    for one in every(made, "AWS::IAM::Role"):
-        (statement,) = one["AssumeRolePolicyDocument"]["Statement"]
+def test_only_lambda_may_assume_a_role(synthesis: Synthesis) -> None:
+    for role in every(synthesis, "AWS::IAM::Role"):
+        (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert statement == {
             "Action": "sts:AssumeRole",
             "Effect": "Allow",
@@ -105,9 +105,11 @@ def test_only_lambda_may_assume_a_role(made: Made) -> None:
         }
 
 
-def test_functions_have_their_timeouts(made: Made) -> None:
-    found = {name: one.properties["Timeout"] for name, one in functions(made).items()}
-    assert found == {
+def test_functions_have_their_timeouts(synthesis: Synthesis) -> None:
+    timeouts = {
+        name: function.properties["Timeout"] for name, function in functions(synthesis).items()
+    }
+    assert timeouts == {
         "authorizer": 10,
         "job-service": 29,
         "job-search": 29,
@@ -122,49 +124,51 @@ def test_functions_have_their_timeouts(made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
-def test_function_environment_names_tables_and_queues(made: Made, name: str) -> None:
-    settings = Settings.from_env(environment(made, name))
+def test_function_environment_names_tables_and_queues(synthesis: Synthesis, name: str) -> None:
+    settings = Settings.from_env(environment(synthesis, name))
     assert {table: getattr(settings, f"{table}_table") for table in TABLES} == {
         table: f"<{table}>" for table in TABLES
     }
     assert settings.wake_queue == "<wake>"
-    assert settings.queues == {lane: f"<{lane}.fifo>" for lane in lanes(made)}
+    assert settings.queues == {lane: f"<{lane}.fifo>" for lane in lanes(synthesis)}
     assert settings.bucket.startswith("<OutputsBucket")
     assert settings.event_bus.startswith("<Bus")
-    assert settings.run_events == values(made)["runEvents"]
-    assert settings.networks == tuple(values(made)["tasksMayReach"]["networks"])
-    assert (settings.limits is None) is (values(made)["limits"] is None)
+    assert settings.run_events == values(synthesis)["runEvents"]
+    assert settings.networks == tuple(values(synthesis)["tasksMayReach"]["networks"])
+    assert (settings.limits is None) is (values(synthesis)["limits"] is None)
 
 
-def environment(made: Made, name: str) -> dict[str, str]:
-    (found,) = [
-        one["Environment"]["Variables"]
-        for one in every(made, "AWS::Lambda::Function")
-        if one["FunctionName"] == f"punctual-{stage(made)}-{name}"
+def environment(synthesis: Synthesis, name: str) -> dict[str, str]:
+    (variables,) = [
+        function["Environment"]["Variables"]
+        for function in every(synthesis, "AWS::Lambda::Function")
+        if function["FunctionName"] == f"punctual-{stage(synthesis)}-{name}"
     ]
-    return dict(found)
+    return dict(variables)
 
 
-def test_authorizer_reads_tokens_from_the_control_table(made: Made) -> None:
-    assert environment(made, "authorizer")["PUNCTUAL_CONTROL_TABLE"] == "<control>"
+def test_authorizer_reads_tokens_from_the_control_table(synthesis: Synthesis) -> None:
+    assert environment(synthesis, "authorizer")["PUNCTUAL_CONTROL_TABLE"] == "<control>"
 
 
-def test_dead_letters_function_reads_the_dead_letter_queue_of_each_lane(made: Made) -> None:
-    told = environment(made, "dead-letters")["PUNCTUAL_DEAD_LETTERS"].split()
-    assert sorted(told) == sorted(f"<{lane}-dead.fifo>" for lane in lanes(made))
+def test_dead_letters_function_reads_the_dead_letter_queue_of_each_lane(
+    synthesis: Synthesis,
+) -> None:
+    addresses = environment(synthesis, "dead-letters")["PUNCTUAL_DEAD_LETTERS"].split()
+    assert sorted(addresses) == sorted(f"<{lane}-dead.fifo>" for lane in lanes(synthesis))
 
 
 # Schedule rules
 
 
-def test_schedule_rule_starts_one_function_and_drops_late_starts(made: Made) -> None:
-    found = {one["Name"]: one for one in every(made, "AWS::Events::Rule")}
-    assert len(found) == len(CLOCKS)
+def test_schedule_rule_starts_one_function_and_drops_late_starts(synthesis: Synthesis) -> None:
+    rules = {event_rule["Name"]: event_rule for event_rule in every(synthesis, "AWS::Events::Rule")}
+    assert len(rules) == len(CLOCKS)
     for clock, (function, rate, oldest) in CLOCKS.items():
-        one = found[f"punctual-{stage(made)}-{clock}"]
-        (target,) = one["Targets"]
-        assert (one["ScheduleExpression"], one["State"]) == (rate, "ENABLED")
-        assert set(one) == {"Name", "Description", "ScheduleExpression", "State", "Targets"}
+        rule = rules[f"punctual-{stage(synthesis)}-{clock}"]
+        (target,) = rule["Targets"]
+        assert (rule["ScheduleExpression"], rule["State"]) == (rate, "ENABLED")
+        assert set(rule) == {"Name", "Description", "ScheduleExpression", "State", "Targets"}
         assert target.pop("Id")
         assert target == {
             "Arn": f"<{function}.Arn>",
@@ -172,9 +176,12 @@ def test_schedule_rule_starts_one_function_and_drops_late_starts(made: Made) -> 
         }
 
 
-def test_scheduled_functions_have_their_retry_limits(made: Made) -> None:
-    found = {one["FunctionName"]: one for one in every(made, "AWS::Lambda::EventInvokeConfig")}
-    assert found == {
+def test_scheduled_functions_have_their_retry_limits(synthesis: Synthesis) -> None:
+    configs = {
+        config["FunctionName"]: config
+        for config in every(synthesis, "AWS::Lambda::EventInvokeConfig")
+    }
+    assert configs == {
         f"<{name}>": {
             "FunctionName": f"<{name}>",
             "Qualifier": "$LATEST",
@@ -192,8 +199,8 @@ def test_scheduled_functions_have_their_retry_limits(made: Made) -> None:
 # Queues and event sources
 
 
-def test_each_queue_has_its_properties(made: Made) -> None:
-    wanted: dict[str, dict[str, Any]] = {
+def test_each_queue_has_its_properties(synthesis: Synthesis) -> None:
+    expected: dict[str, dict[str, Any]] = {
         "wake": {
             "VisibilityTimeout": 180,
             "MessageRetentionPeriod": 3600,
@@ -207,8 +214,8 @@ def test_each_queue_has_its_properties(made: Made) -> None:
         "DeduplicationScope": "messageGroup",
         "FifoThroughputLimit": "perMessageGroupId",
     }
-    for lane in lanes(made):
-        wanted[f"{lane}.fifo"] = {
+    for lane in lanes(synthesis):
+        expected[f"{lane}.fifo"] = {
             **fast,
             "VisibilityTimeout": 330 if lane.startswith("quick") else 960,
             "MessageRetentionPeriod": 4 * DAY,
@@ -217,25 +224,25 @@ def test_each_queue_has_its_properties(made: Made) -> None:
                 "maxReceiveCount": 50,
             },
         }
-        wanted[f"{lane}-dead.fifo"] = {
+        expected[f"{lane}-dead.fifo"] = {
             **fast,
             "VisibilityTimeout": 270,
             "MessageRetentionPeriod": 14 * DAY,
         }
-    assert {one["QueueName"]: one for one in every(made, "AWS::SQS::Queue")} == {
-        f"punctual-{stage(made)}-{name}": {
-            "QueueName": f"punctual-{stage(made)}-{name}",
+    assert {queue["QueueName"]: queue for queue in every(synthesis, "AWS::SQS::Queue")} == {
+        f"punctual-{stage(synthesis)}-{name}": {
+            "QueueName": f"punctual-{stage(synthesis)}-{name}",
             "SqsManagedSseEnabled": True,
-            **one,
+            **properties,
         }
-        for name, one in wanted.items()
+        for name, properties in expected.items()
     }
 
 
-def test_queue_policy_requires_tls(made: Made) -> None:
-    for one in every(made, "AWS::SQS::QueuePolicy"):
-        (queue,) = one["Queues"]
-        assert one["PolicyDocument"]["Statement"] == [
+def test_queue_policy_requires_tls(synthesis: Synthesis) -> None:
+    for policy in every(synthesis, "AWS::SQS::QueuePolicy"):
+        (queue,) = policy["Queues"]
+        assert policy["PolicyDocument"]["Statement"] == [
             {
                 "Action": "sqs:*",
                 "Condition": {"Bool": {"aws:SecureTransport": "false"}},
@@ -246,19 +253,21 @@ def test_queue_policy_requires_tls(made: Made) -> None:
         ]
 
 
-def test_each_event_source_has_its_batch_properties(made: Made) -> None:
+def test_each_event_source_has_its_batch_properties(synthesis: Synthesis) -> None:
     """Queues have no batching window, which would delay runs. The stream has one second."""
-    pollers = values(made)["reservedConcurrency"].get("poller", 2 * values(made)["shards"])
-    wanted: list[Mapping[str, Any]] = [
+    pollers = values(synthesis)["reservedConcurrency"].get(
+        "poller", 2 * values(synthesis)["shards"]
+    )
+    expected: list[Mapping[str, Any]] = [
         fed("poller", "wake", 10, pollers),
         *(
             fed(
                 f"executor-{lane.split('-')[0]}",
                 f"{lane}.fifo",
                 10 if lane.startswith("quick") else 1,
-                most,
+                maximum,
             )
-            for lane, most in lanes(made).items()
+            for lane, maximum in lanes(synthesis).items()
         ),
         {
             "FunctionName": "<status.Arn>",
@@ -266,9 +275,11 @@ def test_each_event_source_has_its_batch_properties(made: Made) -> None:
             "StartingPosition": "TRIM_HORIZON",
             "BatchSize": 200,
             "MaximumBatchingWindowInSeconds": 1,
-            "ParallelizationFactor": 4 if stage(made) == "prod" else 1,
+            "ParallelizationFactor": 4 if stage(synthesis) == "prod" else 1,
             "FilterCriteria": {
-                "Filters": [{"Pattern": json.dumps(one)} for one in JOB_STATE_STREAM_FILTERS]
+                "Filters": [
+                    {"Pattern": json.dumps(pattern)} for pattern in JOB_STATE_STREAM_FILTERS
+                ]
             },
             "BisectBatchOnFunctionError": True,
             "MaximumRetryAttempts": 100,
@@ -277,8 +288,11 @@ def test_each_event_source_has_its_batch_properties(made: Made) -> None:
             "DestinationConfig": {"OnFailure": {"Destination": "<status-failed.Arn>"}},
         },
     ]
-    found = {one["EventSourceArn"]: one for one in every(made, "AWS::Lambda::EventSourceMapping")}
-    assert found == {one["EventSourceArn"]: one for one in wanted}
+    mappings = {
+        mapping["EventSourceArn"]: mapping
+        for mapping in every(synthesis, "AWS::Lambda::EventSourceMapping")
+    }
+    assert mappings == {mapping["EventSourceArn"]: mapping for mapping in expected}
 
 
 def fed(function: str, queue: str, batch: int, at_most: int | None) -> dict[str, Any]:
@@ -291,12 +305,14 @@ def fed(function: str, queue: str, batch: int, at_most: int | None) -> dict[str,
     }
 
 
-def test_queue_consumers_request_exactly_their_reserved_concurrency(made: Made) -> None:
+def test_queue_consumers_request_exactly_their_reserved_concurrency(synthesis: Synthesis) -> None:
     """Poller and executors request all of their reserved concurrency, and no more."""
-    reserved = values(made)["reservedConcurrency"]
-    asked: dict[str, int] = {}
-    for one in every(made, "AWS::Lambda::EventSourceMapping"):
-        name = one["FunctionName"].strip("<>").removesuffix(".Arn")
-        asked[name] = asked.get(name, 0) + one.get("ScalingConfig", {}).get("MaximumConcurrency", 0)
+    reserved = values(synthesis)["reservedConcurrency"]
+    totals: dict[str, int] = {}
+    for mapping in every(synthesis, "AWS::Lambda::EventSourceMapping"):
+        name = mapping["FunctionName"].strip("<>").removesuffix(".Arn")
+        totals[name] = totals.get(name, 0) + mapping.get("ScalingConfig", {}).get(
+            "MaximumConcurrency", 0
+        )
     for name in ("poller", "executor-quick", "executor-long"):
-        assert name not in reserved or asked[name] == reserved[name], name
+        assert name not in reserved or totals[name] == reserved[name], name

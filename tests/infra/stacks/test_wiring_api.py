@@ -3,17 +3,17 @@
 import pytest
 
 from punctual.web.contract import API_CALLS
-from tests.support.infra.synthesised import DOMAIN, Made, resources
-from tests.support.infra.wired import HERE, SHOWN, every, ids, shown, stage, values
+from tests.support.infra.synthesised import DOMAIN, Synthesis, resources
+from tests.support.infra.wired import HERE, SHOWN, every, ids, stage, synthesis_of, values
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
-    return shown(request.param)
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
+    return synthesis_of(request.param)
 
 
-def test_api_integrations_use_payload_format_2(made: Made) -> None:
-    (authorizer,) = every(made, "AWS::ApiGatewayV2::Authorizer")
+def test_api_integrations_use_payload_format_2(synthesis: Synthesis) -> None:
+    (authorizer,) = every(synthesis, "AWS::ApiGatewayV2::Authorizer")
     api = HERE.format("apigateway").replace("<AWS::AccountId>", "lambda")
     assert authorizer == {
         "ApiId": "<api>",
@@ -24,54 +24,58 @@ def test_api_integrations_use_payload_format_2(made: Made) -> None:
         "AuthorizerUri": f"{api}path/2015-03-31/functions/<authorizer.Arn>/invocations",
         "EnableSimpleResponses": True,
     }
-    for one in every(made, "AWS::ApiGatewayV2::Integration"):
-        assert one.pop("Description")
-        assert one.pop("IntegrationUri") in {"<job-service.Arn>", "<job-search.Arn>"}
-        assert one == {
+    for integration in every(synthesis, "AWS::ApiGatewayV2::Integration"):
+        assert integration.pop("Description")
+        assert integration.pop("IntegrationUri") in {"<job-service.Arn>", "<job-search.Arn>"}
+        assert integration == {
             "ApiId": "<api>",
             "IntegrationType": "AWS_PROXY",
             "PayloadFormatVersion": "2.0",
         }
 
 
-def test_routes_lead_to_integrations_of_the_same_api(made: Made) -> None:
-    there = {f"integrations/<{one}>" for one in ids(made, "AWS::ApiGatewayV2::Integration")}
-    for one in every(made, "AWS::ApiGatewayV2::Route"):
-        assert (one["ApiId"], one["Target"] in there) == ("<api>", True), one["RouteKey"]
+def test_routes_lead_to_integrations_of_the_same_api(synthesis: Synthesis) -> None:
+    existing = {
+        f"integrations/<{name}>" for name in ids(synthesis, "AWS::ApiGatewayV2::Integration")
+    }
+    for route in every(synthesis, "AWS::ApiGatewayV2::Route"):
+        assert (route["ApiId"], route["Target"] in existing) == ("<api>", True), route["RouteKey"]
 
 
-def test_api_stage_has_the_throttle_metrics_and_log_group_of_its_stage(made: Made) -> None:
-    (one,) = every(made, "AWS::ApiGatewayV2::Stage")
-    throttle = values(made)["throttle"]
-    assert one.pop("Description")
-    log = one.pop("AccessLogSettings")
-    assert one == {
+def test_api_stage_has_the_throttle_metrics_and_log_group_of_its_stage(
+    synthesis: Synthesis,
+) -> None:
+    (api_stage,) = every(synthesis, "AWS::ApiGatewayV2::Stage")
+    throttle = values(synthesis)["throttle"]
+    assert api_stage.pop("Description")
+    log = api_stage.pop("AccessLogSettings")
+    assert api_stage == {
         "ApiId": "<api>",
         "StageName": "v1",
         "AutoDeploy": True,
         "DefaultRouteSettings": {
-            "DetailedMetricsEnabled": values(made)["apiMetrics"],
+            "DetailedMetricsEnabled": values(synthesis)["apiMetrics"],
             "ThrottlingBurstLimit": throttle["burst"],
             "ThrottlingRateLimit": throttle["rate"],
         },
     }
-    (group,) = [name for name in ids(made, "AWS::Logs::LogGroup") if "AccessLog" in name]
-    whole = {"Fn::Split": [":*", f"<{group}.Arn>"]}
-    assert log["DestinationArn"] == {"Fn::Select": [0, whole]}
+    (group,) = [name for name in ids(synthesis, "AWS::Logs::LogGroup") if "AccessLog" in name]
+    split = {"Fn::Split": [":*", f"<{group}.Arn>"]}
+    assert log["DestinationArn"] == {"Fn::Select": [0, split]}
 
 
 def test_http_api_allows_methods_of_the_contract_by_cors() -> None:
     for kind in SHOWN:
-        each = shown(kind)
-        (one,) = every(each, "AWS::ApiGatewayV2::Api")
-        assert (one["Name"], one["ProtocolType"]) == (f"punctual-{stage(each)}-api", "HTTP")
-    cors = one["CorsConfiguration"]
+        synthesis = synthesis_of(kind)
+        (api,) = every(synthesis, "AWS::ApiGatewayV2::Api")
+        assert (api["Name"], api["ProtocolType"]) == (f"punctual-{stage(synthesis)}-api", "HTTP")
+    cors = api["CorsConfiguration"]
     assert {call.method for call in API_CALLS} <= set(cors["AllowMethods"])
     assert 60 <= cors["MaxAge"] <= 7200, "no browser remembers it for longer"
 
 
 def test_custom_domain_maps_to_the_api_stage() -> None:
-    (name,) = every(shown("full"), "AWS::ApiGatewayV2::DomainName")
+    (name,) = every(synthesis_of("full"), "AWS::ApiGatewayV2::DomainName")
     assert name == {
         "DomainName": DOMAIN["name"],
         "DomainNameConfigurations": [
@@ -82,14 +86,14 @@ def test_custom_domain_maps_to_the_api_stage() -> None:
             }
         ],
     }
-    (mapping,) = every(shown("full"), "AWS::ApiGatewayV2::ApiMapping")
-    (domain,) = ids(shown("full"), "AWS::ApiGatewayV2::DomainName")
+    (mapping,) = every(synthesis_of("full"), "AWS::ApiGatewayV2::ApiMapping")
+    (domain,) = ids(synthesis_of("full"), "AWS::ApiGatewayV2::DomainName")
     assert mapping == {
         "ApiId": "<api>",
         "ApiMappingKey": "v1",
         "DomainName": f"<{domain}>",
         "Stage": "v1",
     }
-    (body,) = resources(shown("full"), "AWS::ApiGatewayV2::ApiMapping")
-    waited = ids(shown("full"), "AWS::ApiGatewayV2::Stage")
+    (body,) = resources(synthesis_of("full"), "AWS::ApiGatewayV2::ApiMapping")
+    waited = ids(synthesis_of("full"), "AWS::ApiGatewayV2::Stage")
     assert body.body["DependsOn"] == waited, "it names that stage in plain text"

@@ -6,43 +6,55 @@ import pytest
 
 from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
-from tests.support.infra.synthesised import Made, resources
-from tests.support.infra.wired import SHOWN, every, ids, kept, named, shown, stage, values
+from tests.support.infra.synthesised import Synthesis, resources
+from tests.support.infra.wired import (
+    SHOWN,
+    data_policies,
+    every,
+    ids,
+    named,
+    stage,
+    synthesis_of,
+    values,
+)
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
-    return shown(request.param)
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
+    return synthesis_of(request.param)
 
 
-def test_every_log_group_has_the_configured_retention(made: Made) -> None:
-    groups = resources(made, "AWS::Logs::LogGroup")
-    prefix = f"punctual-{stage(made)}-"
-    assert {one.properties["LogGroupName"] for one in groups} == {
+def test_every_log_group_has_the_configured_retention(synthesis: Synthesis) -> None:
+    groups = resources(synthesis, "AWS::Logs::LogGroup")
+    prefix = f"punctual-{stage(synthesis)}-"
+    assert {log_group.properties["LogGroupName"] for log_group in groups} == {
         f"/aws/vendedlogs/{prefix}api",
         *(f"/aws/lambda/{prefix}{name}" for name in FUNCTION_NAMES),
     }
-    for one in groups:
-        assert one.properties["RetentionInDays"] == values(made)["logRetentionDays"]
-        assert (one.body["DeletionPolicy"], one.body["UpdateReplacePolicy"]) == kept(made)
+    for log_group in groups:
+        assert log_group.properties["RetentionInDays"] == values(synthesis)["logRetentionDays"]
+        assert (
+            log_group.body["DeletionPolicy"],
+            log_group.body["UpdateReplacePolicy"],
+        ) == data_policies(synthesis)
 
 
-def test_tables_are_encrypted_with_the_aws_owned_key(made: Made) -> None:
+def test_tables_are_encrypted_with_the_aws_owned_key(synthesis: Synthesis) -> None:
     """DynamoDB encrypts every table. With `SSEEnabled` false it uses the key of AWS."""
-    for one in every(made, "AWS::DynamoDB::Table"):
-        assert one["SSESpecification"] == {"SSEEnabled": False}
+    for table in every(synthesis, "AWS::DynamoDB::Table"):
+        assert table["SSESpecification"] == {"SSEEnabled": False}
 
 
 def test_outputs_expire_after_retention_and_deleted_objects_stay_restorable(
-    made: Made,
+    synthesis: Synthesis,
 ) -> None:
-    outputs, log = (bucket(made, name) for name in ("OutputsBucket", "OutputsAccessLog"))
+    outputs, log = (bucket(synthesis, name) for name in ("OutputsBucket", "OutputsAccessLog"))
     assert outputs["LifecycleConfiguration"]["Rules"] == [
         *(
             {
                 "Id": f"{prefix.rstrip('/')}-expire",
                 "Prefix": prefix,
-                "ExpirationInDays": values(made)["retentionDays"],
+                "ExpirationInDays": values(synthesis)["retentionDays"],
                 "Status": "Enabled",
             }
             for prefix in RUN_OBJECT_PREFIXES
@@ -69,21 +81,23 @@ def test_outputs_expire_after_retention_and_deleted_objects_stay_restorable(
     )
 
 
-def bucket(made: Made, prefix: str) -> dict[str, Any]:
-    (name,) = [one for one in ids(made, "AWS::S3::Bucket") if one.startswith(prefix)]
-    found = made.templates["Data"]["Resources"][name]["Properties"]
-    return dict(named(made, found, "Data"))
+def bucket(synthesis: Synthesis, prefix: str) -> dict[str, Any]:
+    (name,) = [
+        bucket_id for bucket_id in ids(synthesis, "AWS::S3::Bucket") if bucket_id.startswith(prefix)
+    ]
+    properties = synthesis.templates["Data"]["Resources"][name]["Properties"]
+    return dict(named(synthesis, properties, "Data"))
 
 
-def test_access_to_the_outputs_bucket_is_logged(made: Made) -> None:
-    outputs, log = sorted(ids(made, "AWS::S3::Bucket"), key=lambda name: "AccessLog" in name)
-    assert bucket(made, "OutputsBucket")["LoggingConfiguration"] == {
+def test_access_to_the_outputs_bucket_is_logged(synthesis: Synthesis) -> None:
+    outputs, log = sorted(ids(synthesis, "AWS::S3::Bucket"), key=lambda name: "AccessLog" in name)
+    assert bucket(synthesis, "OutputsBucket")["LoggingConfiguration"] == {
         "DestinationBucketName": f"<{log}>"
     }
     (writes,) = [
         statement
-        for one in every(made, "AWS::S3::BucketPolicy")
-        for statement in one["PolicyDocument"]["Statement"]
+        for policy in every(synthesis, "AWS::S3::BucketPolicy")
+        for statement in policy["PolicyDocument"]["Statement"]
         if statement["Effect"] == "Allow"
     ]
     assert writes == {
@@ -99,20 +113,28 @@ def test_access_to_the_outputs_bucket_is_logged(made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["OutputsBucket", "OutputsAccessLog"])
-def test_bucket_is_encrypted_and_retained_in_a_protected_stage(made: Made, name: str) -> None:
-    (encryption,) = bucket(made, name)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+def test_bucket_is_encrypted_and_retained_in_a_protected_stage(
+    synthesis: Synthesis, name: str
+) -> None:
+    (encryption,) = bucket(synthesis, name)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-    (found,) = [one for one in resources(made, "AWS::S3::Bucket") if one.name.startswith(name)]
-    assert (found.body["DeletionPolicy"], found.body["UpdateReplacePolicy"]) == kept(made)
+    (resource,) = [
+        candidate
+        for candidate in resources(synthesis, "AWS::S3::Bucket")
+        if candidate.name.startswith(name)
+    ]
+    assert (resource.body["DeletionPolicy"], resource.body["UpdateReplacePolicy"]) == data_policies(
+        synthesis
+    )
 
 
-def test_every_bucket_has_a_policy(made: Made) -> None:
-    policies = every(made, "AWS::S3::BucketPolicy")
-    assert {one["Bucket"] for one in policies} == {
-        f"<{one}>" for one in ids(made, "AWS::S3::Bucket")
+def test_every_bucket_has_a_policy(synthesis: Synthesis) -> None:
+    policies = every(synthesis, "AWS::S3::BucketPolicy")
+    assert {policy["Bucket"] for policy in policies} == {
+        f"<{name}>" for name in ids(synthesis, "AWS::S3::Bucket")
     }
-    for one in policies:
-        for statement in one["PolicyDocument"]["Statement"]:
+    for policy in policies:
+        for statement in policy["PolicyDocument"]["Statement"]:
             if statement["Effect"] == "Deny":
-                mine = one["Bucket"].replace(">", ".Arn>")
-                assert statement["Resource"] == [mine, f"{mine}/*"]
+                arn = policy["Bucket"].replace(">", ".Arn>")
+                assert statement["Resource"] == [arn, f"{arn}/*"]

@@ -3,20 +3,20 @@
 import pytest
 
 from tests.support.infra.observed import LISTED, listed
-from tests.support.infra.synthesised import FULL, Made, resources
-from tests.support.infra.wired import HERE, SHOWN, every, ids, shown, stage
+from tests.support.infra.synthesised import FULL, Synthesis, resources
+from tests.support.infra.wired import HERE, SHOWN, every, ids, stage, synthesis_of
 
 CLOUDWATCH = {"Service": "cloudwatch.amazonaws.com"}
 
 
 @pytest.fixture(scope="module", params=SHOWN)
-def made(request: pytest.FixtureRequest) -> Made:
-    return shown(request.param)
+def synthesis(request: pytest.FixtureRequest) -> Synthesis:
+    return synthesis_of(request.param)
 
 
 @pytest.fixture(scope="module")
-def alarmed() -> Made:
-    return shown("full")
+def alarmed() -> Synthesis:
+    return synthesis_of("full")
 
 
 def test_alarms_match_the_list() -> None:
@@ -24,7 +24,7 @@ def test_alarms_match_the_list() -> None:
     assert listed() == LISTED.read_text()
 
 
-def test_topic_key_is_usable_by_the_account_and_cloudwatch_only(alarmed: Made) -> None:
+def test_topic_key_is_usable_by_the_account_and_cloudwatch_only(alarmed: Synthesis) -> None:
     (key,) = every(alarmed, "AWS::KMS::Key")
     assert key["EnableKeyRotation"] is True
     assert key["KeyPolicy"]["Statement"] == [
@@ -46,7 +46,7 @@ def test_topic_key_is_usable_by_the_account_and_cloudwatch_only(alarmed: Made) -
 
 
 def test_topic_accepts_alarms_of_its_stage_over_tls_only(
-    alarmed: Made,
+    alarmed: Synthesis,
 ) -> None:
     (name,), (key,) = ids(alarmed, "AWS::SNS::Topic"), ids(alarmed, "AWS::KMS::Key")
     (topic,) = every(alarmed, "AWS::SNS::Topic")
@@ -66,13 +66,13 @@ def test_topic_accepts_alarms_of_its_stage_over_tls_only(
         "Resource": f"<{name}>",
         "Sid": "AllowPublishThroughSSLOnly",
     }
-    ours = HERE.format("cloudwatch") + "alarm:punctual-prod-*"
+    alarm_arns = HERE.format("cloudwatch") + "alarm:punctual-prod-*"
     del allowed["Sid"]
     assert allowed == {
         "Action": "sns:Publish",
         "Condition": {
             "StringEquals": {"aws:SourceAccount": "<AWS::AccountId>"},
-            "ArnLike": {"aws:SourceArn": ours},
+            "ArnLike": {"aws:SourceArn": alarm_arns},
         },
         "Effect": "Allow",
         "Principal": CLOUDWATCH,
@@ -80,26 +80,28 @@ def test_topic_accepts_alarms_of_its_stage_over_tls_only(
     }
 
 
-def test_email_subscription_belongs_to_the_topic(alarmed: Made) -> None:
+def test_email_subscription_belongs_to_the_topic(alarmed: Synthesis) -> None:
     (name,) = ids(alarmed, "AWS::SNS::Topic")
     assert every(alarmed, "AWS::SNS::Subscription") == [
         {"Endpoint": FULL["alarmEmail"], "Protocol": "email", "TopicArn": f"<{name}>"}
     ]
 
 
-def test_parameters_are_plain_text_under_the_stage_prefix(made: Made) -> None:
-    for one in every(made, "AWS::SSM::Parameter"):
-        assert one["Type"] == "String", "no template can make another"
-        assert one["Name"].startswith(f"/punctual/{stage(made)}/")
+def test_parameters_are_plain_text_under_the_stage_prefix(synthesis: Synthesis) -> None:
+    for parameter in every(synthesis, "AWS::SSM::Parameter"):
+        assert parameter["Type"] == "String", "no template can make another"
+        assert parameter["Name"].startswith(f"/punctual/{stage(synthesis)}/")
 
 
-def test_layers_are_compatible_with_the_function_runtime(made: Made) -> None:
-    run = {one["Runtime"] for one in every(made, "AWS::Lambda::Function")}
-    for one in every(made, "AWS::Lambda::LayerVersion"):
-        assert set(one["CompatibleRuntimes"]) == run == {"python3.13"}
+def test_layers_are_compatible_with_the_function_runtime(synthesis: Synthesis) -> None:
+    run = {function["Runtime"] for function in every(synthesis, "AWS::Lambda::Function")}
+    for layer in every(synthesis, "AWS::Lambda::LayerVersion"):
+        assert set(layer["CompatibleRuntimes"]) == run == {"python3.13"}
 
 
-def test_queues_are_deleted_with_their_stack_in_a_protected_stage(made: Made) -> None:
+def test_queues_are_deleted_with_their_stack_in_a_protected_stage(synthesis: Synthesis) -> None:
     """The job states send queued runs again. A split lane drops its former queue."""
-    for one in resources(made, "AWS::SQS::Queue"):
-        assert one.body["DeletionPolicy"] == one.body["UpdateReplacePolicy"] == "Delete", one.name
+    for queue in resources(synthesis, "AWS::SQS::Queue"):
+        assert queue.body["DeletionPolicy"] == queue.body["UpdateReplacePolicy"] == "Delete", (
+            queue.name
+        )

@@ -57,10 +57,10 @@ class Resource(NamedTuple):
 
 def changed(stage: str, unprotected: str = "", **values: Any) -> dict[str, Any]:
     """Return the context with some fields of the stage replaced."""
-    found = read_context()
-    found["stages"][stage] = {**found["stages"][stage], **values}
+    context = read_context()
+    context["stages"][stage] = {**context["stages"][stage], **values}
     chosen = {"stage": stage, "unprotected": unprotected}
-    return {**found, **chosen, "aws:cdk:bundling-stacks": NO_LAYERS}
+    return {**context, **chosen, "aws:cdk:bundling-stacks": NO_LAYERS}
 
 
 class Stack(NamedTuple):
@@ -68,7 +68,7 @@ class Stack(NamedTuple):
     template: dict[str, Any]
 
 
-class Made(NamedTuple):
+class Synthesis(NamedTuple):
     """The files of a synthesis. They are read from disk, because jsii takes a second a template."""
 
     manifest: dict[str, Any]
@@ -78,19 +78,19 @@ class Made(NamedTuple):
     @property
     def templates(self) -> dict[str, dict[str, Any]]:
         """Return the templates by the last part of the stack's name."""
-        return {one.stack_name.rsplit("-", 1)[1]: one.template for one in self.stacks}
+        return {stack.stack_name.rsplit("-", 1)[1]: stack.template for stack in self.stacks}
 
 
-def synthesise(stage: str, **values: Any) -> Made:
+def synthesise(stage: str, **values: Any) -> Synthesis:
     """Synthesise a stage. A violation of the security rules raises."""
     with tempfile.TemporaryDirectory(prefix="punctual-synth-") as outdir:
         app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
-        names = [one.stack_name for one in add_stacks(app).synth().stacks]
+        names = [stack.stack_name for stack in add_stacks(app).synth().stacks]
         stacks = tuple(
             Stack(name, json.loads((Path(outdir) / f"{name}.template.json").read_text()))
             for name in names
         )
-        return Made(
+        return Synthesis(
             json.loads((Path(outdir) / "manifest.json").read_text()),
             stacks,
             json.loads((Path(outdir) / "validation-report.json").read_text()),
@@ -98,40 +98,40 @@ def synthesise(stage: str, **values: Any) -> Made:
 
 
 @cache
-def assembly(stage: str) -> Made:
+def assembly(stage: str) -> Synthesis:
     return synthesise(stage)
 
 
 @cache
-def full() -> Made:
+def full() -> Synthesis:
     """Return the prod stage with all optional features."""
     return synthesise("prod", **FULL)
 
 
-def templates(made: Made) -> dict[str, dict[str, Any]]:
-    return made.templates
+def templates(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
+    return synthesis.templates
 
 
-def template(made: Made, stack: str) -> Template:
-    return Template.from_json(made.templates[stack])
+def template(synthesis: Synthesis, stack: str) -> Template:
+    return Template.from_json(synthesis.templates[stack])
 
 
-def resources(made: Made, kind: str, *stacks: str) -> list[Resource]:
+def resources(synthesis: Synthesis, kind: str, *stacks: str) -> list[Resource]:
     """Return all resources of one type, of some stacks or of all."""
     return [
         Resource(name, body["Type"], body)
-        for stack, one in made.templates.items()
+        for stack, template in synthesis.templates.items()
         if not stacks or stack in stacks
-        for name, body in one["Resources"].items()
+        for name, body in template["Resources"].items()
         if body["Type"] == kind
     ]
 
 
-def functions(made: Made) -> dict[str, Resource]:
+def functions(synthesis: Synthesis) -> dict[str, Resource]:
     """Return the functions by name without the stage."""
     return {
-        one.properties["FunctionName"].split("-", 2)[2]: one
-        for one in resources(made, "AWS::Lambda::Function")
+        function.properties["FunctionName"].split("-", 2)[2]: function
+        for function in resources(synthesis, "AWS::Lambda::Function")
     }
 
 
@@ -140,8 +140,8 @@ def listed() -> str:
     lines = [
         f"Punctual-{stage}-{stack} {body['Type']} {name}"
         for stage in STAGES
-        for stack, one in assembly(stage).templates.items()
-        for name, body in one["Resources"].items()
+        for stack, template in assembly(stage).templates.items()
+        for name, body in template["Resources"].items()
     ]
     return "\n".join(sorted(lines)) + "\n"
 
@@ -151,18 +151,20 @@ def acknowledged() -> str:
 
     `full` is the full prod stage.
     """
-    made = {**{stage: assembly(stage) for stage in STAGES}, "full": full()}
-    found: dict[str, list[str]] = {}
-    for kind, each in made.items():
-        for pack in each.report["pluginReports"]:
-            for line in {_answer(one) for one in pack["suppressedViolations"]}:
-                found.setdefault(line, []).append(kind)
-    return "".join(f"{line} ({', '.join(kinds)})\n" for line, kinds in sorted(found.items()))
+    syntheses = {**{stage: assembly(stage) for stage in STAGES}, "full": full()}
+    kinds_by_line: dict[str, list[str]] = {}
+    for kind, synthesis in syntheses.items():
+        for pack in synthesis.report["pluginReports"]:
+            for line in {_answer(violation) for violation in pack["suppressedViolations"]}:
+                kinds_by_line.setdefault(line, []).append(kind)
+    return "".join(
+        f"{line} ({', '.join(kinds)})\n" for line, kinds in sorted(kinds_by_line.items())
+    )
 
 
-def _answer(one: Mapping[str, Any]) -> str:
+def _answer(violation: Mapping[str, Any]) -> str:
     """Return a line that is equal on all stages, with short names for other stacks' resources."""
-    line = f"{one['acknowledgedAt']} {one['ruleName']}: {one['reason']}"
+    line = f"{violation['acknowledgedAt']} {violation['ruleName']}: {violation['reason']}"
     line = re.sub(
         r'\{"Fn::GetStackOutput":.*?"OutputName":"PublishOutputFn(\w+)"\}\}?', r"<\1>", line
     )

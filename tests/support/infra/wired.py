@@ -5,90 +5,92 @@ from typing import Any
 
 from infra.app import read_context
 from tests.support.infra.observed import followed
-from tests.support.infra.synthesised import FULL, STAGES, Made, assembly, full
+from tests.support.infra.synthesised import FULL, STAGES, Synthesis, assembly, full
 
 SHOWN = (*STAGES, "full")
 DAY = 86_400
 HERE = "arn:<AWS::Partition>:{}:<AWS::Region>:<AWS::AccountId>:"
 
 
-def shown(kind: str) -> Made:
+def synthesis_of(kind: str) -> Synthesis:
     return full() if kind == "full" else assembly(kind)
 
 
-def stage(made: Made) -> str:
-    return made.stacks[0].stack_name.split("-")[1]
+def stage(synthesis: Synthesis) -> str:
+    return synthesis.stacks[0].stack_name.split("-")[1]
 
 
-def values(made: Made) -> dict[str, Any]:
-    found: dict[str, Any] = read_context()["stages"][stage(made)]
-    return {**found, **FULL} if made is full() else found
+def values(synthesis: Synthesis) -> dict[str, Any]:
+    settings: dict[str, Any] = read_context()["stages"][stage(synthesis)]
+    return {**settings, **FULL} if synthesis is full() else settings
 
 
-def short(made: Made, stack: str, name: str) -> str:
+def short(synthesis: Synthesis, stack: str, name: str) -> str:
     """Return the short name of a resource, or its logical id."""
-    body = made.templates[stack]["Resources"][name]
+    body = synthesis.templates[stack]["Resources"][name]
     properties = body.get("Properties", {})
     match body["Type"]:
         case "AWS::Lambda::Function":
-            told = properties["FunctionName"]
+            full_name = properties["FunctionName"]
         case "AWS::SQS::Queue":
-            told = properties["QueueName"]
+            full_name = properties["QueueName"]
         case "AWS::Events::Rule":
-            told = properties["Name"]
+            full_name = properties["Name"]
         case "AWS::DynamoDB::Table":
             return re.split("Table", name)[0].lower()
         case "AWS::ApiGatewayV2::Api":
             return "api"
         case _:
             return name
-    return str(told).split("-", 2)[2]
+    return str(full_name).split("-", 2)[2]
 
 
-def named(made: Made, value: Any, stack: str) -> Any:
+def named(synthesis: Synthesis, value: Any, stack: str) -> Any:
     """Return a value with a name for each reference, for example `<wake>`."""
 
-    def name(found: re.Match[str]) -> str:
-        return f"<{short(made, found[1], found[2])}{found[3] or ''}>"
+    def name(match: re.Match[str]) -> str:
+        return f"<{short(synthesis, match[1], match[2])}{match[3] or ''}>"
 
-    def walked(one: Any) -> Any:
-        if isinstance(one, str):
-            return re.sub(r"<(\w+)\.(\w+)(\.\w+)?>", name, one)
-        if isinstance(one, list):
-            return [walked(each) for each in one]
-        if isinstance(one, dict):
-            return {key: walked(each) for key, each in one.items()}
-        return one
+    def walked(part: Any) -> Any:
+        if isinstance(part, str):
+            return re.sub(r"<(\w+)\.(\w+)(\.\w+)?>", name, part)
+        if isinstance(part, list):
+            return [walked(item) for item in part]
+        if isinstance(part, dict):
+            return {key: walked(item) for key, item in part.items()}
+        return part
 
-    return walked(followed(made, value, stack))
+    return walked(followed(synthesis, value, stack))
 
 
-def every(made: Made, kind: str) -> list[dict[str, Any]]:
+def every(synthesis: Synthesis, kind: str) -> list[dict[str, Any]]:
     """Return the properties of all resources of one type, without tags.
 
     Another test covers tags.
     """
     return [
         {
-            key: one
-            for key, one in named(made, body.get("Properties", {}), stack).items()
+            key: property_value
+            for key, property_value in named(synthesis, body.get("Properties", {}), stack).items()
             if key != "Tags"
         }
-        for stack, template in made.templates.items()
+        for stack, template in synthesis.templates.items()
         for body in template["Resources"].values()
         if body["Type"] == kind
     ]
 
 
-def ids(made: Made, kind: str) -> list[str]:
+def ids(synthesis: Synthesis, kind: str) -> list[str]:
     return [
         name
-        for template in made.templates.values()
+        for template in synthesis.templates.values()
         for name, body in template["Resources"].items()
         if body["Type"] == kind
     ]
 
 
-def kept(made: Made) -> tuple[str, str]:
+def data_policies(synthesis: Synthesis) -> tuple[str, str]:
     """Return the deletion policy and the replacement policy of a stage's data."""
-    return ("RetainExceptOnCreate", "Retain") if stage(made) == "prod" else ("Delete", "Delete")
+    return (
+        ("RetainExceptOnCreate", "Retain") if stage(synthesis) == "prod" else ("Delete", "Delete")
+    )
