@@ -13,9 +13,9 @@ from tests.support.acceptance.target import Target, a_target
 
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    given = os.environ.get("PUNCTUAL_URL")
-    if given:
-        yield given
+    configured = os.environ.get("PUNCTUAL_URL")
+    if configured:
+        yield configured
         return
     with run_node(tmp_path_factory.mktemp("acceptance") / "data") as node:
         yield f"http://127.0.0.1:{node.port}/v1"

@@ -18,8 +18,8 @@ def node_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def client(node_url: str) -> Iterator[Punctual]:
-    with Punctual(node_url) as made:
-        yield made
+    with Punctual(node_url) as new_client:
+        yield new_client
 
 
 @pytest.fixture

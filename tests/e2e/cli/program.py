@@ -24,7 +24,7 @@ _CLOCK = re.compile(r"\b\d\d:\d\d(:\d\d)?\b")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
-class Said(NamedTuple):
+class ProgramResult(NamedTuple):
     out: str
     err: str
     code: int
@@ -48,8 +48,8 @@ class Program:
 
     def __init__(self, home: Path, **env: str) -> None:
         self.home = home
-        kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        self.env = {**kept, "HOME": str(home), "COLUMNS": "80", "TZ": "Europe/Berlin", **env}
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self.env = {**inherited, "HOME": str(home), "COLUMNS": "80", "TZ": "Europe/Berlin", **env}
 
     def but(self, **env: str | None) -> "Program":
         changed = Program(self.home)
@@ -57,7 +57,7 @@ class Program:
         changed.env = {name: value for name, value in both.items() if value is not None}
         return changed
 
-    def __call__(self, *args: str, code: int = 0, stdin: str = "") -> Said:
+    def __call__(self, *args: str, code: int = 0, stdin: str = "") -> ProgramResult:
         done = subprocess.run(
             [PROGRAM, *args],
             env=self.env,
@@ -68,10 +68,10 @@ class Program:
             timeout=WITHIN,
             check=False,
         )
-        said = Said(done.stdout, done.stderr, done.returncode)
-        assert "Traceback" not in said.err, said.err
-        assert said.code == code, said
-        return said
+        result = ProgramResult(done.stdout, done.stderr, done.returncode)
+        assert "Traceback" not in result.err, result.err
+        assert result.code == code, result
+        return result
 
     def json(self, *args: str, code: int = 0, stdin: str = "") -> Any:
         return self(*args, "--json", code=code, stdin=stdin).json
@@ -84,18 +84,18 @@ class Terminal:
     """The program in a pseudo-terminal."""
 
     def __init__(self, args: tuple[str, ...], env: Mapping[str, str], folder: Path) -> None:
-        self._ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (40, 80))
+        self._ours, program_end = pty.openpty()
+        termios.tcsetwinsize(program_end, (40, 80))
         self._process = subprocess.Popen(
             [PROGRAM, *args],
             env=env,
             cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            preexec_fn=lambda: os.login_tty(theirs),
+            stdin=program_end,
+            stdout=program_end,
+            stderr=program_end,
+            preexec_fn=lambda: os.login_tty(program_end),
         )
-        os.close(theirs)
+        os.close(program_end)
         self._raw = ""
 
     def __enter__(self) -> Self:
@@ -139,13 +139,13 @@ class Terminal:
         readable, _, _ = select.select([self._ours], [], [], WITHIN)
         assert readable, f"nothing for {WITHIN:g} s after {self.shown!r}"
         try:
-            found = os.read(self._ours, 65_536)
+            data = os.read(self._ours, 65_536)
         except OSError as error:
             if error.errno != errno.EIO:  # the program has closed the terminal
                 raise
             return False
-        self._raw += found.decode(errors="replace")
-        return bool(found)
+        self._raw += data.decode(errors="replace")
+        return bool(data)
 
 
 def steady(text: str) -> str:

@@ -32,12 +32,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         text=True,
     )
     assert node.stdout is not None
-    said = ""
-    while "ready at" not in said:
+    output = ""
+    while "ready at" not in output:
         line = node.stdout.readline()
-        assert line, said
-        said += line
-    url = re.search(r"http://\S+/v1", said)
+        assert line, output
+        output += line
+    url = re.search(r"http://\S+/v1", output)
     assert url
     token = (folder / "data" / "admin-token").read_text().strip()
     yield Guarded(url[0], token)
@@ -56,12 +56,12 @@ def config(program: Program) -> Path:
 
 
 def test_login_is_stored_privately_and_used(home: Program, guarded: Guarded) -> None:
-    said = home("login", "--url", guarded.url, "--token", guarded.token)
-    assert said.out == f"Logged in at {guarded.url} as first (admin).\n"
+    result = home("login", "--url", guarded.url, "--token", guarded.token)
+    assert result.out == f"Logged in at {guarded.url} as first (admin).\n"
     assert stat.S_IMODE(config(home).stat().st_mode) == 0o600
     assert stat.S_IMODE(config(home).parent.stat().st_mode) == 0o700
-    who = home.json("whoami")
-    assert (who["name"], who["role"], who["tenant"]) == ("first", "admin", "local")
+    identity = home.json("whoami")
+    assert (identity["name"], identity["role"], identity["tenant"]) == ("first", "admin", "local")
     assert "Server" in home("whoami").out
     assert home("logout").out == "Logged out (profile default).\n"
     assert guarded.token not in config(home).read_text()
@@ -73,8 +73,8 @@ def test_login_reads_the_token_from_standard_input(home: Program, guarded: Guard
 
 
 def test_wrong_token_is_not_stored(home: Program, guarded: Guarded) -> None:
-    said = home("login", "--url", guarded.url, "--token", "pnc_" + "A" * 43, code=5)
-    assert "punctual login" in said.err
+    result = home("login", "--url", guarded.url, "--token", "pnc_" + "A" * 43, code=5)
+    assert "punctual login" in result.err
     assert not config(home).exists()
     assert home("jobs", "list", "--url", guarded.url, code=5).out == ""
 
@@ -105,17 +105,17 @@ def test_profiles_are_kept_separately(home: Program, guarded: Guarded, node_url:
 def test_damaged_config_error_names_the_remedy(home: Program) -> None:
     config(home).parent.mkdir(parents=True)
     config(home).write_text("{")
-    said = home("jobs", "list", code=2).err
-    assert "is damaged" in said
-    assert "punctual login" in said
+    error = home("jobs", "list", code=2).err
+    assert "is not a valid configuration file" in error
+    assert "punctual login" in error
 
 
 def test_tokens_are_created_listed_and_revoked(home: Program, guarded: Guarded) -> None:
     admin = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
-    made = admin("tokens", "create", "ci", "--role", "operator", "--expires", "+90d")
-    secret = made.out.strip()
+    result = admin("tokens", "create", "ci", "--role", "operator", "--expires", "+90d")
+    secret = result.out.strip()
     assert re.fullmatch(r"pnc_[A-Za-z0-9_-]+", secret)
-    assert "it is not shown again" in made.err
+    assert "It is not shown again" in result.err
     ci = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=secret)
     assert ci.json("whoami")["role"] == "operator"
     refused = ci("jobs", "create", "x", "--every", "5m", code=5).err
@@ -123,8 +123,8 @@ def test_tokens_are_created_listed_and_revoked(home: Program, guarded: Guarded) 
     listed = admin("tokens", "list").out
     assert max(map(len, listed.splitlines())) <= 80
     assert secret not in listed
-    (mine,) = [row for row in listed.splitlines() if " ci " in row]
-    assert mine.endswith(("ends in 89 d", "ends in 90 d"))
+    (line,) = [row for row in listed.splitlines() if " ci " in row]
+    assert line.endswith(("ends in 89 d", "ends in 90 d"))
     assert admin("tokens", "revoke", "ci").out.startswith("Revoked ci (")
     assert "revoked" in admin("tokens", "list").out
     admin("tokens", "revoke", "ci", code=3)
@@ -143,5 +143,5 @@ def test_audit_shows_caller_and_action(home: Program, guarded: Guarded) -> None:
 
 def test_dev_reports_why_the_node_cannot_start(home: Program, guarded: Guarded) -> None:
     port = guarded.url.rsplit(":", 1)[1].split("/")[0]
-    said = home("dev", "--port", port, "--data", "data", code=1).err
-    assert f"Port {port} on 127.0.0.1 cannot be used" in said
+    error = home("dev", "--port", port, "--data", "data", code=1).err
+    assert f"Port {port} on 127.0.0.1 cannot be used" in error

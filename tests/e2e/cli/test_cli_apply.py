@@ -70,11 +70,11 @@ def alive(client: Punctual) -> dict[str, str]:
 def test_declared_defaults_equal_those_of_the_server(
     client: Punctual, program: Program, fields: Any
 ) -> None:
-    made = client.jobs.create(name="x", **fields).raw
-    assert find_differences(whole(made), whole({"name": "x", **fields})) == []
-    kept = declared_fields(made)
-    assert find_differences(whole(kept), whole(made)) == []
-    assert set(kept) == {"name", *fields}
+    created = client.jobs.create(name="x", **fields).raw
+    assert find_differences(whole(created), whole({"name": "x", **fields})) == []
+    declared = declared_fields(created)
+    assert find_differences(whole(declared), whole(created)) == []
+    assert set(declared) == {"name", *fields}
 
 
 def test_apply_shows_the_diff_and_a_second_apply_changes_nothing(
@@ -108,8 +108,8 @@ def test_apply_shows_the_diff_and_a_second_apply_changes_nothing(
         "2 created, 0 changed, 0 cancelled; 0 unchanged.",
     ]
     before = {job.job_id: job.version for job in client.jobs.list(status="SCHEDULED")}
-    again = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert again == "0 to create, 0 to change, 0 to cancel; 2 unchanged.\n"
+    repeated = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert repeated == "0 to create, 0 to change, 0 to cancel; 2 unchanged.\n"
     assert {job.job_id: job.version for job in client.jobs.list(status="SCHEDULED")} == before
 
 
@@ -142,8 +142,8 @@ def test_apply_shows_and_sends_only_changed_fields(
     ]
     program("apply", "-f", "jobs.yaml", "--check", code=1)
     assert client.jobs.get(ids["payouts"]).max_retries == 5
-    found = program.json("apply", "-f", "jobs.yaml", "--yes")
-    assert [(one["name"], one["fields"]) for one in found["change"]] == [
+    plan = program.json("apply", "-f", "jobs.yaml", "--yes")
+    assert [(entry["name"], entry["fields"]) for entry in plan["change"]] == [
         ("payouts", ["max_retries", "payload", "task"]),
         ("report", ["task"]),
     ]
@@ -165,21 +165,21 @@ def test_prune_cancels_only_jobs_missing_from_the_set(
         *("by-hand", "payouts", "report", "report")
     ]
     file.write_text(FILE[: FILE.index("  - name: report")])
-    kept = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert "  keep   report (set billing): not in the file; --prune cancels it" in kept
-    said = program("apply", "-f", "jobs.yaml", "--prune", "--yes").out
-    assert said.startswith("- cancel report (set billing)\n")
-    assert said.endswith("0 created, 0 changed, 1 cancelled; 1 unchanged.\n")
-    left = list(client.jobs.list(status="SCHEDULED"))
-    assert sorted(job.name for job in left) == ["by-hand", "payouts", "report"]
-    assert {job.tags.get("punctual-set") for job in left} == {None, "billing", "other"}
+    output = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "  keep   report (set billing): not in the file; --prune cancels it" in output
+    pruned = program("apply", "-f", "jobs.yaml", "--prune", "--yes").out
+    assert pruned.startswith("- cancel report (set billing)\n")
+    assert pruned.endswith("0 created, 0 changed, 1 cancelled; 1 unchanged.\n")
+    remaining = list(client.jobs.list(status="SCHEDULED"))
+    assert sorted(job.name for job in remaining) == ["by-hand", "payouts", "report"]
+    assert {job.tags.get("punctual-set") for job in remaining} == {None, "billing", "other"}
 
 
 def test_prune_without_a_set_cancels_nothing(program: Program, client: Punctual) -> None:
     program("jobs", "create", "by-hand", "--every", "1h")
     text = "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60}\n"
-    said = program("apply", "-f", "-", "--prune", "--yes", code=2, stdin=text).err
-    assert "No file names a set" in said
+    error = program("apply", "-f", "-", "--prune", "--yes", code=2, stdin=text).err
+    assert "--prune requires a set" in error
     assert set(alive(client)) == {"by-hand"}
 
 
@@ -204,10 +204,10 @@ def test_every_error_is_reported_with_its_line_and_nothing_is_changed(
         "    max_retries: 0\n"
         "    paused: maybe\n"
     )
-    said = program("apply", "-f", "bad.yaml", "--yes", code=4)
-    assert said.out == ""
-    assert said.err.splitlines() == [
-        "Error: 6 wrong in bad.yaml. Nothing was changed.",
+    result = program("apply", "-f", "bad.yaml", "--yes", code=4)
+    assert result.out == ""
+    assert result.err.splitlines() == [
+        "Error: 6 errors in bad.yaml. Nothing was changed.",
         "  bad.yaml:2: a: max_retries: must be at least 0",
         "  bad.yaml:6: a: cron_expression: 99 is out of range in the hour field: it takes 0 to 23",
         "  bad.yaml:8: a is declared twice, first on line 4",
@@ -221,8 +221,8 @@ def test_every_error_is_reported_with_its_line_and_nothing_is_changed(
 
 
 def test_invalid_yaml_error_names_the_line(program: Program) -> None:
-    said = program("apply", "-f", "-", code=2, stdin="jobs:\n  - name: [\n").err
-    assert "standard input:3: this is no YAML" in said
+    error = program("apply", "-f", "-", code=2, stdin="jobs:\n  - name: [\n").err
+    assert "standard input:3: this is not valid YAML" in error
     assert program("apply", "-f", "none.yaml", code=2).err == (
         "Error: none.yaml: No such file or directory.\n"
     )
@@ -239,9 +239,9 @@ def test_server_refusal_names_the_line_and_other_jobs_are_applied(
         "    interval_seconds: 60\n"
         "    task: {type: script, runtime: bash, artifact_id: abc}\n"
     )
-    said = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
-    assert "Error: 1 of 2 steps failed. The others are done." in said
-    assert "standard input:6: refused: task.artifact_id: artifacts are not in this" in said
+    error = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
+    assert "Error: 1 of 2 steps failed. The others are done." in error
+    assert "standard input:6: refused: task.artifact_id: artifacts are not in this" in error
     assert set(alive(client)) == {"good"}
 
 
@@ -250,8 +250,8 @@ def test_job_without_a_set_joins_the_set_that_names_it(
 ) -> None:
     program("jobs", "create", "payouts", "--cron", "0 9 L * *")
     ids = alive(client)
-    said = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert "    the job had no set, and joins this one" in said
+    output = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "    the job had no set, and joins this one" in output
     assert alive(client)["payouts"] == ids["payouts"]
     assert client.jobs.get(ids["payouts"]).tags == {"punctual-set": "billing", "team": "money"}
 
@@ -266,11 +266,11 @@ def test_export_applied_again_changes_nothing(
     program("jobs", "pause", "by-hand")
     text = program("export").out
     (program.home / "all.yaml").write_text(text)
-    said = program("apply", "-f", "all.yaml", "--check", "--prune").out
-    assert said == "0 to create, 0 to change, 0 to cancel; 5 unchanged.\n"
+    output = program("apply", "-f", "all.yaml", "--check", "--prune").out
+    assert output == "0 to create, 0 to change, 0 to cancel; 5 unchanged.\n"
     assert text.count("job_id: ") == 2
     assert "paused: true" in text
-    assert program("apply", "-f", "-", "--check", stdin=text).out == said
+    assert program("apply", "-f", "-", "--check", stdin=text).out == output
     assert "set: billing" in program("export", "--set", "billing").out
     assert "by-hand" not in program("export", "--set", "billing").out
 
@@ -291,8 +291,8 @@ def test_paused_is_applied_only_if_declared(program: Program, file: Path, client
     program("jobs", "pause", "report")
     program("apply", "-f", "jobs.yaml", "--check")
     file.write_text(FILE + "    paused: false\n")
-    said = program("apply", "-f", "jobs.yaml", "--yes").out
-    assert "    paused: true → false" in said
+    output = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "    paused: true → false" in output
     assert client.jobs.get(alive(client)["report"]).status == "SCHEDULED"
 
 
@@ -318,9 +318,9 @@ def test_cancelled_job_is_created_again(program: Program, file: Path, client: Pu
 def test_apply_without_a_terminal_requires_yes(
     program: Program, file: Path, client: Punctual
 ) -> None:
-    said = program("apply", "-f", "jobs.yaml", code=2)
-    assert "2 to create" in said.out
-    assert said.err.splitlines() == [
+    result = program("apply", "-f", "jobs.yaml", code=2)
+    assert "2 to create" in result.out
+    assert result.err.splitlines() == [
         "Error: Nothing was changed. The confirmation needs a terminal.",
         "Confirm with --yes.",
     ]
@@ -338,8 +338,8 @@ def write_job(path: Path, name: str, set_name: str = "s") -> None:
 def test_apply_reads_every_named_file(program: Program, client: Punctual) -> None:
     write_job(program.home / "a.yaml", "a")
     write_job(program.home / "b.yaml", "b")
-    said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "--yes").out
-    assert said.endswith("2 created, 0 changed, 0 cancelled; 0 unchanged.\n")
+    output = program("apply", "-f", "a.yaml", "-f", "b.yaml", "--yes").out
+    assert output.endswith("2 created, 0 changed, 0 cancelled; 0 unchanged.\n")
     assert set(alive(client)) == {"a", "b"}
 
 
@@ -354,15 +354,15 @@ def test_apply_reads_a_folder_and_its_subfolders_without_hidden_files(
         '{"jobs": [{"name": "d", "schedule_type": "INTERVAL", "interval_seconds": 60}]}'
     )
     # A file that is named in addition to its folder is read once.
-    said = program("apply", "-f", "jobs", "-f", "jobs/a.yml", "--yes").out
-    assert said.endswith("3 created, 0 changed, 0 cancelled; 0 unchanged.\n")
+    output = program("apply", "-f", "jobs", "-f", "jobs/a.yml", "--yes").out
+    assert output.endswith("3 created, 0 changed, 0 cancelled; 0 unchanged.\n")
     assert set(alive(client)) == {"a", "b", "d"}
 
 
 def test_apply_of_a_folder_without_jobs_fails(program: Program) -> None:
     (program.home / "empty").mkdir()
-    said = program("apply", "-f", "empty", code=2).err
-    assert said.splitlines() == [
+    error = program("apply", "-f", "empty", code=2).err
+    assert error.splitlines() == [
         "Error: empty has no file with the suffix .json, .yaml, .yml.",
         "Name a file, or a folder with job files.",
     ]
@@ -383,9 +383,9 @@ def test_errors_of_several_files_are_named_and_nothing_is_changed(
     write_job(program.home / "a.yaml", "a")
     write_job(program.home / "b.yaml", "a")
     (program.home / "c.yaml").write_text("jobs:\n  - {name: c, schedule_type: INTERVAL}\n")
-    said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "-f", "c.yaml", "--yes", code=4).err
-    assert said.splitlines() == [
-        "Error: 2 wrong in 2 files. Nothing was changed.",
+    error = program("apply", "-f", "a.yaml", "-f", "b.yaml", "-f", "c.yaml", "--yes", code=4).err
+    assert error.splitlines() == [
+        "Error: 2 errors in 2 files. Nothing was changed.",
         "  b.yaml:3: a is declared twice, first on a.yaml:3",
         "  c.yaml:2: c: interval_seconds: is required when schedule_type is INTERVAL",
     ]
@@ -394,5 +394,5 @@ def test_errors_of_several_files_are_named_and_nothing_is_changed(
 
 def test_long_yaml_is_refused_before_it_is_parsed(program: Program) -> None:
     (program.home / "long.yaml").write_text("jobs: [" + "\n" * 2_000_000)
-    said = program("apply", "-f", "long.yaml", code=2).err
-    assert "long.yaml:1: the YAML has 2,000,007 bytes; the limit is 2,000,000 are read" in said
+    error = program("apply", "-f", "long.yaml", code=2).err
+    assert "long.yaml:1: the YAML has 2,000,007 bytes; the limit is 2,000,000" in error

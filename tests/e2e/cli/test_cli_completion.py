@@ -55,25 +55,25 @@ def test_completion_without_a_server_is_empty(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "env", "said"),
+    ("shell", "env", "expected"),
     [
         (
             "zsh",
             {"_TYPER_COMPLETE_ARGS": "punctual jobs re"},
-            '"resume":"Go on with its schedule."',
+            '"resume":"Resume the schedule of a paused job."',
         ),
         (
             "fish",
             {"_TYPER_COMPLETE_ARGS": "punctual jobs re", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-            "resume\tGo on with its schedule.",
+            "resume\tResume the schedule of a paused job.",
         ),
     ],
 )
 def test_zsh_and_fish_completion_works(
-    program: Program, shell: str, env: dict[str, str], said: str
+    program: Program, shell: str, env: dict[str, str], expected: str
 ) -> None:
-    asked = program.but(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
-    assert said in asked().out
+    completion = program.but(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
+    assert expected in completion().out
     script = program("completion", shell).out
     assert f"_PUNCTUAL_COMPLETE=complete_{shell}" in script
     assert program.but(SHELL=f"/usr/bin/{shell}")("completion").out == script
@@ -81,11 +81,11 @@ def test_zsh_and_fish_completion_works(
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_script_is_valid_in_its_shell(program: Program, shell: str) -> None:
-    found = shutil.which(shell)
-    if found is None:
+    path = shutil.which(shell)
+    if path is None:
         pytest.skip(f"there is no {shell} here")
     (program.home / "script").write_text(program("completion", shell).out)
     done = subprocess.run(
-        [found, "-n", "script"], cwd=program.home, capture_output=True, check=False
+        [path, "-n", "script"], cwd=program.home, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -9,9 +9,9 @@ ALIVE = ("--status", "scheduled", "--status", "paused")
 
 
 def test_create_shows_only_fields_that_differ_from_defaults(program: Program) -> None:
-    said = program(*NIGHTLY, "--bash", "echo hi", "--tag", "team=data", "--retries", "1").out
-    shown = steady(said).splitlines()
-    assert shown[:6] == [
+    output = program(*NIGHTLY, "--bash", "echo hi", "--tag", "team=data", "--retries", "1").out
+    shown_lines = steady(output).splitlines()
+    assert shown_lines[:6] == [
         "Created nightly.",
         "Name         nightly",
         "Id           <id>",
@@ -19,7 +19,7 @@ def test_create_shows_only_fields_that_differ_from_defaults(program: Program) ->
         "Schedule     0 2 * * *",
         "             At <time>, in Europe/Berlin",
     ]
-    assert shown[7:15] == [
+    assert shown_lines[7:15] == [
         "Timezone     Europe/Berlin",
         "Task         type: script",
         "             runtime: bash",
@@ -32,22 +32,22 @@ def test_create_shows_only_fields_that_differ_from_defaults(program: Program) ->
 
 
 def test_json_output_equals_the_api_response(program: Program) -> None:
-    made = program.json(*NIGHTLY, "--payload", '{"n": [1, "é"]}', "--set", "retry.multiplier=3")
-    assert made["cron_expression"] == "0 2 * * *"
-    assert made["payload"] == {"n": [1, "é"]}
-    assert made["retry"]["multiplier"] == 3
-    shown = program.json("jobs", "show", "nightly")
-    assert {k: v for k, v in shown.items() if k != "next_run_time"}.keys() >= made.keys() - {
+    created = program.json(*NIGHTLY, "--payload", '{"n": [1, "é"]}', "--set", "retry.multiplier=3")
+    assert created["cron_expression"] == "0 2 * * *"
+    assert created["payload"] == {"n": [1, "é"]}
+    assert created["retry"]["multiplier"] == 3
+    shown_job = program.json("jobs", "show", "nightly")
+    assert {k: v for k, v in shown_job.items() if k != "next_run_time"}.keys() >= created.keys() - {
         "next_run_time"
     }
-    assert shown["job_id"] == made["job_id"]
+    assert shown_job["job_id"] == created["job_id"]
 
 
 def test_options_override_a_job_file(program: Program) -> None:
     text = "name: of-a-file\nschedule_type: CRON\ncron_expression: 0 1 * * *\nmax_retries: 1\n"
     (program.home / "job.yaml").write_text(text)
-    made = program.json("jobs", "create", "-f", "job.yaml", "--retries", "7")
-    assert (made["name"], made["max_retries"]) == ("of-a-file", 7)
+    created = program.json("jobs", "create", "-f", "job.yaml", "--retries", "7")
+    assert (created["name"], created["max_retries"]) == ("of-a-file", 7)
     by_pipe = program.json(
         "jobs",
         "create",
@@ -61,8 +61,8 @@ def test_options_override_a_job_file(program: Program) -> None:
 
 def test_script_file_is_sent_completely(program: Program) -> None:
     (program.home / "work.py").write_text("print('from a file')\n")
-    made = program.json("jobs", "create", "script", "--every", "1h", "--script", "work.py")
-    assert made["task"] == {
+    created = program.json("jobs", "create", "script", "--every", "1h", "--script", "work.py")
+    assert created["task"] == {
         "type": "script",
         "runtime": "python",
         "code": "print('from a file')\n",
@@ -77,11 +77,11 @@ def test_each_job_of_a_file_is_accepted_or_refused(program: Program) -> None:
         for n in range(5)
     ]
     (program.home / "jobs.json").write_text(json.dumps(jobs))
-    said = program("jobs", "create", "-f", "jobs.json", code=4)
-    assert said.out == "4 of 5 jobs created.\n"
-    assert "many-3: cron_expression: 99 is out of range in the hour field" in said.err
+    result = program("jobs", "create", "-f", "jobs.json", code=4)
+    assert result.out == "4 of 5 jobs created.\n"
+    assert "many-3: cron_expression: 99 is out of range in the hour field" in result.err
     results = program("jobs", "create", "-f", "jobs.json", "--json", code=4)
-    assert ["job_id" in one for one in results.json] == [True, True, True, False, True]
+    assert ["job_id" in entry for entry in results.json] == [True, True, True, False, True]
     assert results.error["exit_code"] == 4
 
 
@@ -90,9 +90,9 @@ def test_job_list_fits_80_columns(program: Program) -> None:
     long = "a job with a name that is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
     program("jobs", "pause", long)
-    said = program("jobs", "list", *ALIVE).out
-    assert max(map(len, said.splitlines())) <= 80
-    head, first, second = steady(said).splitlines()
+    output = program("jobs", "list", *ALIVE).out
+    assert max(map(len, output.splitlines())) <= 80
+    head, first, second = steady(output).splitlines()
     assert head.split() == ["NAME", "SCHEDULE", "STATUS", "NEXT", "LAST"]
     assert first.split("  ")[0].endswith("…")
     assert "PAUSED" in first
@@ -113,9 +113,9 @@ def test_list_filters_and_prints_ids_only(program: Program) -> None:
     assert program("jobs", "list", "-q", *ALIVE, "--tag", "team=a").out.split() == [a]
     assert program("jobs", "list", "-q", *ALIVE, "--type", "interval").out.split() == [b]
     assert program.json("jobs", "list", "--prefix", "nig", "-q", *ALIVE) == [a]
-    said = program("jobs", "list", "-q", *ALIVE, "-n", "1")
-    assert said.out.split() == [b]
-    assert "--limit 0 lists all" in said.err
+    result = program("jobs", "list", "-q", *ALIVE, "-n", "1")
+    assert result.out.split() == [b]
+    assert "Use --limit 0 to list all" in result.err
 
 
 def test_update_changes_nested_fields_and_keeps_the_rest(program: Program) -> None:
@@ -138,10 +138,10 @@ def test_unset_restores_a_default(program: Program) -> None:
 def test_update_of_an_older_version_is_refused(program: Program) -> None:
     version = program.json(*NIGHTLY)["version"]
     program("jobs", "update", "nightly", "--retries", "1", "--if-version", str(version))
-    said = program(
+    result = program(
         "jobs", "update", "nightly", "--retries", "2", "--if-version", str(version), code=4
     )
-    assert "changed it meanwhile" in said.err
+    assert "Another client changed the job" in result.err
 
 
 def test_pause_resume_and_cancel_print_the_status(program: Program) -> None:
@@ -157,18 +157,18 @@ def test_pause_resume_and_cancel_print_the_status(program: Program) -> None:
 
 def test_ambiguous_name_asks_for_an_id(program: Program) -> None:
     ids = {program.json(*NIGHTLY)["job_id"] for _ in range(2)}
-    said = program("jobs", "show", "nightly", code=4).err
-    assert "2 jobs are called 'nightly'. Use an id:" in said
-    assert all(job_id in said for job_id in ids)
-    one = min(ids)
-    program("jobs", "cancel", one)
-    assert program.json("jobs", "show", "nightly")["job_id"] == (ids - {one}).pop()
+    error = program("jobs", "show", "nightly", code=4).err
+    assert "2 jobs are named 'nightly'. Use an id:" in error
+    assert all(job_id in error for job_id in ids)
+    cancelled_id = min(ids)
+    program("jobs", "cancel", cancelled_id)
+    assert program.json("jobs", "show", "nightly")["job_id"] == (ids - {cancelled_id}).pop()
 
 
 def test_explain_shows_the_outcome(program: Program) -> None:
     program(*NIGHTLY)
-    said = program("jobs", "explain", "nightly", "--at", "2037-06-01 02:00").out
-    assert "Outcome  PLANNED" in said
+    output = program("jobs", "explain", "nightly", "--at", "2037-06-01 02:00").out
+    assert "Outcome  PLANNED" in output
     assert program.json("jobs", "explain", "nightly", "--at", "2037-06-01")["outcome"] == (
         "NOT_SCHEDULED"
     )
@@ -177,9 +177,9 @@ def test_explain_shows_the_outcome(program: Program) -> None:
 def test_explain_uses_the_time_zone_of_the_job(program: Program) -> None:
     at = ("--cron", "0 9 * * *", "--tz", "Asia/Kolkata")  # the time zone of the program is Berlin
     program("jobs", "create", "morning", *at)
-    said = program("jobs", "explain", "morning", "--at", "2037-06-01 09:00").out
-    assert "At       2037-06-01 09:00:00 IST" in said
-    assert "Outcome  PLANNED" in said
+    output = program("jobs", "explain", "morning", "--at", "2037-06-01 09:00").out
+    assert "At       2037-06-01 09:00:00 IST" in output
+    assert "Outcome  PLANNED" in output
     gap = ("--cron", "30 2 * * *", "--tz", "America/New_York")
     program("jobs", "create", "in-the-gap", *gap)
     skipped = program.json("jobs", "explain", "in-the-gap", "--at", "2037-03-08 02:30")
@@ -192,9 +192,9 @@ def test_explain_without_a_time_uses_the_last_due_occurrence(program: Program) -
     assert first["occurrence"] is not None
     program("jobs", "create", "at-once", "--bash", "true")
     program("runs", "watch", "at-once")
-    found = program.json("jobs", "explain", "at-once")
-    assert found["outcome"] == "SUCCESS"
-    assert program.json("runs", "show", "at-once", found["run_id"])["status"] == "SUCCESS"
+    explanation = program.json("jobs", "explain", "at-once")
+    assert explanation["outcome"] == "SUCCESS"
+    assert program.json("runs", "show", "at-once", explanation["run_id"])["status"] == "SUCCESS"
     program("jobs", "cancel", "each-second")
 
 
@@ -210,21 +210,24 @@ def test_backfill_shows_the_times_before_it_starts_runs(program: Program) -> Non
     assert "4 runs to start:" in refused.out
     assert "--yes" in refused.err
     assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs started.\n")
-    again = program("jobs", "backfill", "hourly", *range_, "--yes").out
-    assert again.startswith("The range has no missed occurrence.")
+    repeated = program("jobs", "backfill", "hourly", *range_, "--yes").out
+    assert repeated.startswith("The range has no missed occurrence.")
 
 
 def test_notify_options_set_webhooks(program: Program) -> None:
     hook = "https://hooks.example/?a=b"
-    made = program.json(
+    created = program.json(
         *NIGHTLY, "--notify", f"failed,TIMED_OUT={hook}", "--notify", f"SUCCESS={hook}"
     )
-    wanted = [{"on": ["FAILED", "TIMED_OUT"], "url": hook}, {"on": ["SUCCESS"], "url": hook}]
-    assert made["notify"] == wanted
+    expected = [{"on": ["FAILED", "TIMED_OUT"], "url": hook}, {"on": ["SUCCESS"], "url": hook}]
+    assert created["notify"] == expected
     changed = program.json("jobs", "update", "nightly", "--notify", f"MISSED={hook}")
     assert changed["notify"] == [{"on": ["MISSED"], "url": hook}]
     assert program.json("jobs", "update", "nightly", "--unset", "notify")["notify"] == []
-    assert "write STATUS=URL" in program("jobs", "create", "x", "--notify", hook[:8], code=2).err
+    assert (
+        "--notify must be STATUS=URL"
+        in program("jobs", "create", "x", "--notify", hook[:8], code=2).err
+    )
     secret = program("webhook-secret").out.strip()
     assert secret.startswith("whsec_")
     assert program.json("webhook-secret") == {"secret": secret}

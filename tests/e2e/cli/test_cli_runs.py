@@ -6,14 +6,14 @@ import subprocess
 from tests.e2e.cli.program import PROGRAM, WITHIN, Program, steady
 
 
-def made(program: Program, name: str, code: str, *more: str) -> None:
+def create_job(program: Program, name: str, code: str, *more: str) -> None:
     program("jobs", "create", name, "--cron", "0 0 1 1 *", "--bash", code, *more)
 
 
 def test_successful_run_exits_with_0(program: Program) -> None:
-    made(program, "good", "cat; echo logged >&2", "--payload", '{"a": 1}')
-    said = steady(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
-    lines = said.splitlines()
+    create_job(program, "good", "cat; echo logged >&2", "--payload", '{"a": 1}')
+    output = steady(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
+    lines = output.splitlines()
     assert lines[0] == "Run <id>"
     assert lines[-1] == "<time>  SUCCESS after <ago>"
     assert program("runs", "output", "good").out == '"mine"\n'
@@ -21,50 +21,50 @@ def test_successful_run_exits_with_0(program: Program) -> None:
 
 
 def test_failed_run_exits_with_1_and_shows_the_error(program: Program) -> None:
-    made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
-    said = program("jobs", "run", "bad", "--wait", code=1)
-    assert "FAILED" in said.out
-    assert said.err.startswith("The run is FAILED: ")
-    assert "no such table" in said.err
-    shown = program("runs", "show", "bad").out
-    assert "Exit code  3" in shown
+    create_job(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
+    result = program("jobs", "run", "bad", "--wait", code=1)
+    assert "FAILED" in result.out
+    assert result.err.startswith("The run is FAILED: ")
+    assert "no such table" in result.err
+    details = program("runs", "show", "bad").out
+    assert "Exit code  3" in details
     assert program("runs", "watch", "bad", code=1).out.count("FAILED") == 1
     run = program.json("jobs", "run", "bad", "--wait", code=1)
     assert (run["status"], run["exit_code"]) == ("FAILED", 3)
 
 
 def test_retried_run_shows_its_attempts(program: Program) -> None:
-    made(
+    create_job(
         *(program, "shaky", '[ "$PUNCTUAL_ATTEMPT" -gt 1 ]', "--retries", "1"),
         *("--set", "retry.backoff_seconds=0"),
     )
     program("jobs", "run", "shaky", "--wait")
-    shown = program("runs", "show", "shaky").out
-    table = steady(shown).partition("\n\n")[2].splitlines()
+    details = program("runs", "show", "shaky").out
+    table = steady(details).partition("\n\n")[2].splitlines()
     assert table[0].split() == ["ATTEMPT", "STATUS", "STARTED", "TOOK", "ERROR"]
     assert [row.split()[:2] for row in table[1:]] == [["1", "FAILED"], ["2", "SUCCESS"]]
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(len, details.splitlines())) <= 80
 
 
 def test_expired_wait_exits_with_7(program: Program) -> None:
-    made(program, "slow", "sleep 60")
-    said = program("jobs", "run", "slow", "--wait", "--timeout", "1s", code=7)
-    assert "The run is RUNNING after 1 s." in said.err
-    assert "The run continues. Follow it with: punctual runs watch" in said.err
-    assert "told to stop" in program("runs", "cancel", "slow").out
+    create_job(program, "slow", "sleep 60")
+    result = program("jobs", "run", "slow", "--wait", "--timeout", "1s", code=7)
+    assert "The run is RUNNING after 1 s." in result.err
+    assert "The run continues. Follow it with: punctual runs watch" in result.err
+    assert "cancel requested" in program("runs", "cancel", "slow").out
     assert program("runs", "watch", "slow", code=1).err == "The run is CANCELLED.\n"
     assert program("runs", "cancel", "slow", code=4).err.startswith("Error: The run")
 
 
 def test_watch_json_prints_a_stream_of_states(program: Program) -> None:
-    made(program, "good", "true")
+    create_job(program, "good", "true")
     program("jobs", "run", "good", "--wait")
     states = program("runs", "watch", "good", "--json").lines
     assert [state["status"] for state in states] == ["SUCCESS"]
 
 
 def test_logs_are_followed_to_the_end(program: Program) -> None:
-    made(program, "talks", "for n in 1 2 3; do echo $n; sleep 0.3; done")
+    create_job(program, "talks", "for n in 1 2 3; do echo $n; sleep 0.3; done")
     program("jobs", "run", "talks")
     assert program("runs", "logs", "talks", "--follow").out == "1\n2\n3\n"
     pieces = program("runs", "logs", "talks", "--json").lines
@@ -72,27 +72,27 @@ def test_logs_are_followed_to_the_end(program: Program) -> None:
 
 
 def test_run_is_retried_with_its_original_payload(program: Program) -> None:
-    made(program, "echoes", "cat")
+    create_job(program, "echoes", "cat")
     first = program.json("jobs", "run", "echoes", "--wait", "--payload", "[7]")
-    again = program.json("runs", "retry", "echoes", first["run_id"], "--wait")
-    assert again["retried_from"] == first["run_id"]
+    retry = program.json("runs", "retry", "echoes", first["run_id"], "--wait")
+    assert retry["retried_from"] == first["run_id"]
     assert program("runs", "output", "echoes").out == "[7]\n"
 
 
 def test_output_file_has_the_exact_bytes(program: Program) -> None:
-    made(program, "bytes", r"printf '\000\377'")
+    create_job(program, "bytes", r"printf '\000\377'")
     program("jobs", "run", "bytes", "--wait")
-    said = program("runs", "output", "bytes", "-o", "out.bin")
+    result = program("runs", "output", "bytes", "-o", "out.bin")
     assert (program.home / "out.bin").read_bytes() == b"\x00\xff"
-    assert said.err == "2 bytes in out.bin.\n"
+    assert result.err == "Wrote 2 bytes to out.bin.\n"
 
 
 def test_run_list_fits_80_columns_with_full_ids(program: Program) -> None:
-    made(program, "a job with a name that is rather long", "true")
+    create_job(program, "a job with a name that is rather long", "true")
     program("jobs", "run", "a job with a name that is rather long", "--wait")
-    said = program("runs", "list", "-n", "3").out
-    assert max(map(len, said.splitlines())) <= 80
-    head, first, *_ = steady(said).splitlines()
+    output = program("runs", "list", "-n", "3").out
+    assert max(map(len, output.splitlines())) <= 80
+    head, first, *_ = steady(output).splitlines()
     assert head.split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert re.fullmatch(r"a job.*…\s+<id>  SUCCESS\s+<ago>\s+<ago>", first)
     of_job = program("runs", "list", "a job with a name that is rather long").out
@@ -100,17 +100,19 @@ def test_run_list_fits_80_columns_with_full_ids(program: Program) -> None:
 
 
 def test_runs_are_filtered(program: Program) -> None:
-    made(program, "good", "true")
+    create_job(program, "good", "true")
     run = program.json("jobs", "run", "good", "--wait")
-    of = ("runs", "list", "good", "-q")
-    assert program(*of, "--status", "success", "--from", "-1h").out.split() == [run["run_id"]]
-    assert program(*of, "--trigger", "schedule").out == ""
-    assert program(*of, "--to", "-1h").out == ""
+    list_command = ("runs", "list", "good", "-q")
+    assert program(*list_command, "--status", "success", "--from", "-1h").out.split() == [
+        run["run_id"]
+    ]
+    assert program(*list_command, "--trigger", "schedule").out == ""
+    assert program(*list_command, "--to", "-1h").out == ""
     assert program("runs", "list", "good", "--status", "failed").out == "No runs.\n"
 
 
 def test_runs_are_filtered_by_the_displayed_time(program: Program) -> None:
-    made(program, "yearly", "true", "--tz", "UTC")
+    create_job(program, "yearly", "true", "--tz", "UTC")
     range_ = ("--from", "2024-12-31T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
     program("jobs", "backfill", "yearly", *range_, "--yes")
     list_ = ("runs", "list", "yearly")
@@ -131,22 +133,22 @@ def test_runs_are_filtered_by_the_displayed_time(program: Program) -> None:
 
 
 def test_job_without_runs_has_no_run_to_show(program: Program) -> None:
-    made(program, "fresh", "true")
-    said = program("runs", "show", "fresh", code=3).err
-    assert said.splitlines() == [
+    create_job(program, "fresh", "true")
+    error = program("runs", "show", "fresh", code=3).err
+    assert error.splitlines() == [
         "Error: Job 'fresh' has no run yet.",
         "Run it now with `punctual jobs run fresh`.",
     ]
 
 
 def test_idempotency_key_creates_one_run(program: Program) -> None:
-    made(program, "good", "true")
+    create_job(program, "good", "true")
     ids = {program.json("jobs", "run", "good", "--key", "k-1")["run_id"] for _ in range(2)}
     assert len(ids) == 1
 
 
 def test_closed_pipe_prints_no_error(program: Program) -> None:
-    made(program, "talks", "for n in $(seq 20000); do echo line $n; done")
+    create_job(program, "talks", "for n in $(seq 20000); do echo line $n; done")
     program("jobs", "run", "talks", "--wait")
     shell = f"{PROGRAM} runs logs talks | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
@@ -168,11 +170,11 @@ ESCAPED = r"\x1b]0;title\x07 \x1b]52;c;ZXZpbA==\x07 \x9b over\rwritten"
 
 
 def test_logs_keep_colours_and_escape_other_control_characters(program: Program) -> None:
-    made(program, "hostile", HOSTILE)
+    create_job(program, "hostile", HOSTILE)
     program("jobs", "run", "hostile", "--wait")
-    shown = f"\x1b[31mred\x1b[0m {ESCAPED}\n"
-    assert program("runs", "logs", "hostile").out == shown
-    assert program("runs", "logs", "hostile", "--follow").out == shown
+    expected = f"\x1b[31mred\x1b[0m {ESCAPED}\n"
+    assert program("runs", "logs", "hostile").out == expected
+    assert program("runs", "logs", "hostile", "--follow").out == expected
     raw = program("runs", "logs", "hostile", "--raw").out
     assert "\x1b]52;c;ZXZpbA==\x07" in raw
     assert "\x9b" not in program("runs", "logs", "hostile", "--json").out
@@ -181,7 +183,7 @@ def test_logs_keep_colours_and_escape_other_control_characters(program: Program)
 def test_terminal_output_keeps_colours_and_escapes_other_control_characters(
     program: Program,
 ) -> None:
-    made(program, "hostile", HOSTILE)
+    create_job(program, "hostile", HOSTILE)
     program("jobs", "run", "hostile", "--wait")
     with program.terminal("runs", "output", "hostile") as terminal:
         assert terminal.ends() == 0
@@ -194,43 +196,43 @@ def test_terminal_output_keeps_colours_and_escapes_other_control_characters(
 
 
 def test_followed_logs_are_not_repeated_in_the_error(program: Program) -> None:
-    made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
+    create_job(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
     program("jobs", "run", "bad", "--wait", code=1)
-    said = program("runs", "logs", "bad", "-f", code=1)
-    assert said.out == "no such table\n"
-    assert said.err == "The run is FAILED: Exit code 3\n"
+    result = program("runs", "logs", "bad", "-f", code=1)
+    assert result.out == "no such table\n"
+    assert result.err == "The run is FAILED: Exit code 3\n"
 
 
 def test_run_without_output_is_reported_with_advice(program: Program) -> None:
-    made(program, "silent", "true")
+    create_job(program, "silent", "true")
     run = program.json("jobs", "run", "silent", "--wait")
-    said = program("runs", "output", "silent", code=3).err
-    assert said.splitlines() == [
-        "Error: The run has no output, or none yet. It is SUCCESS.",
+    error = program("runs", "output", "silent", code=3).err
+    assert error.splitlines() == [
+        "Error: The run has no output, or none yet. The run is SUCCESS.",
         f"Show the run with: punctual runs show {run['job_id']} {run['run_id']}",
     ]
 
 
 def test_run_with_discarded_output_is_reported(program: Program) -> None:
-    made(program, "secretive", "echo out", "--output", "discard")
+    create_job(program, "secretive", "echo out", "--output", "discard")
     run = program.json("jobs", "run", "secretive", "--wait")
     assert run["output_discarded"]
-    for what in ("output", "logs"):
-        said = program("runs", what, "secretive", code=3).err.splitlines()[0]
-        assert said == (
-            f"Error: The run has no {what}: its job discards what runs print or return "
-            '("output": "discard"). It is SUCCESS.'
+    for kind in ("output", "logs"):
+        error = program("runs", kind, "secretive", code=3).err.splitlines()[0]
+        assert error == (
+            f"Error: The run has no {kind}: its job discards what runs print or return "
+            '("output": "discard"). The run is SUCCESS.'
         )
     assert "discarded (the job's output is discard)" in program("runs", "show", "secretive").out
     assert re.search(r"^Output +discard$", program("jobs", "show", "secretive").out, re.M)
-    kept = program.json("jobs", "update", "secretive", "--output", "keep")
-    assert kept["output"] == "keep"
+    changed = program.json("jobs", "update", "secretive", "--output", "keep")
+    assert changed["output"] == "keep"
     program("jobs", "run", "secretive", "--wait")
     assert program("runs", "output", "secretive").out == "out\n"
 
 
 def test_run_details_show_the_due_time(program: Program) -> None:
-    made(program, "due", "true")
+    create_job(program, "due", "true")
     program("jobs", "run", "due", "--wait")
     assert "\nDue " in program("runs", "show", "due").out
 
@@ -245,5 +247,5 @@ def test_punctual_port_applies_to_client_commands(program: Program, node_url: st
 
 
 def test_cron_nickname_followed_by_a_command_is_refused(program: Program) -> None:
-    said = program("jobs", "create", "x", "--cron", "@daily /opt/x", code=4).err
-    assert "@daily is a whole expression; nothing may follow it" in said
+    error = program("jobs", "create", "x", "--cron", "@daily /opt/x", code=4).err
+    assert "@daily is a whole expression; nothing may follow it" in error

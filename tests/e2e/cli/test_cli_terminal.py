@@ -24,15 +24,15 @@ def test_login_asks_for_the_address_and_hides_the_token(program: Program, node_u
         assert terminal.ends() == 0
     assert "Logged in at" in terminal.shown
     assert "pnc_secret" not in terminal.shown
-    kept = fresh.home / ".config" / "punctual" / "config.json"
-    assert json.loads(kept.read_text())["profiles"]["default"]["token"] == "pnc_secret"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    config = fresh.home / ".config" / "punctual" / "config.json"
+    assert json.loads(config.read_text())["profiles"]["default"]["token"] == "pnc_secret"
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
 
 
 def test_apply_declined_with_no_changes_nothing(program: Program, client: Punctual) -> None:
     (program.home / "jobs.yaml").write_text(JOBS)
     with program.terminal("apply", "-f", "jobs.yaml") as terminal:
-        terminal.until("Apply this? [y/N] ").types("n\n")
+        terminal.until("Apply these changes? [y/N] ").types("n\n")
         assert terminal.ends() == 4
     assert "Nothing was changed." in terminal.shown
     assert names(client) == []
@@ -41,7 +41,7 @@ def test_apply_declined_with_no_changes_nothing(program: Program, client: Punctu
 def test_apply_confirmed_with_yes_changes_jobs(program: Program, client: Punctual) -> None:
     (program.home / "jobs.yaml").write_text(JOBS)
     with program.terminal("apply", "-f", "jobs.yaml") as terminal:
-        terminal.until("Apply this? [y/N] ").types("y\n")
+        terminal.until("Apply these changes? [y/N] ").types("y\n")
         assert terminal.ends() == 0
     assert "1 created, 0 changed, 0 cancelled; 0 unchanged." in terminal.shown
     assert names(client) == ["a"]

@@ -60,21 +60,21 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
 
 
 def check(answers: str) -> None:
-    found: dict[str, Any] = json.loads(answers)
-    job_id = found.pop("job_id")
-    assert found.pop("listed") == [job_id]
-    assert found == CALLED
+    results: dict[str, Any] = json.loads(answers)
+    job_id = results.pop("job_id")
+    assert results.pop("listed") == [job_id]
+    assert results == CALLED
 
 
 def test_generated_python_client_has_correct_types_and_works(tmp_path: Path, url: str) -> None:
     assert GENERATOR.exists(), "run `requirements/install clients`"
     (tmp_path / "settings.yaml").write_text(PYTHON_SETTINGS)
-    said = run(
+    output = run(
         *(GENERATOR, "generate", "--path", DOCUMENT, "--config", "settings.yaml"),
         *("--meta", "none", "--output-path", "punctual_api", "--fail-on-warning"),
         cwd=tmp_path,
     )
-    assert "warning" not in said.lower()
+    assert "warning" not in output.lower()
     shutil.copy(HERE / "caller.py.txt", tmp_path / "caller.py")
     mypy = (
         "-m",

@@ -44,9 +44,9 @@ class Block:
     @property
     def file(self) -> str | None:
         """Return the file name, from the first line's comment or from the info string, or None."""
-        given = GIVEN.match(self.info)
-        if given:
-            return given["name"]
+        info_match = GIVEN.match(self.info)
+        if info_match:
+            return info_match["name"]
         named = NAME.match(self.text.partition("\n")[0])
         return named["name"] if named else None
 
@@ -83,14 +83,14 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         if not begin:
             continue
         language, _, info = begin["info"].strip().partition(" ")
-        held: list[str] = []
+        inner_lines: list[str] = []
         for _, inner in lines:
             if inner.strip() == begin["ticks"]:
                 break
-            held.append(inner.removeprefix(begin["indent"]) + "\n")
+            inner_lines.append(inner.removeprefix(begin["indent"]) + "\n")
         else:
             raise Wrong(f"{page}:{number}: this block has no end")
-        yield Block(page, number, language, info.strip(), "".join(held))
+        yield Block(page, number, language, info.strip(), "".join(inner_lines))
 
 
 def blocks_of(root: Path, page: str) -> list[Block]:

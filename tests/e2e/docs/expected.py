@@ -15,7 +15,7 @@ ANY_CLOCK = r"\d\d:\d\d(?::\d\d)?"  # a full minute is printed without seconds
 ANY_LINES = r"(?:[^\n]*\n)*?"
 
 
-def shows(expected: str, said: str) -> bool:
+def shows(expected: str, output: str) -> bool:
     r"""Return True if the output matches.
 
     `…` matches any text in a line, or any lines if it stands alone. White space does not count.
@@ -31,7 +31,7 @@ def shows(expected: str, said: str) -> bool:
     >>> shows("id 01a2b3c4-0000-7000-8000-000000000000", "id 99999999-9999-7999-8999-999999999999")
     True
     """
-    return re.fullmatch(_pattern(expected), _plain(said)) is not None
+    return re.fullmatch(_pattern(expected), _plain(output)) is not None
 
 
 def _plain(text: str) -> str:
@@ -53,8 +53,8 @@ def _in_a_line(line: str) -> str:
     anything = {"id": ID.pattern, "time": ANY_TIME, "clock": ANY_CLOCK}
     parts: list[str] = []
     place = 0
-    for found in known.finditer(line):
-        parts.append(re.escape(line[place : found.start()]))
-        parts.append(anything.get(found.lastgroup or "", ".*"))
-        place = found.end()
+    for match in known.finditer(line):
+        parts.append(re.escape(line[place : match.start()]))
+        parts.append(anything.get(match.lastgroup or "", ".*"))
+        place = match.end()
     return "".join([*parts, re.escape(line[place:])])

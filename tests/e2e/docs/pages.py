@@ -17,7 +17,7 @@ OWN = {
     "docs/runbook.md": "tests/infra/operations/test_runbook.py",
     "docs/how-to/deploy-from-github.md": "tests/infra/operations/test_deploy_workflow.py",
     "docs/how-to/use-from-the-aws-console.md": "tests/integration/lambdas/test_console_page.py",
-    "docs/events.md": "tests/unit/lambdas/test_events_documented.py",
+    "docs/events.md": "tests/unit/lambdas/test_events_page.py",
     "docs/reference/api.md": "tests/unit/web/test_openapi.py",
     "docs/requirements.md": "tests/unit/project/test_requirements.py",
 }
@@ -37,8 +37,8 @@ INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
 
 def pages() -> list[str]:
-    found = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-    names = [path.relative_to(ROOT).as_posix() for path in found]
+    paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [path.relative_to(ROOT).as_posix() for path in paths]
     return [name for name in names if not name.startswith("docs/decisions/") and name not in OWN]
 
 
@@ -92,14 +92,14 @@ class Page:
             stack.callback(self._stop)
             if served:
                 self._serve(f"{sys.executable} -m punctual.node")
-            said: str | None = None
+            output: str | None = None
             for block in blocks:
                 try:
-                    said = self._one(block, said, stack)
+                    output = self._one(block, output, stack)
                 except Failed as error:
                     raise Failed(f"{block}: {error}") from None
 
-    def _one(self, block: Block, said: str | None, stack: ExitStack) -> str | None:
+    def _one(self, block: Block, output: str | None, stack: ExitStack) -> str | None:
         text = self._here(block.text)
         match block.use:
             case Use.SHELL:
@@ -118,10 +118,10 @@ class Page:
                 assert block.file is not None
                 (self._folder / block.file).write_text(text)
             case Use.OUTPUT:
-                if said is None:
+                if output is None:
                     raise Failed("nothing was said before it")
-                if not shows(block.text, said):
-                    raise Failed(f"what was said is\n{said}")
+                if not shows(block.text, output):
+                    raise Failed(f"what was said is\n{output}")
         return None
 
     def _serve(self, command: str) -> str:
@@ -141,21 +141,23 @@ class Page:
         if self._token is not None:
             text = text.replace(SOME_TOKEN, self._token)
         text = SOME_ADDRESS.sub(self._environment["PUNCTUAL_URL"], text)
-        return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self._ports[found[1]], text)
+        return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda match: self._ports[match[1]], text)
 
     def _there(self, text: str) -> str:
-        for shown in TOKEN.findall(text):
-            self._token = shown
-            text = text.replace(shown, SOME_TOKEN)
-        for port, mine in self._ports.items():
-            text = re.sub(rf"\b{mine}\b", port, text)
+        for token in TOKEN.findall(text):
+            self._token = token
+            text = text.replace(token, SOME_TOKEN)
+        for port, free in self._ports.items():
+            text = re.sub(rf"\b{free}\b", port, text)
         return text
 
 
 def try_here(name: str, folder: Path) -> None:
     """Run all blocks for the local node."""
-    found = list(_those(blocks_of(ROOT, name), aws=False))
-    Page(name, folder, {}).run(found, served=all(block.use is not Use.NODE for block in found))
+    page_blocks = list(_those(blocks_of(ROOT, name), aws=False))
+    Page(name, folder, {}).run(
+        page_blocks, served=all(block.use is not Use.NODE for block in page_blocks)
+    )
 
 
 def try_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
@@ -163,13 +165,13 @@ def try_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
     Page(name, folder, environment).run(list(_those(blocks_of(ROOT, name), aws=True)), served=False)
 
 
-def _those(found: list[Block], *, aws: bool) -> Iterator[Block]:
+def _those(page_blocks: list[Block], *, aws: bool) -> Iterator[Block]:
     """Select blocks. Output follows the command before it, and files are written in both cases."""
-    ours = True
-    for block in found:
+    is_selected = True
+    for block in page_blocks:
         if block.use is Use.FILE:
             yield block
             continue
-        ours = ours if block.use is Use.OUTPUT else block.on_aws is aws
-        if ours:
+        is_selected = is_selected if block.use is Use.OUTPUT else block.on_aws is aws
+        if is_selected:
             yield block

@@ -74,8 +74,8 @@ class Session:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
-        said = self._heard()
-        text, mark, code = said.rpartition(MARK)
+        output = self._heard()
+        text, mark, code = output.rpartition(MARK)
         if not mark or code.strip() != "0":
             raise Failed(text + code if not mark else text)
         return text
@@ -83,17 +83,17 @@ class Session:
     def _heard(self) -> str:
         assert self._process.stdout is not None
         source = self._process.stdout.fileno()
-        said = b""
+        output = b""
         until = time.monotonic() + WITHIN
-        while not (MARK.encode() in said and said.endswith(b"\n")):
+        while not (MARK.encode() in output and output.endswith(b"\n")):
             ready, _, _ = select.select([source], [], [], until - time.monotonic())
             if not ready:
-                raise Failed(f"it took over {WITHIN:.0f} s, and had said:\n{said.decode()}")
+                raise Failed(f"it took over {WITHIN:.0f} s, and had said:\n{output.decode()}")
             chunk = os.read(source, 65_536)
             if not chunk:
                 break
-            said += chunk
-        return said.decode()
+            output += chunk
+        return output.decode()
 
 
 class Shell(Session):
@@ -131,25 +131,28 @@ class Terminal:
     ) -> None:
         self._log = log
         log.write_bytes(b"")
-        ours, theirs = pty.openpty()
+        controller, program_end = pty.openpty()
         self._process = subprocess.Popen(
             ["bash", "--norc", "-c", f"exec env {command.strip()}"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
+            stdout=program_end,
+            stderr=program_end,
             start_new_session=True,
         )
-        os.close(theirs)
-        self._reader = threading.Thread(target=self._keep, args=(ours,), daemon=True)
+        os.close(program_end)
+        self._reader = threading.Thread(target=self._keep, args=(controller,), daemon=True)
         self._reader.start()
 
-    def _keep(self, ours: int) -> None:
+    def _keep(self, controller: int) -> None:
         """Append the terminal's output to the log until its last process has ended."""
-        with self._log.open("ab", buffering=0) as kept, os.fdopen(ours, "rb", 0) as terminal:
+        with (
+            self._log.open("ab", buffering=0) as log_file,
+            os.fdopen(controller, "rb", 0) as terminal,
+        ):
             while data := _shown_by(terminal):
-                kept.write(data.replace(b"\r\n", b"\n"))
+                log_file.write(data.replace(b"\r\n", b"\n"))
 
     def until(self, serves: Callable[[], bool]) -> str:
         """Return the output so far when `serves` becomes true."""

@@ -54,13 +54,13 @@ def test_pages_have_fenced_code_blocks_only(page: str) -> None:
 
 
 def test_commands_marked_done_are_covered_elsewhere() -> None:
-    said = {
+    commands = {
         line.partition(" #")[0].strip()
         for block in every_block()
         if block.use is Use.DONE
         for line in block.text.splitlines()
     }
-    assert said - set(DONE) == set()
+    assert commands - set(DONE) == set()
     assert all((ROOT / path).is_file() for path in DONE.values())
 
 
@@ -101,7 +101,7 @@ def test_block_without_an_end_is_refused() -> None:
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", documents())

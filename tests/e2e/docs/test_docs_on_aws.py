@@ -11,7 +11,7 @@ PASSED_ON = ("PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_STAGE")
 AUTHORITY = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 
 
-@pytest.mark.parametrize("name", [one for one in pages() if has_aws_commands(one)])
+@pytest.mark.parametrize("name", [page for page in pages() if has_aws_commands(page)])
 def test_page_commands_work_on_aws(name: str, tmp_path: Path) -> None:
     if not os.environ.get("PUNCTUAL_STAGE"):
         pytest.skip("no deployment is named: PUNCTUAL_STAGE, PUNCTUAL_URL, PUNCTUAL_TOKEN")

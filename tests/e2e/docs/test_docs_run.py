@@ -7,6 +7,6 @@ import pytest
 from tests.e2e.docs.pages import has_local_commands, pages, try_here
 
 
-@pytest.mark.parametrize("name", [one for one in pages() if has_local_commands(one)])
+@pytest.mark.parametrize("name", [page for page in pages() if has_local_commands(page)])
 def test_page_commands_work(name: str, tmp_path: Path) -> None:
     try_here(name, tmp_path)

@@ -14,8 +14,8 @@ def tried(folder: Path, text: str) -> None:
     Page("a.md", folder, {"MINE": "1"}).run(list(blocks("a.md", text)), served=False)
 
 
-def shell(text: str, said: str | None = None) -> str:
-    return f"```bash\n{text}\n```\n" + (f"\n```text\n{said}\n```\n" if said else "")
+def shell(text: str, output: str | None = None) -> str:
+    return f"```bash\n{text}\n```\n" + (f"\n```text\n{output}\n```\n" if output else "")
 
 
 def test_shell_state_is_kept_between_blocks(tmp_path: Path) -> None:
@@ -76,5 +76,5 @@ def test_terminal_without_a_server_fails_the_page(tmp_path: Path) -> None:
 def test_node_serves_the_page_at_its_address(tmp_path: Path) -> None:
     page = Page("a.md", tmp_path, {})
     text = shell("curl -s -o /dev/null -w '%{http_code} %{url}' http://127.0.0.1:8080/v1/health")
-    said = "200 http://127.0.0.1:8080/v1/health"
-    page.run(list(blocks("a.md", f"{text}\n```text\n{said}\n```\n")), served=True)
+    output = "200 http://127.0.0.1:8080/v1/health"
+    page.run(list(blocks("a.md", f"{text}\n```text\n{output}\n```\n")), served=True)

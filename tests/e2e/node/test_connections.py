@@ -30,13 +30,13 @@ def half_sent(port: int, number: int) -> Iterator[list[socket.socket]]:
     sockets: list[socket.socket] = []
     try:
         for _ in range(number):
-            one = socket.create_connection(("127.0.0.1", port), timeout=10)
-            sockets.append(one)
-            one.sendall(HALF)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+            sockets.append(connection)
+            connection.sendall(HALF)
         yield sockets
     finally:
-        for one in sockets:
-            one.close()
+        for connection in sockets:
+            connection.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -78,7 +78,7 @@ def _runs_beside_half_sent_requests(node: RunningNode) -> None:
         assert status == 207
         until = time.monotonic() + PATIENCE
         ended: dict[str, int] = {}
-        while sum(ended.get(one, 0) for one in ("SUCCESS", "FAILED", "TIMED_OUT")) < RUNS:
+        while sum(ended.get(outcome, 0) for outcome in ("SUCCESS", "FAILED", "TIMED_OUT")) < RUNS:
             assert time.monotonic() < until, ended
             ended = call(node, "GET", "/stats")[1]["runs"]
             time.sleep(0.05)
@@ -88,27 +88,27 @@ def _runs_beside_half_sent_requests(node: RunningNode) -> None:
 def test_half_sent_requests_are_answered_with_408_and_closed(node: RunningNode) -> None:
     with half_sent(node.port, 20) as sockets:
         began = time.monotonic()
-        for one in sockets:
-            one.settimeout(PATIENCE)
-            assert one.recv(12) == b"HTTP/1.1 408"
+        for connection in sockets:
+            connection.settimeout(PATIENCE)
+            assert connection.recv(12) == b"HTTP/1.1 408"
         assert time.monotonic() - began > 5
 
 
 def test_header_over_64_kib_is_answered_with_431(node: RunningNode) -> None:
     start = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-long: "
-    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
-        one.sendall(start + b"a" * (64 * 1024 + 1 - len(start)))
-        assert one.recv(12) == b"HTTP/1.1 431"
+    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as connection:
+        connection.sendall(start + b"a" * (64 * 1024 + 1 - len(start)))
+        assert connection.recv(12) == b"HTTP/1.1 431"
 
 
 def test_endless_header_uses_no_memory(node: RunningNode) -> None:
     before = node.memory_mb
     sent = 0
-    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
-        one.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-endless: ")
+    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as connection:
+        connection.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-endless: ")
         try:
             while sent < 200_000_000:
-                one.sendall(b"a" * 1_000_000)
+                connection.sendall(b"a" * 1_000_000)
                 sent += 1_000_000
         except (BrokenPipeError, ConnectionResetError):
             pass

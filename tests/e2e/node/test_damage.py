@@ -33,17 +33,17 @@ def test_truncated_log_and_output_are_marked_as_damaged(tmp_path: Path) -> None:
         eventually(lambda: call(node, "GET", f"/jobs/{job}/runs?status=SUCCESS")[1]["runs"] != [])
         (run,) = call(node, "GET", f"/jobs/{job}/runs")[1]["runs"]
         at = f"http://127.0.0.1:{node.port}/v1/jobs/{job}/runs/{run['run_id']}"
-        whole = httpx.get(f"{at}/output", trust_env=False)
-        assert (whole.text, whole.headers["x-output-truncated"]) == ("out\n", "false")
+        complete = httpx.get(f"{at}/output", trust_env=False)
+        assert (complete.text, complete.headers["x-output-truncated"]) == ("out\n", "false")
         log, output = blob_of(node, "logs"), blob_of(node, "output")
-        kept = log.read_text()[:5]
-        log.write_text(kept)
+        prefix = log.read_text()[:5]
+        log.write_text(prefix)
         output.write_text("ou")
         cut = httpx.get(f"{at}/output", trust_env=False)
         assert (cut.status_code, cut.text) == (200, "ou")
         assert cut.headers["x-output-truncated"] == "true"
         cut = httpx.get(f"{at}/logs", trust_env=False)
-        assert cut.text == f"{kept}\n[The log is damaged: 3 bytes cannot be read.]\n"
+        assert cut.text == f"{prefix}\n[The log is damaged: 3 bytes cannot be read.]\n"
         assert cut.headers["x-next-offset"] == "8"
         assert httpx.get(f"{at}/logs?after=8", trust_env=False).text == ""
         log.unlink()
@@ -57,22 +57,24 @@ def test_damaged_table_is_reported_at_start_and_stops_the_node_on_use(
     with run_node(tmp_path / "data") as node:
         pass
     overwrite_table(node.folder, "receipts")
-    again = RunningNode(node.folder).start()
+    restarted = RunningNode(node.folder).start()
     try:
-        eventually(lambda: call(again, "GET", "/health")[1]["warnings"] != [])
-        (warning,) = call(again, "GET", "/health")[1]["warnings"]
+        eventually(lambda: call(restarted, "GET", "/health")[1]["warnings"] != [])
+        (warning,) = call(restarted, "GET", "/health")[1]["warnings"]
         assert warning["code"] == "DATABASE_DAMAGED"
         assert '"event":"database_damaged"' in log_of(node.folder)
-        with httpx.Client(base_url=f"http://127.0.0.1:{again.port}/v1", trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{restarted.port}/v1", trust_env=False
+        ) as client:
             body = {"name": "a", "schedule_type": "IMMEDIATE"}
             refused = client.post("/jobs", json=body, headers={"Idempotency-Key": "k"})
         assert (refused.status_code, refused.json()["code"]) == (503, "UNAVAILABLE")
-        assert ended(again, PATIENCE) == 1
+        assert ended(restarted, PATIENCE) == 1
         last = log_of(node.folder).splitlines()[-1]
         assert "is damaged" in last
         assert "Restore it from a backup" in last
     finally:
-        again.stop()
+        restarted.stop()
     db = sqlite3.connect(node.folder / "punctual.db")
     assert db.execute("SELECT count(*) FROM heads").fetchone() == (0,), "nothing was written"
     db.close()

@@ -29,9 +29,9 @@ def log_of(node: RunningNode) -> str:
 
 
 def open_paths(folder: Path) -> list[str]:
-    wanted = {True: 0o700, False: 0o600}
+    modes = {True: 0o700, False: 0o600}
     paths = [folder, *folder.rglob("*")]
-    return [str(p) for p in paths if stat.S_IMODE(p.stat().st_mode) != wanted[p.is_dir()]]
+    return [str(p) for p in paths if stat.S_IMODE(p.stat().st_mode) != modes[p.is_dir()]]
 
 
 def test_node_files_are_private_to_its_user(tmp_path: Path) -> None:
@@ -56,26 +56,26 @@ def test_start_closes_files_that_are_open_to_others(tmp_path: Path) -> None:
         eventually(lambda: status(node, job) == "SUCCESS")
     for path in [node.folder, *node.folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    with run_node(tmp_path / "data") as again:
-        assert open_paths(again.folder) == []
-    assert '"event":"was_open_to_others"' in log_of(again)
+    with run_node(tmp_path / "data") as restarted:
+        assert open_paths(restarted.folder) == []
+    assert '"event":"was_open_to_others"' in log_of(restarted)
 
 
-@pytest.mark.parametrize("left", [b"", b'{"pid":1'])
-def test_empty_process_group_file_does_not_prevent_a_start(tmp_path: Path, left: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b'{"pid":1'])
+def test_empty_process_group_file_does_not_prevent_a_start(tmp_path: Path, content: bytes) -> None:
     node = RunningNode(tmp_path / "data").start()
     job = started(node, SLEEPS)
     groups = node.folder / "groups"
     eventually(lambda: any(path.suffix != ".new" for path in groups.iterdir()))
     node.kill()
     (path,) = groups.iterdir()
-    path.write_bytes(left)
+    path.write_bytes(content)
     node.start()
     try:
         run = call(node, "GET", f"/jobs/{job}/status")[1]["latest_run"]
         assert (run["run_id"], run["attempt_number"]) == (path.name, 2)
         assert f'"event":"script_group_unreadable","run_id":"{path.name}"' in log_of(node)
-        assert (groups / f"{path.name}.unreadable").read_bytes() == left
+        assert (groups / f"{path.name}.unreadable").read_bytes() == content
         call(node, "DELETE", f"/jobs/{job}")
         eventually(lambda: status(node, job) == "CANCELLED")
     finally:
@@ -102,15 +102,17 @@ def test_unreadable_job_state_affects_no_other_job(tmp_path: Path) -> None:
     with db:
         db.execute("UPDATE heads SET head = x'00ff00' WHERE job_id = ?", (bad,))
     db.close()
-    with run_node(tmp_path / "data") as again:
-        before = len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"])
-        eventually(lambda: len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"]) >= before + 5)
-        status, refused = call(again, "GET", f"/jobs/{bad}")
+    with run_node(tmp_path / "data") as restarted:
+        before = len(call(restarted, "GET", f"/jobs/{good}/runs")[1]["runs"])
+        eventually(
+            lambda: len(call(restarted, "GET", f"/jobs/{good}/runs")[1]["runs"]) >= before + 5
+        )
+        status, refused = call(restarted, "GET", f"/jobs/{bad}")
         assert (status, refused["code"]) == (503, "UNAVAILABLE")
         assert bad in refused["detail"]
-        _, health = call(again, "GET", "/health")
-        assert [one["code"] for one in health["warnings"]] == ["ROWS_UNREADABLE"]
-        log = log_of(again)
+        _, health = call(restarted, "GET", "/health")
+        assert [warning["code"] for warning in health["warnings"]] == ["ROWS_UNREADABLE"]
+        log = log_of(restarted)
         assert log.count('"event":"row_unreadable"') == 1
         # The evaluation of the timer and the claim of a queued run fail once each. The next tries
         # follow after 15 s and longer.

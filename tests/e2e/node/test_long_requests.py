@@ -48,6 +48,6 @@ def test_cheap_call_is_answered_during_an_expensive_one(node: RunningNode) -> No
             dear.close()
             cheap.close()
 
-    status, body, answered = asyncio.run(play())
+    status, body, count = asyncio.run(play())
     assert (status, body["code"]) == (422, "TOO_MUCH_WORK")
-    assert answered >= 20  # two seconds of work are 100 slices
+    assert count >= 20  # two seconds of work are 100 slices

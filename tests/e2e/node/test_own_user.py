@@ -28,10 +28,10 @@ with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
 """
 
 
-def call_as(uid: int, port: int, asked: bytes) -> tuple[int, Any]:
+def call_as(uid: int, port: int, raw_request: bytes) -> tuple[int, Any]:
     done = subprocess.run(
         [sys.executable, "-I", "-c", CALL, str(uid), str(port)],
-        input=asked,
+        input=raw_request,
         capture_output=True,
         timeout=60,
         check=True,
@@ -41,9 +41,9 @@ def call_as(uid: int, port: int, asked: bytes) -> tuple[int, Any]:
     return int(head.split(b" ")[1]), json.loads(body)
 
 
-def last(asked: bytes) -> bytes:
+def last(raw_request: bytes) -> bytes:
     """Return the request with `Connection: close`."""
-    return asked.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    return raw_request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names a socket's user")
@@ -54,14 +54,16 @@ def test_another_user_needs_the_local_token(tmp_path: Path, uid: int) -> None:
     try:
         task = {"type": "script", "runtime": "bash", "code": "id"}
         job = {"name": "mine", "schedule_type": "IMMEDIATE", "task": task}
-        asked = last(request("POST", "/jobs", job))
-        status, refused = call_as(uid, node.port, asked)
+        raw_request = last(request("POST", "/jobs", job))
+        status, refused = call_as(uid, node.port, raw_request)
         assert (status, refused["code"]) == (401, "UNAUTHENTICATED")
         assert "local-token" in refused["detail"]
-        status, _ = call_as(os.geteuid(), node.port, asked)
+        status, _ = call_as(os.geteuid(), node.port, raw_request)
         assert status == 202
         token = (tmp_path / "data" / "local-token").read_bytes()
-        with_token = asked.replace(b"\r\n", b"\r\nAuthorization: Bearer " + token + b"\r\n", 1)
+        with_token = raw_request.replace(
+            b"\r\n", b"\r\nAuthorization: Bearer " + token + b"\r\n", 1
+        )
         assert call_as(uid, node.port, with_token)[0] == 202
         assert call_as(uid, node.port, last(request("GET", "/health")))[0] == 200
     finally:

@@ -45,11 +45,11 @@ def test_accepted_jobs_survive_kill_9(tmp_path: Path) -> None:
     node.start()
     try:
         eventually(lambda: call(node, "GET", "/stats")[1]["runs"].get("SUCCESS", 0) >= 1_000)
-        found = asyncio.run(list_runs(node))
+        runs = asyncio.run(list_runs(node))
     finally:
         node.stop()
-    assert len({run["job_id"] for run in found}) == len(found) == 1_000
-    assert {run["status"] for run in found} == {"SUCCESS"}
+    assert len({run["job_id"] for run in runs}) == len(runs) == 1_000
+    assert {run["status"] for run in runs} == {"SUCCESS"}
 
 
 def test_script_of_a_killed_node_is_ended_before_its_next_attempt(
@@ -89,14 +89,14 @@ def test_ctrl_c_stops_the_node_and_frees_the_port(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=15) == 0
     assert time.monotonic() - began < 10
-    again = RunningNode(tmp_path / "data")
-    again.port = node.port
-    again.start()
+    restarted = RunningNode(tmp_path / "data")
+    restarted.port = node.port
+    restarted.start()
     try:
-        run = call(again, "GET", f"/jobs/{job}/status")[1]["latest_run"]
+        run = call(restarted, "GET", f"/jobs/{job}/status")[1]["latest_run"]
         assert run["attempt_number"] == 2
     finally:
-        again.stop()
+        restarted.stop()
         assert process.stdout is not None
         process.stdout.close()
 

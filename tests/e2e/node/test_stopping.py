@@ -62,15 +62,15 @@ def test_run_that_ends_within_the_grace_period_is_not_interrupted(
     job = started(node, f"until [ -e {go} ]; do sleep 0.05; done; echo done")
     send(node, number)
     eventually(lambda: '"event":"stopping"' in log_of(node))
-    made = call(node, "POST", "/jobs", {"name": "late", "schedule_type": "IMMEDIATE"})
-    assert made[0] == 202  # the job is stored, and starts with the next node
+    response = call(node, "POST", "/jobs", {"name": "late", "schedule_type": "IMMEDIATE"})
+    assert response[0] == 202  # the job is stored, and starts with the next node
     go.touch()
     assert ended(node, 60) == 0
-    with run_node(tmp_path / "data") as again:
-        run = latest(again, job)
+    with run_node(tmp_path / "data") as restarted:
+        run = latest(restarted, job)
         assert (run["status"], run["attempt_number"]) == ("SUCCESS", 1)
-        late = made[1]["job_id"]
-        eventually(lambda: latest(again, late).get("status") == "SUCCESS")
+        late = response[1]["job_id"]
+        eventually(lambda: latest(restarted, late).get("status") == "SUCCESS")
 
 
 def test_second_signal_stops_immediately_and_the_run_is_repeated(tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ def test_second_signal_stops_immediately_and_the_run_is_repeated(tmp_path: Path)
     eventually(lambda: '"event":"stopping"' in log_of(node))
     send(node, signal.SIGINT)
     assert ended(node, 30) == 0
-    with run_node(tmp_path / "data") as again:
-        run = latest(again, job)
+    with run_node(tmp_path / "data") as restarted:
+        run = latest(restarted, job)
         assert run["attempt_number"] == 2
-        full = call(again, "GET", f"/jobs/{job}/runs/{run['run_id']}")[1]
+        full = call(restarted, "GET", f"/jobs/{job}/runs/{run['run_id']}")[1]
         assert full["attempts"][0]["status"] == "LOST"
-        call(again, "DELETE", f"/jobs/{job}")
+        call(restarted, "DELETE", f"/jobs/{job}")
 
 
 def test_at_most_once_run_fails_if_it_is_interrupted(tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_at_most_once_run_fails_if_it_is_interrupted(tmp_path: Path) -> None:
     job = started(node, "sleep 600", delivery="AT_MOST_ONCE")
     send(node, signal.SIGTERM)
     assert ended(node, 30) == 0
-    with run_node(tmp_path / "data") as again:
-        run = latest(again, job)
+    with run_node(tmp_path / "data") as restarted:
+        run = latest(restarted, job)
         assert (run["status"], run["reason"]["code"]) == ("FAILED", "LOST")
 
 
-@pytest.mark.parametrize("what", ["data", "data/punctual.db", "data/punctual.db-wal"])
-def test_node_with_deleted_data_reports_it_and_exits(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("deleted", ["data", "data/punctual.db", "data/punctual.db-wal"])
+def test_node_with_deleted_data_reports_it_and_exits(tmp_path: Path, deleted: str) -> None:
     node = a_start(tmp_path / "data", 3_600)
     started(node, "sleep 600")
-    lost = tmp_path / what
+    lost = tmp_path / deleted
     if lost.is_dir():
         # The launcher may still write there, so the folder is renamed before its deletion.
         shutil.rmtree(lost.rename(tmp_path / "deleted"), ignore_errors=True)
@@ -117,7 +117,7 @@ def test_node_with_deleted_data_reports_it_and_exits(tmp_path: Path, what: str) 
 def test_default_data_folder_is_reported_when_created(tmp_path: Path) -> None:
     env = {**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_STOP_SECONDS": "0"}
     env.pop("PUNCTUAL_DATA", None)
-    told = []
+    logs = []
     for _ in range(2):
         with subprocess.Popen(
             [sys.executable, "-m", "punctual.node"],
@@ -130,9 +130,9 @@ def test_default_data_folder_is_reported_when_created(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert "ready" in process.stdout.readline()
             process.terminate()
-            _, said = process.communicate(timeout=30)
-            told.append(said)
-    assert f'"event":"data_folder_made","path":"{tmp_path}/.punctual"' in told[0]
-    assert "PUNCTUAL_DATA" in told[0]
-    assert "data_folder_made" not in told[1]
-    assert f'"data":"{tmp_path}/.punctual"' in told[1]
+            _, log = process.communicate(timeout=30)
+            logs.append(log)
+    assert f'"event":"data_folder_made","path":"{tmp_path}/.punctual"' in logs[0]
+    assert "PUNCTUAL_DATA" in logs[0]
+    assert "data_folder_made" not in logs[1]
+    assert f'"data":"{tmp_path}/.punctual"' in logs[1]

@@ -54,14 +54,14 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+    new_receiver = Receiver()
+    yield new_receiver
+    new_receiver.close()
 
 
-def eventually(what: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
     until = time.monotonic() + seconds
-    while not what():
+    while not condition():
         assert time.monotonic() < until, "it did not come about"
         time.sleep(0.02)
 
@@ -97,12 +97,12 @@ def test_webhook_is_called_once_for_a_final_failure_and_never_for_success(
         time.sleep(0.5)
         ((headers, body),) = receiver.calls
         secret = api.webhook_secret()
-        told = verify_webhook(secret, headers, body)
+        event = verify_webhook(secret, headers, body)
         assert is_signed(secret, headers, body)
         assert run is not None
-        assert told["type"] == "Run State Change"
-        assert told["data"]["run_id"] == run.run_id
-        assert (told["data"]["to"], told["data"]["attempt_number"]) == ("FAILED", 2)
+        assert event["type"] == "Run State Change"
+        assert event["data"]["run_id"] == run.run_id
+        assert (event["data"]["to"], event["data"]["attempt_number"]) == ("FAILED", 2)
         key = tmp_path / "data" / "webhook.key"
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert secret.removeprefix("whsec_") not in key.read_text()
@@ -121,8 +121,8 @@ def test_webhook_of_a_killed_node_is_delivered_after_restart(
     with run_node(tmp_path / "data") as node, client(node) as api:
         eventually(lambda: bool(receiver.calls))
         ((headers, body),) = receiver.calls
-        told = verify_webhook(api.webhook_secret(), headers, body)
-        assert told["data"]["job_id"] == job
+        event = verify_webhook(api.webhook_secret(), headers, body)
+        assert event["data"]["job_id"] == job
 
 
 def test_rotated_webhook_secret_stays_valid_until_the_next_rotation(
@@ -163,15 +163,15 @@ def test_webhook_secret_is_visible_to_admins_only(tmp_path: Path) -> None:
         admin = (node.folder / "admin-token").read_text().strip()
         url = f"http://127.0.0.1:{node.port}/v1"
 
-        def asked(token: str) -> httpx.Response:
+        def get_secret(token: str) -> httpx.Response:
             headers = {"authorization": f"Bearer {token}"}
             return httpx.get(f"{url}/webhook-secret", headers=headers, trust_env=False)
 
         with Punctual(url, admin) as api:
-            made = api.tokens.create(name="e", role="editor").token
-            theirs = api.tokens.create(name="a", role="admin", tenant="acme").token
+            editor = api.tokens.create(name="e", role="editor").token
+            other_tenant = api.tokens.create(name="a", role="admin", tenant="acme").token
             listed = json.dumps([entry.raw for entry in api.audit.list()])
-        assert asked(made).status_code == 403
-        secrets = {asked(token).json()["secret"] for token in (admin, theirs)}
+        assert get_secret(editor).status_code == 403
+        secrets = {get_secret(token).json()["secret"] for token in (admin, other_tenant)}
         assert len(secrets) == 2
         assert not any(secret in listed for secret in secrets)

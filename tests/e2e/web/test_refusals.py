@@ -63,8 +63,8 @@ class Place:
         return token
 
     def close(self) -> None:
-        for one in (self.admin, self.nobody, self.stranger, self.viewer, self.small):
-            one.close()
+        for caller in (self.admin, self.nobody, self.stranger, self.viewer, self.small):
+            caller.close()
 
 
 @pytest.fixture(scope="module")
@@ -193,13 +193,13 @@ def test_too_many_calls_of_a_tenant_return_429(place: Place) -> None:
 
 
 def test_too_many_headers_return_431(place: Place) -> None:
-    many = {f"x-{number}": "a" for number in range(120)}
-    refused(place.admin("GET", "/jobs", headers=many), 431, "HEADERS_TOO_LARGE")
+    headers = {f"x-{number}": "a" for number in range(120)}
+    refused(place.admin("GET", "/jobs", headers=headers), 431, "HEADERS_TOO_LARGE")
 
 
 def test_locked_store_returns_503_and_changes_nothing(place: Place) -> None:
     before = place.admin("GET", "/jobs").json()
-    with held(place.store):
+    with locked(place.store):
         answer = place.admin("POST", "/jobs", CRON)
         refused(answer, 503, "UNAVAILABLE")
         assert int(answer.headers["retry-after"]) >= 1
@@ -207,7 +207,7 @@ def test_locked_store_returns_503_and_changes_nothing(place: Place) -> None:
 
 
 @contextmanager
-def held(store: Path) -> Iterator[None]:
+def locked(store: Path) -> Iterator[None]:
     """Hold the write lock of the store in another connection."""
     other = sqlite3.connect(store, isolation_level=None)
     try:

@@ -51,13 +51,13 @@ PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
 LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
 
 
-def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
+def eventually(condition: Callable[[], Seen], within: float = 15) -> Seen:
     """Call `look` until its result is true, and return that result."""
     until = time.monotonic() + within * PATIENCE
-    while not (seen := look()):
-        assert time.monotonic() < until, f"it did not come about: {seen!r}"
+    while not (result := condition()):
+        assert time.monotonic() < until, f"it did not come about: {result!r}"
         time.sleep(LOOKS_EACH)
-    return seen
+    return result
 
 
 def fields_of(answer: httpx.Response) -> set[str]:
@@ -129,8 +129,8 @@ class Api:
             content = json.dumps(body).encode()
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
-        asked = {name.rstrip("_"): value for name, value in params.items()}
-        answer = self.http.request(method, path, content=content, headers=sent, params=asked)
+        query = {name.rstrip("_"): value for name, value in params.items()}
+        answer = self.http.request(method, path, content=content, headers=sent, params=query)
         check_answer(answer)
         self._check_by_the_document(answer)
         return answer
@@ -155,8 +155,8 @@ class Api:
         self.made.append(job["job_id"])
         return job
 
-    def order(self, job_id: str, what: str, body: Json = None) -> Json:
-        answer = self("POST", f"/jobs/{job_id}/{what}", {} if body is None else body)
+    def order(self, job_id: str, action: str, body: Json = None) -> Json:
+        answer = self("POST", f"/jobs/{job_id}/{action}", {} if body is None else body)
         assert answer.status_code in (200, 202), answer.text
         return answer.json()
 
@@ -180,18 +180,18 @@ class Api:
             yield from page[items]
 
     def ended(self, run: Json, within: float = 20) -> Json:
-        def look() -> Json:
-            seen = self.run(run["job_id"], run["run_id"])
-            return seen if seen["status"] in ENDED else None
+        def load() -> Json:
+            current = self.run(run["job_id"], run["run_id"])
+            return current if current["status"] in ENDED else None
 
-        return eventually(look, within)
+        return eventually(load, within)
 
     def in_status(self, run: Json, *statuses: str, within: float = 20) -> Json:
-        def look() -> Json:
-            seen = self.run(run["job_id"], run["run_id"])
-            return seen if seen["status"] in statuses else None
+        def load() -> Json:
+            current = self.run(run["job_id"], run["run_id"])
+            return current if current["status"] in statuses else None
 
-        return eventually(look, within)
+        return eventually(load, within)
 
     def first_run(self, job_id: str, **filters: Any) -> Json:
         return eventually(lambda: self.runs(job_id, **filters))[0]
@@ -203,14 +203,14 @@ class Api:
         return run
 
     def job_in(self, job_id: str, status: str) -> Json:
-        def look() -> Json:
+        def load() -> Json:
             job = self.get(f"/jobs/{job_id}")
             return job if job["status"] == status else None
 
-        return eventually(look)
+        return eventually(load)
 
-    def output(self, run: Json, what: str = "output", **params: Any) -> bytes:
-        answer = self("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/{what}", **params)
+    def output(self, run: Json, kind: str = "output", **params: Any) -> bytes:
+        answer = self("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/{kind}", **params)
         if answer.status_code == 302:
             answer = httpx.get(answer.headers["Location"], timeout=30, verify=trusted())
         assert answer.status_code == 200, answer.text

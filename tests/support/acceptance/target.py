@@ -52,11 +52,11 @@ def handler(target: Target) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
             call = Call(self.command, self.path, headers, self.rfile.read(length))
-            seen = len(target.of(self.path))
+            count = len(target.of(self.path))
             target.calls.append(call)
             statuses = [int(part) for part in self.path.split("/") if part.isdigit()] or [200]
-            status = statuses[min(seen, len(statuses) - 1)]
-            body = json.dumps({"seen": seen, "path": self.path}).encode()
+            status = statuses[min(count, len(statuses) - 1)]
+            body = json.dumps({"seen": count, "path": self.path}).encode()
             if self.path.startswith("/echo/"):
                 body = call.body
             wait = re.match(r"/wait/([\d.]+)s/", self.path)

@@ -13,9 +13,9 @@ def handler(payload: Any, _context: object) -> dict[str, Any]:
 
     The limit is a time and not a count, because each call may reach another environment.
     """
-    asked = payload if isinstance(payload, dict) else {}
-    time.sleep(asked.get("seconds", 0))
-    fails_until = asked.get("fails_until")
+    request = payload if isinstance(payload, dict) else {}
+    time.sleep(request.get("seconds", 0))
+    fails_until = request.get("fails_until")
     if fails_until and datetime.now(UTC) < datetime.fromisoformat(fails_until):
-        raise RuntimeError(asked["message"])
+        raise RuntimeError(request["message"])
     return {"sent": payload}

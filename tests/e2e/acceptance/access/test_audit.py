@@ -20,21 +20,21 @@ NOBODY = "01939f6a-7b12-7000-8000-000000000000"
 
 def of_job(api: Api, job_id: str, **filters: Any) -> list[Json]:
     """Return all entries of a job, the oldest first."""
-    found = list(api.pages("/audit", "entries", job_id=job_id, **filters))
-    assert all(one["job_id"] == job_id for one in found)
-    return found[::-1]
+    entries = list(api.pages("/audit", "entries", job_id=job_id, **filters))
+    assert all(entry["job_id"] == job_id for entry in entries)
+    return entries[::-1]
 
 
-def told(api: Api, job_id: str, *actions: str) -> list[Json]:
+def entries_of(api: Api, job_id: str, *actions: str) -> list[Json]:
     """Wait for the entries of these actions, and check that there are no others."""
 
-    def look() -> list[Json]:
-        found = of_job(api, job_id)
-        return found if len(found) >= len(actions) else []
+    def load() -> list[Json]:
+        entries = of_job(api, job_id)
+        return entries if len(entries) >= len(actions) else []
 
-    found = eventually(look)
-    assert [one["action"] for one in found] == list(actions)
-    return found
+    entries = eventually(load)
+    assert [entry["action"] for entry in entries] == list(actions)
+    return entries
 
 
 def test_each_job_change_is_recorded_with_caller_values_and_time(api: Api) -> None:
@@ -45,7 +45,9 @@ def test_each_job_change_is_recorded_with_caller_values_and_time(api: Api) -> No
     api.order(job["job_id"], "resume", {"missed": "SKIP"})
     assert api("DELETE", path).status_code == 200
     actions = ("job.create", "job.update", "job.pause", "job.resume", "job.cancel")
-    created, updated, paused, resumed, cancelled = found = told(api, job["job_id"], *actions)
+    created, updated, paused, resumed, cancelled = entries = entries_of(
+        api, job["job_id"], *actions
+    )
     assert created["before"] is None
     assert created["after"]["name"] == "acceptance"
     assert created["after"]["payload"] == {"order": 4711}
@@ -56,23 +58,29 @@ def test_each_job_change_is_recorded_with_caller_values_and_time(api: Api) -> No
     assert resumed["after"] == {"missed": "SKIP", "status": "SCHEDULED"}
     assert cancelled["after"] == {"status": "CANCELLED"}
     me = api.get("/whoami")
-    assert {(one["caller"], one["token_id"]) for one in found} == {(me["name"], me["token_id"])}
-    assert all(one["address"] for one in found)
-    assert len({one["request_id"] for one in found}) == len(found)
-    moments = [instant(one["at"]) for one in found]
+    assert {(entry["caller"], entry["token_id"]) for entry in entries} == {
+        (me["name"], me["token_id"])
+    }
+    assert all(entry["address"] for entry in entries)
+    assert len({entry["request_id"] for entry in entries}) == len(entries)
+    moments = [instant(entry["at"]) for entry in entries]
     assert moments == sorted(moments)
-    assert [one["audit_id"] for one in found] == sorted(one["audit_id"] for one in found)
+    assert [entry["audit_id"] for entry in entries] == sorted(
+        entry["audit_id"] for entry in entries
+    )
 
 
 def test_run_entries_name_the_run_without_its_payload(api: Api) -> None:
     job = api.create(**NEVER_SOON)
     secret = unique("secret")
     run = api.ended(api.run_now(job["job_id"], payload={"text": secret}))
-    again = api.order(job["job_id"], f"runs/{run['run_id']}/retry")
-    created, ordered, retried = told(api, job["job_id"], "job.create", "run.order", "run.retry")
+    retry = api.order(job["job_id"], f"runs/{run['run_id']}/retry")
+    created, ordered, retried = entries_of(
+        api, job["job_id"], "job.create", "run.order", "run.retry"
+    )
     assert (ordered["run_id"], ordered["after"]) == (run["run_id"], {"payload_given": True})
     assert (retried["run_id"], retried["after"]) == (
-        again["run_id"],
+        retry["run_id"],
         {"retried_from": run["run_id"]},
     )
     assert secret not in str([created, ordered, retried])
@@ -93,17 +101,19 @@ def test_refused_or_empty_change_records_no_entry(api: Api) -> None:
     for _ in range(2):
         assert api("DELETE", path).status_code == 200
     assert api("POST", f"{path}/pause").status_code == 409
-    told(api, job["job_id"], "job.create", "job.pause", "job.cancel")
+    entries_of(api, job["job_id"], "job.create", "job.pause", "job.cancel")
 
 
 def test_each_job_of_a_batch_has_an_entry(api: Api) -> None:
     name = unique("batch")
-    one = {"name": name, **NEVER_SOON}
-    results = api("POST", "/jobs/batch", {"jobs": [one, {"name": name}, one]}).json()["results"]
+    new_job = {"name": name, **NEVER_SOON}
+    results = api("POST", "/jobs/batch", {"jobs": [new_job, {"name": name}, new_job]}).json()[
+        "results"
+    ]
     jobs = [result["job_id"] for result in results if result["status"] == 202]
     api.made.extend(jobs)
     assert len(jobs) == 2
-    first, second = (told(api, job, "job.create")[0] for job in jobs)
+    first, second = (entries_of(api, job, "job.create")[0] for job in jobs)
     assert first["request_id"] == second["request_id"]
     assert first["audit_id"] != second["audit_id"]
 
@@ -111,20 +121,20 @@ def test_each_job_of_a_batch_has_an_entry(api: Api) -> None:
 def test_audit_pages_are_complete_without_duplicates_while_entries_are_added(api: Api) -> None:
     job = api.create(**NEVER_SOON)["job_id"]
     actions = ["job.create"]
-    for what in ("pause", "resume") * 3:
-        api.order(job, what)
-        actions.append(f"job.{what}")
-    before = [one["audit_id"] for one in told(api, job, *actions)]
-    found: list[Json] = []
+    for action in ("pause", "resume") * 3:
+        api.order(job, action)
+        actions.append(f"job.{action}")
+    before = [entry["audit_id"] for entry in entries_of(api, job, *actions)]
+    entries: list[Json] = []
     page = api.get("/audit", job_id=job, limit=2)
     while True:
         assert len(page["entries"]) <= 2
-        found += page["entries"]
+        entries += page["entries"]
         if page["next_token"] is None:
             break
-        api.order(job, "pause" if len(found) % 4 else "resume")
+        api.order(job, "pause" if len(entries) % 4 else "resume")
         page = api.get("/audit", job_id=job, limit=2, next_token=page["next_token"])
-    ids = [one["audit_id"] for one in found]
+    ids = [entry["audit_id"] for entry in entries]
     assert ids == sorted(set(ids), reverse=True)
     assert set(before) <= set(ids)
 
@@ -132,7 +142,7 @@ def test_audit_pages_are_complete_without_duplicates_while_entries_are_added(api
 def test_filters_combine(api: Api) -> None:
     job = api.create(**NEVER_SOON)["job_id"]
     api.order(job, "pause")
-    created, paused = told(api, job, "job.create", "job.pause")
+    created, paused = entries_of(api, job, "job.create", "job.pause")
     assert of_job(api, job, action="job.pause") == [paused]
     assert of_job(api, job, caller=created["caller"]) == [created, paused]
     assert of_job(api, job, caller=unique("nobody")) == []
@@ -143,14 +153,14 @@ def test_filters_combine(api: Api) -> None:
 
 
 def test_wrong_filters_are_named(api: Api) -> None:
-    asked: dict[str, Any] = {
+    filters: dict[str, Any] = {
         "action": "job.delete",
         "job_id": "x",
         "from": "soon",
         "limit": 0,
         "who": "me",
     }
-    assert fields_of(api("GET", "/audit", **asked)) == set(asked)
+    assert fields_of(api("GET", "/audit", **filters)) == set(filters)
 
 
 def test_token_creation_and_revocation_are_recorded(api: Api) -> None:
@@ -161,12 +171,12 @@ def test_token_creation_and_revocation_are_recorded(api: Api) -> None:
     for _ in range(2):
         assert api("DELETE", f"/tokens/{token['token_id']}").status_code == 200
 
-    def look() -> list[Json]:
+    def load() -> list[Json]:
         page = api.get("/audit", limit=100)["entries"]
-        mine = [one for one in page if one["subject_token_id"] == token["token_id"]]
-        return mine if len(mine) > 1 else []
+        entries = [entry for entry in page if entry["subject_token_id"] == token["token_id"]]
+        return entries if len(entries) > 1 else []
 
-    revoked, created = eventually(look)
+    revoked, created = eventually(load)
     assert (created["action"], revoked["action"]) == ("token.create", "token.revoke")
     assert (created["after"]["name"], created["after"]["role"]) == (name, "viewer")
     assert revoked["before"] == {"revoked_at": None}

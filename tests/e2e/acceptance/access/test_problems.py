@@ -41,8 +41,13 @@ def test_unknown_path_returns_404(api: Api, path: str) -> None:
 
 def test_unsupported_accept_header_returns_406(api: Api) -> None:
     assert api("GET", "/jobs", headers={"Accept": "text/html"}).status_code == 406
-    for taken in ("*/*", "application/*", "text/html, application/json;q=0.5", "application/json"):
-        assert api("GET", "/jobs", headers={"Accept": taken}).status_code == 200
+    for accepted in (
+        "*/*",
+        "application/*",
+        "text/html, application/json;q=0.5",
+        "application/json",
+    ):
+        assert api("GET", "/jobs", headers={"Accept": accepted}).status_code == 200
     assert api("GET", "/jobs", headers={"Accept": "application/json;q=0"}).status_code == 406
 
 
@@ -152,7 +157,10 @@ def test_unknown_query_parameter_is_refused_with_its_name(api: Api) -> None:
     reach = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
     of_run = f"{path}/runs/{run['run_id']}"
     calls: list[tuple[str, str, Json]] = [
-        *(("GET", one, None) for one in ("/jobs", "/runs", "/audit", "/stats", "/whoami", path)),
+        *(
+            ("GET", call_path, None)
+            for call_path in ("/jobs", "/runs", "/audit", "/stats", "/whoami", path)
+        ),
         *(("GET", f"{path}/{one}", None) for one in ("status", "runs", "explain")),
         *(("GET", one, None) for one in (of_run, f"{of_run}/output", "/schedules/upcoming")),
         *(("POST", "/jobs", job), ("POST", "/jobs/batch", {"jobs": [job]})),
@@ -164,8 +172,12 @@ def test_unknown_query_parameter_is_refused_with_its_name(api: Api) -> None:
     for method, target, body in calls:
         answer = api(method, target, body, colour="red")
         assert "colour" in fields_of(answer), (method, target)
-    seen = api.get(path)
-    assert (seen["name"], seen["status"], seen["version"]) == ("acceptance", "SCHEDULED", 1)
+    job_after = api.get(path)
+    assert (job_after["name"], job_after["status"], job_after["version"]) == (
+        "acceptance",
+        "SCHEDULED",
+        1,
+    )
     assert len(api.runs(job_id)) == 1
 
 
@@ -207,8 +219,8 @@ def test_unusual_json_is_kept_or_refused_with_its_field(api: Api, payload: bytes
         assert fields_of(answer) == {"payload"}
     if answer.status_code == 202:
         api.made.append(answer.json()["job_id"])
-        kept = api("GET", f"/jobs/{answer.json()['job_id']}").json()["payload"]
-        assert kept == json.loads(payload)
+        payload_after = api("GET", f"/jobs/{answer.json()['job_id']}").json()["payload"]
+        assert payload_after == json.loads(payload)
 
 
 JUNK: list[Any] = [

@@ -48,8 +48,8 @@ def test_20_requests_with_one_key_start_one_run_and_one_retry(api: Api) -> None:
     ended = api.ended(answers[0].json())
     assert ended["attempt_number"] == 1
     key = {"Idempotency-Key": unique("twenty")}
-    again = f"/jobs/{job_id}/runs/{run_id}/retry"
-    answers = at_once(lambda n: api("POST", again, headers=key))
+    retry_path = f"/jobs/{job_id}/runs/{run_id}/retry"
+    answers = at_once(lambda n: api("POST", retry_path, headers=key))
     assert {answer.status_code for answer in answers} == {202}
     (retry_id,) = {answer.json()["run_id"] for answer in answers}
     api.ended(answers[0].json())
@@ -62,8 +62,8 @@ def test_20_batches_with_one_key_create_each_job_once(api: Api) -> None:
     jobs.insert(2, {"name": f"{name}-x"})
     answers = at_once(lambda n: api("POST", "/jobs/batch", {"jobs": jobs}, headers=key))
     assert {answer.status_code for answer in answers} == {207}
-    made = {tuple(one.get("job_id") for one in a.json()["results"]) for a in answers}
-    (ids,) = made
+    created = {tuple(result.get("job_id") for result in a.json()["results"]) for a in answers}
+    (ids,) = created
     api.made += [job_id for job_id in ids if job_id]
     assert [bool(job_id) for job_id in ids] == [True, True, False, True, True, True]
     listed = {job["job_id"] for job in api.pages("/jobs", "jobs", name_prefix=name)}
@@ -72,11 +72,11 @@ def test_20_batches_with_one_key_create_each_job_once(api: Api) -> None:
 
 def test_idempotency_key_belongs_to_one_call(api: Api) -> None:
     """The key is refused for another job and for another kind of call, with any body."""
-    one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
+    job_id, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
-    first = api("POST", f"/jobs/{one}/runNow", {}, headers=key)
+    first = api("POST", f"/jobs/{job_id}/runNow", {}, headers=key)
     assert first.status_code == 202
-    run = f"/jobs/{one}/runs/{first.json()['run_id']}"
+    run = f"/jobs/{job_id}/runs/{first.json()['run_id']}"
     api.ended(first.json())
     for path in (f"/jobs/{other}/runNow", f"{run}/retry", "/jobs"):
         body: Json = {"name": "n", **NEVER_SOON} if path == "/jobs" else {}
@@ -113,9 +113,9 @@ def test_if_match_applies_to_each_call_that_changes_a_job(
     method, path, body = call
     job_id = api.create(**NEVER_SOON)["job_id"]
     api("PATCH", f"/jobs/{job_id}", {"name": "second"})
-    shown = api("GET", f"/jobs/{job_id}")
-    tag = shown.headers["ETag"]
-    assert tag == f'"{shown.json()["version"]}"' == '"2"'
+    response = api("GET", f"/jobs/{job_id}")
+    tag = response.headers["ETag"]
+    assert tag == f'"{response.json()["version"]}"' == '"2"'
 
     def ask(condition: str) -> int:
         answer = api(method, f"/jobs/{job_id}{path}", body, headers={"If-Match": condition})
@@ -127,32 +127,32 @@ def test_if_match_applies_to_each_call_that_changes_a_job(
         assert ask(stale) == 412, stale
     for wrong in ("2", "'2'", "", '"2', '"2" "3"'):
         assert ask(wrong) == 422, wrong
-    assert api.get(f"/jobs/{job_id}") == shown.json()
+    assert api.get(f"/jobs/{job_id}") == response.json()
     assert ask(f'"1", {tag}') == 200
     assert ask("*") == 200
-    nobody = "/jobs/01890000-0000-7000-8000-000000000000"
+    unknown = "/jobs/01890000-0000-7000-8000-000000000000"
     for condition in (tag, "*"):
-        gone = api(method, f"{nobody}{path}", body, headers={"If-Match": condition})
+        gone = api(method, f"{unknown}{path}", body, headers={"If-Match": condition})
         assert gone.status_code == 404
 
 
 def test_job_list_is_complete_while_jobs_change_and_end(api: Api) -> None:
     """Jobs that exist during the whole listing appear once, despite changes between pages."""
     prefix = unique("moving")
-    made = [api.create(**NEVER_SOON, name=f"{prefix}-{n}")["job_id"] for n in range(12)]
-    seen: list[str] = []
+    job_ids = [api.create(**NEVER_SOON, name=f"{prefix}-{n}")["job_id"] for n in range(12)]
+    listed: list[str] = []
     token: dict[str, str] = {}
     for number in range(100):
         page = api.get("/jobs", name_prefix=prefix, limit=2, **token)
-        seen += [job["job_id"] for job in page["jobs"]]
+        listed += [job["job_id"] for job in page["jobs"]]
         if page["next_token"] is None:
             break
         token = {"next_token": page["next_token"]}
         if number < 4:
-            api("DELETE", f"/jobs/{made[number]}")
-            api("PATCH", f"/jobs/{made[11 - number]}", {"priority": "LOW"})
+            api("DELETE", f"/jobs/{job_ids[number]}")
+            api("PATCH", f"/jobs/{job_ids[11 - number]}", {"priority": "LOW"})
             api.create(**NEVER_SOON, name=f"{prefix}-new")
-    assert seen == list(reversed(made))
+    assert listed == list(reversed(job_ids))
 
 
 def test_run_lists_are_complete_while_runs_are_added(api: Api) -> None:
@@ -166,52 +166,52 @@ def test_run_lists_are_complete_while_runs_are_added(api: Api) -> None:
 
     eventually(all_listed)
     for path in (f"/jobs/{job_id}/runs", "/runs"):
-        seen: list[str] = []
+        run_ids_seen: list[str] = []
         token: dict[str, str] = {}
         for number in range(500):
             page = api.get(path, trigger="BACKFILL", limit=1, **REACH, **token)
-            mine = [run["run_id"] for run in page["runs"] if run["job_id"] == job_id]
-            seen += mine
+            run_ids = [run["run_id"] for run in page["runs"] if run["job_id"] == job_id]
+            run_ids_seen += run_ids
             if page["next_token"] is None:
                 break
             token = {"next_token": page["next_token"]}
             if number < 3:
                 api.run_now(job_id)
         assert page["next_token"] is None
-        assert len(seen) == len(set(seen)) == 6
-        assert set(seen) == first
+        assert len(run_ids_seen) == len(set(run_ids_seen)) == 6
+        assert set(run_ids_seen) == first
 
 
 def test_upcoming_is_complete_while_jobs_are_added_and_fire(api: Api) -> None:
     name = unique("coming")
     reach = {"from": soon(86_400), "to": soon(86_400 + 7_200)}
-    made = [
+    job_ids = [
         api.create(
             name=name, schedule_type="INTERVAL", interval_seconds=600, start_time=soon(60 + n)
         )["job_id"]
         for n in range(3)
     ]
-    whole = [
-        (one["job_id"], one["utc"])
-        for one in api.pages("/schedules/upcoming", "times", **reach, limit=200)
-        if one["job_id"] in made
+    expected = [
+        (time["job_id"], time["utc"])
+        for time in api.pages("/schedules/upcoming", "times", **reach, limit=200)
+        if time["job_id"] in job_ids
     ]
-    assert len(whole) >= 3 * 11
-    seen: list[tuple[str, str]] = []
+    assert len(expected) >= 3 * 11
+    listed: list[tuple[str, str]] = []
     token: dict[str, str] = {}
     for number in range(500):
         page = api.get("/schedules/upcoming", **reach, limit=7, **token)
-        seen += [(one["job_id"], one["utc"]) for one in page["times"]]
+        listed += [(time["job_id"], time["utc"]) for time in page["times"]]
         if page["next_token"] is None:
             break
         token = {"next_token": page["next_token"]}
         if number < 2:
             api.create(**HOURLY, name=f"{name}-new")
-            api.run_now(made[0])
-    times = [at for _, at in seen]
+            api.run_now(job_ids[0])
+    times = [at for _, at in listed]
     assert times == sorted(times)
-    assert len(seen) == len(set(seen))
-    assert [one for one in seen if one[0] in made] == whole
+    assert len(listed) == len(set(listed))
+    assert [time for time in listed if time[0] in job_ids] == expected
 
 
 @pytest.mark.parametrize("listed", ["jobs", "runs of a job", "runs", "upcoming"])
@@ -230,8 +230,8 @@ def test_page_token_is_valid_for_its_list_and_filters_only(api: Api, listed: str
     assert token
     assert all(sign.isalnum() or sign in "-_" for sign in token)
 
-    def refused(path: str, **asked: Any) -> bool:
-        answer = api("GET", path, **asked)
+    def refused(path: str, **params: Any) -> bool:
+        answer = api("GET", path, **params)
         return answer.status_code == 422 and [e["field"] for e in answer.json()["errors"]] == [
             "next_token"
         ]
@@ -248,11 +248,11 @@ def test_empty_page_token_means_first_page_and_last_page_has_none(api: Api) -> N
     name = unique("one")
     job_id = api.create(**NEVER_SOON, name=name)["job_id"]
     page = api.get("/jobs", name_prefix=name, next_token="")
-    found = [job["job_id"] for job in page["jobs"]]
+    listed = [job["job_id"] for job in page["jobs"]]
     while page["next_token"] is not None:  # a page reads a bounded number of jobs
         page = api.get("/jobs", name_prefix=name, next_token=page["next_token"])
-        found += [job["job_id"] for job in page["jobs"]]
-    assert found == [job_id]
+        listed += [job["job_id"] for job in page["jobs"]]
+    assert listed == [job_id]
 
 
 def test_runs_from_a_time_come_in_one_page_despite_older_runs(api: Api) -> None:

@@ -43,28 +43,28 @@ Make = Callable[..., dict[str, Any]]
 @pytest.fixture
 def make(api: Api) -> Iterator[Make]:
     """Yield a function that creates a token. Its tokens are revoked after the test."""
-    made: list[str] = []
+    token_ids: list[str] = []
 
-    def one(role: str = "viewer", **fields: Any) -> dict[str, Any]:
+    def create(role: str = "viewer", **fields: Any) -> dict[str, Any]:
         body = {"name": unique("acceptance"), "role": role, **fields}
         answer = api("POST", "/tokens", body)
         assert answer.status_code == 201, answer.text
         token: dict[str, Any] = answer.json()
         assert answer.headers["Location"].endswith(f"/tokens/{token['token_id']}")
         if "tenant" not in fields:
-            made.append(token["token_id"])
+            token_ids.append(token["token_id"])
         return token
 
-    yield one
-    for token_id in made:
+    yield create
+    for token_id in token_ids:
         assert api("DELETE", f"/tokens/{token_id}").status_code == 200
 
 
 @pytest.fixture(scope="module")
 def asked_for(url: str) -> bool:
     """Return True if the installation refuses calls without a token."""
-    with a_client(url, None) as nobody:
-        return nobody.get("/whoami").status_code == 401
+    with a_client(url, None) as client:
+        return client.get("/whoami").status_code == 401
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def guarded(asked_for: bool) -> None:
 def as_caller(url: str) -> Iterator[Callable[[str], httpx.Client]]:
     clients: list[httpx.Client] = []
 
-    def one(token: str) -> httpx.Client:
+    def client_of(token: str) -> httpx.Client:
         clients.append(a_client(url, token))
         return clients[-1]
 
-    yield one
+    yield client_of
     for client in clients:
         client.close()
 
@@ -90,24 +90,24 @@ AsCaller = Callable[[str], httpx.Client]
 
 
 def test_caller_is_an_admin(api: Api) -> None:
-    who = api.get("/whoami")
-    assert set(who) == {"tenant", "name", "role", "token_id", "expires_at", "limits"}
-    assert who["role"] == "admin"
-    assert set(who["limits"]) == LIMITS
+    identity = api.get("/whoami")
+    assert set(identity) == {"tenant", "name", "role", "token_id", "expires_at", "limits"}
+    assert identity["role"] == "admin"
+    assert set(identity["limits"]) == LIMITS
 
 
 def test_token_secret_is_shown_once_and_token_is_listed(api: Api, make: Make) -> None:
     until = soon(3_600)
-    made = make("operator", expires_at=until)
-    secret = made.pop("token")
+    token = make("operator", expires_at=until)
+    secret = token.pop("token")
     assert secret.startswith("pnc_")
     assert len(secret) > 40
-    assert set(made) == TOKEN
-    assert (made["role"], made["expires_at"], made["revoked_at"]) == ("operator", until, None)
-    assert made["tenant"] == api.get("/whoami")["tenant"]
-    assert instant(made["created_at"]) < instant(until)
-    assert api.get(f"/tokens/{made['token_id']}") == made
-    assert made in list(api.pages("/tokens", "tokens", limit=200))
+    assert set(token) == TOKEN
+    assert (token["role"], token["expires_at"], token["revoked_at"]) == ("operator", until, None)
+    assert token["tenant"] == api.get("/whoami")["tenant"]
+    assert instant(token["created_at"]) < instant(until)
+    assert api.get(f"/tokens/{token['token_id']}") == token
+    assert token in list(api.pages("/tokens", "tokens", limit=200))
 
 
 def test_tokens_differ_from_each_other(make: Make) -> None:
@@ -146,18 +146,18 @@ def test_all_wrong_fields_of_a_token_are_named(api: Api, body: Any, fields: set[
 @pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
 def test_request_without_a_valid_token_returns_401(url: str, header: str) -> None:
-    with a_client(url, None) as nobody:
+    with a_client(url, None) as client:
         # A gateway may answer by itself if the header is missing.
-        assert nobody.get("/jobs").status_code == 401
+        assert client.get("/jobs").status_code == 401
         sent = {"Authorization": header}
         for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/nothing")):
-            answer = nobody.request(method, path, headers=sent)
+            answer = client.request(method, path, headers=sent)
             assert answer.status_code == 401
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             assert answer.headers["Content-Type"] == "application/problem+json"
             assert answer.json()["code"] == "UNAUTHENTICATED"
         for path in ("/health", "/health/live", "/health/ready", "/openapi.json"):
-            assert nobody.get(path, headers=sent).status_code == 200
+            assert client.get(path, headers=sent).status_code == 200
 
 
 @pytest.mark.usefixtures("guarded")
@@ -185,7 +185,7 @@ def test_role_allows_its_calls_only(make: Make, as_caller: AsCaller, api: Api) -
 def test_jobs_and_tokens_of_another_tenant_return_404(
     make: Make, as_caller: AsCaller, api: Api
 ) -> None:
-    theirs = as_caller(make("admin", tenant=unique("tenant"))["token"])
+    other_tenant = as_caller(make("admin", tenant=unique("tenant"))["token"])
     job = api.create(**NEVER_SOON)["job_id"]
     for method, path in (
         ("GET", f"/jobs/{job}"),
@@ -194,22 +194,24 @@ def test_jobs_and_tokens_of_another_tenant_return_404(
         ("POST", f"/jobs/{job}/runNow"),
         ("GET", f"/tokens/{make()['token_id']}"),
     ):
-        assert theirs.request(method, path).status_code == 404
-    assert theirs.get("/jobs").json()["jobs"] == []
+        assert other_tenant.request(method, path).status_code == 404
+    assert other_tenant.get("/jobs").json()["jobs"] == []
     assert api.get(f"/jobs/{job}")["status"] == "SCHEDULED"
-    refused = theirs.post("/tokens", json={"name": "x", "role": "viewer", "tenant": "default"})
+    refused = other_tenant.post(
+        "/tokens", json={"name": "x", "role": "viewer", "tenant": "default"}
+    )
     assert refused.status_code == 403
-    own = theirs.get("/whoami").json()["token_id"]
-    assert theirs.delete(f"/tokens/{own}").status_code == 200
+    own = other_tenant.get("/whoami").json()["token_id"]
+    assert other_tenant.delete(f"/tokens/{own}").status_code == 200
 
 
 @pytest.mark.usefixtures("guarded")
 def test_revoked_token_is_refused_within_a_minute(
     make: Make, as_caller: AsCaller, api: Api
 ) -> None:
-    made = make()
-    caller = as_caller(made["token"])
+    token = make()
+    caller = as_caller(token["token"])
     assert caller.get("/jobs").status_code == 200
-    assert api.get(f"/tokens/{made['token_id']}")["last_used_at"] is not None
-    assert api("DELETE", f"/tokens/{made['token_id']}").status_code == 200
+    assert api.get(f"/tokens/{token['token_id']}")["last_used_at"] is not None
+    assert api("DELETE", f"/tokens/{token['token_id']}").status_code == 200
     eventually(lambda: caller.get("/jobs").status_code == 401, within=60)

@@ -95,8 +95,8 @@ def test_output_of_an_unfinished_run_is_empty_or_404(api: Api, target: Target) -
     running, waiting = api.run_now(job_id), api.run_now(job_id)
     api.in_status(running, "RUNNING")
     for run in (running, waiting):
-        for what in ("output", "logs"):
-            path = f"/jobs/{job_id}/runs/{run['run_id']}/{what}"
+        for name in ("output", "logs"):
+            path = f"/jobs/{job_id}/runs/{run['run_id']}/{name}"
             answer = api("GET", path)
             assert (answer.status_code, answer.content) in ((200, b""), (404, answer.content))
 
@@ -144,9 +144,9 @@ def test_earlier_end_time_completes_and_later_one_resumes_a_job(api: Api) -> Non
     path = f"/jobs/{job_id}"
     ended = api("PATCH", path, {"end_time": soon(5)}).json()
     assert (ended["status"], ended["next_run_time"]) == ("COMPLETED", None)
-    again = api("PATCH", path, {"end_time": None}).json()
-    assert again["status"] == "SCHEDULED"
-    assert again["next_run_time"]
+    reopened = api("PATCH", path, {"end_time": None}).json()
+    assert reopened["status"] == "SCHEDULED"
+    assert reopened["next_run_time"]
 
 
 def test_backfill_omits_an_occurrence_that_ran(api: Api) -> None:
@@ -180,20 +180,20 @@ def test_explain_names_the_backfill_run(api: Api) -> None:
     body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
     api.order(job_id, "backfill", body)
     run = api.ended(api.first_run(job_id))
-    seen = api.get(f"/jobs/{job_id}/explain", at="2026-01-01T00:00:00Z")
-    assert (seen["outcome"], seen["run_id"]) == ("SUCCESS", run["run_id"])
+    explanation = api.get(f"/jobs/{job_id}/explain", at="2026-01-01T00:00:00Z")
+    assert (explanation["outcome"], explanation["run_id"]) == ("SUCCESS", run["run_id"])
 
 
-@pytest.mark.parametrize("what", ["secret", "artifact"])
+@pytest.mark.parametrize("kind", ["secret", "artifact"])
 def test_unavailable_secret_or_artifact_is_refused_with_its_field(
-    api: Api, target: Target, what: str
+    api: Api, target: Target, kind: str
 ) -> None:
     secret = {"type": "http", "url": target.url("/s"), "headers": {"X": "{{secret:nope}}"}}
     artifact = {"type": "script", "runtime": "bash", "artifact_id": "0" * 64}
     fields: Json = {
         "secret": {"task": secret},
         "artifact": {"task": artifact},
-    }[what]
+    }[kind]
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, **fields})
     assert answer.status_code in (202, 422)
     if answer.status_code == 422:

@@ -159,9 +159,9 @@ def test_delete_cancels_a_job_and_is_idempotent(api: Api) -> None:
     assert first.status_code == 200
     assert first.json()["status"] == "CANCELLED"
     assert first.json()["next_run_time"] is None
-    again = api("DELETE", path)
-    assert again.status_code == 200
-    assert again.json() == first.json()
+    second = api("DELETE", path)
+    assert second.status_code == 200
+    assert second.json() == first.json()
     assert api.get(path)["status"] == "CANCELLED"
 
 
@@ -209,14 +209,14 @@ def test_job_status_decides_which_calls_are_allowed(api: Api, status: str) -> No
     if status == "CANCELLED":
         expected |= {"PUT": 409, "PATCH": 409}
     job_id, run_id = job_with_a_run(api, status)
-    got = {}
+    statuses = {}
     for name, (method, path, body) in calls(job_id, run_id).items():
-        got[name] = api(method, path, body).status_code
+        statuses[name] = api(method, path, body).status_code
         if name == "resume" and status == "PAUSED":
             api.order(job_id, "pause")
-        if name in ("PUT", "PATCH", "runNow", "backfill", "retry") and got[name] in (200, 202):
+        if name in ("PUT", "PATCH", "runNow", "backfill", "retry") and statuses[name] in (200, 202):
             api.job_in(job_id, status)
-    assert got == expected
+    assert statuses == expected
 
 
 def test_completed_job_with_a_new_future_time_is_scheduled_again(api: Api) -> None:
@@ -226,9 +226,11 @@ def test_completed_job_with_a_new_future_time_is_scheduled_again(api: Api) -> No
     assert done["next_run_time"] is None
     assert done["latest_run"]["status"] == "SUCCESS"
     assert api("PATCH", path, {"name": "still over"}).json()["status"] == "COMPLETED"
-    again = api("PATCH", path, {"schedule_type": "FUTURE", "schedule_time": "2032-01-01T00:00:00Z"})
-    assert again.json()["status"] == "SCHEDULED"
-    assert again.json()["next_run_time"] == "2032-01-01T00:00:00.000Z"
+    changed = api(
+        "PATCH", path, {"schedule_type": "FUTURE", "schedule_time": "2032-01-01T00:00:00Z"}
+    )
+    assert changed.json()["status"] == "SCHEDULED"
+    assert changed.json()["next_run_time"] == "2032-01-01T00:00:00.000Z"
 
 
 def test_pause_and_resume_are_idempotent_and_show_the_next_time(api: Api) -> None:

@@ -67,9 +67,9 @@ def test_body_of_five_fields_creates_a_complete_job(api: Api) -> None:
     assert TIME.fullmatch(job["created_at"])
     assert TIME.fullmatch(job["updated_at"])
     assert job["job_id"][14] == "7"
-    again = api("GET", f"/jobs/{job['job_id']}")
-    assert again.json() == job
-    assert again.headers["ETag"] == '"1"'
+    shown = api("GET", f"/jobs/{job['job_id']}")
+    assert shown.json() == job
+    assert shown.headers["ETag"] == '"1"'
 
 
 def test_job_shows_all_defaults(api: Api) -> None:
@@ -137,8 +137,8 @@ def test_null_sets_a_default(api: Api) -> None:
 )
 def test_range_limits_of_each_field_are_accepted_and_kept(api: Api, fields: Json) -> None:
     job = api.create(**{**NEVER_SOON, **fields})
-    kept = api.get(f"/jobs/{job['job_id']}")
-    assert {name: kept[name] for name in fields if name != "task"} == {
+    stored = api.get(f"/jobs/{job['job_id']}")
+    assert {name: stored[name] for name in fields if name != "task"} == {
         name: value for name, value in fields.items() if name != "task"
     }
 

@@ -55,8 +55,8 @@ def writable(job: Json) -> Json:
 
 
 def lines(api: Api, job_id: str) -> list[Json]:
-    found = api.get("/audit", job_id=job_id)["entries"]
-    return [line["action"] for line in found]
+    entries = api.get("/audit", job_id=job_id)["entries"]
+    return [line["action"] for line in entries]
 
 
 @pytest.mark.parametrize("fields", JOBS.values(), ids=JOBS)
@@ -78,7 +78,7 @@ def test_put_of_an_unchanged_job_changes_nothing(api: Api, fields: Json) -> None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"timezone": "UTC"},
         {"priority": "NORMAL"},
@@ -95,9 +95,9 @@ def test_put_of_an_unchanged_job_changes_nothing(api: Api, fields: Json) -> None
     ],
     ids=str,
 )
-def test_explicit_default_is_not_a_change(api: Api, said: Json) -> None:
+def test_explicit_default_is_not_a_change(api: Api, fields: Json) -> None:
     job = api.create(**EVERY_HOUR)
-    answer = api("PATCH", f"/jobs/{job['job_id']}", said)
+    answer = api("PATCH", f"/jobs/{job['job_id']}", fields)
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"1"')
     assert answer.json() == job
 

@@ -45,9 +45,9 @@ def test_occurrences_beyond_max_runs_are_neither_planned_nor_backfilled(api: Api
     assert len(api.runs(job_id, status="SUCCESS")) == 2
     ahead = explain(api, job_id, last + 3600 * SECOND)
     gone = explain(api, job_id, passed(last + SECOND))
-    for seen in (far, ahead, gone):
-        assert (seen["outcome"], seen["next"]) == ("NOT_SCHEDULED", None)
-        assert "max_runs" in seen["reason"]
+    for explanation in (far, ahead, gone):
+        assert (explanation["outcome"], explanation["next"]) == ("NOT_SCHEDULED", None)
+        assert "max_runs" in explanation["reason"]
     assert explain(api, job_id, last - SECOND)["next"] == iso(last)
     assert [instant(gone["previous"]), instant(ahead["previous"])] == [last, last]
     assert explain(api, job_id, last)["next"] is None
@@ -60,12 +60,16 @@ def test_interval_from_completion_has_no_next_time_until_a_run_ends(api: Api) ->
     api.job_in(job_id, "COMPLETED")
     times = [run["scheduled_time"] for run in api.runs(job_id)]
     for at in times:
-        seen = explain(api, job_id, at)
-        assert (seen["outcome"], seen["occurrence"], seen["next"]) == ("SUCCESS", at, None)
+        explanation = explain(api, job_id, at)
+        assert (explanation["outcome"], explanation["occurrence"], explanation["next"]) == (
+            "SUCCESS",
+            at,
+            None,
+        )
     job = api.create(**{**every, "interval_seconds": 3600})
     first = instant(job["next_run_time"])
-    seen = explain(api, job["job_id"], first)
-    assert (seen["outcome"], seen["next"]) == ("PLANNED", None)
+    explanation = explain(api, job["job_id"], first)
+    assert (explanation["outcome"], explanation["next"]) == ("PLANNED", None)
     assert explain(api, job["job_id"], first - SECOND)["next"] == iso(first)
     assert explain(api, job["job_id"], first + 3600 * SECOND)["outcome"] == "NOT_SCHEDULED"
 
@@ -78,9 +82,9 @@ def test_backfill_uses_the_schedule_in_force_at_each_time(api: Api) -> None:
     job = api("PATCH", f"/jobs/{job_id}", {"cron_expression": "1-59/2 * * * * *"}).json()
     changed = instant(job["updated_at"])
     eventually(lambda: all(run["status"] in ENDED for run in api.runs(job_id)))
-    asked = {iso(at) for at in would_run(api, job_id, start, changed - SECOND)}
+    backfilled = {iso(at) for at in would_run(api, job_id, start, changed - SECOND)}
     not_run = {run["scheduled_time"] for run in api.runs(job_id, status=["SKIPPED", "MISSED"])}
-    assert asked <= not_run  # runs that were late on a busy machine
+    assert backfilled <= not_run  # runs that were late on a busy machine
     odd = start + SECOND
     assert explain(api, job_id, odd)["outcome"] == "NOT_SCHEDULED"
 
@@ -88,8 +92,8 @@ def test_backfill_uses_the_schedule_in_force_at_each_time(api: Api) -> None:
 def test_times_before_a_job_use_its_first_definition(api: Api) -> None:
     weekdays = {"schedule_type": "CRON", "cron_expression": "0 6 * * mon-fri"}
     job_id = api.create(**weekdays, exclude=["2026-01-07"], max_runs=3)["job_id"]
-    later: Json = {"cron_expression": "0 7 * * *", "exclude": [], "max_runs": None}
-    assert api("PATCH", f"/jobs/{job_id}", later).status_code == 200
+    change: Json = {"cron_expression": "0 7 * * *", "exclude": [], "max_runs": None}
+    assert api("PATCH", f"/jobs/{job_id}", change).status_code == 200
     times = would_run(api, job_id, *(datetime.fromisoformat(at) for at in WEEK.values()))
     assert [at.day for at in times] == [5, 6, 8, 9]
     assert {at.hour for at in times} == {6}

@@ -52,7 +52,7 @@ def test_concurrent_changes_without_if_match_are_all_kept(api: Api) -> None:
     if api.is_local:
         assert versions == list(range(2, 10))
     # A client that loses the response retries, and finds its write under later ones.
-    assert all(shown >= made for shown, made in zip(versions, range(2, 10), strict=True))
+    assert all(version >= minimum for version, minimum in zip(versions, range(2, 10), strict=True))
     assert job["version"] == versions[-1] == 9
 
 
@@ -93,11 +93,11 @@ def test_cancelled_job_starts_no_run(api: Api, target: Target) -> None:
     for job_id in jobs:
         for _ in range(8):
             api.run_now(job_id)
-    answered = {}
+    cancelled_at = {}
     for job_id in jobs:
         eventually(lambda job_id=job_id: api.runs(job_id, status="RUNNING"))  # type: ignore[misc]
         api("DELETE", f"/jobs/{job_id}")
-        answered[job_id] = instant(soon(0))
+        cancelled_at[job_id] = instant(soon(0))
     for job_id in jobs:
         runs = eventually(
             lambda job_id=job_id: (  # type: ignore[misc]
@@ -108,13 +108,13 @@ def test_cancelled_job_starts_no_run(api: Api, target: Target) -> None:
             5,
         )
         starts = [instant(run["start_time"]) for run in runs if run["start_time"]]
-        assert max(starts) <= answered[job_id]
+        assert max(starts) <= cancelled_at[job_id]
 
 
 def test_run_pages_are_complete_while_runs_end(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, max_concurrency=2, task=target.task("/200"))["job_id"]
-    made = [api.run_now(job_id) for _ in range(40)]
-    ids, first = {run["run_id"] for run in made}, made[0]["scheduled_time"]
+    runs = [api.run_now(job_id) for _ in range(40)]
+    ids, first = {run["run_id"] for run in runs}, runs[0]["scheduled_time"]
     for path, limit in ((f"/jobs/{job_id}/runs", 2), ("/runs", 20)):
         listed = [
             run["run_id"]
@@ -141,9 +141,9 @@ def test_concurrent_backfills_create_one_run_for_each_time(api: Api) -> None:
 
 
 def test_key_never_returns_a_run_of_another_job(api: Api) -> None:
-    one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
+    job_id, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
     key = {"Idempotency-Key": unique("k")}
-    assert api("POST", f"/jobs/{one}/runNow", {}, headers=key).status_code == 202
+    assert api("POST", f"/jobs/{job_id}/runNow", {}, headers=key).status_code == 202
     answer = api("POST", f"/jobs/{other}/runNow", {}, headers=key)
     assert answer.status_code in (202, 422)
     if answer.status_code == 202:
@@ -160,6 +160,6 @@ def test_key_outlives_its_job(api: Api) -> None:
     body = {"name": "n", **NEVER_SOON}
     job_id = api("POST", "/jobs", body, headers=key).json()["job_id"]
     api("DELETE", f"/jobs/{job_id}")
-    again = api("POST", "/jobs", body, headers=key)
-    assert (again.status_code, again.json()["job_id"]) == (202, job_id)
+    repeated = api("POST", "/jobs", body, headers=key)
+    assert (repeated.status_code, repeated.json()["job_id"]) == (202, job_id)
     assert api.get(f"/jobs/{job_id}")["status"] == "CANCELLED"

@@ -25,12 +25,12 @@ BERLIN = {"schedule_type": "CRON", "timezone": "Europe/Berlin"}
 def preview(api: Api, **body: Json) -> Json:
     answer = api("POST", "/schedules/preview", body)
     assert answer.status_code == 200, answer.text
-    seen = answer.json()
-    assert set(seen) == {"times", "description", "warnings", "tzdata"}
-    for time in seen["times"]:
+    shown_times = answer.json()
+    assert set(shown_times) == {"times", "description", "warnings", "tzdata"}
+    for time in shown_times["times"]:
         assert set(time) == {"utc", "local"}
         instant(time["utc"])
-    return seen
+    return shown_times
 
 
 def utc(api: Api, expression: str, from_: str, count: int = 3, **fields: Json) -> list[str]:
@@ -39,12 +39,12 @@ def utc(api: Api, expression: str, from_: str, count: int = 3, **fields: Json) -
 
 
 def test_preview_shows_ten_times_from_now(api: Api) -> None:
-    seen = preview(api, schedule_type="CRON", cron_expression="*/5 * * * *")
-    assert len(seen["times"]) == 10
-    assert seen["description"]
-    assert seen["warnings"] == []
-    assert seen["tzdata"]
-    gaps = {instant(b["utc"]) - instant(a["utc"]) for a, b in pairwise(seen["times"])}
+    result = preview(api, schedule_type="CRON", cron_expression="*/5 * * * *")
+    assert len(result["times"]) == 10
+    assert result["description"]
+    assert result["warnings"] == []
+    assert result["tzdata"]
+    gaps = {instant(b["utc"]) - instant(a["utc"]) for a, b in pairwise(result["times"])}
     assert gaps == {timedelta(minutes=5)}
 
 
@@ -130,8 +130,8 @@ def test_preview_warns_of_a_clock_change_that_affects_the_times(api: Api, at: st
 def test_cron_syntax_variants_yield_expected_times(
     api: Api, expression: str, expected: str
 ) -> None:
-    found = utc(api, expression, "2026-10-31T12:00:00Z", 1, timezone="UTC")
-    assert found == [expected]
+    times = utc(api, expression, "2026-10-31T12:00:00Z", 1, timezone="UTC")
+    assert times == [expected]
 
 
 def test_eventbridge_expressions_follow_eventbridge_rules(api: Api) -> None:
@@ -170,7 +170,7 @@ def test_preview_names_all_wrong_fields(api: Api) -> None:
 
 
 def test_upcoming_merges_all_jobs_in_time_order(api: Api) -> None:
-    mine = [
+    jobs = [
         api.create(name=unique("up"), schedule_type="CRON", cron_expression=f"{m} 3 1 2 *")
         for m in (10, 30, 20)
     ]
@@ -184,8 +184,8 @@ def test_upcoming_merges_all_jobs_in_time_order(api: Api) -> None:
             if time["utc"].startswith("2027-02-01T03")
         ]
         ids = [time["job_id"] for time in times]
-        assert [i for i in ids if i in {job["job_id"] for job in mine}] == [
-            mine[n]["job_id"] for n in (0, 2, 1)
+        assert [i for i in ids if i in {job["job_id"] for job in jobs}] == [
+            jobs[n]["job_id"] for n in (0, 2, 1)
         ]
         assert paused["job_id"] not in ids
         assert [time["utc"] for time in times] == sorted(time["utc"] for time in times)
@@ -198,8 +198,8 @@ def test_upcoming_ends_with_max_runs(api: Api) -> None:
 
     def days(start: str, limit: int) -> list[str]:
         window = {"from_": start, "to": "2029-01-31T00:00:00Z"}
-        found = api.pages("/schedules/upcoming", "times", **window, limit=limit)
-        return [time["utc"][8:10] for time in found if time["job_id"] == job_id]
+        times = api.pages("/schedules/upcoming", "times", **window, limit=limit)
+        return [time["utc"][8:10] for time in times if time["job_id"] == job_id]
 
     assert days("2029-01-01T00:00:00Z", 200) == ["10", "11", "12"]
     assert days("2029-01-01T00:00:00Z", 1) == ["10", "11", "12"]
@@ -218,12 +218,12 @@ def test_upcoming_accepts_at_most_31_days(api: Api) -> None:
 
 
 def explain(api: Api, job_id: str, at: str) -> Json:
-    seen = api.get(f"/jobs/{job_id}/explain", at=at)
+    explanation = api.get(f"/jobs/{job_id}/explain", at=at)
     expected = {"job_id", "at", "occurrence", "outcome", "reason", "run_id", "previous", "next"}
-    assert set(seen) == expected
-    assert seen["job_id"] == job_id
-    assert seen["reason"]
-    return seen
+    assert set(explanation) == expected
+    assert explanation["job_id"] == job_id
+    assert explanation["reason"]
+    return explanation
 
 
 def test_explain_covers_future_times(api: Api) -> None:
@@ -232,13 +232,13 @@ def test_explain_covers_future_times(api: Api) -> None:
         cron_expression="0 12 * * *",
         exclude=["2031-05-05"],
     )["job_id"]
-    seen = explain(api, job_id, "2031-05-04T12:00:00Z")
-    assert (seen["outcome"], seen["run_id"]) == ("PLANNED", None)
-    assert seen["occurrence"] == "2031-05-04T12:00:00.000Z"
-    assert seen["previous"] == "2031-05-03T12:00:00.000Z"
-    assert seen["next"] == "2031-05-06T12:00:00.000Z"
-    seen = explain(api, job_id, "2031-05-04T12:00:01Z")
-    assert (seen["outcome"], seen["occurrence"]) == ("NOT_SCHEDULED", None)
+    explanation = explain(api, job_id, "2031-05-04T12:00:00Z")
+    assert (explanation["outcome"], explanation["run_id"]) == ("PLANNED", None)
+    assert explanation["occurrence"] == "2031-05-04T12:00:00.000Z"
+    assert explanation["previous"] == "2031-05-03T12:00:00.000Z"
+    assert explanation["next"] == "2031-05-06T12:00:00.000Z"
+    explanation = explain(api, job_id, "2031-05-04T12:00:01Z")
+    assert (explanation["outcome"], explanation["occurrence"]) == ("NOT_SCHEDULED", None)
     assert explain(api, job_id, "2031-05-05T12:00:00Z")["outcome"] == "EXCLUDED"
     api.order(job_id, "pause")
     assert explain(api, job_id, "2031-05-04T12:00:00Z")["outcome"] == "PAUSED"
@@ -253,17 +253,17 @@ def test_explain_uses_the_definition_in_force_at_the_time(api: Api) -> None:
     job_id = api.create(**EVERY_SECOND)["job_id"]
     run = eventually(lambda: api.runs(job_id, status="SUCCESS"))[0]
     at = run["scheduled_time"]
-    seen = explain(api, job_id, at)
-    assert (seen["outcome"], seen["run_id"]) == ("SUCCESS", run["run_id"])
-    assert seen["occurrence"] == at
-    assert instant(seen["next"]) == instant(at) + timedelta(seconds=1)
+    explanation = explain(api, job_id, at)
+    assert (explanation["outcome"], explanation["run_id"]) == ("SUCCESS", run["run_id"])
+    assert explanation["occurrence"] == at
+    assert instant(explanation["next"]) == instant(at) + timedelta(seconds=1)
     api("PATCH", f"/jobs/{job_id}", NEVER_SOON)
-    seen = explain(api, job_id, at)
-    assert (seen["outcome"], seen["run_id"]) == ("SUCCESS", run["run_id"])
+    explanation = explain(api, job_id, at)
+    assert (explanation["outcome"], explanation["run_id"]) == ("SUCCESS", run["run_id"])
     half = explain(api, job_id, iso(instant(at) + timedelta(milliseconds=500)))
     assert (half["outcome"], half["occurrence"]) == ("SUCCESS", at)
-    later = iso(instant(soon(60)).replace(microsecond=0))
-    assert explain(api, job_id, later)["outcome"] == "NOT_SCHEDULED"
+    later_time = iso(instant(soon(60)).replace(microsecond=0))
+    assert explain(api, job_id, later_time)["outcome"] == "NOT_SCHEDULED"
     before = iso(instant(at) - timedelta(hours=1))
     assert explain(api, job_id, before)["outcome"] == "NOT_SCHEDULED"
 
@@ -283,8 +283,8 @@ def test_explain_reads_a_time_without_offset_in_the_zone_of_the_job(api: Api) ->
         ("2031-03-30T02:30:00", "2031-03-30T01:00:00.000Z"),  # in the DST gap
         ("2031-10-26T02:30:00.25", "2031-10-26T00:30:00.000Z"),  # in the DST fold
     ):
-        seen = explain(api, job_id, local)
-        assert (seen["outcome"], seen["occurrence"]) == ("PLANNED", utc)
+        explanation = explain(api, job_id, local)
+        assert (explanation["outcome"], explanation["occurrence"]) == ("PLANNED", utc)
     once = api.create(schedule_type="FUTURE", schedule_time="2032-01-01T00:00:00Z")["job_id"]
     assert explain(api, once, "2032-01-01T00:00:00")["outcome"] == "PLANNED"
 
@@ -299,11 +299,11 @@ def test_explain_without_a_time_uses_the_last_due_occurrence(api: Api) -> None:
     run = api.runs(job_id)[-1]  # perhaps of a time not due yet: runs are sent ahead
 
     def explained() -> Any:
-        seen = api.get(f"/jobs/{job_id}/explain")
-        return seen if seen["at"] == run["scheduled_time"] else None
+        explanation = api.get(f"/jobs/{job_id}/explain")
+        return explanation if explanation["at"] == run["scheduled_time"] else None
 
-    seen = eventually(explained)
-    assert (seen["run_id"], seen["outcome"]) == (run["run_id"], run["status"])
+    explanation = eventually(explained)
+    assert (explanation["run_id"], explanation["outcome"]) == (run["run_id"], run["status"])
 
 
 @pytest.mark.parametrize(
@@ -323,6 +323,10 @@ def test_explain_accepts_a_time_as_shown(api: Api, schedule: Json) -> None:
         at, outcome = run["scheduled_time"], "SUCCESS"
     to_the_second = f"{at[:19]}Z"
     for text in (at, to_the_second, at.replace("Z", "+00:00"), to_the_second[:-1]):
-        seen = explain(api, job["job_id"], text)
-        assert (seen["outcome"], seen["at"], seen["occurrence"]) == (outcome, at, at)
-        assert seen["next"] != at
+        explanation = explain(api, job["job_id"], text)
+        assert (explanation["outcome"], explanation["at"], explanation["occurrence"]) == (
+            outcome,
+            at,
+            at,
+        )
+        assert explanation["next"] != at

@@ -57,7 +57,7 @@ def jobs(target: Target) -> dict[str, Json]:
 
 
 @pytest.fixture(scope="module")
-def made(shared: Api, target: Target) -> dict[str, str]:
+def job_ids(shared: Api, target: Target) -> dict[str, str]:
     names = list(jobs(target))  # `soon` counts from the creation of its job
     return {name: shared.create(**jobs(target)[name])["job_id"] for name in names}
 
@@ -77,16 +77,16 @@ def ran(runs: list[Json]) -> list[Json]:
     return [run for run in runs if run not in left_out]
 
 
-def test_failed_run_is_retried_with_growing_delays(api: Api, made: dict[str, str]) -> None:
+def test_failed_run_is_retried_with_growing_delays(api: Api, job_ids: dict[str, str]) -> None:
     def waits() -> Json:
-        run = api.run(made["fails"], api.first_run(made["fails"])["run_id"])
+        run = api.run(job_ids["fails"], api.first_run(job_ids["fails"])["run_id"])
         assert run["status"] != "FAILED" or run["attempt_number"] == 3
         return run if run["status"] == "WAITING" else None
 
     waiting = eventually(waits)
     assert waiting["reason"]["code"] == "BACKOFF"
     assert instant(waiting["next_attempt_time"]) > instant(waiting["attempts"][-1]["end_time"])
-    (run,) = completed(api, made["fails"])
+    (run,) = completed(api, job_ids["fails"])
     assert (run["status"], run["attempt_number"], run["exit_code"]) == ("FAILED", 3, None)
     assert "503" in run["error_message"]
     assert run["next_attempt_time"] is None
@@ -102,8 +102,8 @@ def test_failed_run_is_retried_with_growing_delays(api: Api, made: dict[str, str
     assert 1.99 <= pauses[1] < 2 + 0.8 * PATIENCE
 
 
-def test_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["recovers"])
+def test_retry_may_succeed(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["recovers"])
     assert (run["status"], run["attempt_number"], run["error_message"]) == ("SUCCESS", 2, None)
     assert [a["status"] for a in run["attempts"]] == ["FAILED", "SUCCESS"]
     assert run["start_time"] == run["attempts"][0]["start_time"]
@@ -111,32 +111,32 @@ def test_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
     assert timedelta(seconds=0.49) <= pause < timedelta(seconds=1 + 0.8 * PATIENCE)
 
 
-def test_at_most_once_run_is_not_retried(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["once"])
+def test_at_most_once_run_is_not_retried(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["once"])
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
 
 
-def test_attempt_past_its_timeout_is_timed_out(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["too_long"])
+def test_attempt_past_its_timeout_is_timed_out(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["too_long"])
     assert run["status"] == "TIMED_OUT"
     (attempt,) = run["attempts"]
     assert attempt["status"] == "TIMED_OUT"
-    took = instant(attempt["end_time"]) - instant(attempt["start_time"])
-    assert timedelta(seconds=1) <= took < timedelta(seconds=1 + 2 * PATIENCE)
+    duration = instant(attempt["end_time"]) - instant(attempt["start_time"])
+    assert timedelta(seconds=1) <= duration < timedelta(seconds=1 + 2 * PATIENCE)
 
 
-def test_timed_out_attempt_is_retried(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["too_long_again"])
+def test_timed_out_attempt_is_retried(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["too_long_again"])
     assert [a["status"] for a in run["attempts"]] == ["TIMED_OUT", "TIMED_OUT"]
 
 
 @pytest.mark.parametrize("name", ["three", "three_every"])
-def test_max_runs_ends_a_schedule(api: Api, made: dict[str, str], name: str) -> None:
-    runs = ran(completed(api, made[name]))
+def test_max_runs_ends_a_schedule(api: Api, job_ids: dict[str, str], name: str) -> None:
+    runs = ran(completed(api, job_ids[name]))
     assert [run["status"] for run in runs] == ["SUCCESS"] * 3
     times = [instant(run["scheduled_time"]) for run in runs]
     assert [b - a for a, b in pairwise(times)] == [timedelta(seconds=1)] * 2
-    assert api.get(f"/jobs/{made[name]}")["next_run_time"] is None
+    assert api.get(f"/jobs/{job_ids[name]}")["next_run_time"] is None
 
 
 def test_max_runs_does_not_count_run_now_requests(api: Api) -> None:
@@ -146,30 +146,30 @@ def test_max_runs_does_not_count_run_now_requests(api: Api) -> None:
     assert api.get(f"/jobs/{job_id}")["status"] == "SCHEDULED"
 
 
-def test_end_time_is_exclusive(api: Api, made: dict[str, str]) -> None:
-    runs = completed(api, made["until"])
-    end = instant(api.get(f"/jobs/{made['until']}")["end_time"])
+def test_end_time_is_exclusive(api: Api, job_ids: dict[str, str]) -> None:
+    runs = completed(api, job_ids["until"])
+    end = instant(api.get(f"/jobs/{job_ids['until']}")["end_time"])
     assert 2 <= len(runs) <= 3 + PATIENCE
     assert all(instant(run["scheduled_time"]) < end for run in runs)
 
 
-def test_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict[str, str]) -> None:
-    first, second = completed(api, made["after_each"])
+def test_interval_may_count_from_the_end_of_the_last_run(api: Api, job_ids: dict[str, str]) -> None:
+    first, second = completed(api, job_ids["after_each"])
     gap = instant(second["due_time"]) - instant(first["end_time"])
     assert timedelta(seconds=0.99) <= gap <= timedelta(seconds=1.01)
 
 
-def test_jitter_moves_only_the_due_time(api: Api, made: dict[str, str]) -> None:
-    (run,) = ran(completed(api, made["jittered"]))
+def test_jitter_moves_only_the_due_time(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = ran(completed(api, job_ids["jittered"]))
     scheduled, due = instant(run["scheduled_time"]), instant(run["due_time"])
     assert scheduled.microsecond == 0
     assert timedelta(0) <= due - scheduled < timedelta(seconds=2)
     assert run["lateness_ms"] < 1_500 * PATIENCE
 
 
-def test_future_job_runs_at_its_time_and_completes(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["future"])
-    job = api.get(f"/jobs/{made['future']}")
+def test_future_job_runs_at_its_time_and_completes(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["future"])
+    job = api.get(f"/jobs/{job_ids['future']}")
     assert run["scheduled_time"] == run["due_time"] == job["schedule_time"]
     assert instant(run["start_time"]) >= instant(run["due_time"])
     assert run["trigger"] == "SCHEDULE"
@@ -177,8 +177,8 @@ def test_future_job_runs_at_its_time_and_completes(api: Api, made: dict[str, str
     assert job["latest_run"]["run_id"] == run["run_id"]
 
 
-def test_immediate_job_runs_immediately(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["at"])
+def test_immediate_job_runs_immediately(api: Api, job_ids: dict[str, str]) -> None:
+    (run,) = completed(api, job_ids["at"])
     assert run["lateness_ms"] < 2_000 * PATIENCE
     assert run["exit_code"] is None
     assert api.output(run)

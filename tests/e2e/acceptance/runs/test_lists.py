@@ -46,11 +46,11 @@ def test_job_pages_are_complete_and_newest_first(api: Api, prefix: str, limit: i
 def test_jobs_added_while_paging_hide_no_job(api: Api, prefix: str) -> None:
     page = api.get("/jobs", name_prefix=prefix, limit=10)
     api.create(**NEVER_SOON, name=f"{prefix}zz")
-    seen = [job["name"] for job in page["jobs"]]
+    names_seen = [job["name"] for job in page["jobs"]]
     while page["next_token"]:
         page = api.get("/jobs", name_prefix=prefix, limit=10, next_token=page["next_token"])
-        seen += [job["name"] for job in page["jobs"]]
-    assert seen == [f"{prefix}-{n:02}" for n in reversed(range(NAMES))]
+        names_seen += [job["name"] for job in page["jobs"]]
+    assert names_seen == [f"{prefix}-{n:02}" for n in reversed(range(NAMES))]
 
 
 def test_job_filters_combine(api: Api, prefix: str) -> None:
@@ -76,8 +76,8 @@ def test_name_prefix_is_matched_literally(api: Api) -> None:
     for name in (f"{base}%x", f"{base}_x", f"{base}*x", f"{base}X", f"{base}'x"):
         api.create(**NEVER_SOON, name=name)
     for sign in "%_*'":
-        found = [job["name"] for job in api.get("/jobs", name_prefix=base + sign)["jobs"]]
-        assert found == [f"{base}{sign}x"]
+        names_found = [job["name"] for job in api.get("/jobs", name_prefix=base + sign)["jobs"]]
+        assert names_found == [f"{base}{sign}x"]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def ran(shared: Api, target: Target) -> str:
         shared.ended(run)
 
     def all_over() -> bool:
-        seen = shared.runs(job["job_id"])
-        return {run["status"] for run in seen} == {"SUCCESS", "FAILED"} and len(seen) == 12
+        runs = shared.runs(job["job_id"])
+        return {run["status"] for run in runs} == {"SUCCESS", "FAILED"} and len(runs) == 12
 
     eventually(all_over)
     return str(job["job_id"])
@@ -178,8 +178,8 @@ def test_runs_of_a_job_are_filtered_by_the_selected_time(api: Api, ran: str) -> 
         assert api.runs(ran, **long_ago, by=by) == []
         times = sorted(run[field] for run in runs)
         first, last = times[2], times[8]
-        found = api.runs(ran, from_=first, to=last, by=by, limit=2)
-        assert sorted(run[field] for run in found) == [at for at in times if first <= at < last]
+        filtered = api.runs(ran, from_=first, to=last, by=by, limit=2)
+        assert sorted(run[field] for run in filtered) == [at for at in times if first <= at < last]
 
 
 @pytest.mark.parametrize(
@@ -208,12 +208,12 @@ def test_run_list_covers_all_jobs(api: Api, target: Target, ran: str) -> None:
     now = list(api.pages("/runs", "runs", status="RUNNING", limit=1))
     assert running["run_id"] in {run["run_id"] for run in now}
     assert {run["status"] for run in now} == {"RUNNING"}
-    mine = {run["run_id"] for run in api.runs(ran)}
+    run_ids = {run["run_id"] for run in api.runs(ran)}
     listed = [run["run_id"] for run in api.pages("/runs", "runs", limit=40)]
     assert len(listed) == len(set(listed))
-    assert mine <= set(listed)
+    assert run_ids <= set(listed)
     backfilled = list(api.pages("/runs", "runs", trigger="BACKFILL", to="2026-01-01T05:00:00Z"))
-    assert mine >= {run["run_id"] for run in backfilled if run["job_id"] == ran}
+    assert run_ids >= {run["run_id"] for run in backfilled if run["job_id"] == ran}
 
 
 def test_status_names_the_latest_run(api: Api, ran: str) -> None:
@@ -231,8 +231,8 @@ def test_status_names_the_latest_run(api: Api, ran: str) -> None:
 
 def test_empty_filter_is_refused(api: Api) -> None:
     for path, name in (("/jobs", "created_by"), ("/jobs", "status"), ("/audit", "caller")):
-        said: Json = {name: ""}
-        assert fields_of(api("GET", path, **said)) == {name}
+        filters: Json = {name: ""}
+        assert fields_of(api("GET", path, **filters)) == {name}
 
 
 def test_time_range_must_be_ascending(api: Api) -> None:

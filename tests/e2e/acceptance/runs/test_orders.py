@@ -98,9 +98,9 @@ def test_same_key_and_body_return_the_same_response(api: Api) -> None:
     first = api("POST", "/jobs", body, headers=key)
     api.made.append(first.json()["job_id"])
     other_order = dict(reversed(body.items())) | {"payload": {"b": [1, 2], "a": 1}}
-    again = api("POST", "/jobs", other_order, headers=key)
-    assert (again.status_code, again.json()) == (202, first.json())
-    assert again.headers["Location"] == first.headers["Location"]
+    repeated = api("POST", "/jobs", other_order, headers=key)
+    assert (repeated.status_code, repeated.json()) == (202, first.json())
+    assert repeated.headers["Location"] == first.headers["Location"]
     assert api("POST", "/jobs", {**body, "name": "two"}, headers=key).status_code == 422
 
 
@@ -109,8 +109,8 @@ def test_idempotency_key_applies_to_runs(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
     path = f"/jobs/{job_id}/runNow"
     first = api("POST", path, {"payload": 1}, headers=key).json()
-    again = api("POST", path, {"payload": 1}, headers=key)
-    assert (again.status_code, again.json()["run_id"]) == (202, first["run_id"])
+    repeated = api("POST", path, {"payload": 1}, headers=key)
+    assert (repeated.status_code, repeated.json()["run_id"]) == (202, first["run_id"])
     assert api("POST", path, {"payload": 2}, headers=key).status_code == 422
     api.ended(first)
     key = {"Idempotency-Key": unique("k")}
@@ -157,8 +157,8 @@ def test_batch_accepts_or_refuses_each_item(api: Api) -> None:
     assert results[1]["problem"]["errors"][0]["field"] == "max_retries"
     assert results[0]["location"].endswith(f"/jobs/{results[0]['job_id']}")
     assert api.get(f"/jobs/{results[2]['job_id']}")["name"] == f"{name}-2"
-    again = api("POST", "/jobs/batch", {"jobs": jobs}, headers=key).json()["results"]
-    assert [r.get("job_id") for r in again] == [r.get("job_id") for r in results]
+    repeated = api("POST", "/jobs/batch", {"jobs": jobs}, headers=key).json()["results"]
+    assert [r.get("job_id") for r in repeated] == [r.get("job_id") for r in results]
     assert len(api.get("/jobs", name_prefix=name)["jobs"]) == 3
     single = {"Idempotency-Key": f"{key['Idempotency-Key']}/0"}
     assert api("POST", "/jobs", jobs[0], headers=single).json()["job_id"] == results[0]["job_id"]
@@ -190,14 +190,14 @@ def test_backfill_runs_only_missing_occurrences(api: Api) -> None:
     answer = api("POST", path, few)
     assert (answer.status_code, answer.json()) == (202, {"runs": 3})
     assert api("POST", path, few).json() == {"runs": 0}
-    rest = api("POST", path, {**DAY, "dry_run": True}).json()
-    assert rest["runs"] == 21
+    remaining = api("POST", path, {**DAY, "dry_run": True}).json()
+    assert remaining["runs"] == 21
     for run in api.runs(job_id):
         done = api.ended(run)
         assert (done["status"], done["trigger"]) == ("SUCCESS", "BACKFILL")
     assert api("POST", path, few).json() == {"runs": 0}
-    seen = {iso(instant(run["scheduled_time"])) for run in api.runs(job_id)}
-    assert seen == {f"2026-01-01T0{hour}:30:00.000Z" for hour in range(3)}
+    times_run = {iso(instant(run["scheduled_time"])) for run in api.runs(job_id)}
+    assert times_run == {f"2026-01-01T0{hour}:30:00.000Z" for hour in range(3)}
 
 
 def test_backfill_of_over_1000_occurrences_names_their_number(api: Api) -> None:
@@ -224,15 +224,15 @@ def test_backfill_requires_a_range(api: Api) -> None:
 
 def test_unknown_id_returns_404_on_every_path(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
-    nobody = "01890000-0000-7000-8000-000000000000"
-    for gone in (nobody, "no-uuid", "%00", "x" * 300):
+    unknown = "01890000-0000-7000-8000-000000000000"
+    for gone in (unknown, "no-uuid", "%00", "x" * 300):
         for method, path in [
             *(("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")),
             *(
                 ("POST", "/runNow"),
                 ("GET", "/status"),
                 ("GET", "/runs"),
-                ("GET", f"/runs/{nobody}"),
+                ("GET", f"/runs/{unknown}"),
             ),
         ]:
             body: Json = {} if method in ("POST", "PATCH") else None
@@ -245,8 +245,8 @@ def test_unknown_id_returns_404_on_every_path(api: Api) -> None:
 
 
 def test_run_is_found_only_under_its_own_job(api: Api) -> None:
-    one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
-    run = api.run_now(one)
+    job_id, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
+    run = api.run_now(job_id)
     api.ended(run)
     for path in ("", "/output", "/logs"):
         assert api("GET", f"/jobs/{other}/runs/{run['run_id']}{path}").status_code == 404

@@ -23,7 +23,7 @@ EACH = 24
 
 
 @pytest.fixture(scope="module")
-def made(shared: Api, target: Target) -> dict[str, str]:
+def job_ids(shared: Api, target: Target) -> dict[str, str]:
     hold = target.hold(1.2)
     jobs: dict[str, Json] = {
         "queue": {"task": hold},
@@ -36,11 +36,11 @@ def made(shared: Api, target: Target) -> dict[str, str]:
 
 
 def has(api: Api, job_id: str, count: int, **filters: Json) -> list[Json]:
-    def look() -> list[Json]:
+    def load() -> list[Json]:
         runs = api.runs(job_id, **filters)
         return runs if len(runs) >= count else []
 
-    return eventually(look, 20)
+    return eventually(load, 20)
 
 
 def spans(runs: list[Json]) -> list[tuple[datetime, datetime]]:
@@ -52,33 +52,33 @@ def most_at_once(runs: list[Json]) -> int:
     return max((sum(start <= at < end for start, end in ends) for at, _ in ends), default=0)
 
 
-def test_queue_policy_runs_in_order(api: Api, made: dict[str, str]) -> None:
-    done = has(api, made["queue"], 3, status="SUCCESS")
+def test_queue_policy_runs_in_order(api: Api, job_ids: dict[str, str]) -> None:
+    done = has(api, job_ids["queue"], 3, status="SUCCESS")
     assert most_at_once(done) == 1
     assert [run["scheduled_time"] for run in done] == sorted(r["scheduled_time"] for r in done)
     gaps = {instant(b["scheduled_time"]) - instant(a["scheduled_time"]) for a, b in pairwise(done)}
     assert gaps == {timedelta(seconds=1)}
-    waiting = has(api, made["queue"], 1, status="WAITING")
+    waiting = has(api, job_ids["queue"], 1, status="WAITING")
     assert {run["reason"]["code"] for run in waiting} == {"CONCURRENCY"}
 
 
-def test_skip_policy_skips_overlapping_runs(api: Api, made: dict[str, str]) -> None:
-    skipped = has(api, made["skip"], 2, status="SKIPPED")
+def test_skip_policy_skips_overlapping_runs(api: Api, job_ids: dict[str, str]) -> None:
+    skipped = has(api, job_ids["skip"], 2, status="SKIPPED")
     assert {run["reason"]["code"] for run in skipped} == {"OVERLAP"}
-    done = has(api, made["skip"], 2, status="SUCCESS")
+    done = has(api, job_ids["skip"], 2, status="SUCCESS")
     assert most_at_once(done) == 1
-    assert api.runs(made["skip"], status="WAITING") == []
+    assert api.runs(job_ids["skip"], status="WAITING") == []
 
 
-def test_replace_policy_cancels_the_oldest_run(api: Api, made: dict[str, str]) -> None:
+def test_replace_policy_cancels_the_oldest_run(api: Api, job_ids: dict[str, str]) -> None:
     """Running runs get a cancel request. Waiting runs are cancelled without a start."""
-    gone = has(api, made["replace"], 2, status="CANCELLED")
+    gone = has(api, job_ids["replace"], 2, status="CANCELLED")
     assert {run["reason"]["code"] for run in gone} == {"REPLACED"}
     began = [run for run in gone if run["start_time"]]
     assert most_at_once(began) <= 1
 
     def newer() -> list[Json]:
-        runs = api.runs(made["replace"], status="RUNNING")
+        runs = api.runs(job_ids["replace"], status="RUNNING")
         return [run for run in runs if run["scheduled_time"] > gone[1]["scheduled_time"]]
 
     started = instant(eventually(newer, 20)[0]["start_time"])
@@ -86,16 +86,16 @@ def test_replace_policy_cancels_the_oldest_run(api: Api, made: dict[str, str]) -
     assert all(instant(run["end_time"]) <= started for run in before)
 
 
-def test_full_wait_queue_skips_runs(api: Api, made: dict[str, str]) -> None:
-    skipped = has(api, made["full"], 1, status="SKIPPED")
+def test_full_wait_queue_skips_runs(api: Api, job_ids: dict[str, str]) -> None:
+    skipped = has(api, job_ids["full"], 1, status="SKIPPED")
     assert {run["reason"]["code"] for run in skipped} == {"QUEUE_FULL"}
-    assert len(api.runs(made["full"], status="WAITING")) == 2
-    ordered = api.run_now(made["full"])
-    assert api.run(made["full"], ordered["run_id"])["status"] == "WAITING"
+    assert len(api.runs(job_ids["full"], status="WAITING")) == 2
+    ordered = api.run_now(job_ids["full"])
+    assert api.run(job_ids["full"], ordered["run_id"])["status"] == "WAITING"
 
 
-def test_max_concurrency_two_runs_two_at_a_time(api: Api, made: dict[str, str]) -> None:
-    done = has(api, made["two"], 4, status="SUCCESS")
+def test_max_concurrency_two_runs_two_at_a_time(api: Api, job_ids: dict[str, str]) -> None:
+    done = has(api, job_ids["two"], 4, status="SUCCESS")
     assert most_at_once(done) == 2
 
 
@@ -211,14 +211,14 @@ def test_paused_job_keeps_its_wait_queue_and_accepts_run_now(api: Api, target: T
     has(api, job_id, 1, status="WAITING")
     running = has(api, job_id, 1, status="RUNNING")[0]
     api.order(job_id, "pause")
-    held = has(api, job_id, 1, status="WAITING")
-    assert {run["reason"]["code"] for run in held} == {"PAUSED"}
+    waiting = has(api, job_id, 1, status="WAITING")
+    assert {run["reason"]["code"] for run in waiting} == {"PAUSED"}
     ordered = api.run_now(job_id)
     assert api.ended(ordered)["status"] == "SUCCESS"
     assert api.ended(running)["status"] == "SUCCESS"
-    assert {api.run(job_id, run["run_id"])["status"] for run in held} == {"WAITING"}
+    assert {api.run(job_id, run["run_id"])["status"] for run in waiting} == {"WAITING"}
     api.order(job_id, "resume", {"missed": "SKIP"})
-    assert api.ended(held[-1])["status"] == "SUCCESS"
+    assert api.ended(waiting[-1])["status"] == "SUCCESS"
 
 
 def test_paused_one_time_job_runs_after_resume(api: Api) -> None:

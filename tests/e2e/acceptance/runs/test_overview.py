@@ -52,11 +52,11 @@ def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     api.in_status(api.run_now(job_id), "RUNNING")
 
-    def seen() -> Json:
+    def load() -> Json:
         stats = api.get("/stats")
         return stats if stats["runs"].get("RUNNING") else {}
 
-    stats = eventually(seen)
+    stats = eventually(load)
     assert set(stats) == {"jobs", "runs", "last_hour", "lateness_ms", "queue", "executors"}
     assert stats["jobs"]["SCHEDULED"] >= 1
     assert set(stats["jobs"]) <= {"SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"}
@@ -71,14 +71,16 @@ def test_stats_list_the_executor_of_a_long_run(api: Api, target: Target) -> None
     job_id = api.create(**NEVER_SOON, task=target.hold(60))["job_id"]
     running = api.in_status(api.run_now(job_id), "RUNNING")
 
-    def seen() -> list[Json]:
+    def load() -> list[Json]:
         executors = api.get("/stats")["executors"]
-        return [one for one in executors if one["executor_id"] == running["executor_id"]]
+        return [
+            executor for executor in executors if executor["executor_id"] == running["executor_id"]
+        ]
 
-    (mine,) = eventually(seen)
-    assert set(mine) == {"executor_id", "last_heartbeat", "running"}
-    assert mine["running"] >= 1
-    assert instant(mine["last_heartbeat"]) >= instant(running["start_time"]) - SKEW
+    (executor,) = eventually(load)
+    assert set(executor) == {"executor_id", "last_heartbeat", "running"}
+    assert executor["running"] >= 1
+    assert instant(executor["last_heartbeat"]) >= instant(running["start_time"]) - SKEW
     api("POST", f"/jobs/{job_id}/runs/{running['run_id']}/cancel")
 
 
@@ -106,12 +108,12 @@ def test_stats_minute_reports_lateness(api: Api) -> None:
     run = api.only_run(api.create(schedule_type="IMMEDIATE")["job_id"])
     minute_of_start = iso(instant(run["start_time"]).replace(second=0, microsecond=0))
 
-    def seen() -> Json:
+    def load() -> Json:
         hour = {minute["minute"]: minute for minute in api.get("/stats")["last_hour"]}
         minute = hour.get(minute_of_start, {"lateness_ms": {"max": None}})
         return minute if minute["lateness_ms"]["max"] is not None else None
 
-    minute = eventually(seen)
+    minute = eventually(load)
     late = minute["lateness_ms"]
     assert set(late) == {"p50", "p99", "max"}
     assert 0 <= late["p50"] <= late["p99"] <= late["max"]

@@ -36,9 +36,9 @@ def test_script_reads_its_payload_and_its_output_is_stored(api: Api) -> None:
 def test_script_has_a_cleared_environment(api: Api) -> None:
     run = outcome(api, script("env | cut -d= -f1; pwd", env={"MINE": "1"}))
     names = set(api.output(run).decode().split())
-    kept = {name for name in names if not name.startswith(("PUNCTUAL_", "/"))}
-    assert {"PATH", "HOME", "TMPDIR", "LANG", "MINE"} <= kept
-    assert kept <= {"PATH", "HOME", "TMPDIR", "LANG", "MINE", "PWD", "SHLVL", "_", "OLDPWD"}
+    variables = {name for name in names if not name.startswith(("PUNCTUAL_", "/"))}
+    assert {"PATH", "HOME", "TMPDIR", "LANG", "MINE"} <= variables
+    assert variables <= {"PATH", "HOME", "TMPDIR", "LANG", "MINE", "PWD", "SHLVL", "_", "OLDPWD"}
 
 
 @pytest.mark.needs("script")
@@ -87,10 +87,10 @@ def test_discard_stores_no_output_and_logs_of_a_script(api: Api) -> None:
     assert (run["output_url"], run["log_url"]) == (None, None)
     assert "err" in run["error_message"], "the error still says why"
     path = f"/jobs/{run['job_id']}/runs/{run['run_id']}"
-    for what in ("output", "logs"):
-        answer = api("GET", f"{path}/{what}")
+    for kind in ("output", "logs"):
+        answer = api("GET", f"{path}/{kind}")
         assert answer.status_code == 404
-        assert f"no {what}: its job discards" in answer.json()["detail"]
+        assert f"no {kind}: its job discards" in answer.json()["detail"]
 
 
 def test_discard_stores_no_response_of_an_http_task(api: Api, target: Target) -> None:
@@ -98,8 +98,8 @@ def test_discard_stores_no_response_of_an_http_task(api: Api, target: Target) ->
     run = outcome(api, task, output="discard")
     assert (run["status"], run["http_status"], run["output_discarded"]) == ("SUCCESS", 200, True)
     assert api("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/output").status_code == 404
-    kept = outcome(api, task)
-    assert (kept["output_discarded"], bool(kept["output_url"])) == (False, True)
+    kept_run = outcome(api, task)
+    assert (kept_run["output_discarded"], bool(kept_run["output_url"])) == (False, True)
 
 
 def test_discard_stores_no_event_id(api: Api) -> None:
@@ -125,8 +125,8 @@ def test_http_task_sends_a_request(api: Api, target: Target) -> None:
     assert call.headers["content-type"] == "application/json"
     assert call.headers["x-mine"] == "1"
     assert json.loads(api.output(run)) == {"seen": 0, "path": path}
-    shown = json.dumps(run)
-    assert "X-Target" in shown or "x-target" in shown
+    shown_run = json.dumps(run)
+    assert "X-Target" in shown_run or "x-target" in shown_run
     assert 200 in run.values() or 200 in run.get("response", {}).values()
 
 

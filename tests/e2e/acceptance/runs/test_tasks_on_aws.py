@@ -86,20 +86,20 @@ def tenant(api: Api) -> Iterator[OneTenant]:
     function = named("PUNCTUAL_TENANT_FUNCTION", "function of one tenant")
     inbox = inbox_at(named("PUNCTUAL_TENANT_QUEUE", "queue of one tenant"))
     body = {"name": unique("acceptance"), "role": "admin", "tenant": name}
-    made = api("POST", "/tokens", body)
-    assert made.status_code == 201, made.text
-    with a_client(api.url, made.json()["token"]) as http:
+    response = api("POST", "/tokens", body)
+    assert response.status_code == 201, response.text
+    with a_client(api.url, response.json()["token"]) as http:
         caller = Api(http)
         yield OneTenant(caller, function, inbox)
         caller.clear()
-        assert caller("DELETE", f"/tokens/{made.json()['token_id']}").status_code == 200
+        assert caller("DELETE", f"/tokens/{response.json()['token_id']}").status_code == 200
 
 
-def named(variable: str, what: str) -> str:
-    found = os.environ.get(variable)
-    if not found:
-        pytest.skip(f"no {what} is named: {variable}")
-    return found
+def named(variable: str, description: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        pytest.skip(f"no {description} is named: {variable}")
+    return value
 
 
 def ran(api: Api, task: Json, **fields: Json) -> Json:
@@ -137,8 +137,8 @@ def test_failed_function_fails_the_run_with_its_error(api: Api, function: str) -
     payload = {"fails_until": soon(TOMORROW), "message": message}
     run = ran(api, invoke(function), payload=payload, max_retries=1)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 2)
-    for said in (run, *run["attempts"]):
-        assert message in said["error_message"]
+    for source in (run, *run["attempts"]):
+        assert message in source["error_message"]
 
 
 @pytest.mark.needs("lambda")

@@ -15,7 +15,10 @@ GOOD: list[list[Json]] = [
     [],
     [{"on": ["FAILED"], "url": HOOK}],
     [{"on": OUTCOMES, "url": f"{HOOK}?a=b&c={'x' * 1_000}"}],
-    [{"on": [one], "url": f"http://127.0.0.1:{port}/"} for port, one in enumerate(OUTCOMES[:5], 1)],
+    [
+        {"on": [outcome], "url": f"http://127.0.0.1:{port}/"}
+        for port, outcome in enumerate(OUTCOMES[:5], 1)
+    ],
 ]
 
 
@@ -88,11 +91,11 @@ def test_webhook_is_called_once_for_a_subscribed_outcome(api: Api, target: Targe
     job = api.create(**NEVER_SOON, notify=notify)
     run = api.ended(api.run_now(job["job_id"]))
     (call,) = eventually(lambda: target.of(f"{path}/good"))
-    told = json.loads(call.body)
+    event = json.loads(call.body)
     assert call.method == "POST"
     assert call.headers["content-type"] == "application/json"
-    assert (told["type"], told["time"]) == ("Run State Change", run["end_time"])
-    assert {name: told["data"][name] for name in ("job_id", "run_id", "to", "count")} == {
+    assert (event["type"], event["time"]) == ("Run State Change", run["end_time"])
+    assert {name: event["data"][name] for name in ("job_id", "run_id", "to", "count")} == {
         "job_id": job["job_id"],
         "run_id": run["run_id"],
         "to": "SUCCESS",
