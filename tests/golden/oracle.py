@@ -85,11 +85,11 @@ def walk(
 ) -> list[tuple[datetime, Local]]:
     """Return each instant with its local time."""
     info = pinned_zone(zone)
-    found = []
+    readings = []
     while start < end:
-        found.append((start, start.astimezone(info).replace(tzinfo=None, fold=0)))
+        readings.append((start, start.astimezone(info).replace(tzinfo=None, fold=0)))
         start += step
-    return found
+    return readings
 
 
 def fixed_firings(
@@ -97,10 +97,10 @@ def fixed_firings(
 ) -> list[datetime]:
     """Return the times of an expression with fixed hours. `fold` selects repeated local times."""
     fired: set[datetime] = set()
-    shown: dict[Local, list[datetime]] = {}
+    instants: dict[Local, list[datetime]] = {}
     for index, (instant, local) in enumerate(clock):
         if oracle.matches(local):
-            shown.setdefault(local, []).append(instant)
+            instants.setdefault(local, []).append(instant)
         if index:
             fired.update(_jumped(oracle, clock[index - 1], (instant, local), step, gap))
     choose: Callable[[list[datetime]], list[datetime]] = {
@@ -108,7 +108,7 @@ def fixed_firings(
         "SECOND": lambda copies: copies[-1:],
         "BOTH": lambda copies: copies,
     }[fold]
-    for copies in shown.values():
+    for copies in instants.values():
         fired.update(choose(copies))
     return sorted(at for at in fired if clock[0][0] <= at <= clock[-1][0])
 
@@ -131,7 +131,7 @@ def _jumped(
 
 
 def _values(text: str, low: int, high: int, names: list[str] | None = None) -> set[int]:
-    found: set[int] = set()
+    values_found: set[int] = set()
     for item in text.split(","):
         span, slash, step = item.partition("/")
         if span == "*":
@@ -142,8 +142,8 @@ def _values(text: str, low: int, high: int, names: list[str] | None = None) -> s
         else:
             first = _value(span, low, names)
             values = list(range(first, high + 1)) if slash else [first]
-        found.update(values[:: int(step or 1)])
-    return found
+        values_found.update(values[:: int(step or 1)])
+    return values_found
 
 
 def _around(first: int, last: int, low: int, high: int) -> list[int]:
@@ -168,9 +168,9 @@ def _day_item(item: str, day: date) -> bool:
     if item.startswith("L-"):
         return last - day.day == int(item[2:])
     if item.endswith("W"):
-        wanted = int(item[:-1])
-        nearest = min(_workdays(day, last), key=lambda other: abs(other - wanted))
-        return wanted <= last and day.day == nearest
+        target = int(item[:-1])
+        nearest = min(_workdays(day, last), key=lambda other: abs(other - target))
+        return target <= last and day.day == nearest
     return day.day in _values(item, 1, 31)
 
 
@@ -186,9 +186,9 @@ def _weekday_item(item: str, day: date, aws: bool) -> bool:
     if aws and item == "L":
         return sunday_is_0 == 6
     if "#" in item:
-        wanted, count = item.split("#")
+        number, count = item.split("#")
         in_month = -(-day.day // 7)
-        return _weekday(wanted, shift) == sunday_is_0 and in_month == int(count)
+        return _weekday(number, shift) == sunday_is_0 and in_month == int(count)
     if item.endswith("L"):
         is_last = (day + timedelta(days=7)).month != day.month
         return is_last and _weekday(item[:-1], shift) == sunday_is_0
@@ -209,7 +209,7 @@ def _weekdays(item: str, shift: int) -> set[int]:
 
 
 def utc(*parts: int) -> datetime:
-    year, month, day, *rest = parts
+    year, month, day, *time_parts = parts
     return datetime(year, month, day, tzinfo=UTC) + timedelta(
-        **dict(zip(("hours", "minutes", "seconds"), rest, strict=False))
+        **dict(zip(("hours", "minutes", "seconds"), time_parts, strict=False))
     )

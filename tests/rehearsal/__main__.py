@@ -78,16 +78,16 @@ def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
     return token
 
 
-def rehearse(one: Pass, folder: Path) -> Accepted:
+def rehearse(rehearsal_pass: Pass, folder: Path) -> Accepted:
     chosen = os.environ.get("T", "").split()
-    with emulator(folder, one.options) as account:
+    with emulator(folder, rehearsal_pass.options) as account:
         os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)  # the CA of our own calls
         deployment = Deployment(folder, account.environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
-        if "AUTH" in one.options:
+        if "AUTH" in rehearsal_pass.options:
             guarded(account)
-        if one.recovers:
+        if rehearsal_pass.recovers:
             return recover(account, folder)
         environment = {**account.environment, **put_targets(account)}
         before = standing(account.client)
@@ -103,10 +103,10 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
             ticking(url)
         with step(f"acceptance against {url}"):
             results.append(accept(url, token, environment, chosen or TICKED, folder))
-        if one.more and not chosen:
+        if rehearsal_pass.more and not chosen:
             with step("what docs tell to type"):
                 accept(url, token, environment, [PAGES], folder, "docs")
-        if one.more:
+        if rehearsal_pass.more:
             change(url, token, account, deployment, folder)
         with step("make destroy"):
             deployment.destroy()
@@ -124,29 +124,31 @@ def processor() -> float:
     return spent.children_user + spent.children_system
 
 
-def main(asked: Sequence[str]) -> int:
+def main(chosen: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, ended)
-    names = [one.name for one in PASSES]
-    if not set(asked) <= set(names):
+    names = [rehearsal_pass.name for rehearsal_pass in PASSES]
+    if not set(chosen) <= set(names):
         print(f"there are the passes {', '.join(names)}", file=sys.stderr)
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     summaries: list[str] = []
-    for one in PASSES:
-        if (asked and one.name not in asked) or (one.recovers and os.environ.get("T")):
+    for rehearsal_pass in PASSES:
+        if (chosen and rehearsal_pass.name not in chosen) or (
+            rehearsal_pass.recovers and os.environ.get("T")
+        ):
             continue
-        folder = FOLDER / one.name
+        folder = FOLDER / rehearsal_pass.name
         folder.mkdir(parents=True)
         began, worked = time.monotonic(), processor()
-        print(f"== rehearsal: {one.what}", flush=True)
+        print(f"== rehearsal: {rehearsal_pass.what}", flush=True)
         try:
-            result = rehearse(one, folder)
+            result = rehearse(rehearsal_pass, folder)
         except Failed as error:
             print(error, file=sys.stderr)
             return 1
-        took, worked = time.monotonic() - began, processor() - worked
+        duration, worked = time.monotonic() - began, processor() - worked
         summaries.append(
-            f"== rehearsed {one.what}: {result.summary}; {took:.0f} s in all, "
+            f"== rehearsed {rehearsal_pass.what}: {result.summary}; {duration:.0f} s in all, "
             f"{worked:.0f} s of processor"
         )
         summaries += [f"   {count} skipped: {why}" for why, count in result.skipped.items()]

@@ -36,7 +36,7 @@ def accept(
     name: str = "acceptance",
 ) -> Accepted:
     log = folder / f"{name}.log"
-    code, said = run(
+    code, output = run(
         [sys.executable, "-m", "pytest", "-rs", "--color=no", f"--timeout={WITHIN}", *tests],
         {
             **environment,
@@ -51,7 +51,7 @@ def accept(
     )
     if code:
         raise Failed(f"{' '.join(tests)} failed: {log}")
-    return accepted(said)
+    return accepted(output)
 
 
 def together(results: Sequence[Accepted]) -> Accepted:
@@ -65,12 +65,12 @@ def together(results: Sequence[Accepted]) -> Accepted:
     return Accepted("; ".join(result.summary for result in results), skipped)
 
 
-def accepted(said: str) -> Accepted:
+def accepted(output: str) -> Accepted:
     r"""
     >>> accepted("..s\nSKIPPED [2] a.py:1: no x\nSKIPPED [1] b.py:9: no x\n== 2 passed ==\n")
     Accepted(summary='2 passed', skipped=Counter({'no x': 3}))
     """
     reasons = Counter[str]()
-    for count, reason in SKIPPED.findall(said):
+    for count, reason in SKIPPED.findall(output):
         reasons[reason] += int(count)
-    return Accepted(said.rstrip().rpartition("\n")[2].strip("= "), reasons)
+    return Accepted(output.rstrip().rpartition("\n")[2].strip("= "), reasons)

@@ -23,7 +23,7 @@ def a_certificate(folder: Path) -> Certificate:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rehearsal")])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -45,7 +45,7 @@ def a_certificate(folder: Path) -> Certificate:
         .sign(key, hashes.SHA256())
     )
     files = Certificate(folder / "certificate.pem", folder / "key.pem")
-    files.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     files.key.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -77,35 +77,40 @@ def _code(account: Account) -> dict[str, list[str]]:
     """Return the code hash and the layers of each function. They change with the code."""
     pages = account.client("lambda").get_paginator("list_functions").paginate()
     return {
-        one["FunctionName"]: [one["CodeSha256"], *(layer["Arn"] for layer in one.get("Layers", []))]
+        function["FunctionName"]: [
+            function["CodeSha256"],
+            *(layer["Arn"] for layer in function.get("Layers", [])),
+        ]
         for page in pages
-        for one in page["Functions"]
+        for function in page["Functions"]
     }
 
 
 def _functions_of(account: Account, stack: str) -> set[str]:
     pages = account.client("cloudformation").get_paginator("list_stack_resources")
     return {
-        one["PhysicalResourceId"]
+        resource["PhysicalResourceId"]
         for page in pages.paginate(StackName=whole_name(stack))
-        for one in page["StackResourceSummaries"]
-        if one["ResourceType"] == "AWS::Lambda::Function"
+        for resource in page["StackResourceSummaries"]
+        if resource["ResourceType"] == "AWS::Lambda::Function"
     }
 
 
 def _goes_and_comes_back(account: Account, deployment: Deployment) -> None:
     with step(f"{NEEDED_BY_NOBODY} goes"):
-        whole = standing(account.client)
+        complete = standing(account.client)
         deployment.destroy_alone(NEEDED_BY_NOBODY)
         without = standing(account.client)
-    if (whole - without).kinds != HOLDS or str(without - whole):
-        raise Failed(f"with {NEEDED_BY_NOBODY} went: {whole - without}; came: {without - whole}")
+    if (complete - without).kinds != HOLDS or str(without - complete):
+        raise Failed(
+            f"with {NEEDED_BY_NOBODY} went: {complete - without}; came: {without - complete}"
+        )
     with step(f"{NEEDED_BY_NOBODY} comes back"):
         deployment.deploy_alone(NEEDED_BY_NOBODY)
-        again = standing(account.client)
+        restored = standing(account.client)
     # The key has another id each time.
-    if (whole - again).kinds - {"key"} or (again - without).kinds != HOLDS:
-        raise Failed(f"{NEEDED_BY_NOBODY} came back without: {whole - again}")
+    if (complete - restored).kinds - {"key"} or (restored - without).kinds != HOLDS:
+        raise Failed(f"{NEEDED_BY_NOBODY} came back without: {complete - restored}")
 
 
 @contextmanager

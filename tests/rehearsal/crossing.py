@@ -21,9 +21,9 @@ def crossed(url: str, token: str) -> None:
     (origin,) = described["corsOrigins"]
     with a_client(url, None) as browser:
         for path in PATHS:
-            asked = _asked(browser, path, origin)
-            if not asked.is_success or asked.headers.get(ALLOWED) != origin:
-                raise Failed(f"{path} may not be called from {origin}: {_said(asked)}")
+            response = _asked(browser, path, origin)
+            if not response.is_success or response.headers.get(ALLOWED) != origin:
+                raise Failed(f"{path} may not be called from {origin}: {_said(response)}")
             refused = _asked(browser, path, ANOTHER)
             if ALLOWED in refused.headers:
                 raise Failed(f"{path} may be called from {ANOTHER}: {_said(refused)}")

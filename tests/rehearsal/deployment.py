@@ -50,18 +50,20 @@ class Deployment:
             (DESTROY, f"stage {STAGE} is protected"),
             (self._gone(stack), "TerminationProtection is enabled"),
         ):
-            code, said = self._try("destroy", tree, *command)
-            if not code or why not in said:
-                raise Failed(f"{code} and not refused because {why!r}:\n{said[-3_000:]}")
+            code, output = self._try("destroy", tree, *command)
+            if not code or why not in output:
+                raise Failed(f"{code} and not refused because {why!r}:\n{output[-3_000:]}")
 
     def diff(self, when: str, tree: Path = ROOT) -> None:
         """Check that `cdk diff` shows no difference."""
         with step(f"cdk diff {when}"):
-            code, said = self._try("diff", tree, CDK, "diff", "--all", "--no-color", *self._stage())
+            code, output = self._try(
+                "diff", tree, CDK, "diff", "--all", "--no-color", *self._stage()
+            )
         if code:
-            raise Failed(f"cdk diff failed with {code}:\n{said[-3_000:]}")
-        if CLEAN not in said:
-            raise Failed(f"cdk diff {when} is not clean:\n{said[-3_000:]}")
+            raise Failed(f"cdk diff failed with {code}:\n{output[-3_000:]}")
+        if CLEAN not in output:
+            raise Failed(f"cdk diff {when} is not clean:\n{output[-3_000:]}")
 
     def _gone(self, stack: str) -> list[str]:
         return [CDK, "destroy", whole_name(stack), "--force", *self._stage()]
@@ -93,13 +95,13 @@ def whole_name(stack: str) -> str:
     return f"Punctual-{STAGE}-{stack}"
 
 
-def token_in(said: str) -> str | None:
+def token_in(output: str) -> str | None:
     """Return the admin token if the deploy created one, and delete its file."""
-    kept = KEPT.search(said)
-    if kept is None:
+    match = KEPT.search(output)
+    if match is None:
         return None
-    token = Path(kept[1]).read_text().strip()
-    Path(kept[1]).unlink()
+    token = Path(match[1]).read_text().strip()
+    Path(match[1]).unlink()
     return token
 
 

@@ -58,8 +58,8 @@ class Account:
     def client(
         self, service: str, key: str = "test", secret: str = "test", token: str | None = None
     ) -> Any:
-        made: Any = boto3.client  # its type stubs require a literal service name
-        return made(
+        make_client: Any = boto3.client  # its type stubs require a literal service name
+        return make_client(
             service,
             endpoint_url=self.endpoint,
             verify=str(self.authority),
@@ -95,7 +95,7 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
     log = folder / "emulator.log"
     scratch = folder / "tmp"  # the folder of unpacked functions
     scratch.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             COMMAND,
             env={
@@ -115,7 +115,7 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
                 **options,
             },
             cwd=folder,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )

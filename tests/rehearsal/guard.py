@@ -14,24 +14,24 @@ ANYBODY = {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:As
 
 def guarded(account: Account) -> None:
     iam = account.client("iam")
-    made = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(ANYBODY))
+    role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(ANYBODY))
     try:
-        _refused(_as(account, made["Role"]["Arn"]))
+        _refused(_as(account, role["Role"]["Arn"]))
     finally:
         iam.delete_role(RoleName=ROLE)
 
 
 def _as(account: Account, role: str) -> Any:
-    given = account.client("sts").assume_role(RoleArn=role, RoleSessionName="rehearsal")
-    keys = given["Credentials"]
+    session = account.client("sts").assume_role(RoleArn=role, RoleSessionName="rehearsal")
+    keys = session["Credentials"]
     return account.client(
         "dynamodb", keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
     )
 
 
-def _refused(nobody: Any) -> None:
+def _refused(client: Any) -> None:
     try:
-        nobody.list_tables()
+        client.list_tables()
     except ClientError as error:
         if "AccessDenied" in str(error):
             return

@@ -45,8 +45,8 @@ def as_on_aws(serial: Callable[..., int]) -> Callable[..., int]:
 
 def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | None]:
     def action(*request: Any) -> str | None:
-        found = extract(*request)
-        return BATCHES.get(found, found) if found else found
+        action_name = extract(*request)
+        return BATCHES.get(action_name, action_name) if action_name else action_name
 
     return action
 
@@ -54,9 +54,9 @@ def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | N
 def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
     """Begin the path of an HTTP API event with the stage, as the address does."""
 
-    def invoke(integration: Props, api: str, stage: str, path: str, *rest: Any, **more: Any) -> Any:
-        whole = path if stage == "$default" else f"/{stage}{path}"
-        return proxy(integration, api, stage, whole, *rest, **more)
+    def invoke(integration: Props, api: str, stage: str, path: str, *args: Any, **more: Any) -> Any:
+        full_path = path if stage == "$default" else f"/{stage}{path}"
+        return proxy(integration, api, stage, full_path, *args, **more)
 
     return invoke
 
@@ -65,14 +65,14 @@ def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse a preflight request without a token if its route has an authorizer."""
 
     async def answer(
-        api: str, stage: str, path: str, method: str, headers: Props, *rest: Any, **more: Any
+        api: str, stage: str, path: str, method: str, headers: Props, *args: Any, **more: Any
     ) -> Any:
-        shown = any(name.lower() == "authorization" for name in headers)
-        if method == "OPTIONS" and not shown:
-            asked = apigateway.route_authorization_type(api, stage, method, path)
-            if asked not in (None, "NONE"):
+        has_token = any(name.lower() == "authorization" for name in headers)
+        if method == "OPTIONS" and not has_token:
+            authorization = apigateway.route_authorization_type(api, stage, method, path)
+            if authorization not in (None, "NONE"):
                 return apigateway._jwt_unauthorized()
-        return await execute(api, stage, path, method, headers, *rest, **more)
+        return await execute(api, stage, path, method, headers, *args, **more)
 
     return answer
 
@@ -80,20 +80,20 @@ def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
 def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
     """Rename CORS settings from CloudFormation's `AllowOrigins` to `allowOrigins`."""
 
-    def told(cors: Props, origin: str) -> Any:
-        return answer({name[:1].lower() + name[1:]: said for name, said in cors.items()}, origin)
+    def headers(cors: Props, origin: str) -> Any:
+        return answer({name[:1].lower() + name[1:]: value for name, value in cors.items()}, origin)
 
-    return told
+    return headers
 
 
 def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
     """Drop logs without an existing log group, because no role of ours may create one."""
 
-    def emit(function: Props, *rest: Any, **more: Any) -> None:
+    def emit(function: Props, *args: Any, **more: Any) -> None:
         config = function.get("config") or function
         chosen = (config.get("LoggingConfig") or {}).get("LogGroup")
         if (chosen or f"/aws/lambda/{config.get('FunctionName')}") in cloudwatch_logs._log_groups:
-            write(function, *rest, **more)
+            write(function, *args, **more)
 
     return emit
 
@@ -101,16 +101,16 @@ def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
 def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
     """Restore a table from its newest backup before the time, not from its current rows."""
 
-    def restored(asked: Handler) -> Any:
+    def restored(request: Handler) -> Any:
         before = [
-            (made, arn)
-            for made, arn in _backups_of(asked["SourceTableName"])
-            if made <= asked["RestoreDateTime"]
+            (created_at, arn)
+            for created_at, arn in _backups_of(request["SourceTableName"])
+            if created_at <= request["RestoreDateTime"]
         ]
         if not before:
             why = "no backup is as old as this moment"
             return dynamodb.error_response_json("InvalidRestoreTimeException", why, 400)
-        return restore({"TargetTableName": asked["TargetTableName"], "BackupArn": max(before)[1]})
+        return restore({"TargetTableName": request["TargetTableName"], "BackupArn": max(before)[1]})
 
     return restored
 
@@ -118,26 +118,26 @@ def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]
 def since_its_backups(describe: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
     """Report the oldest backup as the start of the recovery window."""
 
-    def described(asked: Handler) -> Any:
-        status, headers, body = describe(asked)
-        backups = _backups_of(asked["TableName"])
-        told = json.loads(body)
-        recovery = told.get("ContinuousBackupsDescription", {}).get(
+    def described(request: Handler) -> Any:
+        status, headers, body = describe(request)
+        backups = _backups_of(request["TableName"])
+        description = json.loads(body)
+        recovery = description.get("ContinuousBackupsDescription", {}).get(
             "PointInTimeRecoveryDescription", {}
         )
         if "EarliestRestorableDateTime" not in recovery or not backups:
             return status, headers, body
         recovery["EarliestRestorableDateTime"] = min(backups)[0]
-        return status, headers, json.dumps(told).encode()
+        return status, headers, json.dumps(description).encode()
 
     return described
 
 
 def _backups_of(table: str) -> list[tuple[float, str]]:
     return [
-        (one["BackupDetails"]["BackupCreationDateTime"], arn)
-        for arn, one in dynamodb._backups.items()
-        if one["SourceTableDetails"]["TableName"] == table
+        (backup["BackupDetails"]["BackupCreationDateTime"], arn)
+        for arn, backup in dynamodb._backups.items()
+        if backup["SourceTableDetails"]["TableName"] == table
     ]
 
 
@@ -147,9 +147,9 @@ def restorable(handlers: dict[str, Handler]) -> None:
 
     def create(logical_id: str, props: Props, stack: str) -> Any:
         name, attributes = known["create"](logical_id, props, stack)
-        asked = props.get("PointInTimeRecoverySpecification")
-        if asked:
-            spec = {"PointInTimeRecoverySpecification": asked}
+        recovery = props.get("PointInTimeRecoverySpecification")
+        if recovery:
+            spec = {"PointInTimeRecoverySpecification": recovery}
             dynamodb._update_continuous_backups({"TableName": name, **spec})
         return name, attributes
 
@@ -161,15 +161,15 @@ def within_the_limit(handlers: dict[str, Handler]) -> None:
     known = handlers["AWS::Lambda::Function"]
     functions, wanted_as = lambda_svc._functions, "ReservedConcurrentExecutions"
 
-    def reserve(name: str, wanted: Any) -> None:
-        others = (one for known_as, one in functions.items() if known_as != name)
-        taken = sum(int(one.get("concurrency") or 0) for one in others)
-        if wanted and lambda_svc._ACCOUNT_CONCURRENCY_CAP - taken - int(wanted) < 100:
+    def reserve(name: str, requested: Any) -> None:
+        others = (function for known_as, function in functions.items() if known_as != name)
+        reserved = sum(int(function.get("concurrency") or 0) for function in others)
+        if requested and lambda_svc._ACCOUNT_CONCURRENCY_CAP - reserved - int(requested) < 100:
             raise ValueError(
                 "Specified ReservedConcurrentExecutions for function decreases account's "
                 "UnreservedConcurrentExecution below its minimum value of [100]."
             )
-        functions[name]["concurrency"] = int(wanted) if wanted else None
+        functions[name]["concurrency"] = int(requested) if requested else None
 
     def create(logical_id: str, props: Props, stack: str) -> Any:
         name, attributes = known["create"](logical_id, props, stack)
@@ -201,15 +201,17 @@ class Unpacked(zipfile.ZipFile):
             super().extractall(path, members, pwd)
             return
         digest = hashlib.sha256(Path(str(self.filename)).read_bytes()).hexdigest()[:16]
-        kept = Path(tempfile.gettempdir()) / f"unpacked-{digest}"
+        cached = Path(tempfile.gettempdir()) / f"unpacked-{digest}"
         with self._alone:
-            if not kept.is_dir():
-                super().extractall(kept)
+            if not cached.is_dir():
+                super().extractall(cached)
         place.rmdir()
-        place.symlink_to(kept)
+        place.symlink_to(cached)
 
 
-def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]) -> None:
+def accept_silently(
+    handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]
+) -> None:
     """Accept resources of a kind, filtered by `where`, without creating them."""
     known = handlers.get(kind, {})
 
@@ -248,7 +250,9 @@ dynamodb._restore_table_to_point_in_time = to_its_moment(dynamodb._restore_table
 dynamodb._describe_continuous_backups = since_its_backups(dynamodb._describe_continuous_backups)
 restorable(provisioners._RESOURCE_HANDLERS)
 within_the_limit(provisioners._RESOURCE_HANDLERS)
-taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
-taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
+accept_silently(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
+accept_silently(
+    provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props
+)
 app._port_is_bindable = lambda *_place: False  # otherwise it opens port 443 as well
 app.main()

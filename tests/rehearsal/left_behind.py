@@ -40,8 +40,8 @@ def standing(client: Client) -> Standing:
 def _listed(service: str, operation: str, items: str, name: str) -> Callable[[Client], Names]:
     def names(client: Client) -> Names:
         for page in client(service).get_paginator(operation).paginate():
-            for one in page.get(items, []):
-                yield one if isinstance(one, str) else str(one[name])
+            for item in page.get(items, []):
+                yield item if isinstance(item, str) else str(item[name])
 
     return names
 
@@ -65,14 +65,14 @@ def _rules(client: Client) -> Names:
 
 
 def _domain_names(client: Client) -> Names:
-    return (one["DomainName"] for one in client("apigatewayv2").get_domain_names()["Items"])
+    return (domain["DomainName"] for domain in client("apigatewayv2").get_domain_names()["Items"])
 
 
 def _keys(client: Client) -> Names:
     """Yield customer keys that are not pending deletion. A key cannot be deleted immediately."""
     for key in _listed("kms", "list_keys", "Keys", "KeyId")(client):
-        found = client("kms").describe_key(KeyId=key)["KeyMetadata"]
-        if found["KeyManager"] == "CUSTOMER" and found["KeyState"] != "PendingDeletion":
+        metadata = client("kms").describe_key(KeyId=key)["KeyMetadata"]
+        if metadata["KeyManager"] == "CUSTOMER" and metadata["KeyState"] != "PendingDeletion":
             yield key
 
 

@@ -86,8 +86,8 @@ class Moment:
             raise Failed(f"jobs could not be changed: {changed.text}; {gone.text}")
         s3 = self._account.client("s3")
         bucket = read_settings(self._account, STAGE).bucket
-        for one in s3.list_objects_v2(Bucket=bucket)["Contents"]:
-            s3.delete_object(Bucket=bucket, Key=one["Key"])
+        for obj in s3.list_objects_v2(Bucket=bucket)["Contents"]:
+            s3.delete_object(Bucket=bucket, Key=obj["Key"])
 
     def is_closed(self) -> None:
         """Check that changes are refused while lists still work."""
@@ -100,8 +100,8 @@ class Moment:
         resumed = datetime.now(UTC)
         self._jobs_are_back()
         self._runs_are_back()
-        again = self._api.run_now(self._ids["large"])
-        run = self._api.ended({**again, "job_id": self._ids["large"]}, WITHIN)
+        new_run = self._api.run_now(self._ids["large"])
+        run = self._api.ended({**new_run, "job_id": self._ids["large"]}, WITHIN)
         if run["status"] != "SUCCESS" or self._large_calls() != 1:
             raise Failed(f"a job of that moment does not run with its payload: {run}")
         self._ran("due meanwhile")
@@ -111,7 +111,9 @@ class Moment:
     def _jobs_are_back(self) -> None:
         if self._api("GET", f"/jobs/{self._lost}").status_code != 404:
             raise Failed("a job that was made after the moment is there")
-        names = {name: self._api.get(f"/jobs/{one}")["name"] for name, one in self._ids.items()}
+        names = {
+            name: self._api.get(f"/jobs/{job_id}")["name"] for name, job_id in self._ids.items()
+        }
         if names != {name: name for name in names}:
             raise Failed(f"jobs are not as they were: {names}")
         large = self._api.get(f"/jobs/{self._ids['large']}")

@@ -21,11 +21,11 @@ class Failed(RuntimeError):
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
+def step(name: str) -> Iterator[None]:
     began = time.monotonic()
-    print(f"== {what} ...", flush=True)
+    print(f"== {name} ...", flush=True)
     yield
-    print(f"== {what}: {time.monotonic() - began:.1f} s", flush=True)
+    print(f"== {name}: {time.monotonic() - began:.1f} s", flush=True)
 
 
 def everything(_line: str) -> bool:
@@ -51,8 +51,8 @@ def run(
         start_new_session=True,
     )
     assert process.stdout is not None
-    said: list[str] = []
-    reader = threading.Thread(target=_follow, args=(process.stdout, log, show, said))
+    output: list[str] = []
+    reader = threading.Thread(target=_follow, args=(process.stdout, log, show, output))
     reader.start()
     try:
         code = process.wait(within)
@@ -63,7 +63,7 @@ def run(
             _end(process)
         reader.join()
         process.stdout.close()
-    return code, "".join(said)
+    return code, "".join(output)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -84,33 +84,33 @@ def checked(
     folder: Path,
 ) -> str:
     """Run a command, and return its output. A failure ends the rehearsal."""
-    code, said = run(command, environment, log, show, folder)
+    code, output = run(command, environment, log, show, folder)
     if code:
-        shown = " ".join(Path(part).name for part in command[:5])
-        raise Failed(f"{shown} failed with {code}; {log} ends:\n{said[-3_000:]}")
-    return said
+        program = " ".join(Path(part).name for part in command[:5])
+        raise Failed(f"{program} failed with {code}; {log} ends:\n{output[-3_000:]}")
+    return output
 
 
-def _follow(stream: IO[bytes], log: Path, show: Show, said: list[str]) -> None:
+def _follow(stream: IO[bytes], log: Path, show: Show, output: list[str]) -> None:
     """Copy the output to the log. If all is shown, copy chunks, so that dots appear at once."""
-    with log.open("a") as kept:
+    with log.open("a") as log_file:
         if show is everything:
             while chunk := os.read(stream.fileno(), 65_536):
                 text = chunk.decode(errors="replace")
-                _keep(text, kept, said)
+                _keep(text, log_file, output)
                 _tell(text)
             return
         for line in stream:
             text = line.decode(errors="replace")
-            _keep(text, kept, said)
+            _keep(text, log_file, output)
             if show(text):
                 _tell(f"   {text.strip()}\n")
 
 
-def _keep(text: str, kept: IO[str], said: list[str]) -> None:
-    kept.write(text)
-    kept.flush()
-    said.append(text)
+def _keep(text: str, log_file: IO[str], output: list[str]) -> None:
+    log_file.write(text)
+    log_file.flush()
+    output.append(text)
 
 
 def _tell(text: str) -> None:

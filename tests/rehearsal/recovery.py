@@ -84,10 +84,10 @@ def _first_deployment(account: Account, person: Person, tree: Path) -> str:
         for line in re.findall(r"^ +(aws logs delete-log-group .*)$", refused, re.MULTILINE):
             person.types(line)
     with step("make deploy makes the failed stack anew, and protects all"):
-        said = person.types(deploy)
-        _expect(f"{stack} could not be created before (ROLLBACK_COMPLETE)", said)
+        output = person.types(deploy)
+        _expect(f"{stack} could not be created before (ROLLBACK_COMPLETE)", output)
         _all_protected(account)
-    token = token_in(said)
+    token = token_in(output)
     if token is None:
         raise Failed("the first deploy made no admin token")
     return token
@@ -96,12 +96,12 @@ def _first_deployment(account: Account, person: Person, tree: Path) -> str:
 def _all_protected(account: Account) -> None:
     client = account.client("cloudformation")
     for stack in STACKS:
-        (found,) = client.describe_stacks(StackName=whole_name(stack))["Stacks"]
-        if not found["EnableTerminationProtection"]:
+        (description,) = client.describe_stacks(StackName=whole_name(stack))["Stacks"]
+        if not description["EnableTerminationProtection"]:
             raise Failed(f"{whole_name(stack)} is not protected from deletion")
     for table in _tables(account):
-        found = account.client("dynamodb").describe_table(TableName=table)["Table"]
-        if not found["DeletionProtectionEnabled"]:
+        description = account.client("dynamodb").describe_table(TableName=table)["Table"]
+        if not description["DeletionProtectionEnabled"]:
             raise Failed(f"{table} is not protected from deletion")
 
 
@@ -142,6 +142,6 @@ def _stage() -> str:
     return f"--context=stage={STAGE} --output=cdk.out/{STAGE} {CONTEXT}"
 
 
-def _expect(part: str, said: str) -> None:
-    if part not in said:
-        raise Failed(f"{part!r} is not said:\n{said[-3_000:]}")
+def _expect(part: str, output: str) -> None:
+    if part not in output:
+        raise Failed(f"{part!r} is not said:\n{output[-3_000:]}")

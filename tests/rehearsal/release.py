@@ -41,9 +41,9 @@ def checkout(tree: Path) -> Path:
 def describe(tree: Path, change: Callable[[Described], None]) -> None:
     """Change the settings of the stage in a checkout's cdk.json."""
     file = tree / "cdk.json"
-    whole = json.loads(file.read_text())
-    change(whole["context"]["stages"][STAGE])
-    file.write_text(json.dumps(whole, indent=2))
+    document = json.loads(file.read_text())
+    change(document["context"]["stages"][STAGE])
+    file.write_text(json.dumps(document, indent=2))
 
 
 def next_release(folder: Path) -> Path:

@@ -19,8 +19,10 @@ SHOWN = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|restored?\b|is comple
 
 def printed(section: str) -> list[str]:
     """Return the commands of a section."""
-    _, _, rest = PAGE.read_text().partition(f"\n## {section}\n")
-    blocks = re.findall(r"^```sh\n(.*?)```", rest.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
+    _, _, page_end = PAGE.read_text().partition(f"\n## {section}\n")
+    blocks = re.findall(
+        r"^```sh\n(.*?)```", page_end.partition("\n## ")[0], re.DOTALL | re.MULTILINE
+    )
     return [line for block in blocks for line in block.splitlines() if line]
 
 
@@ -34,17 +36,17 @@ class Person:
         self._variables = dict(variables)
 
     def types(self, line: str) -> str:
-        code, said = self.tries(line)
+        code, output = self.tries(line)
         if code:
-            raise Failed(f"`{line}` failed with {code}:\n{said[-3_000:]}")
-        return said
+            raise Failed(f"`{line}` failed with {code}:\n{output[-3_000:]}")
+        return output
 
     def is_refused(self, line: str, *why: str) -> str:
-        code, said = self.tries(line)
-        missing = [part for part in why if part not in said]
+        code, output = self.tries(line)
+        missing = [part for part in why if part not in output]
         if not code or missing:
-            raise Failed(f"`{line}` ended with {code}, without {missing}:\n{said[-3_000:]}")
-        return said
+            raise Failed(f"`{line}` ended with {code}, without {missing}:\n{output[-3_000:]}")
+        return output
 
     def tries(self, line: str) -> tuple[int, str]:
         print(f"   $ {line}", flush=True)
@@ -61,7 +63,7 @@ class Person:
             ["sh", "-c", line],
             environment,
             self._log,
-            lambda said: bool(SHOWN.search(said)),
+            lambda output: bool(SHOWN.search(output)),
             self._tree,
         )
 
@@ -78,29 +80,32 @@ def aws(account: Account, words: Sequence[str]) -> str:
     method = command.replace("-", "_")
     name = client.meta.method_to_api_mapping[method]
     shape = client.meta.service_model.operation_model(name).input_shape
-    members = {xform_name(one, "-"): (one, kind) for one, kind in shape.members.items()}
-    asked: dict[str, Any] = {}
+    members = {
+        xform_name(member_name, "-"): (member_name, kind)
+        for member_name, kind in shape.members.items()
+    }
+    params: dict[str, Any] = {}
     query = "@"
-    given = iter(options)
-    for option in given:
+    remaining = iter(options)
+    for option in remaining:
         plain = option.removeprefix("--")
         if plain in ("query", "output"):
-            value = next(given)
+            value = next(remaining)
             query = value if plain == "query" else query
             continue
         member, kind = members[plain.removeprefix("no-")]
         if kind.type_name == "boolean":
-            asked[member] = not plain.startswith("no-")
+            params[member] = not plain.startswith("no-")
         else:
-            asked[member] = [next(given)] if kind.type_name == "list" else next(given)
-    return in_text(jmespath.search(query, getattr(client, method)(**asked)))
+            params[member] = [next(remaining)] if kind.type_name == "list" else next(remaining)
+    return in_text(jmespath.search(query, getattr(client, method)(**params)))
 
 
-def in_text(found: Any) -> str:
+def in_text(result: Any) -> str:
     r"""
     >>> in_text([["a", "b"], ["c", None]])
     'a\tb\nc\tNone\n'
     """
-    rows = found if isinstance(found, list) else [found]
+    rows = result if isinstance(result, list) else [result]
     lines = ["\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows]
     return "".join(f"{line}\n" for line in lines)

@@ -59,7 +59,7 @@ def _put_function(account: Account, name: str) -> None:
 
 
 def _zipped(file: Path) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.write(file, file.name)
-    return held.getvalue()
+    return buffer.getvalue()

@@ -74,20 +74,20 @@ class Recurring:
         times = [instant(run["scheduled_time"]) for run in runs]
         # The end may have been in the past when it was set. Runs fired by then remain.
         until = max(instant(job["end_time"]), max(times) + timedelta(seconds=1))
-        asked = ceil((until - min(times)).total_seconds())
-        found = Counter[str]()
+        expected = ceil((until - min(times)).total_seconds())
+        outcomes = Counter[str]()
         for run in runs:
-            found[run["status"]] += run["count"]
-        if len(set(times)) != len(times) or found.total() != asked:
+            outcomes[run["status"]] += run["count"]
+        if len(set(times)) != len(times) or outcomes.total() != expected:
             raise Failed(
-                f"{name}: {asked} occurrences from {min(times)} on, but outcomes of "
-                f"{found.total()}: {dict(found)}"
+                f"{name}: {expected} occurrences from {min(times)} on, but outcomes of "
+                f"{outcomes.total()}: {dict(outcomes)}"
             )
-        wrong = set(found) - {"SUCCESS", "SKIPPED", "MISSED"}
+        wrong = set(outcomes) - {"SUCCESS", "SKIPPED", "MISSED"}
         if wrong:
-            raise Failed(f"{name}: runs that ended {', '.join(sorted(wrong))}: {dict(found)}")
+            raise Failed(f"{name}: runs that ended {', '.join(sorted(wrong))}: {dict(outcomes)}")
         late = max(run["lateness_ms"] or 0 for run in runs)
-        return Ledger(name, asked, found, late)
+        return Ledger(name, expected, outcomes, late)
 
     def _over(self, job_id: str) -> Json:
         job = self._api.get(f"/jobs/{job_id}")

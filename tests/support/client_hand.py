@@ -42,8 +42,8 @@ class Hand:
             try:
                 step = steps.send(outcome)
             except StopIteration as done:
-                found: T = done.value
-                return found
+                result: T = done.value
+                return result
             outcome = self._step(step)
 
     def stream_items(self, stream: Stream[T]) -> Iterator[T]:
@@ -71,17 +71,17 @@ class Hand:
         return outcome
 
 
-def said(status: int, value: Any = None, **headers: str) -> Answer:
+def answer_with(status: int, value: Any = None, **headers: str) -> Answer:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Answer(status, named, json.dumps(value).encode())
 
 
 def refused(status: int, code: str = "X", **headers: str) -> Answer:
-    return said(status, {"status": status, "code": code, "detail": "No."}, **headers)
+    return answer_with(status, {"status": status, "code": code, "detail": "No."}, **headers)
 
 
 def a_run(status: str, **fields: Any) -> Answer:
-    return said(200, {**RUN, "status": status, **fields})
+    return answer_with(200, {**RUN, "status": status, **fields})
 
 
 def as_seen(status: str) -> Run:

@@ -19,26 +19,26 @@ class Way:
 
     client: Any
 
-    def do(self, asked: Any) -> Any:
-        return asked
+    def do(self, call: Any) -> Any:
+        return call
 
-    def all(self, asked: Iterator[Any]) -> list[Any]:
-        return list(asked)
+    def all(self, call: Iterator[Any]) -> list[Any]:
+        return list(call)
 
 
 class _Awaiting(Way):
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
-    def do(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        return self._runner.run(asked)
+    def do(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(call)
 
-    def all(self, asked: Any) -> list[Any]:
-        return self._runner.run(_gathered(asked))
+    def all(self, call: Any) -> list[Any]:
+        return self._runner.run(_gathered(call))
 
 
-async def _gathered(asked: AsyncIterator[Any]) -> list[Any]:
-    return [one async for one in asked]
+async def _gathered(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
 
 
 @contextmanager
@@ -73,13 +73,15 @@ class Server:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
-        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(found, Exception):
-            raise found
-        if isinstance(found, httpx.Response):
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx.Response):
             # A response can be read once, but the same answer may be repeated.
-            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
-        return found(request)
+            return httpx.Response(
+                answer.status_code, headers=answer.headers, content=answer.content
+            )
+        return answer(request)
 
 
 JOB = {

@@ -51,10 +51,10 @@ def a_node(folder: Path, program: str = "tests.support.fuzz_node") -> Iterator[N
         "PUNCTUAL_DATA": str(folder / "data"),
     }
     log = folder / "node.log"
-    with log.open("w") as told:
+    with log.open("w") as log_file:
         command = [sys.executable, "-m", program]
         process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=told, text=True
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log_file, text=True
         )
     assert process.stdout is not None
     try:
@@ -74,7 +74,7 @@ def a_node(folder: Path, program: str = "tests.support.fuzz_node") -> Iterator[N
 
 def campaign(options: Sequence[str]) -> Campaign:
     """Run schemathesis with `schemathesis.toml`, and return its result with its output."""
-    with tempfile.TemporaryDirectory() as made, a_node(Path(made)) as node:
+    with tempfile.TemporaryDirectory() as folder, a_node(Path(folder)) as node:
         whoami = httpx.get(
             f"{node.address}/whoami",
             headers={"Authorization": f"Bearer {node.token}"},
@@ -97,8 +97,8 @@ def campaign(options: Sequence[str]) -> Campaign:
             text=True,
             check=False,
         )
-        found = _CASES.search(done.stdout)
-        cases = int(found[1].replace(",", "")) if found else 0
+        match = _CASES.search(done.stdout)
+        cases = int(match[1].replace(",", "")) if match else 0
         return Campaign(cases, done.returncode, done.stdout, node.faults())
 
 

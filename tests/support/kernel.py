@@ -59,5 +59,5 @@ def version_of(release: str) -> tuple[int, ...]:
     >>> version_of("6.12.3-generic")
     (6, 12)
     """
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return tuple(map(int, match.groups())) if match else ()

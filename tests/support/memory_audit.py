@@ -15,8 +15,8 @@ class MemoryAudit:
         self.noted.setdefault(tenant, []).append(NoteWithSubjects(note, [Subject()]))
 
     def changed(self, note: Note, head: JobState) -> None:
-        one = NoteWithSubjects(note, [subject_of(note, head)])
-        self.noted.setdefault(head.tenant, []).append(one)
+        entry = NoteWithSubjects(note, [subject_of(note, head)])
+        self.noted.setdefault(head.tenant, []).append(entry)
 
     def page(
         self,
@@ -27,6 +27,6 @@ class MemoryAudit:
         now: datetime,
     ) -> AuditPage:
         entries = newest_first(tenant, self.noted.get(tenant, []), filters.within_retention(now))
-        left = [entry for entry in entries if after is None or entry.audit_id < after[0]]
-        more = len(left) > limit
-        return AuditPage(left[:limit], (left[limit - 1].audit_id,) if more else None)
+        remaining = [entry for entry in entries if after is None or entry.audit_id < after[0]]
+        more = len(remaining) > limit
+        return AuditPage(remaining[:limit], (remaining[limit - 1].audit_id,) if more else None)

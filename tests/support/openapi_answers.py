@@ -28,10 +28,10 @@ def operation_of(method: str, path: str) -> Any:
     if len(parts) > 2 and not parts[-1]:
         parts.pop()
     for template in _templates():
-        wanted = template.split("/")
-        if len(wanted) == len(parts) and all(
-            part and (one == part or one.startswith("{"))
-            for one, part in zip(wanted[1:], parts[1:], strict=True)
+        template_parts = template.split("/")
+        if len(template_parts) == len(parts) and all(
+            part and (template_part == part or template_part.startswith("{"))
+            for template_part, part in zip(template_parts[1:], parts[1:], strict=True)
         ):
             named = "get" if method == "HEAD" else method.lower()
             return document()["paths"][template].get(named)
@@ -63,24 +63,24 @@ def check(method: str, path: str, status: int, headers: Mapping[str, str], body:
         if status >= 400 and method != "HEAD":
             _check_body(closed("Problem"), body, f"{method} {path}")
         return
-    said = f"{operation['operationId']} {status}"
+    label = f"{operation['operationId']} {status}"
     if status == 308 and path.endswith("/"):  # on AWS, a redirect to the exact address
-        assert headers["location"].partition("?")[0].endswith(path.rstrip("/")), said
+        assert headers["location"].partition("?")[0].endswith(path.rstrip("/")), label
         return
-    assert str(status) in operation["responses"], f"{said} is not in the document"
+    assert str(status) in operation["responses"], f"{label} is not in the document"
     answer = _resolved(operation["responses"][str(status)])
     for name, header in answer.get("headers", {}).items():
-        _check_header(name, _resolved(header), headers, said)
+        _check_header(name, _resolved(header), headers, label)
     if method == "HEAD":
         return
     if "content" not in answer:
-        assert body == b"", f"{said} has no body"
+        assert body == b"", f"{label} has no body"
         return
     kind = headers.get("content-type", "").partition(";")[0]
     content = answer["content"].get(kind) or answer["content"].get("*/*")
-    assert content is not None, f"{said} is {kind}, not {', '.join(answer['content'])}"
+    assert content is not None, f"{label} is {kind}, not {', '.join(answer['content'])}"
     if kind.endswith("json") and "$ref" in content["schema"]:
-        _check_body(closed(content["schema"]["$ref"].removeprefix(SCHEMAS)), body, said)
+        _check_body(closed(content["schema"]["$ref"].removeprefix(SCHEMAS)), body, label)
 
 
 @cache
@@ -90,8 +90,8 @@ def closed(name: str) -> Any:
     for title, schema in components.items():
         if "properties" in schema and title not in _OPEN and "unevaluatedProperties" not in schema:
             schema.setdefault("additionalProperties", False)
-    whole = {"$ref": SCHEMAS + name, "components": {"schemas": components}}
-    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+    schema_document = {"$ref": SCHEMAS + name, "components": {"schemas": components}}
+    return jsonschema_rs.Draft202012Validator(schema_document, validate_formats=True)
 
 
 @cache
@@ -102,26 +102,26 @@ def _templates() -> list[str]:
 
 def _resolved(value: Any) -> Any:
     while "$ref" in value:
-        found = document()
+        value_found = document()
         for part in value["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        value = found
+            value_found = value_found[part]
+        value = value_found
     return value
 
 
-def _check_header(name: str, header: Any, headers: Mapping[str, str], said: str) -> None:
+def _check_header(name: str, header: Any, headers: Mapping[str, str], label: str) -> None:
     value = headers.get(name.lower())
-    assert value is not None, f"{said} lacks the header {name}"
+    assert value is not None, f"{label} lacks the header {name}"
     schema = header["schema"]
     if schema["type"] == "integer":
-        assert value.isdecimal(), f"{said}: {name} is no number"
-        assert int(value) >= schema.get("minimum", 0), f"{said}: {name} is {value}"
+        assert value.isdecimal(), f"{label}: {name} is no number"
+        assert int(value) >= schema.get("minimum", 0), f"{label}: {name} is {value}"
     if "pattern" in schema:
-        assert re.search(schema["pattern"], value), f"{said}: {name} is {value!r}"
+        assert re.search(schema["pattern"], value), f"{label}: {name} is {value!r}"
     if "enum" in schema:
-        assert value in schema["enum"], f"{said}: {name} is {value!r}"
+        assert value in schema["enum"], f"{label}: {name} is {value!r}"
 
 
-def _check_body(validator: Any, body: bytes, said: str) -> None:
+def _check_body(validator: Any, body: bytes, label: str) -> None:
     for error in validator.iter_errors(json.loads(body)):
-        raise AssertionError(f"{said}: {list(error.instance_path)}: {error.message[:500]}")
+        raise AssertionError(f"{label}: {list(error.instance_path)}: {error.message[:500]}")

@@ -57,7 +57,7 @@ WRONG = {
 }
 
 
-class Said:
+class PrintingTask:
     """A task that prints a fixed text."""
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
@@ -76,7 +76,7 @@ class Scene(Client):
         self.workers = {name.value: Workers(name.value, 1) for name in (Lane.QUICK, Lane.LONG)}
         self.node = Node(
             self.store,
-            Registry({"http": Said(), "script": Said()}),
+            Registry({"http": PrintingTask(), "script": PrintingTask()}),
             GroupFiles(folder / "groups"),
             self.clock,
             self.clock.monotonic,
@@ -129,14 +129,16 @@ class Scene(Client):
         method, _, path = target.partition(" ")
         sent = None if body is None else json.dumps(body).encode()
         answer = self.call(method, f"/v1{path}", sent, headers)
-        shown: dict[str, Any] = {"target": f"{method} /v1{path}", "status": answer.status}
+        example: dict[str, Any] = {"target": f"{method} /v1{path}", "status": answer.status}
         if headers:
-            shown["headers"] = {one.replace("_", "-"): text for one, text in headers.items()}
+            example["headers"] = {
+                header.replace("_", "-"): text for header, text in headers.items()
+            }
         if body is not None:
-            shown["body"] = body
-        shown["answer"] = _shown(answer)
-        self.recorded.setdefault(operation, {})[name] = shown
-        return shown["answer"]
+            example["body"] = body
+        example["answer"] = _shown(answer)
+        self.recorded.setdefault(operation, {})[name] = example
+        return example["answer"]
 
     def settle(self) -> None:
         """Step until no worker holds a run and all outcomes are stored."""
@@ -215,19 +217,19 @@ def _jobs(scene: Scene) -> None:
 def _runs(scene: Scene, job: str, hello: Any) -> None:
     send = scene.send
     run = send("runJobNow", "of_another_payload", f"POST {job}/runNow", {"payload": {"kind": "x"}})
-    one = f"{job}/runs/{run['run_id']}"
+    run_path = f"{job}/runs/{run['run_id']}"
     scene.settle()
-    send("getRun", "one_that_has_ended", f"GET {one}")
-    send("cancelRun", "one_that_has_ended", f"POST {one}/cancel", {})
-    send("retryRun", "once_more", f"POST {one}/retry", {}, idempotency_key="again-1")
+    send("getRun", "one_that_has_ended", f"GET {run_path}")
+    send("cancelRun", "one_that_has_ended", f"POST {run_path}/cancel", {})
+    send("retryRun", "once_more", f"POST {run_path}/retry", {}, idempotency_key="again-1")
     waiting = send("runJobNow", "as_it_is", f"POST {job}/runNow", {})
     send("cancelRun", "one_that_waits", f"POST {job}/runs/{waiting['run_id']}/cancel", {})
     scene.settle()
     done = f"/jobs/{hello['job_id']}/runs"
-    (said,) = scene.get(f"/v1{done}").json["runs"]
+    (printed_run,) = scene.get(f"/v1{done}").json["runs"]
     send("listRunsOfJob", "those_that_succeeded", f"GET {done}?status=SUCCESS")
-    send("getRunOutput", "what_it_printed", f"GET {done}/{said['run_id']}/output")
-    send("getRunLogs", "from_the_third_byte", f"GET {done}/{said['run_id']}/logs?after=2")
+    send("getRunOutput", "what_it_printed", f"GET {done}/{printed_run['run_id']}/output")
+    send("getRunLogs", "from_the_third_byte", f"GET {done}/{printed_run['run_id']}/logs?after=2")
     send("listRuns", "the_latest", "GET /runs?limit=1")
     week = {"from": "2026-11-11T00:00:00Z", "to": "2026-11-14T00:00:00Z"}
     send("backfillJob", "what_would_run", f"POST {job}/backfill", {**week, "dry_run": True})
@@ -246,12 +248,12 @@ def _rest(scene: Scene) -> None:
     }
     send("previewSchedule", "over_a_clock_change", "POST /schedules/preview", night)
     send("listUpcoming", "the_next", "GET /schedules/upcoming?limit=2")
-    wanted = {"name": "deploy", "role": "operator", "expires_at": "2027-11-18T00:00:00Z"}
-    token = send("createToken", "for_a_pipeline", "POST /tokens", wanted)
-    one = f"/tokens/{token['token_id']}"
+    new_token = {"name": "deploy", "role": "operator", "expires_at": "2027-11-18T00:00:00Z"}
+    token = send("createToken", "for_a_pipeline", "POST /tokens", new_token)
+    token_path = f"/tokens/{token['token_id']}"
     send("listTokens", "all", "GET /tokens")
-    send("getToken", "one", f"GET {one}")
-    send("revokeToken", "one", f"DELETE {one}")
+    send("getToken", "one", f"GET {token_path}")
+    send("revokeToken", "one", f"DELETE {token_path}")
     send("getWebhookSecret", "of_the_tenant", "GET /webhook-secret")
     send("whoami", "on_a_node_without_tokens", "GET /whoami")
     send("getStats", "of_one_node", "GET /stats")

@@ -76,11 +76,11 @@ class Disk:
                 yield f"{name}{path.name}", self._content.get(number, b"")
 
     def synced(self, handle: int) -> None:
-        found, here = os.fstat(handle), f"/proc/self/fd/{handle}"
-        number = self._numbers[found.st_ino]
-        if stat.S_ISDIR(found.st_mode):
+        status, here = os.fstat(handle), f"/proc/self/fd/{handle}"
+        number = self._numbers[status.st_ino]
+        if stat.S_ISDIR(status.st_mode):
             entries = list(os.scandir(here))
-            self._names[number] = {one.name: self._numbers[one.inode()] for one in entries}
+            self._names[number] = {entry.name: self._numbers[entry.inode()] for entry in entries}
         else:
             self._content[number] = Path(here).read_bytes()
 

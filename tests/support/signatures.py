@@ -15,5 +15,5 @@ def is_signed(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
     signed = b".".join(
         (headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body)
     )
-    wanted = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    return f"v1,{wanted}" in headers["webhook-signature"].split(" ")
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    return f"v1,{expected}" in headers["webhook-signature"].split(" ")

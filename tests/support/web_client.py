@@ -11,7 +11,7 @@ from punctual.engine.quotas.limits import unlimited
 from punctual.node.http.application import build_application
 from punctual.node.http.parsing import API_ROOT
 from tests.support import openapi_answers
-from tests.support.web_engine import MemoryEngine
+from tests.support.web_world import WebWorld
 
 Scope = dict[str, Any]
 
@@ -32,24 +32,24 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One node with one engine. The `chunks` of a body arrive as from a socket."""
+    """A node's application over a web world. The `chunks` of a body arrive as from a socket."""
 
     def __init__(
         self,
-        engine: MemoryEngine | None = None,
+        world: WebWorld | None = None,
         quotas: Quotas | None = None,
         limits_of: LimitsOf = unlimited,
     ) -> None:
-        self.engine = engine or MemoryEngine()
+        self.world = world or WebWorld()
         self.logged: list[dict[str, Any]] = []
         self.turn_error: Exception | None = None
         self._app = build_application(
-            self.engine.as_jobs,
-            self.engine.as_search,
+            self.world.jobs,
+            self.world.search,
             self._turn,
             self._log,
-            self.engine.tokens,
-            clock=self.engine.clock,
+            self.world.tokens,
+            clock=self.world.clock,
             log_access=self._log,
             quotas=quotas,
             limits_of=limits_of,

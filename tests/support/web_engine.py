@@ -56,11 +56,13 @@ class MemoryTokens:
         self.rows[token_hash] = token
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        return next((one for one in self._kept(tenant, now) if one.token_id == token_id), None)
+        return next(
+            (token for token in self._kept(tenant, now) if token.token_id == token_id), None
+        )
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> list[Token]:
-        mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
-        return [one for one in mine if before is None or one.token_id < before][:limit]
+        tokens = sorted(self._kept(tenant, now), key=lambda token: token.token_id, reverse=True)
+        return [token for token in tokens if before is None or token.token_id < before][:limit]
 
     def store_revocation_request(
         self, tenant: str, token_id: str, wish: str, old: str = ""
@@ -73,13 +75,13 @@ class MemoryTokens:
         token = self.get(tenant, token_id, now)
         if token is None or token.revoked_at is not None:
             return token
-        (hashed,) = (at for at, one in self.rows.items() if one == token)
+        (hashed,) = (at for at, stored in self.rows.items() if stored == token)
         self.rows[hashed] = token._replace(revoked_at=now)
         return self.rows[hashed]
 
     def count(self, tenant: str, now: datetime) -> TokenCounts:
-        kept = self._kept(tenant, now)
-        return TokenCounts(sum(one.is_valid(now) for one in kept), len(kept))
+        tokens = self._kept(tenant, now)
+        return TokenCounts(sum(token.is_valid(now) for token in tokens), len(tokens))
 
     def find(self, token_hash: str) -> Token | None:
         return self.rows.get(token_hash)
@@ -89,9 +91,9 @@ class MemoryTokens:
 
     def _kept(self, tenant: str, now: datetime) -> list[Token]:
         return [
-            one
-            for one in self.rows.values()
-            if one.tenant == tenant and ((at := one.delete_at()) is None or at > now)
+            token
+            for token in self.rows.values()
+            if token.tenant == tenant and ((at := token.delete_at()) is None or at > now)
         ]
 
 
@@ -137,22 +139,22 @@ class MemoryEngine:
         return sortable_id(self.now, next(self._ids).to_bytes(10, "big"))
 
     def submit(
-        self, tenant: str, caller: str, wanted: Sequence[Submission], by: Any = None
+        self, tenant: str, caller: str, submissions: Sequence[Submission], by: Any = None
     ) -> list[JobView | PunctualError]:
-        self._ask("submit", tenant, caller, len(wanted))
-        return [self._submit(tenant, caller, one) for one in wanted]
+        self._ask("submit", tenant, caller, len(submissions))
+        return [self._submit(tenant, caller, submission) for submission in submissions]
 
     def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
         known = self.receipts.get((tenant, idempotency_key))
         return known[1] if known is not None and known[0] == fingerprint else None
 
-    def _submit(self, tenant: str, caller: str, one: Submission) -> JobView | PunctualError:
+    def _submit(self, tenant: str, caller: str, submission: Submission) -> JobView | PunctualError:
         try:
             view: JobView = self._once(
                 tenant,
-                one.idempotency_key,
-                one.fingerprint,
-                lambda: self._create(tenant, caller, one.document),
+                submission.idempotency_key,
+                submission.fingerprint,
+                lambda: self._create(tenant, caller, submission.document),
             )
         except PunctualError as error:
             return error
@@ -197,7 +199,7 @@ class MemoryEngine:
         )
 
     def _body(self, job_id: str, document: dict[str, Any], caller: str) -> DefinitionRow:
-        kept = {name: value for name, value in document.items() if name != "payload"}
+        fields = {name: value for name, value in document.items() if name != "payload"}
         return DefinitionRow(
             "t",
             job_id,
@@ -205,7 +207,7 @@ class MemoryEngine:
             1,
             self.now,
             document["name"],
-            kept,
+            fields,
             caller,
             document.get("tags") or {},
             document.get("payload"),
@@ -303,7 +305,7 @@ class MemoryEngine:
             ),
         )
 
-    def _order(self, tenant: str, job_id: str, payload: Any, of: str) -> RunView:
+    def _order(self, tenant: str, job_id: str, payload: Any, retried_from: str) -> RunView:
         run = Run(
             self.new_id(),
             RunStatus.QUEUED,
@@ -312,11 +314,11 @@ class MemoryEngine:
             self.now,
             self.now,
             self.now,
-            Trigger.RETRY if of else Trigger.RUN_NOW,
+            Trigger.RETRY if retried_from else Trigger.RUN_NOW,
             has_own_payload=payload is not UNSET,
-            retried_from=of,
+            retried_from=retried_from,
         )
-        given = payload is not UNSET
+        has_payload = payload is not UNSET
         return self.put_run(
             RunView(
                 tenant,
@@ -324,8 +326,8 @@ class MemoryEngine:
                 run,
                 Detail(),
                 "2026b",
-                payload=payload if given else None,
-                has_payload=given,
+                payload=payload if has_payload else None,
+                has_payload=has_payload,
             )
         )
 
@@ -368,15 +370,15 @@ class MemoryEngine:
     ) -> Sliced[Page]:
         self._ask("jobs", filters, limit, after)
         yield
-        mine = sorted((k[1] for k in self.views if k[0] == tenant), reverse=True)
-        found = [
+        job_ids = sorted((k[1] for k in self.views if k[0] == tenant), reverse=True)
+        views = [
             view
-            for job_id in mine
+            for job_id in job_ids
             if (after is None or job_id < after[0])
             and filters.matches((view := self.views[tenant, job_id]).state, view.definition)
         ]
-        more = len(found) > limit
-        return Page(found[:limit], (found[limit - 1].state.job_id,) if more else None)
+        more = len(views) > limit
+        return Page(views[:limit], (views[limit - 1].state.job_id,) if more else None)
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         self.job(tenant, job_id)
@@ -397,17 +399,17 @@ class MemoryEngine:
         yield
         if job_id is not None:
             self.job(tenant, job_id)
-        found = [
+        views = [
             view
             for (owner, job), runs in self.ordered.items()
             if owner == tenant and job_id in (None, job)
             for view in runs.values()
             if filters.matches(view.run)
         ]
-        found.sort(key=lambda view: view.run.run_id, reverse=True)
-        kept = [view for view in found if after is None or view.run.run_id < after[0]]
-        more = len(kept) > limit
-        return Page(kept[:limit], (kept[limit - 1].run.run_id,) if more else None)
+        views.sort(key=lambda view: view.run.run_id, reverse=True)
+        remaining = [view for view in views if after is None or view.run.run_id < after[0]]
+        more = len(remaining) > limit
+        return Page(remaining[:limit], (remaining[limit - 1].run.run_id,) if more else None)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
         self.run(tenant, job_id, run_id)
@@ -430,14 +432,14 @@ class MemoryEngine:
     ) -> Sliced[Page]:
         self._ask("upcoming", start, end, limit, after)
         yield
-        found = [
+        occurrences = [
             UpcomingOccurrence(
                 view.state.next_at, view.state.next_at, view.state.job_id, view.definition.name
             )
             for view in self.views.values()
             if view.state.next_at is not None
         ]
-        return Page(found[:limit], None)
+        return Page(occurrences[:limit], None)
 
     def stats(self, tenant: str) -> Stats:
         self._ask("stats", tenant)

@@ -10,7 +10,7 @@ from punctual.client.errors import (
     Unavailable,
 )
 from punctual.client.wire import Answer
-from tests.support.client_hand import NO_CONNECTION, Hand, said
+from tests.support.client_hand import NO_CONNECTION, Hand, answer_with
 
 
 def batch_answer(*statuses: int) -> Answer:
@@ -20,7 +20,7 @@ def batch_answer(*statuses: int) -> Answer:
         else {"status": status, "problem": {"status": status, "code": "X", "detail": "No."}}
         for index, status in enumerate(statuses)
     ]
-    return said(207, {"results": results})
+    return answer_with(207, {"results": results})
 
 
 def some_jobs(count: int, size: int = 0) -> list[dict[str, object]]:
