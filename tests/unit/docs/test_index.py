@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[3]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#]+)[^)\s]*\)")
 
 
-def linked(page: Path) -> set[Path]:
+def linked_pages(page: Path) -> set[Path]:
     """Return the pages that a page links to. A link to a folder counts for its README."""
     targets = {
         (page.parent / link).resolve()
@@ -27,7 +27,7 @@ def test_every_page_is_reachable_from_the_readme() -> None:
     while pending:
         page = pending.pop()
         reached.add(page)
-        pending |= {target for target in linked(page) if target.is_file()} - reached
+        pending |= {target for target in linked_pages(page) if target.is_file()} - reached
     pages = {*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")}
     assert len(pages) > 30
     assert sorted(str(page.relative_to(ROOT)) for page in pages - reached) == []

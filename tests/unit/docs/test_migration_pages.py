@@ -1,4 +1,4 @@
-"""The functions of the pages on moving must keep the times of the former scheduler."""
+"""The functions of the migration pages keep the times of the former scheduler."""
 
 import re
 from collections.abc import Callable
@@ -21,10 +21,10 @@ def functions_of(page: str) -> dict[str, Any]:
     text = (HOW_TO / page).read_text()
     code = re.search(r"```python\n(.*?)```", text, re.S)
     assert code is not None
-    kept = re.split(r"^(?:manifest|BEAT) = ", code[1], flags=re.M)[0]
-    found: dict[str, Any] = {}
-    exec(kept, found)
-    return found
+    functions = re.split(r"^(?:manifest|BEAT) = ", code[1], flags=re.M)[0]
+    namespace: dict[str, Any] = {}
+    exec(functions, namespace)
+    return namespace
 
 
 def days_of(expression: str) -> set[date]:
@@ -32,10 +32,14 @@ def days_of(expression: str) -> set[date]:
     calendar = parse_cron(expression)
     assert isinstance(calendar, Calendar)
     seconds = [(day - EPOCH).days * 86_400 for day in YEAR]
-    return {day for day, at in zip(YEAR, seconds, strict=True) if calendar.next_local(at) == at}
+    return {
+        day
+        for day, second in zip(YEAR, seconds, strict=True)
+        if calendar.next_local(second) == second
+    }
 
 
-def matching(rule: Callable[[date], bool]) -> set[date]:
+def days_matching(rule: Callable[[date], bool]) -> set[date]:
     return {day for day in YEAR if rule(day)}
 
 
@@ -50,13 +54,15 @@ def matching(rule: Callable[[date], bool]) -> set[date]:
         ("0 0 1-7 * MON", lambda day: day.day <= 7 or day.weekday() == 0),
     ],
 )
-def test_kubernetes_page_keeps_the_days(schedule: str, rule: Callable[[date], bool]) -> None:
-    moved = functions_of("move-from-kubernetes-cronjob.md")["schedule_of"](schedule, "UTC")
-    assert days_of(moved["cron_expression"]) == matching(rule)
-    assert (moved["dst_gap"], moved["dst_fold"]) == ("SKIP", "BOTH")
+def test_kubernetes_page_keeps_the_days_of_an_expression(
+    schedule: str, rule: Callable[[date], bool]
+) -> None:
+    converted = functions_of("move-from-kubernetes-cronjob.md")["schedule_of"](schedule, "UTC")
+    assert days_of(converted["cron_expression"]) == days_matching(rule)
+    assert (converted["dst_gap"], converted["dst_fold"]) == ("SKIP", "BOTH")
 
 
-def test_kubernetes_page_makes_an_interval_of_every() -> None:
+def test_kubernetes_page_converts_every_to_an_interval() -> None:
     schedule_of = functions_of("move-from-kubernetes-cronjob.md")["schedule_of"]
     assert schedule_of("@every 90m", "UTC") == {
         "schedule_type": "INTERVAL",
@@ -75,13 +81,15 @@ def test_kubernetes_page_makes_an_interval_of_every() -> None:
         ("13", "*", lambda day: day.day == 13),
     ],
 )
-def test_celery_page_keeps_the_days(days: str, weekdays: str, rule: Callable[[date], bool]) -> None:
+def test_celery_page_keeps_the_days_of_a_crontab(
+    days: str, weekdays: str, rule: Callable[[date], bool]
+) -> None:
     crontab = functions_of("move-from-celery-beat.md")["crontab"]
-    moved = crontab(minute=0, hour=0, day_of_month=days, day_of_week=weekdays)
-    assert days_of(moved) == matching(rule)
+    converted = crontab(minute=0, hour=0, day_of_month=days, day_of_week=weekdays)
+    assert days_of(converted) == days_matching(rule)
 
 
-def test_celery_page_stops_where_no_expression_means_the_same() -> None:
+def test_celery_page_refuses_a_crontab_without_an_equal_expression() -> None:
     crontab = functions_of("move-from-celery-beat.md")["crontab"]
     with pytest.raises(ValueError, match="no cron expression means day 8-14 and weekday mon"):
         crontab(day_of_month="8-14", day_of_week="mon")

@@ -50,7 +50,7 @@ ASKED_PACKAGES = (
 )
 
 
-def found(name: str) -> list[Path]:
+def existing_files(name: str) -> list[Path]:
     return [place / name for place in PLACES if (place / name).exists()]
 
 
@@ -82,13 +82,13 @@ def glossary() -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_page_names_only_files_and_tests_that_exist(page: str) -> None:
     named = named_paths(page)
-    missing = [path for path, _ in named if not found(path)]
+    missing = [path for path, _ in named if not existing_files(path)]
     missing += [
         f"{path}::{test}"
         for path, test in named
         if test
-        and found(path)
-        and not re.search(rf"^def {test}\(", found(path)[0].read_text(), re.MULTILINE)
+        and existing_files(path)
+        and not re.search(rf"^def {test}\(", existing_files(path)[0].read_text(), re.MULTILINE)
     ]
     assert missing == []
 

@@ -1,4 +1,4 @@
-"""Long work goes on in slices, and ends when it has used too much of the processor."""
+"""Long work runs in slices and ends at a limit of processor time."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ MILLISECOND = 0.001
 
 
 class Processor:
-    """A clock that only work moves on."""
+    """A clock that only work advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,7 +36,7 @@ class Processor:
         return result
 
 
-def test_a_slice_ends_with_the_step_that_fills_it() -> None:
+def test_slice_ends_with_the_step_that_fills_it() -> None:
     cpu = Processor()
     work = SlicedWork(cpu.work(50), cpu)
     ends = []
@@ -47,7 +47,7 @@ def test_a_slice_ends_with_the_step_that_fills_it() -> None:
     assert work.results == ["done"]
 
 
-def test_a_slice_ends_too_when_its_steps_wait_for_the_disk() -> None:
+def test_slice_ends_also_after_waits_for_the_disk() -> None:
     cpu, steady = Processor(), Processor()
     steps = 0
 
@@ -67,19 +67,19 @@ def test_a_slice_ends_too_when_its_steps_wait_for_the_disk() -> None:
     assert work.results == ["done"]
 
 
-def test_waiting_for_the_disk_is_no_work() -> None:
+def test_wait_for_the_disk_does_not_count_as_work() -> None:
     steady = Processor()
     assert finish(steady.work(10 * round(MAX_WORK_SECONDS / MILLISECOND)), Processor()) == "done"
 
 
-def test_short_work_is_done_in_its_first_slice() -> None:
+def test_short_work_ends_in_its_first_slice() -> None:
     cpu = Processor()
     work = SlicedWork(cpu.work(3), cpu)
     assert not work.run_slice()
     assert work.results == ["done"]
 
 
-def test_work_that_takes_too_long_is_refused_and_ends() -> None:
+def test_work_over_the_limit_is_stopped() -> None:
     cpu = Processor()
     steps = cpu.work(10**9)
     with pytest.raises(TooMuchWork, match="2 s of processor time"):
@@ -89,7 +89,7 @@ def test_work_that_takes_too_long_is_refused_and_ends() -> None:
         next(steps)
 
 
-def test_what_the_work_raises_comes_out_of_its_slice() -> None:
+def test_error_of_the_work_leaves_its_slice() -> None:
     def failing() -> Sliced[str]:
         yield
         raise Unavailable("no disk")
@@ -113,32 +113,32 @@ def test_long_requests_take_turns() -> None:
             yield
         return name
 
-    async def play() -> list[str]:
+    async def scenario() -> list[str]:
         long_work = LongWork(turn, cpu)
         return await asyncio.gather(
             *(long_work.finish("t", SlicedWork(slow(name), cpu)) for name in "abc")
         )
 
-    assert asyncio.run(play()) == ["a", "b", "c"]
+    assert asyncio.run(scenario()) == ["a", "b", "c"]
     assert order == list("abcabcabc")
 
 
-def test_short_work_is_done_in_the_turn_of_its_request() -> None:
+def test_short_work_ends_in_the_turn_of_its_request() -> None:
     cpu = Processor()
     long_work = LongWork(turn, cpu, cpu)
     assert long_work.begin(cpu.work(1)) == "done"
-    left = long_work.begin(cpu.work(50))
-    assert isinstance(left, SlicedWork)
+    remaining_work = long_work.begin(cpu.work(50))
+    assert isinstance(remaining_work, SlicedWork)
     assert cpu.now == pytest.approx(MILLISECOND + SHORT_WORK_SECONDS)
-    assert asyncio.run(long_work.finish("t", left)) == "done"
+    assert asyncio.run(long_work.finish("t", remaining_work)) == "done"
 
 
-def test_a_tenant_has_so_many_long_requests_at_once() -> None:
+def test_tenant_has_a_limit_of_long_requests() -> None:
     def endless() -> Sliced[str]:
         while True:
             yield
 
-    async def play() -> None:
+    async def scenario() -> None:
         long_work = LongWork(turn)
         tasks = [
             asyncio.create_task(long_work.finish("a", SlicedWork(endless())))
@@ -153,4 +153,4 @@ def test_a_tenant_has_so_many_long_requests_at_once() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         assert await long_work.finish("a", SlicedWork(Processor().work(1))) == "done"
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -15,7 +15,7 @@ SECOND = timedelta(seconds=1)
 
 
 def correct_from_answer(clock: StoreClock, truth: datetime, took_seconds: float = 0.01) -> None:
-    own = clock.uncorrected()
+    own = clock.read_uncorrected()
     clock.correct(truth.replace(microsecond=0), own - timedelta(seconds=took_seconds), own)
 
 
@@ -53,10 +53,10 @@ def test_store_clock_that_is_set_is_corrected_by_the_next_answer() -> None:
 def test_store_clock_ignores_slow_and_impossible_answers() -> None:
     truth = ManualClock(NOON)
     clock = StoreClock(lambda: truth() + 3 * SECOND)
-    clock.correct(NOON, clock.uncorrected() - 20 * SECOND, clock.uncorrected())
+    clock.correct(NOON, clock.read_uncorrected() - 20 * SECOND, clock.read_uncorrected())
     assert clock() - truth() == 3 * SECOND
     other = StoreClock(lambda: truth() + 3 * SECOND)
-    other.correct(NOON, other.uncorrected(), other.uncorrected() - SECOND)
+    other.correct(NOON, other.read_uncorrected(), other.read_uncorrected() - SECOND)
     assert other() - truth() == 3 * SECOND
 
 

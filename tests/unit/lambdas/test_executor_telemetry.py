@@ -1,4 +1,4 @@
-"""What an executor tells of a run that ended: why it failed, and as little as that takes."""
+"""The log line and the metrics of a run that ended."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from punctual.lambdas.telemetry import Metric
 from tests.support.builders import JOB, NOON, RUN, a_run
 
 
-class Told:
+class RecordingTelemetry:
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any]]] = []
-        self.measured: list[Metric] = []
+        self.metrics: list[Metric] = []
 
     def __call__(self, event: str, /, **fields: Any) -> None:
         self.lines.append((event, fields))
@@ -24,36 +24,36 @@ class Told:
         raise AssertionError(f"{event} is no problem of ours")
 
     def metric(self, metric: Metric, value: float = 1) -> None:
-        self.measured.append(metric)
+        self.metrics.append(metric)
 
     def invocation(self) -> Any:
         raise AssertionError("the batch opens and closes what is told")
 
 
-def ended(status: RunStatus, error: str) -> Told:
-    told = Told()
+def log_end_of_run(status: RunStatus, error: str) -> RecordingTelemetry:
+    telemetry = RecordingTelemetry()
     finished = FinishedAttempt(JobKey("acme", JOB), RUN, 2, status, False, Detail(error=error))
-    log_ended(told, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
-    return told
+    log_ended(telemetry, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
+    return telemetry
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.TIMED_OUT])
-def test_a_run_that_failed_tells_why_in_so_many_letters(status: RunStatus) -> None:
-    told = ended(status, "no route to host " * 100)
-    ((event, fields),) = told.lines
+def test_failed_run_is_logged_with_a_bounded_error(status: RunStatus) -> None:
+    telemetry = log_end_of_run(status, "no route to host " * 100)
+    ((event, fields),) = telemetry.lines
     assert (event, fields["status"]) == ("run_ended", status.value)
     assert fields["error"] == ("no route to host " * 100)[:MAX_LOGGED_ERROR_CHARACTERS]
-    assert told.measured == [Metric.FINISHED, Metric.FAILED]
+    assert telemetry.metrics == [Metric.FINISHED, Metric.FAILED]
 
 
-def test_only_the_first_line_of_an_error_is_told() -> None:
-    """What follows is what the task printed, which may be anything."""
-    ((_, fields),) = ended(RunStatus.FAILED, "Exit code 3\npassword: hush").lines
+def test_logged_error_is_its_first_line() -> None:
+    """The other lines are output of the task, which may hold secrets."""
+    ((_, fields),) = log_end_of_run(RunStatus.FAILED, "Exit code 3\npassword: hush").lines
     assert fields["error"] == "Exit code 3"
 
 
-def test_a_run_that_went_well_pays_for_no_such_field() -> None:
-    told = ended(RunStatus.SUCCESS, "")
-    ((_, fields),) = told.lines
+def test_successful_run_is_logged_without_an_error_field() -> None:
+    telemetry = log_end_of_run(RunStatus.SUCCESS, "")
+    ((_, fields),) = telemetry.lines
     assert "error" not in fields
-    assert told.measured == [Metric.FINISHED]
+    assert telemetry.metrics == [Metric.FINISHED]

@@ -1,58 +1,58 @@
-"""Threads beside an invocation's loop."""
+"""The threads that run the tasks of an executor invocation."""
 
 import threading
 
 from punctual.lambdas.executor.threads import TaskThreads
 
-PATIENCE = 20.0  # seconds until a test that hangs fails
+TIMEOUT_SECONDS = 20.0  # seconds until a test that hangs fails
 
 
-def never(_seconds: float) -> None:
+def fail_on_sleep(_seconds: float) -> None:
     raise AssertionError("there is something to wait for")
 
 
-def test_all_that_is_started_runs_at_the_same_time() -> None:
-    together = threading.Barrier(10, timeout=PATIENCE)
-    hands, done = TaskThreads(never), []
+def test_started_tasks_run_at_the_same_time() -> None:
+    barrier = threading.Barrier(10, timeout=TIMEOUT_SECONDS)
+    threads, done = TaskThreads(fail_on_sleep), []
 
     def work() -> None:
-        together.wait()
+        barrier.wait()
         done.append(1)
 
     for _ in range(10):
-        hands.start(work)
+        threads.start(work)
     while len(done) < 10:
-        hands.wait(PATIENCE)
+        threads.wait(TIMEOUT_SECONDS)
     assert len(done) == 10
 
 
-def test_waiting_ends_when_work_ends_though_other_work_goes_on() -> None:
-    go, hands = threading.Event(), TaskThreads(never)
+def test_wait_ends_with_the_first_task_that_ends() -> None:
+    may_end, threads = threading.Event(), TaskThreads(fail_on_sleep)
     ended: list[str] = []
 
     def slow() -> None:
-        assert go.wait(PATIENCE)
+        assert may_end.wait(TIMEOUT_SECONDS)
         ended.append("slow")
 
-    hands.start(slow)
-    hands.start(lambda: ended.append("fast"))
-    hands.wait(PATIENCE)
+    threads.start(slow)
+    threads.start(lambda: ended.append("fast"))
+    threads.wait(TIMEOUT_SECONDS)
     assert ended == ["fast"]
-    go.set()
-    hands.wait(PATIENCE)
+    may_end.set()
+    threads.wait(TIMEOUT_SECONDS)
     assert ended == ["fast", "slow"]
 
 
-def test_an_end_that_was_seen_is_not_seen_again() -> None:
+def test_ended_task_is_reported_once() -> None:
     paused: list[float] = []
-    hands = TaskThreads(paused.append)
-    hands.start(lambda: None)
-    hands.wait(PATIENCE)
-    hands.wait(1.5)
+    threads = TaskThreads(paused.append)
+    threads.start(lambda: None)
+    threads.wait(TIMEOUT_SECONDS)
+    threads.wait(1.5)
     assert paused == [1.5]
 
 
-def test_where_nothing_runs_the_given_pause_is_made() -> None:
+def test_wait_without_tasks_sleeps_for_the_timeout() -> None:
     paused: list[float] = []
     TaskThreads(paused.append).wait(0.25)
     assert paused == [0.25]

@@ -1,4 +1,4 @@
-"""Blobs as files: nothing half written, nothing outside the folder, logs that grow."""
+"""Blobs as files: atomic writes, names inside the folder, logs that grow."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
+def test_blob_name_cannot_leave_the_folder(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path / "blobs")
     for name in ("../out", "/etc/out", "a/../../out", "new/1", "x" * 5_000, ""):
         blobs.put(name, b"1", "text/plain")
@@ -26,18 +26,23 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
 OUTPUT = "outputs/acme/019-job/019-run/1"
 
 
-def test_an_output_is_a_file_of_the_path_that_its_key_says(tmp_path: Path) -> None:
+def test_output_is_a_file_at_the_path_of_its_key(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     blobs.put(OUTPUT, b"said", "text/plain")
     assert (tmp_path / OUTPUT).read_bytes() == b"said"
     assert (tmp_path / OUTPUT).parent.stat().st_mode & 0o777 == 0o700
-    for odd in ("outputs/../../x/1", "outputs/acme/j/r", "outputs/.hidden/j/r/1", "outputs/a//r/1"):
-        blobs.put(odd, b"1", "text/plain")
-        assert blobs.get(odd) == b"1"
+    for malformed_key in (
+        "outputs/../../x/1",
+        "outputs/acme/j/r",
+        "outputs/.hidden/j/r/1",
+        "outputs/a//r/1",
+    ):
+        blobs.put(malformed_key, b"1", "text/plain")
+        assert blobs.get(malformed_key) == b"1"
     assert files(tmp_path / "outputs") == [tmp_path / OUTPUT]
 
 
-def test_the_folders_of_a_run_and_of_a_job_go_with_their_last_output(tmp_path: Path) -> None:
+def test_folders_of_a_run_and_a_job_are_deleted_with_their_last_output(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     second, other = f"{OUTPUT[:-1]}2", "outputs/acme/019-job/019-other/1"
     for name in (OUTPUT, second, other):
@@ -53,26 +58,26 @@ def test_the_folders_of_a_run_and_of_a_job_go_with_their_last_output(tmp_path: P
     assert blobs.get(OUTPUT) == b"2"
 
 
-def test_outputs_are_stored_while_others_of_their_job_are_removed(tmp_path: Path) -> None:
+def test_outputs_are_stored_while_other_threads_delete_of_the_same_job(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
-    names = [[f"outputs/t/job/{thread}-{n}/1" for n in range(40)] for thread in range(4)]
+    names = [[f"outputs/t/job/{thread}-{number}/1" for number in range(40)] for thread in range(4)]
 
-    def come_and_go(mine: list[str]) -> None:
-        for name in mine:
+    def put_and_delete(own_names: list[str]) -> None:
+        for name in own_names:
             blobs.put(name, b"1", "text/plain")
-            if name != mine[-1]:
+            if name != own_names[-1]:
                 blobs.delete([name])
 
-    threads = [Thread(target=come_and_go, args=(mine,)) for mine in names]
+    threads = [Thread(target=put_and_delete, args=(own_names,)) for own_names in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [blobs.get(mine[-1]) for mine in names] == [b"1"] * 4
+    assert [blobs.get(own_names[-1]) for own_names in names] == [b"1"] * 4
     assert len(files(tmp_path)) == 4
 
 
-def test_a_folder_that_cannot_be_synced_is_made_again_by_the_next_try(
+def test_folder_that_failed_to_sync_is_created_by_the_next_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = FileBlobs(tmp_path)
@@ -89,7 +94,7 @@ def failing_sync(_file: int) -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_a_deleted_data_folder_does_not_come_back(tmp_path: Path) -> None:
+def test_deleted_data_folder_is_not_created_again(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path / "blobs")
     rmtree(tmp_path / "blobs")
     with pytest.raises(Unavailable):
@@ -97,7 +102,7 @@ def test_a_deleted_data_folder_does_not_come_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_grows_and_is_read_from_any_place(tmp_path: Path) -> None:
+def test_log_grows_and_is_read_from_any_offset(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     log = blobs.open_log("log")
     log.write(b"one ")
@@ -107,7 +112,7 @@ def test_a_log_grows_and_is_read_from_any_place(tmp_path: Path) -> None:
     assert blobs.get("log", 4) == b"two"
 
 
-def test_an_empty_log_and_one_that_is_discarded_leave_no_file(tmp_path: Path) -> None:
+def test_empty_or_discarded_log_leaves_no_file(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     assert blobs.open_log("empty").end() == 0
     log = blobs.open_log("discarded")
@@ -116,7 +121,7 @@ def test_an_empty_log_and_one_that_is_discarded_leave_no_file(tmp_path: Path) ->
     assert files(tmp_path) == []
 
 
-def test_a_write_that_fails_leaves_the_former_blob(
+def test_failed_write_keeps_the_former_blob(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = FileBlobs(tmp_path)
@@ -129,7 +134,7 @@ def test_a_write_that_fails_leaves_the_former_blob(
     assert len(files(tmp_path)) == 1
 
 
-def test_what_a_killed_node_was_writing_is_cleared(tmp_path: Path) -> None:
+def test_partial_writes_of_a_killed_node_are_deleted(tmp_path: Path) -> None:
     FileBlobs(tmp_path).put("a", b"1", "text/plain")
     (tmp_path / "new" / "0").write_bytes(b"half")
     blobs = FileBlobs(tmp_path)
@@ -137,12 +142,12 @@ def test_what_a_killed_node_was_writing_is_cleared(tmp_path: Path) -> None:
     assert (blobs.get("a"), blobs.get("b"), len(files(tmp_path))) == (b"1", b"2", 2)
 
 
-def test_threads_may_write_at_once(tmp_path: Path) -> None:
+def test_threads_write_blobs_at_the_same_time(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
 
     def write(thread: int) -> None:
-        for n in range(20):
-            blobs.put(f"own/{thread}/{n}", b"%d" % n, "text/plain")
+        for number in range(20):
+            blobs.put(f"own/{thread}/{number}", b"%d" % number, "text/plain")
             blobs.put("shared", b"%d" % thread * 1_000, "text/plain")
 
     threads = [Thread(target=write, args=(number,)) for number in range(4)]
@@ -150,7 +155,7 @@ def test_threads_may_write_at_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [blobs.get(f"own/{t}/{n}") for t in range(4) for n in range(20)] == [
-        b"%d" % n for _ in range(4) for n in range(20)
+    assert [blobs.get(f"own/{thread}/{number}") for thread in range(4) for number in range(20)] == [
+        b"%d" % number for _ in range(4) for number in range(20)
     ]
-    assert blobs.get("shared") in [b"%d" % t * 1_000 for t in range(4)]
+    assert blobs.get("shared") in [b"%d" % thread * 1_000 for thread in range(4)]

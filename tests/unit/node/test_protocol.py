@@ -1,4 +1,4 @@
-"""What one connection may do to the node before anything is known of its caller."""
+"""Limits and deadlines of HTTP connections before authentication."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 from punctual.node.http.application import build_application
 from punctual.node.http.descriptors import max_connections_within, min_file_limit
 from punctual.node.http.protocol import MAX_BODY_WIRE_BYTES, HttpProtocol, expire_connections
-from tests.support.web_engine import NOON, MemoryEngine
+from tests.support.web_world import NOON, WebWorld
 
 HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # as the pages say
 MAX_HEAD = 64 * 1024
@@ -24,11 +24,11 @@ POST = (
 )
 
 
-def quiet(_event: str, /, **_fields: Any) -> None: ...
+def ignore_log(_event: str, /, **_fields: Any) -> None: ...
 
 
 class Socket:
-    """A transport that keeps what is written; `unsent` of it the client has not taken."""
+    """A transport that keeps the written bytes. `unsent` counts those the client has not read."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -64,35 +64,39 @@ class Socket:
 
 
 class Server:
-    """HttpProtocols of one server, on a clock that the test moves."""
+    """HTTP protocols of one server, on a clock that the test advances."""
 
-    def __init__(self, most: int = 1_000) -> None:
+    def __init__(self, max_connections: int = 1_000) -> None:
         self.now = 0.0
-        self._most = most
-        self._engine = MemoryEngine()
+        self._max_connections = max_connections
+        self._world = WebWorld()
         self.state = ServerState()
-        self.gate: asyncio.Event | None = None  # where set, answers wait for it
+        self.hold_answers: asyncio.Event | None = None  # where set, answers wait for it
 
     async def _turn(self, request: Callable[[], Any]) -> Any:
-        if self.gate is not None:
-            await self.gate.wait()
+        if self.hold_answers is not None:
+            await self.hold_answers.wait()
         return request()
 
     def connect(self) -> tuple[HttpProtocol, Socket]:
-        engine = self._engine
+        world = self._world
         app = build_application(
-            engine.as_jobs,
-            engine.as_search,
+            world.jobs,
+            world.search,
             self._turn,
-            quiet,
-            engine.tokens,
+            ignore_log,
+            world.tokens,
             clock=lambda: NOON,
         )
         config = uvicorn.Config(
             app, http=HttpProtocol, lifespan="off", log_config=None, proxy_headers=False
         )
         connection = HttpProtocol(
-            config, self.state, {}, max_connections=self._most, monotonic=lambda: self.now
+            config,
+            self.state,
+            {},
+            max_connections=self._max_connections,
+            monotonic=lambda: self.now,
         )
         socket = Socket()
         connection.connection_made(cast(asyncio.Transport, socket))
@@ -103,8 +107,8 @@ class Server:
         expire_connections(self.state.connections, self.now)
 
 
-def played(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(cast(Any, test()))
+def run_scenario(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(cast(Any, scenario()))
 
 
 async def settle() -> None:
@@ -113,10 +117,10 @@ async def settle() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"x-long: " + b"a" * 4_000, b"x: y\r\n" * 200, b"a" * 5_000])
-def test_an_endless_head_is_refused_and_nothing_of_it_is_kept(
+def test_endless_request_head_is_refused(
     piece: bytes,
 ) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         connection, socket = Server().connect()
         connection.data_received(b"GET /v1/jobs HTTP/1.1\r\n")
         sent = 0
@@ -126,21 +130,21 @@ def test_an_endless_head_is_refused_and_nothing_of_it_is_kept(
             assert sent <= MAX_HEAD + len(piece)
         assert socket.written.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_head_in_one_long_read_is_refused_before_it_is_parsed_whole() -> None:
-    async def test() -> None:
+def test_long_request_head_in_one_read_is_refused() -> None:
+    async def scenario() -> None:
         connection, socket = Server().connect()
         connection.data_received(GET[:-2] + b"x-long: " + b"a" * 1_000_000)
         assert (socket.written[:12], socket.code) == (b"HTTP/1.1 431", "HEADERS_TOO_LARGE")
         assert socket.closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_head_that_is_just_short_enough_is_taken() -> None:
-    async def test() -> None:
+def test_request_head_of_the_maximum_size_is_accepted() -> None:
+    async def scenario() -> None:
         connection, socket = Server().connect()
         head = GET[:-2] + b"x-long: \r\n\r\n"
         filled = head.replace(b"x-long: ", b"x-long: " + b"a" * (MAX_HEAD - len(head)))
@@ -148,11 +152,11 @@ def test_a_head_that_is_just_short_enough_is_taken() -> None:
         await settle()
         assert (len(filled), socket.written[:12]) == (MAX_HEAD, b"HTTP/1.1 200")
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused() -> None:
-    async def test() -> None:
+def test_request_body_over_the_wire_limit_is_refused() -> None:
+    async def scenario() -> None:
         connection, socket = Server().connect()
         head = POST.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         connection.data_received(head + b"1\r\n \r\n0\r\nx-trailer: ")
@@ -160,11 +164,11 @@ def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused() -> None:
             connection.data_received(b"a" * 60_000)
         assert socket.closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
-    async def test() -> None:
+def test_request_head_has_ten_seconds_from_its_first_byte() -> None:
+    async def scenario() -> None:
         server = Server()
         connection, socket = server.connect()
         server.wait(IDLE_SECONDS - 1)
@@ -177,11 +181,11 @@ def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
         assert f"within {HEAD_SECONDS} seconds".encode() in socket.written
         assert socket.closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_body_has_thirty_seconds() -> None:
-    async def test() -> None:
+def test_request_body_has_thirty_seconds() -> None:
+    async def scenario() -> None:
         server = Server()
         connection, socket = server.connect()
         connection.data_received(POST + BODY[:5])
@@ -194,11 +198,11 @@ def test_a_body_has_thirty_seconds() -> None:
         assert socket.written.count(b"HTTP/1.1 ") == 1
         assert socket.closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_an_idle_connection_has_sixty_seconds_from_its_last_answer() -> None:
-    async def test() -> None:
+def test_idle_connection_has_sixty_seconds_from_its_last_answer() -> None:
+    async def scenario() -> None:
         server = Server()
         silent, talking = server.connect(), server.connect()
         server.wait(IDLE_SECONDS - 1)
@@ -212,13 +216,13 @@ def test_an_idle_connection_has_sixty_seconds_from_its_last_answer() -> None:
         server.wait(1)
         assert talking[1].closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_call_that_waits_for_its_answer_is_active() -> None:
-    async def test() -> None:
-        server = Server(most=1)
-        server.gate = asyncio.Event()
+def test_connection_that_waits_for_its_answer_is_not_idle() -> None:
+    async def scenario() -> None:
+        server = Server(max_connections=1)
+        server.hold_answers = asyncio.Event()
         connection, socket = server.connect()
         connection.data_received(GET)
         await settle()
@@ -228,7 +232,7 @@ def test_a_call_that_waits_for_its_answer_is_active() -> None:
         assert (refused.aborted, socket.closed) == (True, False)
         connection.data_received(GET[:9])  # the head of the next one has its time from the answer
         server.wait(2 * HEAD_SECONDS)
-        server.gate.set()
+        server.hold_answers.set()
         await settle()
         assert socket.written.startswith(b"HTTP/1.1 200 ")
         server.wait(HEAD_SECONDS - 1)
@@ -236,28 +240,28 @@ def test_a_call_that_waits_for_its_answer_is_active() -> None:
         server.wait(1)
         assert socket.closed
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
-    async def test() -> None:
+def test_connection_that_does_not_read_its_answer_is_aborted() -> None:
+    async def scenario() -> None:
         server = Server()
         connection, socket = server.connect()
         connection.data_received(GET)
         await settle()
-        for left in (9_000, 8_000, 7_000):
-            socket.unsent = left
+        for unsent in (9_000, 8_000, 7_000):
+            socket.unsent = unsent
             server.wait(IDLE_SECONDS - 1)
         assert not socket.closed
         server.wait(IDLE_SECONDS)
         assert socket.aborted
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
-    async def test() -> None:
-        server = Server(most=3)
+def test_connection_limit_closes_the_longest_idle_connection() -> None:
+    async def scenario() -> None:
+        server = Server(max_connections=3)
         first, second, third = (server.connect() for _ in range(3))
         server.now = 1
         first[0].data_received(GET)
@@ -265,16 +269,16 @@ def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
         server.now = 2
         third[0].data_received(GET[:5])
         fourth = server.connect()
-        closed = [one[1].aborted for one in (first, second, third, fourth)]
+        closed = [connected[1].aborted for connected in (first, second, third, fourth)]
         assert closed == [False, True, False, False]
 
-    played(test)
+    run_scenario(scenario)
 
 
-def test_runs_keep_their_descriptors() -> None:
-    least = min_file_limit(48)
-    assert max_connections_within(least, 48) > 0
-    assert max_connections_within(least - 1, 48) == 0
+def test_connection_limit_leaves_file_descriptors_for_runs() -> None:
+    minimum = min_file_limit(48)
+    assert max_connections_within(minimum, 48) > 0
+    assert max_connections_within(minimum - 1, 48) == 0
     assert max_connections_within(10**6, 48) == 1_000
     for limit in (1_024, 2_048):
         assert limit - max_connections_within(limit, 48) >= 48 * 16

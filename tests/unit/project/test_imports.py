@@ -1,4 +1,4 @@
-"""Who may import whom, and who may name the clock: the table, and proof that breaking it shows."""
+"""The table of allowed imports, the modules that may read the clock, and planted violations."""
 
 import ast
 import sys
@@ -128,10 +128,10 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""What a package may import besides the standard library and itself."""
+"""The imports that a package may have besides the standard library and itself."""
 
 IMPURE = frozenset({"asyncio", "random", "secrets", "socket", "sqlite3", "subprocess", "threading"})
-"""What of the standard library the domain does without: it decides, and does nothing."""
+"""The modules of the standard library that the domain must not import."""
 
 AMBIENT = (
     "datetime.date.today",
@@ -148,7 +148,7 @@ AMBIENT = (
     "uuid.uuid1",
     "uuid.uuid4",
 )
-"""Time, chance and waiting are arguments; a trailing dot stands for the whole module."""
+"""Time, chance and waiting are arguments. A trailing dot stands for the whole module."""
 
 AMBIENT_IN = (
     f"{OURS}/node/",
@@ -157,18 +157,18 @@ AMBIENT_IN = (
     f"{OURS}/client/clock.py",
     "functions/",
 )
-"""The places that hand them in."""
+"""The places that pass them in."""
 
 
 class Named(NamedTuple):
-    """A dotted name that a file imports or uses, and where."""
+    """A dotted name that a file imports or uses, and its line."""
 
     dotted: str
     line: int
 
 
 def imported(tree: ast.AST) -> Iterator[Named]:
-    """Every import wherever it stands, a relative one with its dots."""
+    """Yield every import of a file, a relative one with its dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Named(alias.name, node.lineno) for alias in node.names)
@@ -181,12 +181,12 @@ def within(dotted: str, package: str) -> bool:
     return dotted == package or dotted.startswith(f"{package}.")
 
 
-def row_of(path: str) -> str | None:
+def table_row(path: str) -> str | None:
     return next((row for row in ALLOWED if path == row or path.startswith(f"{row}/")), None)
 
 
-def itself(path: str) -> str:
-    """The package that a file may import because it belongs to it."""
+def own_package(path: str) -> str:
+    """Return the package of a file, which the file may import."""
     if path.startswith("functions/"):
         return "functions." + path.split("/")[1]
     if path.startswith("cli/"):
@@ -197,12 +197,12 @@ def itself(path: str) -> str:
 
 
 def wrong_imports(path: str, source: str) -> list[str]:
-    """What the file at `path` imports against the table."""
-    row = row_of(path)
+    """Return the imports of the file at `path` that the table forbids."""
+    row = table_row(path)
     if row is None:
         return [f"{path}: no row in the table"]
-    allowed = set(ALLOWED[row]) | {itself(path)}
-    found = []
+    allowed = set(ALLOWED[row]) | {own_package(path)}
+    faults = []
     for dotted, line in imported(ast.parse(source)):
         root = dotted.split(".")[0]
         if root in sys.stdlib_module_names:
@@ -210,35 +210,35 @@ def wrong_imports(path: str, source: str) -> list[str]:
         else:
             wrong = not any(within(dotted, package) for package in allowed)
         if wrong:
-            found.append(f"{path}:{line}: {dotted}")
-    return found
+            faults.append(f"{path}:{line}: {dotted}")
+    return faults
 
 
 def _aliases(tree: ast.AST) -> dict[str, str]:
-    known = {}
+    aliases = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                known[alias.asname or alias.name.split(".")[0]] = (
+                aliases[alias.asname or alias.name.split(".")[0]] = (
                     alias.name if alias.asname else alias.name.split(".")[0]
                 )
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
-                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return known
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return aliases
 
 
 def _dotted(node: ast.expr, aliases: dict[str, str]) -> str | None:
     if isinstance(node, ast.Name):
         return aliases.get(node.id)
     if isinstance(node, ast.Attribute):
-        before = _dotted(node.value, aliases)
-        return before and f"{before}.{node.attr}"
+        owner = _dotted(node.value, aliases)
+        return owner and f"{owner}.{node.attr}"
     return None
 
 
 def ambient_uses(path: str, source: str) -> list[str]:
-    """Where the file takes time, chance or a pause from its surroundings, called or handed on."""
+    """Return the uses of real time, chance or sleep in a file, called or passed on."""
     if path.startswith(AMBIENT_IN):
         return []
     tree = ast.parse(source)
@@ -259,7 +259,7 @@ def sources(*trees: str) -> list[str]:
     )
 
 
-def test_a_file_imports_only_what_its_row_allows() -> None:
+def test_file_imports_only_what_its_row_allows() -> None:
     paths = sources(OURS, "functions", "infra", "cli")
     assert [line for path in paths for line in wrong_imports(path, (ROOT / path).read_text())] == []
 
@@ -269,7 +269,7 @@ def test_time_and_chance_are_arguments() -> None:
     assert [line for path in paths for line in ambient_uses(path, (ROOT / path).read_text())] == []
 
 
-def test_there_is_something_to_check() -> None:
+def test_check_has_files() -> None:
     assert f"{OURS}/domain/errors.py" in sources(OURS)
 
 
@@ -294,16 +294,16 @@ def test_there_is_something_to_check() -> None:
         ("settings.py", "from punctual.domain import job", "punctual.domain.job"),
     ],
 )
-def test_a_planted_import_is_found(path: str, source: str, wrong: str) -> None:
-    found = wrong_imports(f"{OURS}/{path}", source)
-    assert [line.rsplit(": ", 1)[1] for line in found] == [wrong]
+def test_planted_import_is_found(path: str, source: str, wrong: str) -> None:
+    faults = wrong_imports(f"{OURS}/{path}", source)
+    assert [line.rsplit(": ", 1)[1] for line in faults] == [wrong]
 
 
-def test_a_handler_may_not_import_its_neighbour() -> None:
+def test_handler_may_not_import_another_handler() -> None:
     assert wrong_imports("functions/api/handler.py", "from functions.planner import handler") != []
 
 
-def test_a_file_outside_the_table_is_found() -> None:
+def test_file_outside_the_table_is_found() -> None:
     assert wrong_imports(f"{OURS}/extra/thing.py", "") == [
         f"{OURS}/extra/thing.py: no row in the table"
     ]
@@ -326,7 +326,7 @@ def test_a_file_outside_the_table_is_found() -> None:
         ),
     ],
 )
-def test_what_the_table_allows_passes(path: str, source: str) -> None:
+def test_allowed_import_passes(path: str, source: str) -> None:
     assert wrong_imports(f"{OURS}/{path}", source) == []
 
 
@@ -342,12 +342,12 @@ def test_what_the_table_allows_passes(path: str, source: str) -> None:
         "import random\nrandom.random()",
     ],
 )
-def test_a_planted_clock_is_found(source: str) -> None:
+def test_planted_clock_is_found(source: str) -> None:
     assert len(ambient_uses(f"{OURS}/engine/look.py", source)) == 1
     assert ambient_uses(f"{OURS}/node/node.py", source) == []
 
 
-def test_a_clock_that_is_an_argument_passes() -> None:
+def test_clock_that_is_an_argument_passes() -> None:
     source = (
         "from datetime import datetime\ndef look(now: datetime, clock):\n    return clock() - now"
     )

@@ -1,4 +1,4 @@
-"""The third-party layer holds what is tested here; it comes before Lambda's own packages."""
+"""The third-party layer has the tested versions, and comes before Lambda's own packages."""
 
 import re
 from importlib.metadata import distribution, version
@@ -24,40 +24,40 @@ def pins() -> dict[str, str]:
     }
 
 
-def needs(name: str) -> list[str]:
-    """What a package needs on Lambda, its extras aside."""
-    wanted = map(Requirement, distribution(name).requires or ())
+def requirements_of(name: str) -> list[str]:
+    """Return the requirements of a package on Lambda, without its extras."""
+    declared = map(Requirement, distribution(name).requires or ())
     environment = {**LAMBDA, "extra": ""}
     return [
-        canonicalize_name(r.name)
-        for r in wanted
-        if r.marker is None or r.marker.evaluate(environment)
+        canonicalize_name(requirement.name)
+        for requirement in declared
+        if requirement.marker is None or requirement.marker.evaluate(environment)
     ]
 
 
 @pytest.mark.parametrize(("name", "pinned"), pins().items())
-def test_the_layer_holds_the_version_that_is_tested(name: str, pinned: str) -> None:
+def test_vendor_layer_has_the_tested_versions(name: str, pinned: str) -> None:
     assert version(name) == pinned
 
 
 @pytest.mark.parametrize("name", pins())
-def test_the_layer_holds_what_its_packages_need(name: str) -> None:
-    assert [need for need in needs(name) if need not in pins()] == []
+def test_vendor_layer_has_the_requirements_of_its_packages(name: str) -> None:
+    assert [required for required in requirements_of(name) if required not in pins()] == []
 
 
-def test_the_layer_holds_what_we_ask_for() -> None:
-    asked = (VENDOR / "requirements.in").read_text().split()
-    assert asked
-    assert {canonicalize_name(name) for name in asked} <= pins().keys()
+def test_vendor_layer_has_the_packages_of_its_input_file() -> None:
+    requested = (VENDOR / "requirements.in").read_text().split()
+    assert requested
+    assert {canonicalize_name(name) for name in requested} <= pins().keys()
 
 
-def test_the_layer_leaves_the_aws_packages_to_lambda() -> None:
+def test_vendor_layer_has_no_aws_packages() -> None:
     assert FROM_LAMBDA.isdisjoint(pins())
 
 
-def test_what_the_layer_shadows_suits_the_aws_packages() -> None:
+def test_shadowed_packages_suit_the_aws_packages() -> None:
     """Lambda's botocore finds our jmespath and dateutil first, so they must be in its range."""
     for name in ("boto3", "botocore", "s3transfer"):
         for requirement in map(Requirement, distribution(name).requires or ()):
-            held = pins().get(canonicalize_name(requirement.name))
-            assert held is None or requirement.specifier.contains(held)
+            pinned = pins().get(canonicalize_name(requirement.name))
+            assert pinned is None or requirement.specifier.contains(pinned)

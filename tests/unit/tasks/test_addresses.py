@@ -14,7 +14,7 @@ from punctual.tasks.http.addresses import (
 )
 
 
-def nobody(host: str, port: int) -> list[str]:
+def fail_on_lookup(host: str, port: int) -> list[str]:
     raise AssertionError(f"{host} was looked up")
 
 
@@ -77,7 +77,7 @@ def nobody(host: str, port: int) -> list[str]:
         "ff02::1",
     ],
 )
-def test_what_is_not_public_is_refused(address: str) -> None:
+def test_address_that_is_not_public_is_refused(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address))
 
 
@@ -102,12 +102,12 @@ def test_what_is_not_public_is_refused(address: str) -> None:
         "2a00:1450:4001::200e",
     ],
 )
-def test_what_is_public_may_be_called(address: str) -> None:
+def test_public_address_is_allowed(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address)) == ""
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-def test_loopback_may_be_allowed(address: str) -> None:
+def test_loopback_is_allowed_if_opened(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address)) == "is loopback"
     assert refusal_reason(ipaddress.ip_address(address), LOOPBACK_NETWORKS) == ""
 
@@ -116,26 +116,26 @@ def test_loopback_may_be_allowed(address: str) -> None:
     "address",
     ["0.0.0.0", "::", "10.0.0.1", "169.254.169.254", "64:ff9b::127.0.0.1", "::127.0.0.1"],
 )
-def test_allowing_loopback_allows_nothing_else(address: str) -> None:
+def test_opened_loopback_allows_no_other_address(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address), LOOPBACK_NETWORKS)
 
 
-OWN = [
+OPENED_NETWORKS = [
     *(
-        parse_private_network(one)
-        for one in ("10.1.0.0/16", "100.64.0.0/10", "fc00::/7", "127.0.0.0/8")
+        parse_private_network(network)
+        for network in ("10.1.0.0/16", "100.64.0.0/10", "fc00::/7", "127.0.0.0/8")
     ),
-    # Not what cdk.json would let through.
-    *(ipaddress.ip_network(one) for one in ("0.0.0.0/0", "::/0")),
+    # `cdk.json` refuses these.
+    *(ipaddress.ip_network(network) for network in ("0.0.0.0/0", "::/0")),
 ]
 
 
 @pytest.mark.parametrize(
     "address", ["10.1.2.3", "100.64.0.1", "fd12::1", "::ffff:10.1.2.3", "127.0.0.1"]
 )
-def test_an_own_network_may_be_opened(address: str) -> None:
+def test_private_address_is_allowed_if_its_network_is_opened(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address))
-    assert refusal_reason(ipaddress.ip_address(address), OWN[:4]) == ""
+    assert refusal_reason(ipaddress.ip_address(address), OPENED_NETWORKS[:4]) == ""
 
 
 @pytest.mark.parametrize(
@@ -146,22 +146,22 @@ def test_an_own_network_may_be_opened(address: str) -> None:
         *("fe80::1", "::10.1.2.3", "2002:a01:203::", "224.0.0.1", "255.255.255.255"),
     ],
 )
-def test_no_opened_network_reaches_what_is_never_a_task_s(address: str) -> None:
-    assert refusal_reason(ipaddress.ip_address(address), OWN)
+def test_opened_network_never_includes_metadata_or_special_addresses(address: str) -> None:
+    assert refusal_reason(ipaddress.ip_address(address), OPENED_NETWORKS)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/15", "172.16.0.0/12", "192.168.7.0/24", "fd12::/48"])
-def test_a_private_network_may_be_opened(text: str) -> None:
+def test_private_network_can_be_opened(text: str) -> None:
     assert str(parse_private_network(text)) == text
 
 
 @pytest.mark.parametrize("text", ["8.8.8.0/24", "0.0.0.0/0", "169.254.0.0/16", "10.0.0.1/8", "x"])
-def test_no_other_network_may_be_opened(text: str) -> None:
+def test_other_network_cannot_be_opened(text: str) -> None:
     with pytest.raises(ValueError, match=r"network|address|host bits"):
         parse_private_network(text)
 
 
-def test_the_metadata_service_is_named() -> None:
+def test_metadata_service_is_named_in_the_reason() -> None:
     assert refusal_reason(ipaddress.ip_address("169.254.169.254")) == "is the metadata service"
     assert refusal_reason(ipaddress.ip_address("fd00:ec2::254")) == "is the metadata service"
 
@@ -191,10 +191,10 @@ def test_the_metadata_service_is_named() -> None:
         "[0:0:0:0:0:0:0:1]",
     ],
 )
-def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> None:
+def test_every_spelling_of_loopback_is_refused_without_a_lookup(spelling: str) -> None:
     with pytest.raises(AddressNotAllowed, match="is loopback"):
-        resolve_checked(spelling, 80, nobody)
-    assert len(resolve_checked(spelling, 80, nobody, open_networks=LOOPBACK_NETWORKS)) == 1
+        resolve_checked(spelling, 80, fail_on_lookup)
+    assert len(resolve_checked(spelling, 80, fail_on_lookup, open_networks=LOOPBACK_NETWORKS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -216,46 +216,46 @@ def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> 
         ":80",
     ],
 )
-def test_what_looks_like_an_address_and_is_none_is_never_looked_up(spelling: str) -> None:
+def test_malformed_address_is_refused_without_a_lookup(spelling: str) -> None:
     with pytest.raises(AddressNotAllowed):
-        resolve_checked(spelling, 80, nobody)
+        resolve_checked(spelling, 80, fail_on_lookup)
 
 
 @pytest.mark.parametrize("name", ["example.com", "0x7f.example", "127.0.0.1.nip.io", "a1", "xn--n"])
-def test_names_are_no_addresses(name: str) -> None:
+def test_host_name_is_not_an_address(name: str) -> None:
     assert parse_literal_address(name) is None
 
 
-def test_a_public_literal_is_pinned_in_its_plain_form() -> None:
-    assert resolve_checked("0x08080808", 80, nobody) == (ipaddress.ip_address("8.8.8.8"),)
+def test_public_literal_address_is_returned_in_its_plain_form() -> None:
+    assert resolve_checked("0x08080808", 80, fail_on_lookup) == (ipaddress.ip_address("8.8.8.8"),)
 
 
-def test_a_name_is_resolved_once_and_all_its_addresses_are_kept_in_order() -> None:
-    asked: list[tuple[str, int]] = []
+def test_host_name_is_resolved_once_to_all_its_addresses_in_order() -> None:
+    lookups: list[tuple[str, int]] = []
 
     def resolver(host: str, port: int) -> list[str]:
-        asked.append((host, port))
+        lookups.append((host, port))
         return ["2606:4700:4700::1111", "1.1.1.1"]
 
-    found = resolve_checked("One.Example.", 443, resolver)
+    addresses = resolve_checked("One.Example.", 443, resolver)
 
-    assert [str(address) for address in found] == ["2606:4700:4700::1111", "1.1.1.1"]
-    assert asked == [("one.example", 443)]
+    assert [str(address) for address in addresses] == ["2606:4700:4700::1111", "1.1.1.1"]
+    assert lookups == [("one.example", 443)]
 
 
-@pytest.mark.parametrize("hidden", ["10.0.0.1", "::1", "169.254.169.254", "fe80::1%eth0"])
-def test_one_refused_answer_refuses_the_name(hidden: str) -> None:
+@pytest.mark.parametrize("refused_address", ["10.0.0.1", "::1", "169.254.169.254", "fe80::1%eth0"])
+def test_host_name_with_one_refused_address_is_refused(refused_address: str) -> None:
     with pytest.raises(AddressNotAllowed, match=r"mixed\.example may not be called"):
-        resolve_checked("mixed.example", 80, lambda *_: ["1.1.1.1", hidden])
+        resolve_checked("mixed.example", 80, lambda *_: ["1.1.1.1", refused_address])
 
 
-def test_no_answer_and_nonsense_are_no_address() -> None:
+def test_lookup_without_a_valid_address_is_unresolved() -> None:
     with pytest.raises(Unresolved, match="no address"):
         resolve_checked("none.example", 80, lambda *_: [])
     with pytest.raises(Unresolved, match="answered 'what'"):
         resolve_checked("odd.example", 80, lambda *_: ["what"])
 
 
-def test_canonical_folds_case_width_and_last_dots() -> None:
+def test_canonical_host_folds_case_width_and_trailing_dots() -> None:
     assert canonical_host("ＥＸＡＭＰＬＥ．com.") == "example.com"
     assert canonical_host("[::1]") == "::1"

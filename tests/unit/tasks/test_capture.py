@@ -11,7 +11,7 @@ class Log:
         self.data += data
 
 
-def test_a_secret_whose_halves_mingle_with_the_other_stream_stays_hidden() -> None:
+def test_secret_split_by_the_other_stream_is_redacted() -> None:
     log = Log()
     capture = Capture(log, Redactor(frozenset({"hush-hush"})))
 
@@ -26,7 +26,7 @@ def test_a_secret_whose_halves_mingle_with_the_other_stream_stays_hidden() -> No
     assert log.data == b"a b [secret] chush-not"
 
 
-def test_each_bound_is_kept_and_only_what_went_beyond_it_is_flagged() -> None:
+def test_capture_keeps_its_bounds_and_flags_what_was_truncated() -> None:
     log = Log()
     capture = Capture(log, Redactor(frozenset()), max_output=4, max_log=6)
 
@@ -40,7 +40,7 @@ def test_each_bound_is_kept_and_only_what_went_beyond_it_is_flagged() -> None:
     assert (log.data, capture.logs_truncated) == (b"abcdef", True)
 
 
-def test_what_is_held_back_comes_out_at_the_end() -> None:
+def test_possible_start_of_a_secret_is_written_at_the_end() -> None:
     log = Log()
     capture = Capture(log, Redactor(frozenset({"hush"})))
     capture.stdout(b"hu")

@@ -1,4 +1,4 @@
-"""Control groups of runs, on a folder that plays the kernel's."""
+"""Control groups of runs, on a folder in place of the kernel's."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ PID = 4_321
 
 @pytest.fixture
 def process(tmp_path: Path) -> Path:
-    """What /proc says of a node in a control group of its own."""
-    own = tmp_path / "sys" / "system.slice" / "punctual.service"
-    own.mkdir(parents=True)
-    (own / "cgroup.controllers").write_text("cpu memory pids\n")
-    (own / "cgroup.procs").write_text(f"{PID}\n")
-    (own / "cgroup.subtree_control").write_text("")
+    """Return a `/proc` folder of a node in its own control group."""
+    group = tmp_path / "sys" / "system.slice" / "punctual.service"
+    group.mkdir(parents=True)
+    (group / "cgroup.controllers").write_text("cpu memory pids\n")
+    (group / "cgroup.procs").write_text(f"{PID}\n")
+    (group / "cgroup.subtree_control").write_text("")
     proc = tmp_path / "proc"
     proc.mkdir()
     (proc / "cgroup").write_text("1:name=systemd:/\n0::/system.slice/punctual.service\n")
@@ -30,14 +30,14 @@ def process(tmp_path: Path) -> Path:
     return proc
 
 
-def own(process: Path) -> Path:
+def node_group(process: Path) -> Path:
     return process.parent / "sys" / "system.slice" / "punctual.service"
 
 
-def test_the_node_moves_below_its_group_and_hands_out_limits(process: Path) -> None:
+def test_node_moves_into_a_child_group_and_enables_limits(process: Path) -> None:
     assert find_cgroups(process, PID) is not None
-    assert (own(process) / "punctual-node" / "cgroup.procs").read_text() == str(PID)
-    assert (own(process) / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (node_group(process) / "punctual-node" / "cgroup.procs").read_text() == str(PID)
+    assert (node_group(process) / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_the_node_moves_below_its_group_and_hands_out_limits(process: Path) -> N
         ("cgroup.procs", f"{PID}\n99\n"),
     ],
 )
-def test_a_group_that_cannot_hand_out_limits_is_left_alone(
+def test_group_that_cannot_enable_limits_is_not_changed(
     process: Path, file: str, text: str
 ) -> None:
-    (own(process) / file).write_text(text)
+    (node_group(process) / file).write_text(text)
     assert find_cgroups(process, PID) is None
-    assert not (own(process) / "punctual-node").exists()
+    assert not (node_group(process) / "punctual-node").exists()
 
 
-def test_a_system_without_groups_has_none(process: Path, tmp_path: Path) -> None:
+def test_system_without_control_groups_has_none(process: Path, tmp_path: Path) -> None:
     assert find_cgroups(tmp_path / "nowhere", PID) is None
     (process / "cgroup").write_text("4:memory:/\n")
     assert find_cgroups(process, PID) is None
@@ -65,7 +65,7 @@ def test_a_system_without_groups_has_none(process: Path, tmp_path: Path) -> None
     assert find_cgroups(process, PID) is None
 
 
-def test_a_run_has_its_limits_before_its_launcher_enters(tmp_path: Path) -> None:
+def test_group_has_its_limits_before_the_launcher_enters(tmp_path: Path) -> None:
     folder = tmp_path / "punctual-run-abc"
     with Cgroups(tmp_path).for_run("abc", LIMITS) as group:
         written = {path.name: path.read_text() for path in folder.iterdir()}
@@ -89,7 +89,7 @@ def test_a_run_has_its_limits_before_its_launcher_enters(tmp_path: Path) -> None
         ("other", "", ""),
     ],
 )
-def test_the_kernel_says_which_limit_was_passed(
+def test_exceeded_limit_is_read_from_the_events_of_the_kernel(
     tmp_path: Path, file: str, text: str, limit: str
 ) -> None:
     group = Cgroup(tmp_path / "run", LIMITS)
@@ -97,7 +97,7 @@ def test_the_kernel_says_which_limit_was_passed(
     assert group.exceeded_limit() == limit
 
 
-def test_the_end_kills_and_an_empty_group_is_deleted_later(tmp_path: Path) -> None:
+def test_end_of_a_run_kills_its_group_and_a_later_run_deletes_it(tmp_path: Path) -> None:
     groups = Cgroups(tmp_path)
     first = tmp_path / "punctual-run-a"
     with groups.for_run("a", LIMITS):
@@ -110,7 +110,7 @@ def test_the_end_kills_and_an_empty_group_is_deleted_later(tmp_path: Path) -> No
     assert not first.exists()
 
 
-def test_what_a_predecessor_left_is_killed(tmp_path: Path) -> None:
+def test_leftover_groups_of_a_former_node_are_killed(tmp_path: Path) -> None:
     for name in ("punctual-run-a", "punctual-run-b", "punctual-node"):
         (tmp_path / name).mkdir()
     assert Cgroups(tmp_path).kill_leftovers() == 2

@@ -30,7 +30,7 @@ def an_attempt(**task: Any) -> Attempt:
     )
 
 
-def test_an_event_says_which_attempt_it_stands_for() -> None:
+def test_event_names_its_attempt() -> None:
     assert build_event(an_attempt()) == {
         "source": "punctual",
         "detail-type": "Job Run",
@@ -46,13 +46,13 @@ def test_an_event_says_which_attempt_it_stands_for() -> None:
     }
 
 
-def test_a_job_may_name_the_type_of_its_events() -> None:
+def test_event_has_the_detail_type_of_its_job() -> None:
     assert build_event(an_attempt(detail_type="Order Due"))["detail-type"] == "Order Due"
     assert build_event(an_attempt(detail_type=None))["detail-type"] == "Job Run"
 
 
 @pytest.mark.parametrize("name", ["Job State Change", "Run State Change", "RUN state change"])
-def test_no_job_publishes_what_only_punctual_tells(name: str) -> None:
+def test_reserved_detail_type_is_refused(name: str) -> None:
     with pytest.raises(BadTask, match="The detail type is one of Punctual's own"):
         build_event(an_attempt(detail_type=name))
     attempt = msgspec.structs.replace(an_attempt(detail_type="{{payload}}"), payload=name)
@@ -61,7 +61,7 @@ def test_no_job_publishes_what_only_punctual_tells(name: str) -> None:
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
 
 
-def test_the_output_is_the_id_of_the_published_event() -> None:
+def test_output_is_the_id_of_the_published_event() -> None:
     published: list[EventFields] = []
 
     def publish(events: Sequence[EventFields]) -> Sequence[str]:

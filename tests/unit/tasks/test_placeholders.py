@@ -162,7 +162,7 @@ def test_dot_segment_in_a_url_is_refused(step: str) -> None:
 def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
     task = {"type": "http", "url": url}
     assert placeholder_problems(task) == (
-        ("url", "a placeholder may stand only behind the host: write https://host/ out"),
+        ("url", "a placeholder must come after the host: begin with https://host/"),
     )
     # Also where a job was accepted before this rule.
     with pytest.raises(BadTask, match="only behind the host"):

@@ -1,4 +1,4 @@
-"""`tasksMayReach`: functions and queues by tenant, before a job is taken and before a call."""
+"""`tasksMayReach`: functions and queues by tenant, checked at a job's creation and at a call."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,8 +24,8 @@ class NoLog:
         raise AssertionError("nothing is logged here")
 
 
-class Nothing:
-    """Neither a function nor a queue is reached."""
+class NoService:
+    """A service of functions and queues that fails on every call."""
 
     def invoke(self, *_: Any) -> Any:
         raise AssertionError("a function was invoked")
@@ -41,7 +41,7 @@ class Nothing:
         ("acme", f"{ARN}acme-report:live", True),
         ("acme", "shared", True),
         ("acme", "shared-too", False),
-        ("acme", "task-a", False),  # its own list stands in place of the others'
+        ("acme", "task-a", False),  # its own list replaces the default list
         ("other", "task-a", True),
         ("other", f"{ARN}task-a", True),
         ("other", "acme-report", False),
@@ -49,7 +49,7 @@ class Nothing:
         ("*", "acme-report", False),
     ],
 )
-def test_a_function_is_reached_by_the_tenants_own_list_or_that_for_the_rest(
+def test_function_is_allowed_by_the_list_of_its_tenant_or_the_default_list(
     tenant: str, function: str, allowed: bool
 ) -> None:
     assert REACH.allows_function(tenant, function) is allowed
@@ -66,13 +66,15 @@ def test_a_function_is_reached_by_the_tenants_own_list_or_that_for_the_rest(
         ("other", "acme-inbox.fifo", False),
     ],
 )
-def test_a_queue_likewise(tenant: str, name: str, allowed: bool) -> None:
+def test_queue_is_allowed_by_the_list_of_its_tenant_or_the_default_list(
+    tenant: str, name: str, allowed: bool
+) -> None:
     assert REACH.allows_queue(tenant, URL + name) is allowed
     problems = dict(REACH.target_problems(tenant, {"type": "sqs", "queue_url": URL + name}))
     assert ("queue_url" not in problems) is allowed
 
 
-def test_what_a_placeholder_fills_in_is_judged_when_it_is_filled_in() -> None:
+def test_function_name_of_a_placeholder_is_checked_at_the_call() -> None:
     task = {"type": "lambda", "function": "{{payload.function}}"}
     assert list(REACH.target_problems("acme", task)) == []
     outcome = run("acme", task, {"function": "task-a"})
@@ -80,8 +82,8 @@ def test_what_a_placeholder_fills_in_is_judged_when_it_is_filled_in() -> None:
     assert "not one that tasks of this tenant may reach" in outcome.error
 
 
-def test_an_executor_calls_nothing_that_its_tenant_may_not_reach() -> None:
-    """A job may have been taken before the stage was changed."""
+def test_executor_refuses_a_target_that_its_tenant_may_not_reach() -> None:
+    """A job may be older than the present settings of the stage."""
     for task in (
         {"type": "lambda", "function": "acme-report"},
         {"type": "sqs", "queue_url": URL + "acme-inbox.fifo"},
@@ -91,14 +93,14 @@ def test_an_executor_calls_nothing_that_its_tenant_may_not_reach() -> None:
         assert "(tasksMayReach)" in outcome.error
 
 
-def test_tasks_of_other_types_are_not_asked_about() -> None:
+def test_tasks_of_other_types_are_not_checked() -> None:
     for task in ({"type": "event"}, {"type": "http", "url": "https://example.com"}):
         assert list(REACH.target_problems("none", task)) == []
 
 
-def test_it_goes_through_a_functions_environment_and_back() -> None:
-    again = decode_targets(encode_targets(REACH))
-    assert (dict(again.functions), dict(again.queues)) == (
+def test_allowed_targets_round_trip_through_the_environment() -> None:
+    decoded = decode_targets(encode_targets(REACH))
+    assert (dict(decoded.functions), dict(decoded.queues)) == (
         dict(REACH.functions),
         dict(REACH.queues),
     )
@@ -118,7 +120,7 @@ def run(tenant: str, task: dict[str, Any], payload: Any = None) -> Outcome:
         token=7,
     )
     runners: Runners = {
-        "lambda": InvokeTask(Nothing(), REACH.allows_function),
-        "sqs": QueueTask(Nothing(), REACH.allows_queue),
+        "lambda": InvokeTask(NoService(), REACH.allows_function),
+        "sqs": QueueTask(NoService(), REACH.allows_queue),
     }
     return Registry(runners).run(attempt, StopSignal(), NoLog())

@@ -17,15 +17,15 @@ NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"
 
 
-def check(task: dict[str, Any], features: Features) -> dict[str, Any]:
+def validate(task: dict[str, Any], features: Features) -> dict[str, Any]:
     body = json.dumps({"name": "a", "schedule_type": "IMMEDIATE", "task": task}).encode()
     return new_job(parse_object(body), NOW, features)
 
 
-def wrong(task: dict[str, Any], features: Features) -> dict[str, str]:
-    with pytest.raises(Invalid) as caught:
-        check(task, features)
-    return {error.field: error.message for error in caught.value.errors}
+def field_errors(task: dict[str, Any], features: Features) -> dict[str, str]:
+    with pytest.raises(Invalid) as raised:
+        validate(task, features)
+    return {error.field: error.message for error in raised.value.errors}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def wrong(task: dict[str, Any], features: Features) -> dict[str, str]:
         {"type": "event", "detail_type": "{{secret:kind}}"},
     ],
 )
-def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
-    assert check(task, DEPLOYED_FEATURES)["task"] == task
+def test_task_installed_on_aws_is_accepted(task: dict[str, Any]) -> None:
+    assert validate(task, DEPLOYED_FEATURES)["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
         ({"type": "container", "image": "busybox"}, {"task.type"}),
     ],
 )
-def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> None:
-    assert set(wrong(task, DEPLOYED_FEATURES)) == fields
+def test_wrong_task_error_names_every_field(task: dict[str, Any], fields: set[str]) -> None:
+    assert set(field_errors(task, DEPLOYED_FEATURES)) == fields
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> N
         ({"type": "http", "url": "https://example.com/{{secret:a}}"}, "task.url"),
     ],
 )
-def test_the_node_refuses_what_it_has_not(task: dict[str, Any], field: str) -> None:
-    assert wrong(task, NODE_FEATURES) == {field: wrong(task, NODE_FEATURES)[field]}
-    assert wrong(task, NODE_FEATURES)[field].endswith(
+def test_node_refuses_tasks_that_it_does_not_have(task: dict[str, Any], field: str) -> None:
+    assert field_errors(task, NODE_FEATURES) == {field: field_errors(task, NODE_FEATURES)[field]}
+    assert field_errors(task, NODE_FEATURES)[field].endswith(
         ("not in this installation yet", "Punctual's own")
     )

@@ -13,7 +13,7 @@ EVERY = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 60}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"timezone": "UTC"},
         {"priority": "NORMAL"},
@@ -32,12 +32,12 @@ EVERY = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 60}
     ],
     ids=str,
 )
-def test_a_default_that_is_named_is_no_news(said: dict[str, Any]) -> None:
-    assert are_equivalent(EVERY, {**EVERY, **said})
+def test_explicit_default_equals_an_absent_field(fields: dict[str, Any]) -> None:
+    assert are_equivalent(EVERY, {**EVERY, **fields})
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"timezone": "Europe/Berlin"},
         {"max_retries": 0},
@@ -49,24 +49,29 @@ def test_a_default_that_is_named_is_no_news(said: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_what_means_something_else_is(said: dict[str, Any]) -> None:
-    assert not are_equivalent(EVERY, {**EVERY, **said})
+def test_value_other_than_the_default_is_a_change(fields: dict[str, Any]) -> None:
+    assert not are_equivalent(EVERY, {**EVERY, **fields})
 
 
-def test_true_is_not_one() -> None:
+def test_true_and_one_are_different_values() -> None:
     assert not are_equivalent({**EVERY, "payload": True}, {**EVERY, "payload": 1})
 
 
-def test_each_grammar_has_its_own_clock_changes() -> None:
-    theirs = {**CRON, "cron_expression": "cron(0 2 * * ? *)"}
-    assert (with_defaults(CRON)["dst_gap"], with_defaults(theirs)["dst_gap"]) == ("NEXT", "SKIP")
-    assert are_equivalent(theirs, {**theirs, "dst_gap": "SKIP", "dst_fold": "FIRST"})
-    assert not are_equivalent(theirs, {**theirs, "dst_gap": "NEXT"})
+def test_cron_and_eventbridge_grammar_have_their_own_gap_defaults() -> None:
+    eventbridge = {**CRON, "cron_expression": "cron(0 2 * * ? *)"}
+    assert (with_defaults(CRON)["dst_gap"], with_defaults(eventbridge)["dst_gap"]) == (
+        "NEXT",
+        "SKIP",
+    )
+    assert are_equivalent(eventbridge, {**eventbridge, "dst_gap": "SKIP", "dst_fold": "FIRST"})
+    assert not are_equivalent(eventbridge, {**eventbridge, "dst_gap": "NEXT"})
 
 
-def test_a_default_of_the_schedule_that_is_named_moves_nothing() -> None:
+def test_explicit_schedule_default_does_not_change_the_schedule() -> None:
     for document in (CRON, {**CRON, "cron_expression": "rate(5 minutes)"}, EVERY):
-        old = compile_definition(document, JOB_ID, "1", NOON).schedule
-        whole = {name: v for name, v in with_defaults(document).items() if v is not None}
-        new = compile_definition(whole, JOB_ID, "2", after(10)).schedule
-        assert changed_schedule(new, old) is None
+        former = compile_definition(document, JOB_ID, "1", NOON).schedule
+        explicit = {
+            name: value for name, value in with_defaults(document).items() if value is not None
+        }
+        compiled = compile_definition(explicit, JOB_ID, "2", after(10)).schedule
+        assert changed_schedule(compiled, former) is None

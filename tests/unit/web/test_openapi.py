@@ -21,88 +21,95 @@ from tests.support.web_client import Client
 
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"
-IN_NO_DOCUMENT = {500}  # an error of the server
+UNDOCUMENTED = {500}  # an error of the server
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
 @pytest.fixture(scope="module")
-def made() -> Any:
+def document() -> Any:
     return build_document()
 
 
-def operations(made: Any) -> dict[tuple[str, str], Any]:
+def operations(document: Any) -> dict[tuple[str, str], Any]:
     return {
         (method.upper(), path): operation
-        for path, methods in made["paths"].items()
+        for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
 
 
-def test_it_is_openapi_3_1(made: Any) -> None:
-    assert [error.message for error in OpenAPIV31SpecValidator(made).iter_errors()] == []
-    assert made["openapi"].startswith("3.1.")
+def test_document_is_valid_openapi_3_1(document: Any) -> None:
+    assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+    assert document["openapi"].startswith("3.1.")
 
 
 @pytest.mark.parametrize("path", list(build_files()), ids=lambda path: path.name)
-def test_the_files_are_what_make_openapi_writes(path: Path) -> None:
+def test_openapi_files_are_up_to_date(path: Path) -> None:
     assert (ROOT / path).read_text() == build_files()[path], "run `make openapi`"
 
 
-def test_it_has_each_call_of_the_contract_and_none_besides(made: Any) -> None:
-    assert set(operations(made)) == {(call.method, call.path) for call in API_CALLS}
+def test_document_has_exactly_the_calls_of_the_contract(document: Any) -> None:
+    assert set(operations(document)) == {(call.method, call.path) for call in API_CALLS}
 
 
-def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> None:
-    names = Counter(one["operationId"] for one in operations(made).values())
+def test_operation_ids_are_unique_identifiers(document: Any) -> None:
+    names = Counter(item["operationId"] for item in operations(document).values())
     assert max(names.values()) == 1
     assert all(name.isidentifier() and name[0].islower() for name in names)
 
 
-def test_each_operation_says_which_role_it_needs_or_that_it_needs_no_token(made: Any) -> None:
+def test_operation_states_the_role_that_it_needs(document: Any) -> None:
     for call in API_CALLS:
-        operation = operations(made)[call.method, call.path]
-        words = "Needs no token." if call.is_public else f"Needs the role {call.role.label}."
-        assert operation["description"].endswith(words)
+        operation = operations(document)[call.method, call.path]
+        sentence = "Needs no token." if call.is_public else f"Needs the role {call.role.label}."
+        assert operation["description"].endswith(sentence)
         assert (operation.get("security") == []) is call.is_public
         assert ("401" in operation["responses"]) is not call.is_public
 
 
-def test_each_name_in_an_address_is_a_parameter(made: Any) -> None:
-    for (_, path), operation in operations(made).items():
-        named = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "path"}
-        assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+def test_names_in_a_path_are_its_parameters(document: Any) -> None:
+    for (_, path), operation in operations(document).items():
+        parameters = {
+            item["name"] for item in operation.get("parameters", ()) if item["in"] == "path"
+        }
+        assert parameters == {part[1:-1] for part in path.split("/") if part.startswith("{")}
 
 
-def test_each_status_that_a_problem_can_have_is_told(made: Any) -> None:
-    told = {int(s) for one in operations(made).values() for s in one["responses"] if s >= "400"}
-    apart = {405}  # no operation answers it
-    assert told | apart == set(HTTP_STATUSES.values()) - IN_NO_DOCUMENT
-    assert "Allow" in made["components"]["responses"]["MethodNotAllowed"]["headers"]
+def test_document_has_every_status_of_a_problem(document: Any) -> None:
+    documented = {
+        int(status)
+        for item in operations(document).values()
+        for status in item["responses"]
+        if status >= "400"
+    }
+    unanswered = {405}  # no operation answers it
+    assert documented | unanswered == set(HTTP_STATUSES.values()) - UNDOCUMENTED
+    assert "Allow" in document["components"]["responses"]["MethodNotAllowed"]["headers"]
 
 
-def test_each_link_leads_to_an_operation_with_such_parameters(made: Any) -> None:
-    by_id = {one["operationId"]: one for one in operations(made).values()}
+def test_link_leads_to_an_operation_with_its_parameters(document: Any) -> None:
+    by_id = {item["operationId"]: item for item in operations(document).values()}
     linked = set()
     for operation in by_id.values():
         for answer in operation["responses"].values():
             for link in answer.get("links", {}).values():
-                wanted = by_id[link["operationId"]]
-                known = {one["name"] for one in wanted["parameters"]}
-                assert set(link["parameters"]) <= known
+                target = by_id[link["operationId"]]
+                parameters = {item["name"] for item in target["parameters"]}
+                assert set(link["parameters"]) <= parameters
                 linked.add(link["operationId"])
     assert {"getJob", "cancelJob", "getRun", "retryRun", "getToken", "revokeToken"} <= linked
 
 
-def test_the_defaults_are_those_that_a_job_shows() -> None:
-    shown = Client().post("/v1/jobs", CRON).json
+def test_documented_defaults_equal_those_of_a_job() -> None:
+    job = Client().post("/v1/jobs", CRON).json
     for name, value in DEFAULTS.items():
         if value is None or "CRON" not in TYPES_OF_FIELD.get(name, ("CRON",)):
             continue
-        assert (value.items() <= shown[name].items()) if name == "task" else shown[name] == value
+        assert (value.items() <= job[name].items()) if name == "task" else job[name] == value
 
 
 @pytest.mark.parametrize(
-    ("fields", "right"),
+    ("fields", "is_valid"),
     [
         (CRON, True),
         ({**CRON, "schedule_time": None, "tags": None, "task": None}, True),
@@ -133,16 +140,16 @@ def test_the_defaults_are_those_that_a_job_shows() -> None:
         ),
     ],
 )
-def test_the_schema_of_a_job_knows_what_belongs_together(fields: Any, right: bool) -> None:
-    assert closed("NewJob").is_valid(fields) is right
+def test_job_schema_accepts_only_consistent_fields(fields: Any, is_valid: bool) -> None:
+    assert closed("NewJob").is_valid(fields) is is_valid
 
 
-def test_it_is_served_to_anybody_with_its_mark() -> None:
+def test_document_is_public_and_has_an_etag() -> None:
     answer = Client().get("/v1/openapi.json")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert json.loads(answer.body) == build_document()
     assert answer.headers["etag"] == read_openapi_file().tag
 
 
-def test_each_operation_but_this_document_itself_has_an_example(made: Any) -> None:
-    assert set(recorded_examples()) == {one.id for one in OPERATIONS.values()} - {"getOpenApi"}
+def test_every_operation_except_the_document_has_an_example(document: Any) -> None:
+    assert set(recorded_examples()) == {item.id for item in OPERATIONS.values()} - {"getOpenApi"}

@@ -1,4 +1,4 @@
-"""The document holds nothing that breaks a client generator."""
+"""The document has no construct that breaks a client generator."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from punctual.web.openapi.schemas import _SCHEMA_NAMES
 DOCUMENT = build_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 ALTERNATIVES = ("oneOf", "anyOf")
-FREE = ("examples", "example", "const", "enum")  # values, not schemas
+VALUE_KEYWORDS = ("examples", "example", "const", "enum")  # values, not schemas
 # One model gives a schema for each schedule type.
-MADE_OF = {
+MODEL_OF_SCHEMA = {
     **dict.fromkeys(("CronJob", "FutureJob", "ImmediateJob", "IntervalJob"), "JobFields"),
     **dict.fromkeys(
         ("CronPreview", "FuturePreview", "ImmediatePreview", "IntervalPreview"), "PreviewFields"
@@ -29,14 +29,14 @@ def objects(value: Any, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]
     if isinstance(value, dict):
         yield path, value
         for name, inner in value.items():
-            if name not in FREE or path.endswith("/properties"):
+            if name not in VALUE_KEYWORDS or path.endswith("/properties"):
                 yield from objects(inner, f"{path}/{name}")
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from objects(inner, f"{path}/{index}")
 
 
-EVERYWHERE = list(objects(DOCUMENT))
+ALL_OBJECTS = list(objects(DOCUMENT))
 
 
 def types_of(schema: dict[str, Any]) -> list[str]:
@@ -50,53 +50,53 @@ def fields() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield title, name, field
 
 
-def test_no_enumeration_says_a_value_twice() -> None:
-    enums = {path: one["enum"] for path, one in EVERYWHERE if isinstance(one.get("enum"), list)}
+def test_enumeration_has_no_repeated_value() -> None:
+    enums = {path: item["enum"] for path, item in ALL_OBJECTS if isinstance(item.get("enum"), list)}
     assert len(enums) > 30
     names = {path: [str(value).upper() for value in enum] for path, enum in enums.items()}
     assert [path for path, values in names.items() if len(values) != len(set(values))] == []
 
 
-def test_every_array_says_what_it_holds() -> None:
-    arrays = {path: one for path, one in EVERYWHERE if "array" in types_of(one)}
+def test_array_schema_has_items() -> None:
+    arrays = {path: item for path, item in ALL_OBJECTS if "array" in types_of(item)}
     assert len(arrays) > 20
-    assert [path for path, one in arrays.items() if not one.get("items")] == []
+    assert [path for path, item in arrays.items() if not item.get("items")] == []
 
 
-def test_no_schema_has_a_default() -> None:
-    in_schemas = [path for path, one in objects(SCHEMAS) if "default" in one]
+def test_schemas_have_no_default() -> None:
+    in_schemas = [path for path, item in objects(SCHEMAS) if "default" in item]
     assert in_schemas == []
 
 
-def test_a_parameters_default_is_a_plain_value_of_its_type() -> None:
-    found = [
+def test_parameter_default_is_a_value_of_its_type() -> None:
+    defaults = [
         (parameter["name"], parameter["schema"])
         for path in DOCUMENT["paths"].values()
         for operation in path.values()
         for parameter in operation.get("parameters", ())
         if "default" in parameter["schema"]
     ]
-    assert found
-    for name, schema in found:
+    assert defaults
+    for name, schema in defaults:
         kind = {"integer": int, "string": str}[schema["type"]]
         assert isinstance(schema["default"], kind), name
         assert schema["default"] in schema.get("enum", [schema["default"]]), name
 
 
-def test_no_schema_has_fields_and_alternatives_of_its_own() -> None:
+def test_schema_has_either_fields_or_alternatives() -> None:
     both = [
         path
-        for path, one in EVERYWHERE
-        if isinstance(one.get("properties"), dict) and any(name in one for name in ALTERNATIVES)
+        for path, item in ALL_OBJECTS
+        if isinstance(item.get("properties"), dict) and any(name in item for name in ALTERNATIVES)
     ]
     assert both == []
 
 
-def test_no_field_is_only_ever_null() -> None:
-    assert [(title, name) for title, name, one in fields() if types_of(one) == ["null"]] == []
+def test_fields_have_a_type_besides_null() -> None:
+    assert [(title, name) for title, name, item in fields() if types_of(item) == ["null"]] == []
 
 
-def test_what_is_required_is_there() -> None:
+def test_required_fields_exist() -> None:
     missing = [
         (title, name)
         for title, schema in SCHEMAS.items()
@@ -106,30 +106,32 @@ def test_what_is_required_is_there() -> None:
     assert missing == []
 
 
-def test_no_field_has_the_name_of_its_schema() -> None:
+def test_fields_do_not_have_the_name_of_their_schema() -> None:
     """In generated Python one hides the other."""
     names = {title: re.sub(r"(?<!^)(?=[A-Z])", "_", title).lower() for title in SCHEMAS}
     assert [(title, name) for title, name, _ in fields() if name == names[title]] == []
 
 
-def test_every_field_says_what_it_is_in_its_own_schema() -> None:
-    former = {new: old for old, new in _SCHEMA_NAMES.items()}
+def test_field_has_the_description_of_its_model() -> None:
+    model_names = {new: old for old, new in _SCHEMA_NAMES.items()}
     for title, name, field in fields():
         if "const" in field and "description" not in field:
             continue  # the discriminator needs no description
-        words = FIELD_DESCRIPTIONS[MADE_OF.get(title, former.get(title, title))]
-        assert field["description"].startswith(words[name]), f"{title}.{name}"
+        descriptions = FIELD_DESCRIPTIONS[MODEL_OF_SCHEMA.get(title, model_names.get(title, title))]
+        assert field["description"].startswith(descriptions[name]), f"{title}.{name}"
 
 
-def test_no_words_are_left_of_a_field_that_is_gone() -> None:
-    for model, words in FIELD_DESCRIPTIONS.items():
-        titles = [t for t, m in MADE_OF.items() if m == model] or [_SCHEMA_NAMES.get(model, model)]
-        known = {name for title in titles for name in SCHEMAS[title]["properties"]}
-        assert set(words) <= known, model
+def test_field_descriptions_name_only_existing_fields() -> None:
+    for model, descriptions in FIELD_DESCRIPTIONS.items():
+        titles = [
+            schema_title for schema_title, made_of in MODEL_OF_SCHEMA.items() if made_of == model
+        ] or [_SCHEMA_NAMES.get(model, model)]
+        fields_of_model = {name for title in titles for name in SCHEMAS[title]["properties"]}
+        assert set(descriptions) <= fields_of_model, model
 
 
 @pytest.mark.parametrize(
-    ("name", "one", "other"),
+    ("name", "first", "second"),
     [
         ("start_time", "CronJob", "Run"),
         ("end_time", "CronJob", "Attempt"),
@@ -145,6 +147,8 @@ def test_no_words_are_left_of_a_field_that_is_gone() -> None:
         ("token_id", "Token", "Whoami"),
     ],
 )
-def test_a_name_means_in_each_schema_what_it_means_there(name: str, one: str, other: str) -> None:
-    said = [SCHEMAS[title]["properties"][name]["description"] for title in (one, other)]
-    assert said[0] != said[1]
+def test_field_of_one_name_has_a_description_for_each_schema(
+    name: str, first: str, second: str
+) -> None:
+    descriptions = [SCHEMAS[title]["properties"][name]["description"] for title in (first, second)]
+    assert descriptions[0] != descriptions[1]

@@ -25,14 +25,14 @@ def with_header(name: bytes, value: str) -> Request:
     return Request("POST", "/jobs", "", {name: value.encode("latin-1")}, b"", caller, "id")
 
 
-def test_every_error_of_the_domain_has_its_status() -> None:
-    known = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    codes = {kind.code for kind in known if issubclass(kind, PunctualError)}
+def test_every_domain_error_has_a_status() -> None:
+    classes = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {kind.code for kind in classes if issubclass(kind, PunctualError)}
     assert codes - HTTP_STATUSES.keys() == set()
     assert {HTTP_STATUSES[code] for code in codes} == {404, 409, 412, 422, 429, 500, 503}
 
 
-def test_a_problem_says_what_rfc_9457_asks_and_names_fields() -> None:
+def test_problem_has_the_members_of_rfc_9457_and_names_fields() -> None:
     error = Invalid.of(FieldError("a.b", "is wrong"), FieldError("c", "too"))
     assert problem_body(error, "r1") == {
         "type": "urn:punctual:invalid",
@@ -49,35 +49,35 @@ def test_a_problem_says_what_rfc_9457_asks_and_names_fields() -> None:
     assert "errors" not in problem_body(NotFound("no"), "r1")
 
 
-def test_what_may_help_later_says_when() -> None:
+def test_retryable_problem_has_retry_after() -> None:
     reply = problem_reply(Unavailable("no"), "r1")
     assert (reply.status, dict(reply.headers)) == (503, {"retry-after": "1"})
     assert reply.content_type == "application/problem+json"
-    busy = problem_reply(errors.LimitExceeded("slower"), "r1")
-    assert (busy.status, dict(busy.headers)) == (429, {"retry-after": "1"})
+    limited = problem_reply(errors.LimitExceeded("slower"), "r1")
+    assert (limited.status, dict(limited.headers)) == (429, {"retry-after": "1"})
 
 
-def test_a_refusal_of_http_carries_its_own_headers() -> None:
+def test_http_refusal_has_its_own_headers() -> None:
     reply = problem_reply(RequestRejected("METHOD_NOT_ALLOWED", "no", ("allow", "GET")), "r1")
     assert (reply.status, reply.headers) == (405, (("allow", "GET"),))
 
 
-def test_what_nobody_foresaw_tells_nothing_but_the_request() -> None:
+def test_internal_error_shows_only_the_request_id() -> None:
     reply = internal_error_reply("r9")
     assert reply.status == 500
     assert b"r9" in reply.body
 
 
 @pytest.mark.parametrize("key", ["a", "x" * 255, "with space", "~!@#"])
-def test_an_idempotency_key_is_printable_ascii(key: str) -> None:
+def test_idempotency_key_is_printable_ascii(key: str) -> None:
     assert idempotency_key(with_header(b"idempotency-key", key)) == key
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "tab\t", "ü", "a\x7f"])
-def test_another_idempotency_key_is_refused_by_name(key: str) -> None:
-    with pytest.raises(Invalid) as caught:
+def test_invalid_idempotency_key_is_refused(key: str) -> None:
+    with pytest.raises(Invalid) as raised:
         idempotency_key(with_header(b"idempotency-key", key))
-    assert caught.value.errors[0].field == "Idempotency-Key"
+    assert raised.value.errors[0].field == "Idempotency-Key"
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_if_match_names_editions(value: str, editions: set[int]) -> None:
     assert if_match(with_header(b"if-match", value)) == VersionMatch(frozenset(editions))
 
 
-def test_if_match_may_take_any() -> None:
+def test_if_match_star_accepts_any_edition() -> None:
     assert if_match(with_header(b"if-match", " * ")) is None
     assert if_match(with_header(b"accept", "x")) is None
 
 
 @pytest.mark.parametrize("value", ["3", "", '"3', 'w/"3"', '"3" "4"', '*, "3"'])
-def test_another_if_match_is_refused_by_name(value: str) -> None:
-    with pytest.raises(Invalid) as caught:
+def test_malformed_if_match_is_refused(value: str) -> None:
+    with pytest.raises(Invalid) as raised:
         if_match(with_header(b"if-match", value))
-    assert caught.value.errors[0].field == "If-Match"
+    assert raised.value.errors[0].field == "If-Match"
 
 
 @pytest.mark.parametrize(
-    ("accept", "takes"),
+    ("accept", "is_accepted"),
     [
         ("application/json", True),
         ("application/*", True),
@@ -125,9 +125,9 @@ def test_another_if_match_is_refused_by_name(value: str) -> None:
         ("", False),
     ],
 )
-def test_accept_is_obeyed(accept: str, takes: bool) -> None:
+def test_accept_header_is_checked(accept: str, is_accepted: bool) -> None:
     headers = {b"accept": accept.encode()}
-    if takes:
+    if is_accepted:
         check_accept(headers, "application/json")
     else:
         with pytest.raises(RequestRejected):
@@ -164,9 +164,9 @@ class TestPageTokens:
             ("t", "jobs", self.filters, "AAAA" * 10),
         ]
         for tenant, list_name, filters, text in calls:
-            with pytest.raises(Invalid) as caught:
+            with pytest.raises(Invalid) as raised:
                 page_cursor(tenant, list_name, filters, text, 1)
-            assert [error.field for error in caught.value.errors] == ["next_token"]
+            assert [error.field for error in raised.value.errors] == ["next_token"]
 
     @pytest.mark.parametrize("cursor", [(), ("",), ("a", "b"), ("a" * 201,), ("", "b")])
     def test_cursor_with_wrong_parts_is_invalid(self, cursor: tuple[str, ...]) -> None:
@@ -183,22 +183,22 @@ class TestQuery:
         query.choices("status", ("A", "B"))
         query.time("from")
         query.tags()
-        with pytest.raises(Invalid) as caught:
+        with pytest.raises(Invalid) as raised:
             query.finish()
-        return {error.field for error in caught.value.errors}
+        return {error.field for error in raised.value.errors}
 
-    def test_every_wrong_parameter_is_named_at_once(self) -> None:
+    def test_query_error_names_every_wrong_parameter(self) -> None:
         text = "limit=0&status=A&status=C&from=soon&tag=a&colour=red&limt=5"
         assert self.wrong(text) == {"limit", "status", "from", "tag", "colour", "limt"}
 
     @pytest.mark.parametrize("limit", ["", "0", "201", "-1", "+5", "5.0", "٥", "1e2", "9" * 99])
-    def test_a_limit_is_a_small_number(self, limit: str) -> None:
+    def test_invalid_limit_is_refused(self, limit: str) -> None:
         assert self.wrong(f"limit={limit}") == {"limit"}
 
-    def test_what_may_not_repeat_may_not_repeat(self) -> None:
+    def test_repeated_single_parameter_is_refused(self) -> None:
         assert self.wrong("limit=5&limit=6") == {"limit"}
 
-    def test_a_plus_that_nobody_encoded_is_still_an_offset(self) -> None:
+    def test_unencoded_plus_in_a_time_is_an_offset(self) -> None:
         query = Query("from=2026-12-01T11:00:00+01:00", ("from",))
         at = query.time("from")
         query.finish()
@@ -206,12 +206,12 @@ class TestQuery:
         assert at.isoformat() == "2026-12-01T10:00:00+00:00"
 
     @pytest.mark.parametrize("text", ["%ff=1", "a=%ff", "&".join(["a=1"] * 101)])
-    def test_a_query_that_is_none_is_refused(self, text: str) -> None:
-        with pytest.raises(Invalid) as caught:
+    def test_malformed_query_is_refused(self, text: str) -> None:
+        with pytest.raises(Invalid) as raised:
             Query(text, ("a",))
-        assert [error.field for error in caught.value.errors] == ["query"]
+        assert [error.field for error in raised.value.errors] == ["query"]
 
-    def test_tags_are_pairs(self) -> None:
+    def test_tag_parameters_are_parsed_as_pairs(self) -> None:
         query = Query("tag=team:data&tag=a:b:c&tag=x:", ("tag",), ("tag",))
         assert query.tags() == (("a", "b:c"), ("team", "data"), ("x", ""))
         query.finish()

@@ -13,22 +13,22 @@ from punctual.web.http.json_body import parse_object
 from punctual.web.models.job_rules import new_job
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
-EVERYTHING = NODE_FEATURES._replace(
+ALL_FEATURES = NODE_FEATURES._replace(
     task_types=frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
     artifacts=True,
     secrets=True,
 )
 
 
-def check(task: Any, features: Features) -> dict[str, Any]:
+def validate(task: Any, features: Features) -> dict[str, Any]:
     body = json.dumps({"name": "a", "schedule_type": "IMMEDIATE", "task": task}).encode()
     return new_job(parse_object(body), NOW, features)
 
 
-def wrong(task: Any, features: Features = NODE_FEATURES) -> dict[str, str]:
-    with pytest.raises(Invalid) as caught:
-        check(task, features)
-    return {error.field: error.message for error in caught.value.errors}
+def field_errors(task: Any, features: Features = NODE_FEATURES) -> dict[str, str]:
+    with pytest.raises(Invalid) as raised:
+        validate(task, features)
+    return {error.field: error.message for error in raised.value.errors}
 
 
 def http(**fields: Any) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def script(**fields: Any) -> dict[str, Any]:
         script(code="x" * 65_536),
     ],
 )
-def test_a_task_is_kept_as_sent(task: dict[str, Any]) -> None:
-    assert check(task, NODE_FEATURES)["task"] == task
+def test_valid_task_is_accepted_as_sent(task: dict[str, Any]) -> None:
+    assert validate(task, NODE_FEATURES)["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_task_is_kept_as_sent(task: dict[str, Any]) -> None:
         {"type": "container", "image": "busybox", "command": ["true"], "env": {"A": "b"}},
     ],
 )
-def test_a_type_that_is_not_here_is_refused_and_known_where_it_is(task: dict[str, Any]) -> None:
+def test_task_type_is_accepted_only_where_it_is_installed(task: dict[str, Any]) -> None:
     kind = task["type"]
-    assert wrong(task) == {"task.type": f"{kind} tasks are not in this installation yet"}
-    assert check(task, EVERYTHING)["task"] == task
+    assert field_errors(task) == {"task.type": f"{kind} tasks are not in this installation yet"}
+    assert validate(task, ALL_FEATURES)["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_type_that_is_not_here_is_refused_and_known_where_it_is(task: dict[str
         (http(headers={"X": 5}), {"task.headers.X"}),
         (http(headers={"Host": "example.org"}), {"task.headers.Host"}),
         (http(headers={"content-length": "5"}), {"task.headers.content-length"}),
-        (http(headers={f"H{n}": "x" for n in range(51)}), {"task.headers"}),
+        (http(headers={f"H{number}": "x" for number in range(51)}), {"task.headers"}),
         (http(headers={"X": "x" * 8_192}), {"task.headers"}),
         (http(expect_status=99), {"task.expect_status"}),
         (http(expect_status="299-200"), {"task.expect_status"}),
@@ -133,32 +133,34 @@ def test_a_type_that_is_not_here_is_refused_and_known_where_it_is(task: dict[str
         (script(resources={"gpu": 1}), {"task.resources.gpu"}),
     ],
 )
-def test_a_wrong_task_is_refused_on_its_field(task: Any, fields: set[str] | None) -> None:
+def test_invalid_task_is_refused_on_its_field(task: Any, fields: set[str] | None) -> None:
     expected = {"task.runtime", "task.artifact_id"} if fields is None else fields
-    assert set(wrong(task)) == expected
+    assert set(field_errors(task)) == expected
 
 
-def test_where_artifacts_are_a_script_is_code_or_artifact() -> None:
+def test_script_has_code_or_an_artifact() -> None:
     binary = {"type": "script", "runtime": "binary", "artifact_id": "a"}
-    assert check(binary, EVERYTHING)["task"] == binary
-    assert set(wrong({"type": "script", "runtime": "binary"}, EVERYTHING)) == {"task.artifact_id"}
-    assert set(wrong({**binary, "code": "x"}, EVERYTHING)) == {"task.code"}
-    assert set(wrong(script(artifact_id="a"), EVERYTHING)) == {"task.artifact_id"}
+    assert validate(binary, ALL_FEATURES)["task"] == binary
+    assert set(field_errors({"type": "script", "runtime": "binary"}, ALL_FEATURES)) == {
+        "task.artifact_id"
+    }
+    assert set(field_errors({**binary, "code": "x"}, ALL_FEATURES)) == {"task.code"}
+    assert set(field_errors(script(artifact_id="a"), ALL_FEATURES)) == {"task.artifact_id"}
 
 
-def test_where_secrets_are_they_may_stand_in_a_task() -> None:
+def test_secret_placeholder_is_accepted_where_secrets_are_installed() -> None:
     task = http(headers={"Authorization": "Bearer {{secret:api/token}}"})
-    assert check(task, EVERYTHING)["task"] == task
+    assert validate(task, ALL_FEATURES)["task"] == task
 
 
 def test_code_is_not_searched_for_placeholders() -> None:
     task = script(code="print('{{secret:x}} {{nothing}}')")
-    assert check(task, NODE_FEATURES)["task"] == task
+    assert validate(task, NODE_FEATURES)["task"] == task
 
 
-def test_other_fields_of_a_task_are_looked_at_beside_a_wrong_type() -> None:
+def test_task_error_names_every_wrong_field() -> None:
     task = http(url=5, method=3, headers={"a b": "x", "Y": 3, "Host": "h"}, expect_status=7)
-    assert set(wrong(task)) == {
+    assert set(field_errors(task)) == {
         "task.url",
         "task.method",
         "task.headers.a b",
@@ -168,11 +170,11 @@ def test_other_fields_of_a_task_are_looked_at_beside_a_wrong_type() -> None:
     }
 
 
-def test_a_type_refused_to_a_tenant_is_told_with_the_reason_and_to_no_other() -> None:
-    def refused_to(tenant: str) -> dict[str, str]:
+def test_task_type_refused_to_one_tenant_has_the_reason() -> None:
+    def refused_types_of(tenant: str) -> dict[str, str]:
         return {"script": "not for you"} if tenant == "acme" else {}
 
-    features = NODE_FEATURES._replace(refused_task_types=refused_to)
-    assert wrong(script(), features.for_tenant("acme")) == {"task.type": "not for you"}
-    assert check(script(), features.for_tenant("local"))
-    assert check(http(), features.for_tenant("acme"))
+    features = NODE_FEATURES._replace(refused_task_types=refused_types_of)
+    assert field_errors(script(), features.for_tenant("acme")) == {"task.type": "not for you"}
+    assert validate(script(), features.for_tenant("local"))
+    assert validate(http(), features.for_tenant("acme"))

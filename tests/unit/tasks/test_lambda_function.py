@@ -1,4 +1,4 @@
-"""The `lambda` task: which functions it may call, and what becomes of what they answer."""
+"""The `lambda` task: the functions that it may call, and the use of their answers."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -21,19 +21,19 @@ from punctual.tasks.validation import task_problems
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"
 
 
-class Lambda:
-    """Answers as it is told to, and takes note of what it was asked."""
+class FakeLambda:
+    """A Lambda service with one scripted answer that records its calls."""
 
     def __init__(self, answer: InvocationResult | Exception) -> None:
         self._answer = answer
-        self.asked: list[tuple[str, bytes, float]] = []
+        self.calls: list[tuple[str, bytes, float]] = []
         self.origins: list[Mapping[str, str]] = []
 
     def invoke(
         self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
     ) -> InvocationResult:
         self.origins.append(origin)
-        self.asked.append((function, payload, seconds))
+        self.calls.append((function, payload, seconds))
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -46,8 +46,8 @@ class NoLog:
 
 def run(
     function: str, answer: InvocationResult | Exception, payload: Any = None
-) -> tuple[Outcome, Lambda]:
-    made = Lambda(answer)
+) -> tuple[Outcome, FakeLambda]:
+    service = FakeLambda(answer)
     attempt = Attempt(
         tenant="acme",
         job_id="job-1",
@@ -60,36 +60,36 @@ def run(
         timeout=timedelta(seconds=5),
         token=7,
     )
-    registry = Registry({"lambda": InvokeTask(made)}, {"key": "s3cret"}.__getitem__)
-    return registry.run(attempt, StopSignal(), NoLog()), made
+    registry = Registry({"lambda": InvokeTask(service)}, {"key": "s3cret"}.__getitem__)
+    return registry.run(attempt, StopSignal(), NoLog()), service
 
 
-def test_the_payload_goes_in_as_json_and_the_answer_is_the_output() -> None:
-    outcome, asked = run("report", InvocationResult(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
-    assert asked.asked == [("report", '{"n":[1,null],"ä":"ö"}'.encode(), 5)]
-    assert asked.origins == [{"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}]
+def test_lambda_task_sends_the_payload_and_returns_the_answer() -> None:
+    outcome, service = run("report", InvocationResult(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
+    assert service.calls == [("report", '{"n":[1,null],"ä":"ö"}'.encode(), 5)]
+    assert service.origins == [{"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}]
     assert outcome == Outcome("SUCCESS", output=b'{"ok":true}', output_type="application/json")
 
 
-def test_a_function_that_returns_nothing_leaves_no_output() -> None:
+def test_function_that_returns_null_leaves_no_output() -> None:
     outcome, _ = run("report", InvocationResult(b"null"))
     assert (outcome.status, outcome.output, outcome.output_truncated) == ("SUCCESS", b"", False)
 
 
-def test_the_functions_own_error_fails_the_attempt_and_may_pass() -> None:
-    said = b'{"errorMessage":"no luck","errorType":"KeyError"}'
-    outcome, _ = run("report", InvocationResult(said, "Unhandled"))
-    assert (outcome.status, outcome.retryable, outcome.output) == ("FAILED", True, said)
-    assert outcome.error == f"The function failed (Unhandled): {said.decode()}"
+def test_error_of_the_function_fails_the_attempt_with_a_retry() -> None:
+    answer = b'{"errorMessage":"no luck","errorType":"KeyError"}'
+    outcome, _ = run("report", InvocationResult(answer, "Unhandled"))
+    assert (outcome.status, outcome.retryable, outcome.output) == ("FAILED", True, answer)
+    assert outcome.error == f"The function failed (Unhandled): {answer.decode()}"
 
 
-def test_an_error_text_is_bounded() -> None:
+def test_error_text_of_a_function_is_bounded() -> None:
     outcome, _ = run("report", InvocationResult(b"x" * 5_000 + b"\xff\0", "Unhandled"))
     assert len(outcome.error) == MAX_ERROR_CHARACTERS
     assert outcome.error.endswith("x…")
 
 
-def test_an_answer_is_kept_to_a_mebibyte() -> None:
+def test_answer_of_a_function_is_truncated_at_its_limit() -> None:
     outcome, _ = run("report", InvocationResult(b"x" * (MAX_ANSWER_BYTES + 1)))
     assert (len(outcome.output), outcome.output_truncated) == (MAX_ANSWER_BYTES, True)
     outcome, _ = run("report", InvocationResult(b"x" * MAX_ANSWER_BYTES))
@@ -104,12 +104,13 @@ def test_an_answer_is_kept_to_a_mebibyte() -> None:
         (Invalid("Too large."), False),
     ],
 )
-def test_what_lambda_refuses_is_tried_again_where_that_may_help(
+def test_failed_invocation_is_retried_unless_it_is_permanent(
     error: Exception, retryable: bool
 ) -> None:
     outcome, _ = run("report", error)
     assert (outcome.status, outcome.retryable) == ("FAILED", retryable)
-    assert outcome.error == (str(error) if isinstance(error, BadTask) else error.message)  # type: ignore[attr-defined]
+    message = str(error) if isinstance(error, BadTask) else error.message  # type: ignore[attr-defined]
+    assert outcome.error == message
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_what_lambda_refuses_is_tried_again_where_that_may_help(
         "my-punctual-copy",
     ],
 )
-def test_a_function_may_be_named_in_every_way_that_lambda_knows(function: str) -> None:
+def test_function_is_named_in_every_form_of_lambda(function: str) -> None:
     assert function_problem(function) == ""
     assert list(task_problems({"type": "lambda", "function": function})) == []
     assert run(function, InvocationResult(b"1"))[0].status == "SUCCESS"
@@ -148,24 +149,24 @@ def test_a_function_may_be_named_in_every_way_that_lambda_knows(function: str) -
         ("report\n", "must be a function's name or ARN"),
     ],
 )
-def test_a_function_that_may_not_be_called_is_refused_early_and_late(
+def test_reserved_function_is_refused_at_validation_and_at_the_call(
     function: str, problem: str
 ) -> None:
-    found = list(task_problems({"type": "lambda", "function": function}))
-    assert found == [("function", problem)]
-    outcome, asked = run(function, InvocationResult(b"1"))
+    problems = list(task_problems({"type": "lambda", "function": function}))
+    assert problems == [("function", problem)]
+    outcome, service = run(function, InvocationResult(b"1"))
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
     assert outcome.error == f"The function {problem}"
-    assert asked.asked == []
+    assert service.calls == []
 
 
-def test_a_name_that_is_filled_in_is_checked_once_it_is_known() -> None:
+def test_function_name_of_a_placeholder_is_checked_at_the_call() -> None:
     function = "{{payload.function}}"
     assert list(task_problems({"type": "lambda", "function": function})) == []
-    outcome, asked = run(function, InvocationResult(b"1"), {"function": "punctual-dev-planner"})
-    assert (outcome.status, asked.asked) == ("FAILED", [])
+    outcome, service = run(function, InvocationResult(b"1"), {"function": "punctual-dev-planner"})
+    assert (outcome.status, service.calls) == ("FAILED", [])
 
 
-def test_a_secret_that_a_function_answers_is_not_kept() -> None:
+def test_secret_in_the_answer_of_a_function_is_redacted() -> None:
     outcome, _ = run("report-{{secret:key}}", InvocationResult(b'"s3cret"'))
     assert outcome.output == b'"[secret]"'

@@ -1,4 +1,4 @@
-"""The `sqs` task: which queues it may send to, and what it sends."""
+"""The `sqs` task: the queues that it may send to, and its messages."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from punctual.tasks.validation import task_problems
 HOST = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
 
 
-class Sqs:
+class FakeSqs:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, str, bool]] = []
 
@@ -29,8 +29,8 @@ class NoLog:
         raise AssertionError("nothing is logged here")
 
 
-def run(url: str, payload: Any = None) -> tuple[Outcome, Sqs]:
-    sqs = Sqs()
+def run(url: str, payload: Any = None) -> tuple[Outcome, FakeSqs]:
+    sqs = FakeSqs()
     attempt = Attempt(
         tenant="acme",
         job_id="job-1",
@@ -46,7 +46,7 @@ def run(url: str, payload: Any = None) -> tuple[Outcome, Sqs]:
     return Registry({"sqs": QueueTask(sqs)}).run(attempt, StopSignal(), NoLog()), sqs
 
 
-def test_the_payload_is_sent_as_json_and_the_messages_id_is_the_output() -> None:
+def test_sqs_task_sends_the_payload_and_returns_the_message_id() -> None:
     outcome, sqs = run(HOST + "orders", {"n": 1})
     assert sqs.sent == [(HOST + "orders", '{"n":1}', "run-1", False)]
     assert outcome == Outcome(
@@ -54,13 +54,13 @@ def test_the_payload_is_sent_as_json_and_the_messages_id_is_the_output() -> None
     )
 
 
-def test_a_fifo_queue_is_known_by_its_name() -> None:
+def test_fifo_queue_is_recognized_by_its_name() -> None:
     _, sqs = run(HOST + "orders.fifo", None)
     assert sqs.sent == [(HOST + "orders.fifo", "null", "run-1", True)]
 
 
 @pytest.mark.parametrize("text", ["é", "\u0001", "\ufffe", "\ud800", "\U0001f570"])
-def test_characters_that_sqs_would_refuse_are_spelled_out(text: str) -> None:
+def test_characters_that_sqs_refuses_are_escaped(text: str) -> None:
     _, sqs = run(HOST + "orders", {"text": text})
     ((_, body, _, _),) = sqs.sent
     assert body.isascii()
@@ -77,34 +77,34 @@ def test_characters_that_sqs_would_refuse_are_spelled_out(text: str) -> None:
         HOST + "about-punctual-things",
     ],
 )
-def test_a_queue_is_named_by_its_url(url: str) -> None:
+def test_queue_is_named_by_its_url(url: str) -> None:
     assert queue_problem(url) == ""
     assert list(task_problems({"type": "sqs", "queue_url": url})) == []
     assert run(url)[0].status == "SUCCESS"
 
 
-OWN = "is that of one of Punctual's own queues"
-FORM = "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
+RESERVED_QUEUE = "is that of one of Punctual's own queues"
+WRONG_FORM = "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
 
 
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        (HOST + "punctual-dev-wake", OWN),
-        (HOST + "punctual-prod-quick-high.fifo", OWN),
-        (HOST + "PUNCTUAL-dev-wake", OWN),
-        ("orders", FORM),
-        (HOST, FORM),
-        (HOST + "orders/more", FORM),
-        (HOST + "orders.fifo.fifo", FORM),
-        (HOST + "orders?x=1", FORM),
-        ("https://user@sqs.eu-central-1.amazonaws.com/123456789012/orders", FORM),
-        ("arn:aws:sqs:eu-central-1:123456789012:orders", FORM),
-        ("ftp://sqs.eu-central-1.amazonaws.com/123456789012/orders", FORM),
-        (HOST + "orders\n", FORM),
+        (HOST + "punctual-dev-wake", RESERVED_QUEUE),
+        (HOST + "punctual-prod-quick-high.fifo", RESERVED_QUEUE),
+        (HOST + "PUNCTUAL-dev-wake", RESERVED_QUEUE),
+        ("orders", WRONG_FORM),
+        (HOST, WRONG_FORM),
+        (HOST + "orders/more", WRONG_FORM),
+        (HOST + "orders.fifo.fifo", WRONG_FORM),
+        (HOST + "orders?x=1", WRONG_FORM),
+        ("https://user@sqs.eu-central-1.amazonaws.com/123456789012/orders", WRONG_FORM),
+        ("arn:aws:sqs:eu-central-1:123456789012:orders", WRONG_FORM),
+        ("ftp://sqs.eu-central-1.amazonaws.com/123456789012/orders", WRONG_FORM),
+        (HOST + "orders\n", WRONG_FORM),
     ],
 )
-def test_a_queue_that_may_not_be_sent_to_is_refused_early_and_late(url: str, problem: str) -> None:
+def test_reserved_queue_is_refused_at_validation_and_at_the_call(url: str, problem: str) -> None:
     assert list(task_problems({"type": "sqs", "queue_url": url})) == [("queue_url", problem)]
     outcome, sqs = run(url)
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
@@ -112,7 +112,7 @@ def test_a_queue_that_may_not_be_sent_to_is_refused_early_and_late(url: str, pro
     assert sqs.sent == []
 
 
-def test_a_url_that_is_filled_in_is_checked_once_it_is_known() -> None:
+def test_queue_url_of_a_placeholder_is_checked_at_the_call() -> None:
     url = "{{payload.queue}}"
     assert list(task_problems({"type": "sqs", "queue_url": url})) == []
     outcome, sqs = run(url, {"queue": HOST + "punctual-dev-wake"})

@@ -53,25 +53,25 @@ def lower_escapes(text: str) -> str:
     ],
 )
 def test_secret_is_found_as_programs_encode_it(form: str) -> None:
-    shown = redacted(f"<{form}>")
-    assert REDACTION_MARK in shown
-    assert len(shown) <= len(f'<"{{\\"token\\": \\"{REDACTION_MARK}\\"}}">')
+    text_shown = redacted(f"<{form}>")
+    assert REDACTION_MARK in text_shown
+    assert len(text_shown) <= len(f'<"{{\\"token\\": \\"{REDACTION_MARK}\\"}}">')
 
 
 @pytest.mark.parametrize("user", ["", "a", "ab", "abc", "user:"])
 def test_secret_is_found_inside_longer_base64(user: str) -> None:
     header = b64encode(f"{user}{SECRET}:more".encode()).decode()
-    shown = redacted(f"Authorization: Basic {header}")
-    assert REDACTION_MARK in shown
-    left = shown.replace(REDACTION_MARK, "")
-    assert not any(header[at : at + 8] in left for at in range(8, len(header) - 16))
+    text_shown = redacted(f"Authorization: Basic {header}")
+    assert REDACTION_MARK in text_shown
+    rest = text_shown.replace(REDACTION_MARK, "")
+    assert not any(header[at : at + 8] in rest for at in range(8, len(header) - 16))
 
 
 def test_each_line_of_a_pem_key_is_found_alone() -> None:
     lines = PEM.splitlines()
     for line in lines[1:-1]:
         assert redacted(f"key line: {line}.", PEM) == f"key line: {REDACTION_MARK}."
-    # What every key begins with tells nothing.
+    # The first line is the same in every key.
     assert redacted(lines[0], PEM) == lines[0]
 
 
@@ -88,7 +88,7 @@ def test_short_secrets_add_no_encoded_forms() -> None:
 
 
 def test_redaction_of_a_long_key_is_fast_enough_for_the_largest_output() -> None:
-    began = time.process_time()
+    started = time.process_time()
     clean = Redactor(frozenset({PEM * 20})).data(b"0123456789abcdef\n" * 60_000)
     assert len(clean) == 1_020_000
-    assert time.process_time() - began < 10
+    assert time.process_time() - started < 10
