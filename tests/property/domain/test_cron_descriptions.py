@@ -19,62 +19,64 @@ WINDOW = timedelta(days=800)
 COUNT = 60
 
 
-def value(chance: random.Random, low: int, high: int) -> str:
-    return str(chance.randint(low, high))
+def value(generator: random.Random, low: int, high: int) -> str:
+    return str(generator.randint(low, high))
 
 
-def item(chance: random.Random, low: int, high: int) -> str:
-    kind = chance.randrange(10)
+def item(generator: random.Random, low: int, high: int) -> str:
+    kind = generator.randrange(10)
     if kind < 4:
-        return value(chance, low, high)
-    span = f"{value(chance, low, high)}-{value(chance, low, high)}"
+        return value(generator, low, high)
+    span = f"{value(generator, low, high)}-{value(generator, low, high)}"
     if kind < 6:
         return span
-    first = chance.choice(["*", "*", span, value(chance, low, high)])
-    return f"{first}/{chance.choice([*range(1, high + 2), 45, 90, 7, 5])}"
+    first = generator.choice(["*", "*", span, value(generator, low, high)])
+    return f"{first}/{generator.choice([*range(1, high + 2), 45, 90, 7, 5])}"
 
 
-def field(chance: random.Random, low: int, high: int, star: float) -> str:
-    if chance.random() < star:
+def field(generator: random.Random, low: int, high: int, star: float) -> str:
+    if generator.random() < star:
         return "*"
-    return ",".join(item(chance, low, high) for _ in range(chance.choice((1, 1, 1, 2, 3))))
+    return ",".join(item(generator, low, high) for _ in range(generator.choice((1, 1, 1, 2, 3))))
 
 
-def day(chance: random.Random) -> str:
-    last = ["L", "LW", f"L-{chance.randint(1, 30)}", f"{chance.randint(1, 31)}W", "1-31", "?"]
-    return chance.choice(last) if chance.random() < 0.2 else field(chance, 1, 31, 0.5)
+def day(generator: random.Random) -> str:
+    last = ["L", "LW", f"L-{generator.randint(1, 30)}", f"{generator.randint(1, 31)}W", "1-31", "?"]
+    return generator.choice(last) if generator.random() < 0.2 else field(generator, 1, 31, 0.5)
 
 
-def weekday(chance: random.Random) -> str:
-    named = ["MON#1", "5#5", "FRIL", "0L", "SUN", "sat-mon", "MON,5L", "0-6", "?"]
-    return chance.choice(named) if chance.random() < 0.2 else field(chance, 0, 7, 0.5)
+def weekday(generator: random.Random) -> str:
+    special = ["MON#1", "5#5", "FRIL", "0L", "SUN", "sat-mon", "MON,5L", "0-6", "?"]
+    return generator.choice(special) if generator.random() < 0.2 else field(generator, 0, 7, 0.5)
 
 
-def an_expression(chance: random.Random) -> str:
-    minute, hour = field(chance, 0, 59, 0.2), field(chance, 0, 23, 0.2)
-    month = field(chance, 1, 12, 0.6)
-    if chance.random() < 0.15:
-        year = chance.choice(["*", "*", "2026-2030", "2027", "2027/2", "2026,2028", "2026/90"])
-        date, week = chance.choice([(field(chance, 1, 31, 0.3), "?"), ("?", "2-6"), ("?", "6L")])
+def an_expression(generator: random.Random) -> str:
+    minute, hour = field(generator, 0, 59, 0.2), field(generator, 0, 23, 0.2)
+    month = field(generator, 1, 12, 0.6)
+    if generator.random() < 0.15:
+        year = generator.choice(["*", "*", "2026-2030", "2027", "2027/2", "2026,2028", "2026/90"])
+        date, week = generator.choice(
+            [(field(generator, 1, 31, 0.3), "?"), ("?", "2-6"), ("?", "6L")]
+        )
         return f"cron({minute} {hour} {date} {month} {week} {year})"
-    second = f"{field(chance, 0, 59, 0.1)} " if chance.random() < 0.2 else ""
-    return f"{second}{minute} {hour} {day(chance)} {month} {weekday(chance)}"
+    second = f"{field(generator, 0, 59, 0.1)} " if generator.random() < 0.2 else ""
+    return f"{second}{minute} {hour} {day(generator)} {month} {weekday(generator)}"
 
 
 def expressions() -> list[str]:
     """Return the same random expressions in each run, without those that never fire."""
-    chance = random.Random(SEED)
-    found: list[str] = []
-    while len(found) < EXPRESSIONS:
-        text = an_expression(chance)
+    generator = random.Random(SEED)
+    texts: list[str] = []
+    while len(texts) < EXPRESSIONS:
+        text = an_expression(generator)
         try:
             parse_cron(text)
         except ValueError as error:
             if "can never fire" not in str(error) and "run backwards" not in str(error):
                 raise
             continue
-        found.append(text)
-    return found
+        texts.append(text)
+    return texts
 
 
 def check(expression: str, after: datetime) -> None:
@@ -82,24 +84,24 @@ def check(expression: str, after: datetime) -> None:
     meaning = parse_cron(expression)
     assert isinstance(meaning, Calendar)
     schedule = Cron(expression)
-    said = read(describe(schedule))
+    description = read(describe(schedule))
     for start in (START, after):
         end = start + WINDOW
         fired = list(islice(occurrences(schedule, start, end), COUNT))
-        assert fired == list(islice(said.times(start, end), COUNT))
-    assert {end for ends in said.ends for end in ends} <= set(said.minutes)
-    assert len(said.rhythms) <= 1
+        assert fired == list(islice(description.times(start, end), COUNT))
+    assert {end for ends in description.ends for end in ends} <= set(description.minutes)
+    assert len(description.rhythms) <= 1
 
 
-def test_descriptions_of_thousands_of_expressions_say_when_they_fire() -> None:
-    chance, wrong = random.Random(SEED + 1), []
+def test_descriptions_state_the_times_of_thousands_of_expressions() -> None:
+    generator, failures = random.Random(SEED + 1), []
     for expression in expressions():
-        after = START + timedelta(seconds=chance.randrange(3 * 366 * 86_400))
+        after = START + timedelta(seconds=generator.randrange(3 * 366 * 86_400))
         try:
             check(expression, after)
         except (AssertionError, ValueError) as error:
-            wrong.append(f"{expression}: {describe(Cron(expression))} ({type(error).__name__})")
-    assert not wrong, "\n".join([f"{len(wrong)} are wrong", *wrong[:50]])
+            failures.append(f"{expression}: {describe(Cron(expression))} ({type(error).__name__})")
+    assert not failures, "\n".join([f"{len(failures)} are wrong", *failures[:50]])
 
 
 @pytest.mark.parametrize(
@@ -114,14 +116,14 @@ def test_descriptions_of_thousands_of_expressions_say_when_they_fire() -> None:
         ("At 00:00, the last Friday of the month", "0 0 * * 5"),
     ],
 )
-def test_the_reader_finds_a_description_that_is_not_true(text: str, expression: str) -> None:
-    said = read(f"{text}, in UTC")
+def test_reader_detects_a_false_description(text: str, expression: str) -> None:
+    description = read(f"{text}, in UTC")
     end = START + WINDOW
     fired = list(islice(occurrences(Cron(expression), START, end), COUNT))
-    assert fired != list(islice(said.times(START, end), COUNT))
+    assert fired != list(islice(description.times(START, end), COUNT))
 
 
 @pytest.mark.parametrize("text", ["Sometimes, in UTC", "Every hour, daily, in UTC", "Every hour"])
-def test_the_reader_refuses_what_it_does_not_know(text: str) -> None:
+def test_reader_refuses_an_unknown_description(text: str) -> None:
     with pytest.raises(ValueError, match=r"no zone|no time|not understood"):
         read(text)

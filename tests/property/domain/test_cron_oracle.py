@@ -61,19 +61,19 @@ MARGIN = 3 * DAY
 def days_of_change(zone: str) -> list[datetime]:
     """Return the days since 1945 on which the zone's offset differs from the day before."""
     info = pinned_zone(zone)
-    day, found = datetime(1945, 1, 1, tzinfo=UTC), []
+    day, days = datetime(1945, 1, 1, tzinfo=UTC), []
     before = day.astimezone(info).utcoffset()
     while day.year < 2040:
         day += DAY
         offset = day.astimezone(info).utcoffset()
         if offset != before:
-            found.append(day - DAY)
+            days.append(day - DAY)
         before = offset
-    return found or [datetime(2026, 3, 29, tzinfo=UTC)]
+    return days or [datetime(2026, 3, 29, tzinfo=UTC)]
 
 
 @st.composite
-def a_place(draw: st.DrawFn) -> tuple[str, datetime]:
+def zones_and_days(draw: st.DrawFn) -> tuple[str, datetime]:
     zone = draw(st.sampled_from(ZONES))
     if draw(st.booleans()):
         return zone, draw(st.sampled_from(days_of_change(zone)))
@@ -99,13 +99,13 @@ def lists(item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 MINUTES = lists(items(0, 59)) | st.sampled_from(["0", "30", "*/10", "*", "15,45"])
 HOURS = lists(items(0, 23)) | st.sampled_from(["0", "1", "2", "0-3", "23-2", "*", "*/2"])
 MONTHS = st.just("*") | lists(items(1, 12, "JAN feb MAR Oct DEC"))
-LAST = st.one_of(
+LAST_DAYS = st.one_of(
     st.just("L"),
     st.just("LW"),
     st.integers(0, 30).map("L-{}".format),
     st.integers(1, 31).map("{}W".format),
 )
-DAYS = st.one_of(st.just("*"), st.just("?"), lists(items(1, 31) | LAST))
+DAYS = st.one_of(st.just("*"), st.just("?"), lists(items(1, 31) | LAST_DAYS))
 NTH = st.tuples(st.sampled_from(["0", "3", "7", "MON", "fri"]), st.integers(1, 5).map(str)).map(
     "#".join
 )
@@ -126,7 +126,7 @@ AWS_DAYS = st.one_of(
     st.tuples(DAYS.filter(lambda text: text != "?"), MONTHS, st.just("?")),
     st.tuples(st.just("?"), MONTHS, AWS_WEEKDAYS | st.just("*")),
 )
-AWS = st.tuples(
+AWS_EXPRESSIONS = st.tuples(
     MINUTES,
     HOURS,
     AWS_DAYS.map(" ".join),
@@ -148,53 +148,55 @@ def a_cron(expression: str, zone: str, gap: str = "", fold: str = "") -> Cron | 
     return schedule
 
 
-def walked_for_two_days(schedule: Cron, start: datetime, gap: str, fold: str) -> list[datetime]:
+def walk_two_days(schedule: Cron, start: datetime, gap: str, fold: str) -> list[datetime]:
     """Return the times that a walk over each minute of the wall clock finds."""
     end = start + 2 * DAY
-    walked = firings(
+    walk = firings(
         Oracle(schedule.expression), schedule.timezone, start - MARGIN, end + MARGIN, gap, fold
     )
-    return [at for at in walked if start < at <= end]
+    return [at for at in walk if start < at <= end]
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(a_place(), FREQUENT | EXPRESSIONS, GAPS, FOLDS)
-def test_what_fires_is_what_every_minute_of_the_wall_clock_shows(
-    place: tuple[str, datetime], expression: str, gap: str, fold: str
+@given(zones_and_days(), FREQUENT | EXPRESSIONS, GAPS, FOLDS)
+def test_cron_fires_at_the_minutes_that_a_walk_over_the_wall_clock_finds(
+    zone_and_day: tuple[str, datetime], expression: str, gap: str, fold: str
 ) -> None:
-    zone, start = place
+    zone, start = zone_and_day
     schedule = a_cron(expression, zone, gap, fold)
     assume(schedule is not None)
     assert schedule is not None
-    expected = walked_for_two_days(schedule, start, gap, fold)
+    expected = walk_two_days(schedule, start, gap, fold)
     assert list(occurrences(schedule, start, start + 2 * DAY)) == expected
     assert count_times(schedule, start, start + 2 * DAY) == len(expected)
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(a_place(), AWS)
-def test_eventbridge_expressions_skip_the_gap_and_fire_in_the_first_fold(
-    place: tuple[str, datetime], expression: str
+@given(zones_and_days(), AWS_EXPRESSIONS)
+def test_eventbridge_cron_skips_the_gap_and_fires_in_the_first_fold(
+    zone_and_day: tuple[str, datetime], expression: str
 ) -> None:
-    zone, start = place
+    zone, start = zone_and_day
     schedule = a_cron(expression, zone)
     assume(schedule is not None)
     assert schedule is not None
-    expected = walked_for_two_days(schedule, start, "SKIP", "FIRST")
+    expected = walk_two_days(schedule, start, "SKIP", "FIRST")
     assert list(occurrences(schedule, start, start + 2 * DAY)) == expected
     assert count_times(schedule, start, start + 2 * DAY) == len(expected)
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.integers(1970, 2190), EXPRESSIONS | AWS)
-def test_the_days_are_those_that_looking_at_every_date_finds(year: int, expression: str) -> None:
+@given(st.integers(1970, 2190), EXPRESSIONS | AWS_EXPRESSIONS)
+def test_cron_fires_on_the_days_that_a_walk_over_every_date_finds(
+    year: int, expression: str
+) -> None:
     body = expression.removeprefix("cron(").split()
     midnight = " ".join(["0", "0", *body[2:]])
     text = f"cron({midnight}" if expression.startswith("cron(") else midnight
     schedule = a_cron(text, "UTC")
     start = datetime(year, 1, 1, tzinfo=UTC)
     oracle = Oracle(text)
-    days = [start + n * DAY for n in range(5 * 365)]
+    days = [start + number * DAY for number in range(5 * 365)]
     expected = [day for day in days if oracle.matches_day(day.date())]
     if schedule is None:
         assert expected == []
@@ -205,7 +207,7 @@ def test_the_days_are_those_that_looking_at_every_date_finds(year: int, expressi
         assert count_times(schedule, start - DAY, days[-1]) == len(expected)
 
 
-SIX = st.tuples(
+SIX_FIELDS = st.tuples(
     lists(items(0, 59)) | st.sampled_from(["*/20", "0,30"]),
     MINUTES,
     st.sampled_from(["*", "0-3", "1", "2", "23,0", "*/2"]),
@@ -216,15 +218,15 @@ SIX = st.tuples(
 @given(
     st.sampled_from(["Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Africa/Cairo"]),
     st.integers(0, 100),
-    SIX,
+    SIX_FIELDS,
     GAPS,
     FOLDS,
 )
-def test_seconds_follow_the_same_rules(
-    zone: str, which: int, expression: str, gap: str, fold: str
+def test_cron_with_seconds_fires_at_the_seconds_that_a_walk_finds(
+    zone: str, pick: int, expression: str, gap: str, fold: str
 ) -> None:
     changes = days_of_change(zone)
-    low = changes[which % len(changes)]
+    low = changes[pick % len(changes)]
     info = pinned_zone(zone)
     while (low + timedelta(hours=1)).astimezone(info).utcoffset() == low.astimezone(
         info
@@ -233,27 +235,27 @@ def test_seconds_follow_the_same_rules(
     start, end = low - timedelta(hours=1), low + timedelta(hours=3)
     margin = timedelta(hours=2)
     schedule = Cron(expression, timezone=zone, dst_gap=gap, dst_fold=fold)
-    walked = firings(Oracle(expression), zone, start - margin, end + margin, gap, fold)
-    expected = [at for at in walked if start < at <= end]
+    walk = firings(Oracle(expression), zone, start - margin, end + margin, gap, fold)
+    expected = [at for at in walk if start < at <= end]
     assert list(occurrences(schedule, start, end)) == expected
     assert count_times(schedule, start, end) == len(expected)
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(a_place(), FREQUENT, st.integers(0, 2 * 86_400_000_000), GAPS, FOLDS)
-def test_the_next_time_from_any_microsecond_is_the_first_one_walked(
-    place: tuple[str, datetime], expression: str, microseconds: int, gap: str, fold: str
+@given(zones_and_days(), FREQUENT, st.integers(0, 2 * 86_400_000_000), GAPS, FOLDS)
+def test_next_after_any_microsecond_is_the_first_time_of_a_walk(
+    zone_and_day: tuple[str, datetime], expression: str, microseconds: int, gap: str, fold: str
 ) -> None:
-    zone, start = place
+    zone, start = zone_and_day
     after = start + timedelta(microseconds=microseconds)
     schedule = Cron(expression, timezone=zone, dst_gap=gap, dst_fold=fold)
-    found = next_after(schedule, after)
-    walked = firings(Oracle(expression), zone, start - MARGIN, start + 2 * MARGIN, gap, fold)
-    expected = next((at for at in walked if at > after), None)
+    next_at = next_after(schedule, after)
+    walk = firings(Oracle(expression), zone, start - MARGIN, start + 2 * MARGIN, gap, fold)
+    expected = next((at for at in walk if at > after), None)
     if expected is None:
-        assert found is None or found > start + MARGIN
+        assert next_at is None or next_at > start + MARGIN
         return
-    assert found == expected
+    assert next_at == expected
     assert is_occurrence(schedule, expected)
     assert not is_occurrence(schedule, expected + timedelta(microseconds=1))
-    assert preview(schedule, after, 1).times[0][0] == found
+    assert preview(schedule, after, 1).times[0][0] == next_at

@@ -48,21 +48,21 @@ HOURS = lists(0, 23) | STAR | st.just("2")
 DAYS = STAR | lists(1, 31)
 MONTHS = STAR | lists(1, 12)
 WEEKDAYS = STAR | lists(0, 6) | st.sampled_from(["5#1", "5L", "0#5", "mon-fri", "SUN"])
-MOMENTS = st.integers(0, 20 * 366 * 86_400).map(lambda n: START + timedelta(seconds=n))
+MOMENTS = st.integers(0, 20 * 366 * 86_400).map(lambda second: START + timedelta(seconds=second))
 
 
-def ours(schedule: Cron, after: datetime, count: int) -> list[datetime]:
-    found: list[datetime] = []
+def next_times(schedule: Cron, after: datetime, count: int) -> list[datetime]:
+    times: list[datetime] = []
     at: datetime | None = after
     for _ in range(count):
         at = next_after(schedule, at) if at is not None else None
-        found += [at] if at is not None else []
-    return found
+        times += [at] if at is not None else []
+    return times
 
 
 @settings(max_examples=examples(250), deadline=None)
 @given(st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS), st.sampled_from(ZONES), MOMENTS)
-def test_the_default_rules_are_those_of_cronsim(
+def test_default_rules_equal_those_of_cronsim(
     parts: tuple[str, ...], zone: str, after: datetime
 ) -> None:
     """cronsim follows Debian's cron, so it agrees in every zone, also at clock changes."""
@@ -72,7 +72,7 @@ def test_the_default_rules_are_those_of_cronsim(
         expected = [next(walk).astimezone(UTC) for _ in range(4)]
     except StopIteration:
         return
-    assert ours(Cron(expression, timezone=zone), after, 4) == expected
+    assert next_times(Cron(expression, timezone=zone), after, 4) == expected
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -81,11 +81,11 @@ def test_the_default_rules_are_those_of_cronsim(
     st.tuples(STAR, lists(0, 6)) | st.tuples(lists(1, 28), STAR),
     MOMENTS,
 )
-def test_croniter_agrees_in_utc_when_one_day_field_is_set(
+def test_croniter_agrees_in_utc_with_one_day_field(
     parts: tuple[str, str, str], days: tuple[str, str], after: datetime
 ) -> None:
     minute, hour, month = parts
     expression = f"{minute} {hour} {days[0]} {month} {days[1]}"
     walk = croniter(expression, after)
     expected = [walk.get_next(datetime).astimezone(ZoneInfo("UTC")) for _ in range(4)]
-    assert ours(Cron(expression), after, 4) == expected
+    assert next_times(Cron(expression), after, 4) == expected

@@ -47,9 +47,11 @@ ZONES_AND_DAYS = st.sampled_from(
 )
 
 
-def excluded(first: date) -> st.SearchStrategy[tuple[date, ...]]:
+def excluded_dates(first: date) -> st.SearchStrategy[tuple[date, ...]]:
     days = st.sets(st.integers(-2, 6), max_size=4)
-    return days.map(lambda some: tuple(first + timedelta(days=n) for n in sorted(some)))
+    return days.map(
+        lambda offsets: tuple(first + timedelta(days=offset) for offset in sorted(offsets))
+    )
 
 
 @st.composite
@@ -57,9 +59,9 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, datetime]:
     zone, day = draw(ZONES_AND_DAYS)
     noon = datetime(day.year, day.month, day.day, tzinfo=UTC)
     moments = st.none() | st.integers(-86_400 * 3_000_000, 86_400 * 3_000_000).map(
-        lambda n: noon + timedelta(microseconds=n)
+        lambda offset: noon + timedelta(microseconds=offset)
     )
-    exclude, start, end = draw(excluded(day)), draw(moments), draw(moments)
+    exclude, start, end = draw(excluded_dates(day)), draw(moments), draw(moments)
     if draw(st.booleans()):
         seconds = draw(st.integers(60, 100_000))
         return Every(seconds, noon, False, start, end, exclude, zone), noon
@@ -70,7 +72,7 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, datetime]:
 
 @settings(max_examples=examples(400), deadline=None)
 @given(schedules(), st.integers(-48, 96), st.integers(0, 72 * 3_600), st.integers(1, 60))
-def test_times_are_counted_as_a_walk_counts_them(
+def test_count_equals_that_of_a_walk(
     drawn: tuple[Schedule, datetime], hours: int, seconds: int, number: int
 ) -> None:
     schedule, noon = drawn
@@ -86,17 +88,17 @@ def test_times_are_counted_as_a_walk_counts_them(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_years_are_counted_too(zone: str) -> None:
+def test_count_over_years_equals_that_of_a_walk(zone: str) -> None:
     schedule = Cron("0 9 * * 1-5", timezone=zone, exclude=(date(2026, 12, 24), date(2026, 12, 25)))
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2029, 1, 1, tzinfo=UTC)
     times = list(occurrences(schedule, start, end))
     assert count_times(schedule, start, end) == len(times)
-    assert [nth_time(schedule, start, n + 1) for n in (0, 200, len(times) - 1)] == [
-        *(times[n] for n in (0, 200, -1))
+    assert [nth_time(schedule, start, number + 1) for number in (0, 200, len(times) - 1)] == [
+        *(times[number] for number in (0, 200, -1))
     ]
 
 
-def test_the_whole_of_a_schedule_of_each_second_is_counted() -> None:
+def test_count_over_all_years_of_a_schedule_of_each_second() -> None:
     schedule = Cron("* * * * * *", timezone="Europe/Berlin")
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
     seconds = (end - start) // timedelta(seconds=1) - 3_600  # the year 2200 begins earlier there
@@ -106,7 +108,7 @@ def test_the_whole_of_a_schedule_of_each_second_is_counted() -> None:
     assert nth_time(schedule, start, 0) is None
 
 
-def test_once_is_counted_once() -> None:
+def test_count_of_once_is_one() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     assert count_times(Once(at), at - TICK, at) == 1
     assert count_times(Once(at), at, at + timedelta(days=1)) == 0

@@ -22,24 +22,24 @@ from tests.support.examples import examples
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 MOMENTS = st.integers(-10 * 86_400_000_000, 10 * 86_400_000_000).map(
-    lambda n: NOON + timedelta(microseconds=n)
+    lambda offset: NOON + timedelta(microseconds=offset)
 )
 DATES = st.lists(st.integers(0, 20), max_size=6).map(
-    lambda days: tuple(date(2026, 3, 17) + timedelta(days=n) for n in sorted(set(days)))
+    lambda days: tuple(date(2026, 3, 17) + timedelta(days=offset) for offset in sorted(set(days)))
 )
 ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Chatham", "America/Nuuk"])
 
 
-def counted(
+def times_step_by_step(
     base: datetime, step: timedelta, zone: str, exclude: tuple[date, ...], end: datetime | None
 ) -> list[datetime]:
     """Return the times of forty days, counted one by one."""
-    at, found = base, []
+    at, times = base, []
     while at < NOON + timedelta(days=40) and (end is None or at < end):
         if at.astimezone(pinned_zone(zone)).date() not in exclude:
-            found.append(at)
+            times.append(at)
         at += step
-    return found
+    return times
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -53,7 +53,7 @@ def counted(
     ZONES,
     st.booleans(),
 )
-def test_an_interval_fires_where_counting_arrives(
+def test_interval_fires_at_the_counted_times(
     seconds: int,
     anchor: datetime,
     after: datetime,
@@ -79,14 +79,14 @@ def test_an_interval_fires_where_counting_arrives(
         )
     step = timedelta(seconds=seconds)
     base = start or anchor + step
-    times = counted(base, step, zone, exclude, end)
+    times = times_step_by_step(base, step, zone, exclude, end)
     later = [at for at in times if at > after]
     assert next_after(schedule, after) == (later[0] if later else None)
     until = NOON + timedelta(days=30)
     assert list(occurrences(schedule, after, until)) == [at for at in later if at <= until]
     earlier = [at for at in times if at < after]
     assert last_before(schedule, after) == (earlier[-1] if earlier else None)
-    unfiltered = counted(base, step, zone, (), end)
+    unfiltered = times_step_by_step(base, step, zone, (), end)
     for at in unfiltered[:20]:
         assert is_occurrence(schedule, at) is (at in times)
         assert is_excluded(schedule, at) is (at not in times)
@@ -94,7 +94,7 @@ def test_an_interval_fires_where_counting_arrives(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 400_000), MOMENTS, MOMENTS, st.none() | MOMENTS, DATES, ZONES)
-def test_counting_from_completion_never_comes_too_soon(
+def test_interval_from_completion_never_fires_too_early(
     seconds: int,
     anchor: datetime,
     ended: datetime,
@@ -105,16 +105,16 @@ def test_counting_from_completion_never_comes_too_soon(
     schedule = Every(
         seconds, anchor, from_completion=True, start_at=start, exclude=exclude, timezone=zone
     )
-    found = after_completion(schedule, ended)
+    next_at = after_completion(schedule, ended)
     first = first_time(schedule)
-    assert found is not None
+    assert next_at is not None
     assert first is not None
     step = timedelta(seconds=seconds)
-    assert found >= ended + step
-    assert start is None or found >= start
-    assert found.astimezone(pinned_zone(zone)).date() not in exclude
+    assert next_at >= ended + step
+    assert start is None or next_at >= start
+    assert next_at.astimezone(pinned_zone(zone)).date() not in exclude
     if not exclude:
-        assert found == max(ended + step, start or ended)
+        assert next_at == max(ended + step, start or ended)
         assert first == (start or anchor + step)
 
 
@@ -127,7 +127,7 @@ def test_counting_from_completion_never_comes_too_soon(
     st.none() | MOMENTS,
     DATES,
 )
-def test_a_window_and_excluded_dates_only_take_times_away(
+def test_window_and_excluded_dates_only_remove_times(
     expression: str,
     zone: str,
     after: datetime,
@@ -137,13 +137,13 @@ def test_a_window_and_excluded_dates_only_take_times_away(
 ) -> None:
     until = after + timedelta(days=8)
     schedule = Cron(expression, timezone=zone, start_at=start, end_at=end, exclude=exclude)
-    of_a_month = list(occurrences(schedule, after - timedelta(days=31), after - TICK))
-    if of_a_month:
-        assert last_before(schedule, after) == of_a_month[-1]
-    bare = occurrences(Cron(expression, timezone=zone), after, until)
+    times_of_a_month = list(occurrences(schedule, after - timedelta(days=31), after - TICK))
+    if times_of_a_month:
+        assert last_before(schedule, after) == times_of_a_month[-1]
+    unfiltered = occurrences(Cron(expression, timezone=zone), after, until)
     expected = [
         at
-        for at in bare
+        for at in unfiltered
         if (start is None or at >= start)
         and (end is None or at < end)
         and at.astimezone(pinned_zone(zone)).date() not in exclude

@@ -1,4 +1,4 @@
-"""Files of the node after a power cut at any of its calls: readable, and what was promised."""
+"""Files of the node after a power cut at any call are readable and hold the durable data."""
 
 import tempfile
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from punctual.tasks.script.process_group import ProcessGroup
 from punctual_cli import profiles
 from tests.support.power_cut import Cut, a_disk
 
-GONE = ProcessGroup(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
+DEAD_GROUP = ProcessGroup(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
 DATA = st.binary(min_size=1, max_size=40)
 NAMES = st.sampled_from(["a", "b", *(f"outputs/t/{path}" for path in ("j/r/1", "j/r/2", "j/s/1"))])
 
 
 class Writer:
-    """Does what the node does to its files, and keeps book of what it has promised.
+    """A writer that does what the node does to its files, and records what must be durable.
 
-    A promise: all the contents that a blob, log or key may have; None stands for none.
+    A promise is the set of contents that a blob, log or key may have. None stands for no file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class Writer:
     def log(self, name: str, data: bytes) -> None:
         path = f"log {name}"
         before = self.promised.get(path, frozenset([None]))
-        whole = b"".join(one for one in before if one is not None) + data
+        whole = b"".join(part for part in before if part is not None) + data
         self.promised[path] = frozenset([*before, whole, b""])
         file = self.blobs.open_log(path)
         file.write(data)
@@ -63,10 +63,10 @@ class Writer:
         self.promised["webhook.key"] = frozenset(keys.secrets("local"))
 
     def start_group(self, name: str) -> None:
-        self.groups.on_started(name, GONE)
+        self.groups.on_started(name, DEAD_GROUP)
 
     def end_group(self, name: str) -> None:
-        self.groups.on_ended(name, GONE)
+        self.groups.on_ended(name, DEAD_GROUP)
 
     def login(self, name: str) -> None:
         profiles.save_profile(self.folder / "config.json", name, "https://a/v1", "token")
@@ -80,7 +80,7 @@ class Writer:
 
 
 def check(cut: Cut) -> None:
-    """A start on what is left: it reads all of it, and finds what was promised."""
+    """Start on the files after the cut: all are readable and hold the promised contents."""
     with tempfile.TemporaryDirectory() as top, pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _handle: None)  # what is read need not be on the disk
         folder = cut.lay_out(Path(top)) / "data"
@@ -102,18 +102,20 @@ def check(cut: Cut) -> None:
 
 
 STEP = st.one_of(
-    st.builds(lambda n, data: partial(Writer.put, name=n, data=data), NAMES, DATA),
-    st.builds(lambda n, data: partial(Writer.log, name=n, data=data), st.sampled_from("ab"), DATA),
-    st.builds(lambda n: partial(Writer.start_group, name=n), st.sampled_from("12")),
-    st.builds(lambda n: partial(Writer.end_group, name=n), st.sampled_from("12")),
-    st.builds(lambda n: partial(Writer.login, name=n), st.sampled_from("xy")),
+    st.builds(lambda name, data: partial(Writer.put, name=name, data=data), NAMES, DATA),
+    st.builds(
+        lambda name, data: partial(Writer.log, name=name, data=data), st.sampled_from("ab"), DATA
+    ),
+    st.builds(lambda name: partial(Writer.start_group, name=name), st.sampled_from("12")),
+    st.builds(lambda name: partial(Writer.end_group, name=name), st.sampled_from("12")),
+    st.builds(lambda name: partial(Writer.login, name=name), st.sampled_from("xy")),
     st.just(Writer.draw_key),
     st.just(Writer.rotate),
 )
 
 
 @given(st.lists(STEP, max_size=6))
-def test_files_after_a_power_cut_are_whole_and_hold_what_was_promised(
+def test_files_after_a_power_cut_are_whole_and_hold_durable_data(
     steps: list[Callable[[Writer], None]],
 ) -> None:
     with tempfile.TemporaryDirectory() as top:
@@ -122,15 +124,15 @@ def test_files_after_a_power_cut_are_whole_and_hold_what_was_promised(
             writer.begin()
             for step in steps:
                 step(writer)
-    seen = set()
+    checked = set()
     for cut in disk.cuts:
         state = (cut.files, tuple(sorted(cut.promised.items())))
-        if state not in seen:
-            seen.add(state)
+        if state not in checked:
+            checked.add(state)
             check(cut)
 
 
-def test_the_disk_of_these_tests_loses_what_is_not_synced(tmp_path: Path) -> None:
+def test_simulated_disk_loses_data_that_is_not_synced(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with a_disk(tmp_path, dict) as disk:
         path.touch()

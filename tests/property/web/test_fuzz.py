@@ -12,14 +12,14 @@ from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from tests.support.examples import examples
 from tests.support.web_client import Answer, Client
 
-SOME = settings(
+FUZZ_SETTINGS = settings(
     max_examples=examples(300),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TEXT = st.text(max_size=12)
-ODD: st.SearchStrategy[Any] = st.sampled_from(
+EDGE_VALUES: st.SearchStrategy[Any] = st.sampled_from(
     [
         None,
         True,
@@ -61,7 +61,11 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
     ]
 )
 JSON = st.recursive(
-    ODD | TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans(),
+    EDGE_VALUES
+    | TEXT
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
@@ -100,11 +104,11 @@ JOB: st.SearchStrategy[dict[str, Any]] = st.builds(
 )
 
 
-def sent(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def holds(answer: Answer, *statuses: int) -> None:
+def check_answer(answer: Answer, *statuses: int) -> None:
     """Check that the status is one of `statuses`, and that an error is a problem document."""
     assert answer.status in statuses, answer
     if answer.status >= 400:
@@ -116,78 +120,78 @@ def holds(answer: Answer, *statuses: int) -> None:
             assert all(error["message"] for error in problem["errors"])
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(JOB)
 def test_any_job_is_accepted_or_refused_by_its_fields(body: dict[str, Any]) -> None:
     client = Client()
-    answer = client.call("POST", "/v1/jobs", sent(body))
-    holds(answer, 202, 400, 422)
-    assert len(client.engine.views) == (answer.status == 202)
+    answer = client.call("POST", "/v1/jobs", encode(body))
+    check_answer(answer, 202, 400, 422)
+    assert len(client.world.stored_jobs) == (answer.status == 202)
     if answer.status == 202:
-        shown = client.get(answer.headers["location"]).json
+        job = client.get(answer.headers["location"]).json
         for name, value in body.items():
             if value is not None and name not in (*TYPES_OF_FIELD, "task", "retry"):
-                assert shown[name] == value
+                assert job[name] == value
     elif answer.status == 422:
-        tops = {field.split(".")[0] for field in answer.fields}
+        top_fields = {field.split(".")[0] for field in answer.fields}
         required = {"name", "schedule_type", "schedule_time", "cron_expression"}
-        known = {str(name).split(".")[0].replace("\0", "\\u0000")[:128] for name in body}
-        assert tops <= known | required | {"interval_seconds", "body", ""}
+        sent_fields = {str(name).split(".")[0].replace("\0", "\\u0000")[:128] for name in body}
+        assert top_fields <= sent_fields | required | {"interval_seconds", "body", ""}
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(JOB)
-def test_any_change_is_made_or_refused_and_leaves_what_is_valid(body: dict[str, Any]) -> None:
+def test_any_change_is_accepted_or_refused_and_leaves_a_valid_job(body: dict[str, Any]) -> None:
     client = Client()
     job = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *", "tags": {"a": "b"}}
     path = client.post("/v1/jobs", job).headers["location"]
-    answer = client.call("PATCH", path, sent(body))
-    holds(answer, 200, 400, 422)
+    answer = client.call("PATCH", path, encode(body))
+    check_answer(answer, 200, 400, 422)
     version = 2 if answer.status == 200 else 1
     assert client.get(path).json["version"] == version
-    holds(client.call("PUT", path, b'{"name":"still valid"}'), 200)
+    check_answer(client.call("PUT", path, b'{"name":"still valid"}'), 200)
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(
     st.sampled_from(["runNow", "pause", "resume", "backfill"]),
     JSON | st.dictionaries(st.sampled_from(["payload", "missed", "from", "to", "dry_run"]), JSON),
 )
-def test_any_order_is_taken_or_refused(call: str, body: Any) -> None:
+def test_any_command_is_accepted_or_refused(call: str, body: Any) -> None:
     client = Client()
     job = {"name": "a", "schedule_type": "IMMEDIATE"}
     path = client.post("/v1/jobs", job).headers["location"]
-    holds(client.call("POST", f"{path}/{call}", sent(body)), 200, 202, 400, 422)
+    check_answer(client.call("POST", f"{path}/{call}", encode(body)), 200, 202, 400, 422)
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(JOB, JSON, JSON)
-def test_any_preview_is_given_or_refused(body: dict[str, Any], start: Any, count: Any) -> None:
+def test_any_preview_is_answered_or_refused(body: dict[str, Any], start: Any, count: Any) -> None:
     schedule = {
         name: value for name, value in body.items() if name in (*TYPES_OF_FIELD, "schedule_type")
     }
-    asked = sent({**schedule, "from": start, "count": count})
-    holds(Client().call("POST", "/v1/schedules/preview", asked), 200, 400, 422)
+    request_body = encode({**schedule, "from": start, "count": count})
+    check_answer(Client().call("POST", "/v1/schedules/preview", request_body), 200, 400, 422)
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(JSON | st.builds(lambda jobs: {"jobs": jobs}, st.lists(JOB | JSON, max_size=3)))
-def test_any_batch_answers_each_in_order(body: Any) -> None:
-    answer = Client().call("POST", "/v1/jobs/batch", sent(body))
-    holds(answer, 207, 400, 422)
+def test_any_batch_has_one_result_for_each_job(body: Any) -> None:
+    answer = Client().call("POST", "/v1/jobs/batch", encode(body))
+    check_answer(answer, 207, 400, 422)
     if answer.status == 207:
         results = answer.json["results"]
         assert len(results) == len(body["jobs"])
-        assert {one["status"] for one in results} <= {202, 422}
+        assert {result["status"] for result in results} <= {202, 422}
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(st.binary(max_size=60), st.sampled_from(["/v1/jobs", "/v1/jobs/batch"]))
-def test_any_bytes_are_answered(body: bytes, path: str) -> None:
-    holds(Client().call("POST", path, body), 400, 422)
+def test_any_body_of_bytes_is_refused(body: bytes, path: str) -> None:
+    check_answer(Client().call("POST", path, body), 400, 422)
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(
     st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "FOO"]),
     st.lists(
@@ -197,12 +201,12 @@ def test_any_bytes_are_answered(body: bytes, path: str) -> None:
     ),
     st.text(alphabet="abcfromt=&%+0\xff:limitsau_x", max_size=30),
 )
-def test_any_address_is_answered(method: str, parts: list[str], query: str) -> None:
+def test_any_path_is_answered(method: str, parts: list[str], query: str) -> None:
     answer = Client().call(method, "/v1/" + "/".join(parts) + "?" + query)
     assert answer.status in (200, 204, 400, 404, 405, 422)
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(
     st.sampled_from(["/v1/jobs", "/v1/runs", "/v1/schedules/upcoming"]),
     st.lists(
@@ -214,15 +218,15 @@ def test_any_address_is_answered(method: str, parts: list[str], query: str) -> N
         max_size=4,
     ),
 )
-def test_any_query_is_answered_or_refused_by_its_names(path: str, pairs: Any) -> None:
+def test_any_query_is_answered_or_refused_by_parameter_names(path: str, pairs: Any) -> None:
     query = "&".join(f"{name}={value}" for name, value in pairs)
     answer = Client().call("GET", f"{path}?{query}")
-    holds(answer, 200, 422)
+    check_answer(answer, 200, 422)
     if answer.status == 422:
         assert set(answer.fields) <= {name for name, _ in pairs} | {"to", "query"}
 
 
-@SOME
+@FUZZ_SETTINGS
 @given(
     st.dictionaries(
         st.sampled_from(
@@ -246,8 +250,8 @@ def test_any_query_is_answered_or_refused_by_its_names(path: str, pairs: Any) ->
 def test_any_header_is_answered(headers: dict[str, str]) -> None:
     body = b'{"name":"a","schedule_type":"IMMEDIATE"}'
     answer = Client().call("POST", "/v1/jobs", body, headers)
-    holds(answer, 202, 400, 403, 406, 413, 415, 421, 422)
+    check_answer(answer, 202, 400, 403, 406, 413, 415, 421, 422)
 
 
-def test_filters_are_those_of_the_request_whatever_their_order() -> None:
+def test_filter_parameters_do_not_depend_on_their_order() -> None:
     assert filter_parameters("b=1&a=2&limit=3&a=1") == filter_parameters("a=1&next_token=x&a=2&b=1")

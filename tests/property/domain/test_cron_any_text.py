@@ -27,13 +27,13 @@ FIELDS = st.lists(st.lists(PIECES, min_size=1, max_size=5).map("".join), min_siz
 @example("rate(99999999999999999999 days)", "UTC")
 @example("9" * 256, "UTC")
 @example("*/1," * 60 + "* * * * *", "UTC")
-def test_anything_is_understood_or_refused_with_a_sentence(expression: str, zone: str) -> None:
+def test_any_text_is_parsed_or_refused_with_a_message(expression: str, zone: str) -> None:
     errors = find_schedule_errors(Cron(expression, timezone=zone))
     fields = [error.field for error in errors]
     assert len(fields) == len(set(fields))
     assert all(error.message and len(error.message) < 600 for error in errors)
     if "cron_expression" not in fields:
         schedule = Cron(expression)
-        found = next_after(schedule, NOON)
-        assert found is None or found > NOON
+        next_at = next_after(schedule, NOON)
+        assert next_at is None or next_at > NOON
         assert describe(schedule)

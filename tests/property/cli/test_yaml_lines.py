@@ -1,4 +1,4 @@
-"""What the command line writes as YAML is what it reads."""
+"""The command line reads the YAML that it writes, and any JSON."""
 
 import json
 
@@ -35,18 +35,18 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4))
-def test_a_value_comes_back_as_it_was(value: dict[str, object]) -> None:
-    (found,) = parse_documents(dump_yaml(value))
-    assert found.value == value
-    assert json.dumps(found.value) == json.dumps(value)  # 1 is not 1.0, nor true
+def test_yaml_value_round_trips(value: dict[str, object]) -> None:
+    (document,) = parse_documents(dump_yaml(value))
+    assert document.value == value
+    assert json.dumps(document.value) == json.dumps(value)  # 1 is not 1.0, nor true
 
 
 @given(st.dictionaries(TEXT, TEXT, min_size=1, max_size=4))
-def test_text_is_text_for_other_readers_too(value: dict[str, str]) -> None:
+def test_written_text_is_text_for_other_yaml_readers(value: dict[str, str]) -> None:
     assert yaml.safe_load(dump_yaml(value)) == value
 
 
 @given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4), st.booleans())
-def test_any_json_is_read_as_what_it_says(value: dict[str, object], as_ascii: bool) -> None:
-    (found,) = json_lines.parse_documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
-    assert json.dumps(found.value) == json.dumps(value)
+def test_any_json_value_is_read(value: dict[str, object], as_ascii: bool) -> None:
+    (document,) = json_lines.parse_documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
+    assert json.dumps(document.value) == json.dumps(value)
