@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.sizes import item_bytes
+from bench.cost.sizes import item_bytes
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.aws.dynamodb.timers import timers

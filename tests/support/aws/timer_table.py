@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from bench.sizes import item_bytes
+from bench.cost.sizes import item_bytes
 from punctual.aws.dynamodb.client import DynamoClient, key_of
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR

@@ -56,7 +56,7 @@ class Setup:
     repeats: float = 0  # probability of a redelivery of messages in flight
     slowest: float = CALL_SECONDS  # longest port call in seconds, log-uniform, at least 3 ms
     clock_steps: Sequence[ClockStep] = ()
-    mended: bool = False  # whether the reconciler may find something to repair
+    may_repair: bool = False  # whether the reconciler may find something to repair
 
 
 class Process:
@@ -152,7 +152,7 @@ class World:
         self.answers: dict[str, Any] = {}
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
-        self.mended = 0  # jobs that the reconciler repaired
+        self.repaired_jobs = 0  # jobs that the reconciler repaired
         self._ids = 0
         self._turns = Turns()
         self._active: Process | None = None

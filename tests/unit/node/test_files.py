@@ -63,7 +63,7 @@ def test_new_files_are_private_under_any_umask(tmp_path: Path) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Return a data folder whose files other users can read."""
+    """Return a data folder with files that other users can read."""
     folder = tmp_path / "data"
     names = ("punctual.db", "punctual.db-wal", "token.key", "limits.json", "lock", "notes.txt")
     paths = [*(folder / name for name in names), folder / "groups/1", folder / "blobs/ab/cd"]

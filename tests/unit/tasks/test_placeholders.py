@@ -165,7 +165,7 @@ def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
         ("url", "a placeholder must come after the host: begin with https://host/"),
     )
     # Also where a job was accepted before this rule.
-    with pytest.raises(BadTask, match="only behind the host"):
+    with pytest.raises(BadTask, match="must come after the host"):
         expand(an_attempt(task), lambda _: "s3cret")
 
 

@@ -30,11 +30,11 @@ class StoreClock:
     def __call__(self) -> datetime:
         return self._clock() + self._offset
 
-    def uncorrected(self) -> datetime:
+    def read_uncorrected(self) -> datetime:
         return self._clock()
 
     def correct(self, second: datetime, called_at: datetime, answered_at: datetime) -> None:
-        """Learn from an answer made in that second; the other times are of the own clock."""
+        """Correct the clock by an answer of that second. The other times are uncorrected."""
         if called_at <= answered_at:  # otherwise the clock was set back in between
             self._offset = max(second - answered_at, min(second + SECOND - called_at, self._offset))
 
@@ -51,13 +51,13 @@ class ServerTime:
         events.register("after-call.dynamodb", self._note_answer)
 
     def _note_call(self, context: MutableMapping[str, Any], **_: Any) -> None:
-        context[_CALLED_AT_KEY] = self._clock.uncorrected()
+        context[_CALLED_AT_KEY] = self._clock.read_uncorrected()
 
     def _note_answer(self, http_response: Any, context: MutableMapping[str, Any], **_: Any) -> None:
         answered_second = parse_date_header(getattr(http_response, "headers", {}).get("Date") or "")
         called_at = context.get(_CALLED_AT_KEY)
         if answered_second is not None and called_at is not None:
-            self._clock.correct(answered_second, called_at, self._clock.uncorrected())
+            self._clock.correct(answered_second, called_at, self._clock.read_uncorrected())
 
 
 def parse_date_header(text: str) -> datetime | None:

@@ -53,7 +53,7 @@ class TooMuchWork(PunctualError):
 
 
 class LimitExceeded(PunctualError):
-    """A limit is reached. A smaller request, or a retry after `retry_after_seconds`, may succeed."""
+    """A limit is reached. A smaller request, or one after `retry_after_seconds`, may succeed."""
 
     code = "LIMIT_EXCEEDED"
 

@@ -43,9 +43,9 @@ class Finish(Struct, frozen=True, gc=False):
 class ReturnClaim(Struct, frozen=True, gc=False):
     """The holder returns a run. With `work_begun`, the work may have had effects.
 
-    With `with_delay`, no executor can start the run for now. With `never_started`, the machine lacked a
-    resource, and the holder proves that nothing started. The run then waits after every return,
-    also with AT_MOST_ONCE.
+    With `with_delay`, no executor can start the run for now. With `never_started`, the machine
+    lacked a resource, and the holder proves that nothing started. The run then waits after every
+    return, also with AT_MOST_ONCE.
     """
 
     run_id: str

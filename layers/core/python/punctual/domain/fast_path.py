@@ -14,7 +14,7 @@ from punctual.domain.durations import CLAIM_LEASE
 from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger, claimed
+from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger, with_claim
 from punctual.domain.schedules.schedule import Once, next_after
 from punctual.domain.schedules.values import counts_from_completion
 
@@ -105,7 +105,7 @@ def claim(
     if not _is_plain(state):
         return None
     token = state.version + 1
-    claimed_run = claimed(run, RunStatus.RUNNING, token, event.executor_id, event.nonce, now)
+    claimed_run = with_claim(run, RunStatus.RUNNING, token, event.executor_id, event.nonce, now)
     new_state = replace(
         state,
         version=token,

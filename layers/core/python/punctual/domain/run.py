@@ -222,7 +222,7 @@ def to_waiting(run: Run) -> WaitingRun:
     )
 
 
-def claimed(
+def with_claim(
     run: Run, status: RunStatus, token: int, executor_id: str, nonce: str, now: datetime
 ) -> Run:
     """Return the run under a new claim."""

@@ -50,9 +50,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._steady
 
-    def advance(self, by: timedelta) -> None:
-        self.now += by
-        self._steady += by.total_seconds()
+    def advance(self, duration: timedelta) -> None:
+        self.now += duration
+        self._steady += duration.total_seconds()
 
     def set(self, now: datetime) -> None:
         """Let time pass until `now`."""
@@ -64,6 +64,6 @@ class ManualClock:
             self.now += timedelta(seconds=steady - self._steady)
             self._steady = steady
 
-    def jump(self, by: timedelta) -> None:
+    def jump(self, duration: timedelta) -> None:
         """Set the wall clock forward or back. No time passes."""
-        self.now += by
+        self.now += duration

@@ -13,7 +13,7 @@ from punctual.engine.ports.log import Log
 from punctual.node.node import Node
 
 T = TypeVar("T")
-# A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
+# A timer of the loop may fire a millisecond early. `_due` sleeps for the remaining time.
 TIMER_EARLY_SECONDS = 0.0015
 STEP_RETRY_SECONDS = 1.0
 # Seconds between checks of the wall clock; the system sends no notice of a change.

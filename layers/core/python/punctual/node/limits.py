@@ -17,8 +17,8 @@ from punctual.domain.tenants.quota_ledger import (
 )
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
-from punctual.node.run_queue.slots import INLINE_SLOT
 from punctual.node.sqlite.recent_starts import START_KIND, START_REQUEST_KIND, START_WINDOW
+from punctual.node.sqlite.state_rows import INLINE_SLOT
 
 MAX_TOLERATED_STEP_BACK = timedelta(seconds=5)  # windows wait out a smaller step back
 

@@ -37,7 +37,7 @@ class LongWork:
         self._long_requests: Counter[str] = Counter()
 
     def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
-        """Return the result of short work, or the rest for `finish`. Called within a turn."""
+        """Return the result of short work, or the work for `finish`. Called within a turn."""
         work = SlicedWork(steps, self._cpu, self._steady)
         return work if work.run_slice(SHORT_WORK_SECONDS) else work.results[0]
 

@@ -30,13 +30,13 @@ from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
 from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.process_groups import GroupFiles
+from punctual.node.inline_events import InlineRunner
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
 from punctual.node.maintenance import Maintenance
 from punctual.node.monitor import NodeMonitor
-from punctual.node.run_queue.inline_events import InlineRunner
-from punctual.node.run_queue.queue import RunQueue
-from punctual.node.run_queue.slots import INLINE_SLOT
+from punctual.node.run_queue import RunQueue
 from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
+from punctual.node.sqlite.state_rows import INLINE_SLOT
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
 from punctual.node.workers import Workers
@@ -438,8 +438,8 @@ class Node:
     def _log_ended_run(self, finished: FinishedAttempt, run: Run) -> None:
         """Log a run that took time or failed.
 
-        Only the first line of its error is logged. The rest is what a script printed, which may be
-        anything, and it is kept with the run.
+        Only the first line of its error is logged. The other lines are output of a script, which
+        the run keeps.
         """
         self._log(
             "run_ended" if run.ended_at else "attempt_failed",

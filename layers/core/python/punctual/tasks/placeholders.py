@@ -67,7 +67,7 @@ def placeholder_url_problem(template: str, task: Mapping[str, Any]) -> str:
         return ""
     first_match = _PLACEHOLDER.search(template)
     if first_match and not _URL_SERVER.match(template[: first_match.start()]):
-        return "a placeholder may stand only behind the host: write https://host/ out"
+        return "a placeholder must come after the host: begin with https://host/"
     return ""
 
 

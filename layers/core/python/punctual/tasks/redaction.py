@@ -109,7 +109,7 @@ class RedactedStream:
                 heapq.heappush(matches, (next_start, rank))
 
     def _partial_from(self, data: bytes, first: int) -> int:
-        """Return the first position, from `first` on, of a possible secret that the data cuts off."""
+        """Return the position, from `first` on, of a possible secret that the data cuts off."""
         earliest = len(data)
         for spelling in self._spellings:
             start = max(first, len(data) - len(spelling) + 1)

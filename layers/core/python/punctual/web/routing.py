@@ -85,7 +85,7 @@ class RouteTable(Router):
         from_event: Callable[..., Any] | None = None,
         check_tenant: Callable[[str], None] | None = None,
     ) -> None:
-        """`check_tenant` gets the tenant of each call that needs a token, and may raise a refusal."""
+        """`check_tenant` gets the tenant of each call that needs a token. It may raise an error."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._from_event = from_event
         self._log = log
@@ -114,7 +114,7 @@ class RouteTable(Router):
 
     def answer(self, request: Request) -> HandlerResult:
         """Return the reply to a request, or the slices of work that end with the reply."""
-        return self._guarded(self._dispatch, request)
+        return self._call_handler(self._dispatch, request)
 
     def answer_whole(self, request: Request) -> Reply:
         """Return the reply to a request. All slices run now, on this thread."""
@@ -149,7 +149,7 @@ class RouteTable(Router):
         if len(segments) > 1 and not segments[-1]:
             segments.pop()
         for segment in segments:
-            name = segment if "%" not in segment else _unquoted(segment)
+            name = segment if "%" not in segment else _unquote(segment)
             child = node.children.get(name)
             if child is None:
                 if node.variable is None or not name:
@@ -178,11 +178,13 @@ class RouteTable(Router):
             def perform(request: Request) -> HandlerResult:
                 return route.perform(request, arguments)
 
-            return self.answer_event(lambda request: _finish_reply(self._guarded(perform, request)))
+            return self.answer_event(
+                lambda request: _finish_reply(self._call_handler(perform, request))
+            )
 
         return call
 
-    def _guarded(
+    def _call_handler(
         self, handler: Callable[[Request], HandlerResult], request: Request
     ) -> HandlerResult:
         try:
@@ -192,9 +194,9 @@ class RouteTable(Router):
             result = handler(request)
         except Exception as error:
             return self._error_reply(request, error)
-        return result if isinstance(result, Reply) else self._guarded_slices(request, result)
+        return result if isinstance(result, Reply) else self._run_slices(request, result)
 
-    def _guarded_slices(self, request: Request, slices: Sliced[Reply]) -> Sliced[Reply]:
+    def _run_slices(self, request: Request, slices: Sliced[Reply]) -> Sliced[Reply]:
         try:
             return (yield from slices)
         except Exception as error:
@@ -249,7 +251,7 @@ def _source_line(error: Exception) -> str:
     return f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}"
 
 
-def _unquoted(segment: str) -> str:
+def _unquote(segment: str) -> str:
     try:
         return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:

@@ -78,8 +78,8 @@ def limits_from(values: Mapping[str, Any], defaults: TenantLimits = UNLIMITED) -
     """Return `defaults` with the fields of `values`.
 
     >>> limits_from({"jobs": None, "burst": 7}, TenantLimits(jobs=5))
-    TenantLimits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, concurrent_runs=None, \
-lane_percent=None, payload_bytes=None)
+    TenantLimits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, \
+concurrent_runs=None, lane_percent=None, payload_bytes=None)
     >>> try:
     ...     limits_from({"jobs": 0, "job": 1})
     ... except InvalidLimits as error:

@@ -18,7 +18,7 @@ AMPLE_LEASE_SECONDS = 10  # lease of a window with over half of its limit free
 SCARCE_LEASE_SECONDS = 2  # lease of any other window
 
 MIN_CAPACITY_SECONDS = 3  # seconds of the rate that the call bucket holds at least
-LONG_LEASES_WORTH_SECONDS = 3  # seconds of the rate in all long call leases together
+LONG_LEASES_WORTH_SECONDS = 3  # seconds of the rate in all long call leases
 LEASED_DEMAND_SECONDS = 2  # seconds of its demand that an instance leases
 MIN_IDLE_SPARE = 50  # calls that an instance leases without demand while the bucket is nearly full
 IDLE_SPARES_PER_SECOND = 20  # a larger limit leases its rate divided by this instead
@@ -104,8 +104,8 @@ def remove_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
 def seconds_until_token(bucket: TokenBucket, rate: int) -> float:
     """Return the seconds until the bucket holds a token.
 
-    >>> seconds_until_token(TokenBucket(2_500_000, 0), 10), seconds_until_token(TokenBucket(500_000, 0), 10)
-    (0.0, 0.05)
+    >>> [seconds_until_token(TokenBucket(parts, 0), 10) for parts in (2_500_000, 500_000)]
+    [0.0, 0.05]
     """
     missing = max(0, PARTS_PER_TOKEN - bucket.parts)
     return -(-missing // rate) / MICROSECONDS_PER_SECOND
@@ -164,7 +164,7 @@ class WindowRule(NamedTuple):
 
     A leased use counts for `span` seconds after the last moment at which it may be used. So no span
     exceeds the limit, also if an instance crashes. A lease lasts longer while over half of the
-    limit is free. Its spare uses are at most a quarter of the rest.
+    limit is free. Its spare uses are at most a quarter of the free ones.
     """
 
     limit: int
@@ -175,12 +175,13 @@ class WindowRule(NamedTuple):
     ) -> tuple[UseWindow, QuotaLease]:
         """Return the new row and the lease.
 
-        >>> WindowRule(10, 60).lease(UseWindow(), LeaseRequest(2, 9.0), 0)
+        >>> rule = WindowRule(10, 60)
+        >>> rule.lease(UseWindow(), LeaseRequest(2, 9.0), 0)
         (UseWindow(uses=((70, 4),)), QuotaLease(number=2, spare=2, ends_at=10000000, counted=4, \
 counted_until=70, retry_after_seconds=0))
-        >>> WindowRule(10, 60).lease(UseWindow(((70, 9),)), LeaseRequest(2, 9.0, all_or_none=True), 0)
-        (UseWindow(uses=((70, 9),)), QuotaLease(number=0, spare=0, ends_at=0, counted=0, counted_until=0, \
-retry_after_seconds=70))
+        >>> rule.lease(UseWindow(((70, 9),)), LeaseRequest(2, 9.0, all_or_none=True), 0)
+        (UseWindow(uses=((70, 9),)), QuotaLease(number=0, spare=0, ends_at=0, counted=0, \
+counted_until=0, retry_after_seconds=70))
         """
         second, previous = now // MICROSECONDS_PER_SECOND, request.previous
         window = drop_expired_uses(state, second)
@@ -238,10 +239,11 @@ class CallRule(NamedTuple):
         """Return the new row and the lease.
 
         >>> rule = CallRule(10, 10)
-        >>> rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
-        (CallRow(bucket=TokenBucket(parts=22000000, at=0), long_leases=UseWindow(uses=((70, 7),))), \
-QuotaLease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, \
-retry_after_seconds=0.0))
+        >>> row, lease = rule.lease(CallRow(), LeaseRequest(1, 2.0), 0)
+        >>> row
+        CallRow(bucket=TokenBucket(parts=22000000, at=0), long_leases=UseWindow(uses=((70, 7),)))
+        >>> lease.number, lease.spare, lease.counted_until, lease.retry_after_seconds
+        (1, 7, 70, 0.0)
         >>> rule.lease(CallRow(TokenBucket(0, 0)), LeaseRequest(1, 2.0), 0)[1].retry_after_seconds
         0.1
         """

@@ -25,8 +25,8 @@ from punctual.domain.run import (
     RunStatus,
     Trigger,
     WaitingRun,
-    claimed,
     from_waiting,
+    with_claim,
 )
 from punctual.domain.schedules.schedule import Every, after_completion
 
@@ -100,7 +100,7 @@ def claim_run(draft: Draft, run: Run, executor_id: str, nonce: str, starts_later
     """Claim a queued run under a new token."""
     token = draft.original.version + 1
     status = RunStatus.CLAIMED if starts_later else RunStatus.RUNNING
-    claimed_run = claimed(run, status, token, executor_id, nonce, draft.now)
+    claimed_run = with_claim(run, status, token, executor_id, nonce, draft.now)
     draft.put_run(claimed_run)
     draft.leases[run.run_id] = Lease(token=token, until=draft.now + CLAIM_LEASE)
     if run.trigger is Trigger.SCHEDULE and not run.has_begun:

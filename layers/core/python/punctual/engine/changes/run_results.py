@@ -17,7 +17,7 @@ from punctual.engine.queries.views import RunView
 LOST_RUN_DETAIL = Detail(
     error="The executor stopped answering; whether it had finished is not known."
 )
-UNREADABLE_RUN_DETAIL = Detail(error="What the run left behind cannot be read.")
+UNREADABLE_RUN_DETAIL = Detail(error="The result of the run cannot be read.")
 
 
 def output_key(key: JobKey, run_id: str, attempt: int) -> str:

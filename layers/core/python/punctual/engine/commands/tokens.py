@@ -157,8 +157,8 @@ def check_token_limit(counts: TokenCounts) -> None:
         raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
     if counts.listed >= MAX_LISTED_TOKENS:
         text = (
-            f"A tenant has at most {MAX_LISTED_TOKENS} tokens that are valid or ended within the last "
-            "30 days: use each for longer."
+            f"A tenant has at most {MAX_LISTED_TOKENS} tokens that are valid or ended within the "
+            "last 30 days: use each for longer."
         )
         raise LimitExceeded(text, TOKEN_LIMIT_RETRY_SECONDS)
 

@@ -16,4 +16,4 @@ class QuotaRows(Protocol):
     def swap(
         self, tenant: str, quota_name: str, expected_version: int, text: str, /
     ) -> QuotaRow | None:
-        """Write version `expected_version + 1`. Return None if it was written, else the present row."""
+        """Write the next version. Return None if it was written, else the present row."""

@@ -10,7 +10,7 @@ Overrides = Callable[[str], Mapping[str, Any] | None]
 
 
 class QuotaGrant(NamedTuple):
-    """A grant of `number` uses. After `retry_after_seconds` there may be more; infinite means never."""
+    """A grant of `number` uses. More may be free after `retry_after_seconds`; infinite is never."""
 
     number: int
     retry_after_seconds: float = 0.0

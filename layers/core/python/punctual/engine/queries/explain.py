@@ -205,7 +205,7 @@ def _outcome_without_run(
         return "PLANNED", "It is due and about to be evaluated."
     if period.max_runs is not None and at >= now - HISTORY_RETENTION:
         return "NOT_SCHEDULED", _MAX_RUNS_REACHED_TEXT
-    return "NOT_SCHEDULED", "No outcome is kept: it lies before a change or past retention."
+    return "NOT_SCHEDULED", "No outcome is stored: the time lies before a change or past retention."
 
 
 def _has_occurrence(state: JobState, period: Period, at: datetime) -> bool:

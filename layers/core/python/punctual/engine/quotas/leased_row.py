@@ -58,7 +58,7 @@ class LeasedRow(Generic[S]):
 
 
 class RecentDemand:
-    """How often an instance was asked, as a mean that fades over some seconds."""
+    """The recent demand of an instance, as a mean that fades over some seconds."""
 
     def __init__(self, seconds: float = DEMAND_SECONDS) -> None:
         self._seconds = seconds
@@ -66,13 +66,13 @@ class RecentDemand:
         self._updated_at = 0
 
     def add(self, count: int, now: int) -> None:
-        self._weight = self._faded(now) + count
+        self._weight = self._weight_at(now) + count
         self._updated_at = now
 
     def per_second(self, now: int) -> float:
-        return self._faded(now) / self._seconds
+        return self._weight_at(now) / self._seconds
 
-    def _faded(self, now: int) -> float:
+    def _weight_at(self, now: int) -> float:
         return self._weight * exp(
             -max(0, now - self._updated_at) / MICROSECONDS_PER_SECOND / self._seconds
         )

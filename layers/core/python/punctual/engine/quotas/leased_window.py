@@ -31,7 +31,7 @@ class _TenantLease:
         self.demand = RecentDemand()
         self.lease = QuotaLease(0)
         self.remaining = 0
-        self.unused = 0  # of the lease, to be given back
+        self.unused = 0  # of the lease, to be returned
         self.debt = 0  # admitted without the row
         self.loan = 0  # of `remaining`, when the row did not answer
         self.asked_at: int | None = None
@@ -140,7 +140,7 @@ class LeasedWindow(Generic[S]):
         )
 
     def put_back(self, tenant: str, count: int) -> None:
-        """Return uses that were granted and not made."""
+        """Put back uses that were granted and not used."""
         tenant_lease = self._leases.get(tenant)
         if tenant_lease is not None and self._now() < tenant_lease.lease.ends_at:
             tenant_lease.remaining += count

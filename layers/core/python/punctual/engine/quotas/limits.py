@@ -28,8 +28,8 @@ class _CachedLimits(NamedTuple):
 class LimitsCache:
     """A tenant's limits as they were read in the last minute.
 
-    `load_overrides` returns what is written for one tenant, or None. If that cannot be read, or is
-    invalid, the last known limits hold, else the defaults.
+    `load_overrides` returns the stored limits of one tenant, or None. If they cannot be read, or
+    are invalid, the last known limits hold, else the defaults.
     """
 
     def __init__(
@@ -105,8 +105,9 @@ def check_backfill_quota(quotas: Quotas, tenant: str, run_count: int) -> None:
 
 def too_many_jobs() -> LimitExceeded:
     text = (
-        "This tenant has reached its limit (jobs) of jobs that are neither CANCELLED nor COMPLETED: "
-        "cancel some (DELETE /jobs/{job_id}), wait until some complete, or ask for a higher limit."
+        "This tenant has reached its limit of jobs that are neither CANCELLED nor COMPLETED: "
+        "cancel some (DELETE /jobs/{job_id}), wait until some complete, or ask for a higher limit "
+        "(jobs)."
     )
     return LimitExceeded(text, JOBS_RETRY_SECONDS)
 

@@ -54,7 +54,7 @@ class OpenDatabase:
             if identity is not None and _file_identity(path) != identity:
                 error = StoreLost(
                     f"The file {path} was deleted or replaced while the node used it: the node "
-                    f"ends, since nothing more can be kept. Restore it from a backup ({GUIDE})."
+                    f"ends, since it can store nothing more. Restore it from a backup ({GUIDE})."
                 )
                 self.on_lost(error)
                 raise error

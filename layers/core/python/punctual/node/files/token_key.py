@@ -38,6 +38,6 @@ class TokenKey:
             length, self._key = len(self._key), b""
             raise StoreError(
                 f"The key of tokens {self.path} has {length} bytes, not {TOKEN_KEY_BYTES}: put the "
-                "right file back, or remove it, and all tokens are made anew."
+                "right file back, or remove it and create all tokens again."
             )
         return self._key

@@ -24,7 +24,6 @@ from punctual.engine.ports.rows import (
     UpcomingStates,
     WalkPage,
 )
-from punctual.node.run_queue.slots import SLOT_NUMBERS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.bulk_insert import insert_rows
 from punctual.node.sqlite.codec import from_micros, to_micros
@@ -36,6 +35,7 @@ from punctual.node.sqlite.state_rows import (
     INSERT_QUEUED_RUN,
     INSERT_STATE,
     NO_LEASES,
+    SLOT_NUMBERS,
     JobStateRows,
     decode_states,
     merge_leases,

@@ -7,15 +7,19 @@ from functools import cache
 from typing import Any
 
 from punctual.domain.draft import job_expires_at
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import JobState, Lane, Rules
 from punctual.domain.run import Lease, RunStatus
 from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
-from punctual.node.run_queue.slots import slot_number
 from punctual.node.sqlite.codec import Codec, to_micros
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
+
+# Runs of one slot compete for the same threads.
+INLINE_SLOT = "inline"  # the node's own thread: an `event` task takes no worker
+# The number of each slot in rows.
+SLOT_NUMBERS: dict[str, int] = {INLINE_SLOT: 0, Lane.QUICK: 1, Lane.LONG: 2}
 
 STATE_CODEC = Codec(JobState, packed=True)
 NO_LEASES: Mapping[str, Lease] = {}
@@ -278,6 +282,11 @@ def _is_idle(stored: StoredState) -> bool:
 def _upcoming_values(state: JobState) -> RowValues:
     upcoming_at = next_occurrence_at(state)
     return (None, False) if upcoming_at is None else (to_micros(upcoming_at), may_repeat(state))
+
+
+def slot_number(rules: Rules) -> int:
+    """Return the number of the slot that a run by these rules waits for."""
+    return SLOT_NUMBERS[INLINE_SLOT if rules.task_type == "event" else rules.lane]
 
 
 def queue_rows(state: JobState) -> list[RowValues]:

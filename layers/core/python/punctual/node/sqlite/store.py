@@ -108,7 +108,7 @@ class Store:
             lock = FolderLock(folder)
         except OSError as error:
             raise StoreError(
-                f"The data folder {folder} cannot be made: {error.strerror}."
+                f"The data folder {folder} cannot be created: {error.strerror}."
             ) from error
         try:
             for restricted in close_to_others(folder):

@@ -30,8 +30,8 @@ class Transaction:
     1. Parts hold changes and answer reads from them.
     2. A read that must see rows flushes its part first. The SQLite transaction begins with the
        first write, so reads from memory cost nothing.
-    3. The exit of the outermost level writes the rest and commits. Nothing is acknowledged before
-       that.
+    3. The exit of the outermost level writes all other changes and commits. Nothing is
+       acknowledged before that.
     4. An error at the exit of any level rolls back everything, also if an outer level caught it.
        The rows may then differ from what the parts hold.
     """

@@ -46,7 +46,7 @@ MAX_IDLE_CONNECTIONS = 100
 
 @dataclass
 class _Answer:
-    """The response so far. It is kept even if the rest does not arrive."""
+    """The response so far. It is kept even if more does not arrive."""
 
     host: str = ""
     status: int | None = None

@@ -155,7 +155,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def _children_by_parent(parent: int) -> list[int]:
-    """Return the children by a search over all processes, for kernels without a list of children."""
+    """Return the children by a search over all processes. Some kernels do not list children."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:

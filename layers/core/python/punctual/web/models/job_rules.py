@@ -126,7 +126,7 @@ def _validated_document(
     _check_meaning(valid_fields, wrong_names, body, features, add_error)
     if errors:
         raise invalid_fields(errors)
-    return _normalized(value, times)
+    return _normalize(value, times)
 
 
 def _is_flat(value: dict[str, Any]) -> bool:
@@ -225,7 +225,7 @@ def _check_tags(tags: Mapping[str, str], add_error: AddError) -> None:
             add_error(f"tags.{key}", f"must have at most {MAX_TAG_VALUE_CHARACTERS} characters")
 
 
-def _normalized(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
+def _normalize(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
     """Return the document without nulls, and with all times in one form."""
     document = {
         name: _without_nulls(name, inner) for name, inner in value.items() if inner is not None

@@ -80,7 +80,9 @@ def schema_components(
         [(model, "validation") for model in [*requests, *answers]], ref_template=REF + "{model}"
     )
     schemas: Schema = {
-        _SCHEMA_NAMES.get(name, name): _described(_plain(schema), FIELD_DESCRIPTIONS.get(name, {}))
+        _SCHEMA_NAMES.get(name, name): _with_descriptions(
+            _plain(schema), FIELD_DESCRIPTIONS.get(name, {})
+        )
         for name, schema in generated["$defs"].items()
     }
     for model in requests:
@@ -114,15 +116,15 @@ def _plain(schema: Any) -> Any:
         if name == "properties":  # a field may be called title
             plain[name] = {field: _plain(inner) for field, inner in value.items()}
         elif name == "$ref":
-            plain[name] = _renamed(value)
+            plain[name] = _public_name(value)
         elif name == "mapping":
-            plain[name] = {kind: _renamed(target) for kind, target in value.items()}
+            plain[name] = {kind: _public_name(target) for kind, target in value.items()}
         elif name not in ("title", "default"):
             plain[name] = _plain(value)
     return _nullable(plain)
 
 
-def _described(schema: Schema, descriptions: Mapping[str, str]) -> Schema:
+def _with_descriptions(schema: Schema, descriptions: Mapping[str, str]) -> Schema:
     """Add the descriptions of a model's fields to its schema."""
     fields: Schema = schema.get("properties", {})
     for name in descriptions.keys() & fields.keys():
@@ -130,7 +132,7 @@ def _described(schema: Schema, descriptions: Mapping[str, str]) -> Schema:
     return schema
 
 
-def _renamed(target: str) -> str:
+def _public_name(target: str) -> str:
     name = target.removeprefix(REF)
     return REF + _SCHEMA_NAMES.get(name, name)
 
@@ -150,10 +152,10 @@ def _nullable(schema: Schema) -> Schema:
 def _add_formats(schema: Schema) -> None:
     fields = schema.get("properties", {})
     for name in _FORMATS.keys() & fields.keys():
-        fields[name] = _formatted(fields[name], _FORMATS[name])
+        fields[name] = _with_format(fields[name], _FORMATS[name])
 
 
-def _formatted(schema: Schema, text_format: str) -> Schema:
+def _with_format(schema: Schema, text_format: str) -> Schema:
     """Add a format to the string type only. A tool must not apply it to null."""
     text = {"type": "string", "format": text_format}
     other_keywords = {name: value for name, value in schema.items() if name != "type"}

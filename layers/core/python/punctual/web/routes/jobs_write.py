@@ -133,7 +133,7 @@ class JobWriteRoutes:
         return self._job_reply(view, request)
 
     def _find_repeated(self, request: Request, body: JsonBody, key: str | None) -> JobView | None:
-        """Return the job that an earlier request with this key made, or None.
+        """Return the job that an earlier request with this key created, or None.
 
         A request can be valid once and invalid later, when its time has passed.
         """

@@ -5,7 +5,7 @@ deliver each change again. So the position of a change does not show whether it 
 
 1. Each change belongs to the slice of ten seconds in which it was made.
 2. The writer reads which changes of that slice are counted, and drops these.
-3. One transaction adds the rest to the counts, and appends a row that names them.
+3. One transaction adds the others to the counts, and appends a row that names them.
 
 A crash before the transaction changes nothing. After it, the row names the counted changes.
 

@@ -136,7 +136,7 @@ class DynamoTokens:
     def _check_list(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
         """Return how many rows lead to no token, and how many to a revoked token.
 
-        A crash between two writes leaves both kinds. Up to `_MAX_REPAIRED_ROWS` rows get a TTL here.
+        A crash between two writes leaves both kinds. Up to `_MAX_REPAIRED_ROWS` get a TTL here.
         """
         from punctual.domain.identifiers import sortable_id
 

@@ -78,7 +78,10 @@ def week_days(text: str, field: Field) -> WeekDays:
 
 
 def days_by_shape(month: MonthDays, week: WeekDays) -> tuple[int, ...]:
-    """Return the days of each shape of month, in the order of `MONTH_SHAPES`. Bit 1 is the first day."""
+    """Return the days of each shape of month, in the order of `MONTH_SHAPES`.
+
+    Bit 1 stands for the first day.
+    """
     return tuple(
         _days(month, week, first_weekday, length) for first_weekday, length in MONTH_SHAPES
     )

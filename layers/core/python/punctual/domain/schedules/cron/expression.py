@@ -259,8 +259,7 @@ def _nickname_error(text: str) -> str:
     name = name[:32]
     if name.lower() in _NICKNAMES and trailing:
         return (
-            f"{name} is a whole expression; nothing may follow it: "
-            "what the job runs goes into its task"
+            f"{name} is a whole expression; nothing may follow it: the task says what the job runs"
         )
     if name.lower() == "@reboot":
         return "@reboot has no time: use a schedule_type of IMMEDIATE, or run the job with runNow"

@@ -14,10 +14,10 @@ from typing import Any
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
 from punctual.node.limits import Admission
-from punctual.node.run_queue.slots import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.job_states import SqliteJobStates
 from punctual.node.sqlite.rows import read_rows
+from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.transaction import Transaction
 
 QUEUE_PAGE_SIZE = 100

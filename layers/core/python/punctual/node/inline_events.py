@@ -45,19 +45,19 @@ class InlineRunner:
             event = build_event(_expand(attempt_of(assignment)))
         except BadTask as error:
             detail = detail_of(assignment, Outcome.failed(str(error)))
-            return _finished(assignment, RunStatus.FAILED, detail), []
+            return _finished_attempt(assignment, RunStatus.FAILED, detail), []
         event_id = self._new_id()
         outcome = published_outcome(event_id)
         detail = detail_of(assignment, outcome)
         if not detail.discarded:
             detail = replace(detail, output=outcome.output)
-        return _finished(assignment, RunStatus.SUCCESS, detail), [{"id": event_id, **event}]
+        return _finished_attempt(assignment, RunStatus.SUCCESS, detail), [{"id": event_id, **event}]
 
 
 def _expand(attempt: Attempt) -> Attempt:
     return expand(attempt, no_secrets) if has_placeholders(attempt.task) else attempt
 
 
-def _finished(assignment: Assignment, status: RunStatus, detail: Detail) -> FinishedAttempt:
+def _finished_attempt(assignment: Assignment, status: RunStatus, detail: Detail) -> FinishedAttempt:
     run = assignment.run
     return FinishedAttempt(assignment.key, run.run_id, run.token, status, False, detail)
