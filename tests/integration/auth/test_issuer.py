@@ -276,7 +276,7 @@ def test_unavailable_issuer_is_an_outage_not_a_refusal(issuer: Issuer, clock: Ma
     for _ in range(5):
         with pytest.raises(Unavailable):
             checker.identify(issuer.token(NOON))
-    assert issuer.request_counts == {DISCOVERY: 1}, "the issuer is not request_counts on each call"
+    assert issuer.request_counts == {DISCOVERY: 1}, "the issuer is not asked on each call"
     issuer.down = False
     clock.advance(timedelta(seconds=5))
     assert checker.identify(issuer.token(NOON)) == ADA

@@ -103,7 +103,7 @@ def test_refused_call_succeeds_exactly_after_its_retry_after() -> None:
         NoStoredStarts(),
     )
     quotas.check_call("acme")
-    quotas.check_call("other")  # has tokens of its own
+    quotas.check_call("other")  # another tenant has its own tokens
     with pytest.raises(LimitExceeded) as refused:
         quotas.check_call("acme")
     clock.advance(timedelta(seconds=refused.value.retry_after_seconds - 0.001))
@@ -155,7 +155,7 @@ def test_runs_per_minute_limits_requested_runs_in_any_minute(tmp_path: Path) -> 
     with limited(tmp_path, runs_per_minute=3) as world:
         (job,) = submit_jobs(world, 1, schedule_type="INTERVAL", interval_seconds=3600)
         job_id = job.state.job_id
-        submit_jobs(world, 1)  # IMMEDIATE: an order too
+        submit_jobs(world, 1)  # IMMEDIATE counts as a requested run
         world.clock.set(NOON + timedelta(seconds=30))
         for _ in range(2):
             world.do(lambda: world.node.jobs.run_now(T, job_id))

@@ -336,5 +336,5 @@ def test_event_loop_notices_a_set_clock_within_seconds(tmp_path: Path) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 10
     while not condition():
-        assert time.monotonic() < end, "it was not noticed"
+        assert time.monotonic() < end, "the condition did not become true"
         await asyncio.sleep(0.05)

@@ -110,7 +110,7 @@ def test_bucket_chosen_long_before_the_put_counts_as_a_slow_put() -> None:
     jobs.run_now(*key)
 
     partitions = set(engine.memory.timers.rows)
-    assert (NOON, 0) in partitions, "the first choice"
+    assert (NOON, 0) in partitions, "the bucket chosen first"
     assert (NOON + seconds(60), 0) in partitions, "the timer is put again in an open bucket"
 
 

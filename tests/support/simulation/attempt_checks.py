@@ -41,16 +41,18 @@ def check_attempt(
         stops = run.status in (RunStatus.CANCELLED, RunStatus.SUCCESS)
         assert stops, f"rule 5: {was.run_id} was cancelled, and is {run.status}"
     if run.status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT) and not is_lost:
-        assert reported is run.status, f"rule 4: {run.status}, and its holder said {reported}"
+        assert reported is run.status, f"rule 4: {run.status}, and its holder reported {reported}"
     if is_lost and returned is None:
         until = lease.until if lease is not None else (was.attempt_at or was.changed_at)
-        assert until <= now + SKEW, f"its holder had until {until}, and was taken for lost"
+        assert until <= now + SKEW, f"its holder had until {until}, and counts as lost"
     if run.status is RunStatus.CANCELLED and not (letters or returned is not None):
         stopped = was.cancel_reason or reported is RunStatus.CANCELLED
-        assert stopped, f"{was.run_id} is cancelled while it runs, and was not told to stop"
+        assert stopped, f"{was.run_id} is cancelled while it runs, without a stop request"
     failures, losses = len(was.past_attempts.replace("L", "")), was.past_attempts.count("L")
     if run.status is RunStatus.FAILED and is_lost:
-        assert rules.at_most_once or losses + 1 == MAX_LOST_ATTEMPTS, f"given up after {losses + 1}"
+        assert rules.at_most_once or losses + 1 == MAX_LOST_ATTEMPTS, (
+            f"failed after {losses + 1} lost attempts"
+        )
     elif run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
         assert rules.at_most_once or failures == rules.max_retries, (
             f"{run.status} after {failures} retries of {rules.max_retries}"
@@ -69,9 +71,9 @@ def _check_again(
 ) -> None:
     """Check that a new try is within the retries, and after the delay of its rules."""
     if not letters:  # returned before it began
-        assert returned is not None, "it goes back, and its holder did not return it"
-        assert not returned, "it was given back after it began, as if it had not"
-        assert not rules.at_most_once, "AT_MOST_ONCE: given back, and tried again"
+        assert returned is not None, "the run is queued again, and its holder did not return it"
+        assert not returned, "the run was returned after it began, but counts as not begun"
+        assert not rules.at_most_once, "AT_MOST_ONCE: returned, and tried again"
         if run.reason is Reason.BACKOFF:
             assert run.next_at is not None
             seconds = RETURNS[min(run.return_count - 1, len(RETURNS) - 1)]
@@ -80,8 +82,10 @@ def _check_again(
     assert not rules.at_most_once, "AT_MOST_ONCE: tried again"
     if letters == "L":
         return
-    assert reported is not None, "it is tried again, and its holder has not said how it ended"
-    assert LETTERS.get(reported) == letters, f"its holder said {reported}, and {letters} is kept"
+    assert reported is not None, "the run is tried again without a report of its holder"
+    assert LETTERS.get(reported) == letters, (
+        f"its holder reported {reported}, and {letters} is stored"
+    )
     assert failures < rules.max_retries, f"tried again after {failures} retries"
     assert run.next_at is not None
     retry = rules.retry
@@ -89,7 +93,7 @@ def _check_again(
     least = whole / 2 if retry.jitter else whole
     waits = run.next_at - run.changed_at
     assert timedelta(seconds=least) - ROUNDING <= waits <= timedelta(seconds=whole) + ROUNDING, (
-        f"it waits {waits} after {failures + 1} failures"
+        f"the run waits {waits} after {failures + 1} failures"
     )
 
 

@@ -295,7 +295,7 @@ def _max_runs(change: StateChange, was: Run | WaitingRun | None, run: Run, at: d
 
 
 def _replaced(change: StateChange, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
-    """Return True if a later run exists. A held run was told earlier, maybe by a former policy."""
+    """Return True if a later run exists. A held run was replaced earlier."""
     if isinstance(was, Run) and was.cancel_reason is Reason.REPLACED:
         return run.status is RunStatus.CANCELLED
     new, last = change.new, run.last_at or run.scheduled_at
@@ -342,7 +342,7 @@ def check_order(change: StateChange) -> None:
             continue
         if run.cancel_reason is Reason.CANCELLED:
             is_requested = change.requests.cancelled or run.run_id in change.requests.cancelled_runs
-            assert is_requested, f"{run.run_id} is told to stop, and nothing asked for that"
+            assert is_requested, f"{run.run_id} has a stop request without a call that asks for it"
         else:
             policies = {limits.overlap for limits in change.limits}
             assert OverlapPolicy.REPLACE in policies, f"{run.run_id} is replaced, by {policies}"

@@ -56,7 +56,7 @@ class Invariants(WriteObserver):
             self._ends(RunKey(state.tenant, state.job_id, run.run_id), run)
 
     def _watch_run(self, was: Run | None, run: Run, state: JobState) -> None:
-        assert run.changed_at <= self._clock() + SKEW, "a decision of the future"
+        assert run.changed_at <= self._clock() + SKEW, "a decision with a future time"
         if run.status not in ENDED_RUN_STATUSES:
             self._not_ended(state, run.run_id)
         if was is not None:
@@ -88,7 +88,7 @@ class Invariants(WriteObserver):
         key = RunKey(state.tenant, state.job_id, run.run_id)
         self.begun[key] += 1
         attempts = state.rules[run.definition].max_retries + MAX_LOST_ATTEMPTS
-        assert self.begun[key] <= attempts * (_RETURNED + 1), "rule 7: tried without an end"
+        assert self.begun[key] <= attempts * (_RETURNED + 1), "rule 7: attempts without an end"
 
     def _not_ended(self, state: JobState, run_id: str) -> None:
         assert RunKey(state.tenant, state.job_id, run_id) not in self.ended, (
@@ -102,7 +102,9 @@ class Invariants(WriteObserver):
             assert (previous.status, previous.token) == (run.status, run.token), (
                 "rule 2: two outcomes"
             )
-            assert run.occurrence_count >= previous.occurrence_count, "rule 2: an entry shrank"
+            assert run.occurrence_count >= previous.occurrence_count, (
+                "rule 2: the count of an entry became smaller"
+            )
         self.ended[key] = run
 
     def before_row(self, old: RunRow | None, new: RunRow) -> None:
@@ -205,7 +207,9 @@ class StoryInvariants(Invariants):
 
     def _ended_well(self, memory: Memory, state: JobState) -> None:
         assert not state.runs, f"rule 2: runs that never ended: {state.runs}"
-        assert not state.wait_queue, f"rule 2: runs that wait for ever: {state.wait_queue}"
+        assert not state.wait_queue, (
+            f"rule 2: runs that never leave the wait queue: {state.wait_queue}"
+        )
         key = JobKey(state.tenant, state.job_id)
         wanted = (
             JobStatus.CANCELLED if self.ledger_of(key).requests.cancelled else JobStatus.COMPLETED

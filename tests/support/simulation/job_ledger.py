@@ -87,7 +87,7 @@ class JobLedger:
         }
         for run in old.runs:
             if run.run_id not in remaining:
-                self.fired.pop(run.run_id, None)  # taken back
+                self.fired.pop(run.run_id, None)  # withdrawn
         was = {run.run_id: run for run in old.runs}
         for run in new.runs:
             before = was.get(run.run_id)
@@ -147,7 +147,7 @@ class JobLedger:
             ):
                 return candidates
         raise AssertionError(
-            f"rule 2: {run.occurrence_count} occurrences from {run.scheduled_at}: not so"
+            f"rule 2: {run.occurrence_count} occurrences from {run.scheduled_at} do not exist"
         )
 
     def _last_fired(self) -> datetime | None:
@@ -206,7 +206,7 @@ class JobLedger:
         missing = sorted(str(at) for at in self._expected(now) if at not in covered)
         assert not missing, f"rule 2: no outcome for {missing}"
         extra = sorted(str(at) for at in covered if not self._is_expected(at, now))
-        assert not extra, f"rule 2: an outcome for what is no occurrence: {extra}"
+        assert not extra, f"rule 2: an outcome without an occurrence: {extra}"
 
     def _expected(self, now: datetime) -> Iterator[datetime]:
         for period in self.periods:
@@ -234,9 +234,7 @@ class JobLedger:
         step = timedelta(seconds=schedule.seconds)
         if chain:
             first = chain[0].scheduled_at
-            assert first == first_of(schedule) or first >= span.since, (
-                "a chain that begins anywhere"
-            )
+            assert first == first_of(schedule) or first >= span.since, "a chain with a wrong start"
         for after in chain[1:]:
             former = [run for run in runs if run.scheduled_at < after.scheduled_at]
             ends = [max(run.ended_at or now, run.scheduled_at) for run in former]

@@ -81,7 +81,7 @@ class Api(Process):
 
 
 class _RecordedCalls:
-    """The calls of the API. The laws learn of calls that end or catch up runs."""
+    """The calls of the API. The invariants learn of calls that end or catch up runs."""
 
     def __init__(self, jobs: Jobs, invariants: StoryInvariants) -> None:
         self._jobs = jobs
@@ -339,9 +339,9 @@ class ReconcilerProcess(Process):
         applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         result = a_reconciler(self.ports, applier, Evaluator(applier, self.new_id)).step()
         repaired = result.repaired_keys
-        self.world.mended += len(repaired)
-        assert not repaired or self.world.setup.mended, (
-            f"rule 2: the reconciler had to mend {repaired}"
+        self.world.repaired_jobs += len(repaired)
+        assert not repaired or self.world.setup.may_repair, (
+            f"rule 2: the reconciler had to repair {repaired}"
         )
 
     def next_at(self) -> datetime | None:

@@ -67,7 +67,7 @@ def submit(name: str, *documents: dict[str, Any], tenant: str = TENANT) -> Any:
 
 def job_id(answers: dict[str, Any], name: str = "submit") -> str:
     if name not in answers:
-        raise Unavailable("The client has not yet been told its job.")
+        raise Unavailable("The client has no answer with its job yet.")
     return str(answers[name][0].state.job_id)
 
 

@@ -86,7 +86,7 @@ def _only_the_latest(world: World) -> None:
 
 
 def _has_notifications(world: World) -> None:
-    """Check that notices exist. The laws check their recipients."""
+    """Check that notifications exist. The invariants check their recipients."""
     assert world.memory.notifications.rows, outcomes(world)
 
 
@@ -100,7 +100,7 @@ def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
 
     def check(world: World) -> None:
         if world.plan.faults or world.setup.wake_ups_lost:
-            return  # an outage may leave only the latest run, and the laws check its reason
+            return  # an outage may leave only the latest run, and the invariants check its reason
         runs = [run for run in world.invariants.ended.values() if run.trigger is Trigger.SCHEDULE]
         results = sorted(
             (round((run.scheduled_at - at(0)).total_seconds()), run.reason or run.status)
@@ -120,13 +120,15 @@ def _returns_run(assignment: Assignment) -> AttemptPlan:
 
 def _with_its_payload(assignment: Assignment) -> AttemptPlan:
     ordered = assignment.run.trigger is Trigger.RUN_NOW
-    assert assignment.payload == (OTHER if ordered else LARGE), "another payload than was given"
+    assert assignment.payload == (OTHER if ordered else LARGE), (
+        "the payload differs from the given one"
+    )
     return AttemptPlan()
 
 
 def _is_repaired(world: World) -> None:
     if not world.plan.faults:  # under faults the job may be over, or have no timer yet
-        assert world.mended, "the reconciler has found nothing, though every timer was gone"
+        assert world.repaired_jobs, "the reconciler repaired nothing, although every timer was lost"
 
 
 LARGE, OTHER = "x" * 9_000, "y" * 9_000  # more than a row holds
@@ -433,7 +435,7 @@ SCENARIOS = [
         "every timer is lost, and mended",
         [Action(1, "submit", submit("k", CRON))],
         events=[(45, lambda world: world.memory.timers.rows.clear())],
-        setup=Setup(skews=SKEWS, mended=True),
+        setup=Setup(skews=SKEWS, may_repair=True),
         check=_is_repaired,
         limit=8_000,  # a queued or held run without a timer is found after an hour
     ),

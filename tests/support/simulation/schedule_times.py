@@ -1,6 +1,6 @@
 """Independent times of schedules: arithmetic for intervals, trial and error for cron.
 
-The laws compare runs with these times. The code is slow, supports little of cron, and shares
+The invariants compare runs with these times. The code is slow, supports little of cron, and shares
 nothing with the product.
 """
 
@@ -79,7 +79,7 @@ def _matches(schedule: Cron, local: datetime) -> bool:
     fields = schedule.expression.split()
     if not _has_seconds(schedule.expression):
         fields = ["0", *fields]
-    assert fields[3:] == ["*", "*", "*"], "no story needs days, and their rules are many"
+    assert fields[3:] == ["*", "*", "*"], "stories use no fields for days"
     shown = (local.second, local.minute, local.hour)
     return local.microsecond == 0 and all(
         value in _values(field, size)
