@@ -1,6 +1,7 @@
 """The rights of each function: exact actions on exact resources.
 
-A resource is `*` only where AWS has no resource for the action, or `wildcard_reason` names the bound.
+A resource is `*` only where AWS has no resource for the action, or `wildcard_reason` names the
+bound.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from punctual.aws.dynamodb.control.counter_keys import (
     DEFINITION_KEY_PATTERNS,
     TOTALS_KEY_PATTERNS,
 )
-from punctual.aws.dynamodb.control.limit_keys import QUOTA_ROW_KEY_PATTERN
+from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.token_keys import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
 
@@ -269,7 +270,7 @@ def task_targets(
     parameters: Sequence[str],
 ) -> list[Right]:
     """Return the rights on the targets of `lambda` and `sqs` tasks, and on secrets."""
-    reason = "the stage names what tasks may reach"
+    reason = "the stage lists the targets of tasks"
     arns_by_action = (
         ("lambda:InvokeFunction", functions),
         ("sqs:SendMessage", queues),
@@ -312,5 +313,5 @@ def networking() -> Right:
     return Right(
         tuple(f"ec2:{action}" for action in actions),
         ("*",),
-        "Lambda asks for these on every interface before it makes its own",
+        "Lambda requires these on every interface before it creates its own",
     )

@@ -17,9 +17,8 @@ from uuid import uuid4
 import boto3
 
 from infra.operations.account import NotReady, account_of
-from punctual.aws.dynamodb.audit.audit import audit_row
-from punctual.aws.dynamodb.control import limit_keys
-from punctual.aws.dynamodb.control.limits import limits_row
+from punctual.aws.dynamodb.audit import audit_row
+from punctual.aws.dynamodb.control.limits import LIMITS_ATTR, limits_key, limits_row
 from punctual.domain.tenants.limits import InvalidLimits, limit_values, limits_from, parse_limits
 from punctual.engine.commands.audit import LIMITS_CHANGE
 from punctual.engine.ports.audit_log import Actor, Note
@@ -33,15 +32,13 @@ OwnLimits = Mapping[str, int | None]
 def main(arguments: Sequence[str], session: Any = None) -> int:
     try:
         if len(arguments) < 2:
-            raise NotReady("say which stage and which tenant: STAGE TENANT [field=number …]")
+            raise NotReady("the arguments are STAGE TENANT [field=number …]")
         stage, tenant, *assignments = arguments
         session = session or boto3.Session()
         account_of(session)
         settings = read_settings(session, stage)
         if settings.limits is None:
-            raise NotReady(
-                f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy"
-            )
+            raise NotReady(f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy")
         if assignments:
             change_limits(session, settings, tenant, assignments)
         for name, value in limits_in_force(
@@ -84,7 +81,7 @@ def change_limits(
             TransactItems=[_limits_write(settings.control_table, tenant, before, after), audit_put]
         )
     except client.exceptions.TransactionCanceledException as error:
-        raise NotReady("these limits changed at the same time: look again") from error
+        raise NotReady("another change of these limits came first. Show them and retry") from error
 
 
 def _limits_write(
@@ -93,14 +90,14 @@ def _limits_write(
     condition: dict[str, Any] = {
         "TableName": table,
         "ConditionExpression": "attribute_not_exists(#limits)",
-        "ExpressionAttributeNames": {"#limits": limit_keys.LIMITS_ATTR},
+        "ExpressionAttributeNames": {"#limits": LIMITS_ATTR},
     }
     if before is not None:
-        old_limits = limits_row(tenant, before)[limit_keys.LIMITS_ATTR]
+        old_limits = limits_row(tenant, before)[LIMITS_ATTR]
         condition["ConditionExpression"] = "#limits = :old"
         condition["ExpressionAttributeValues"] = {":old": old_limits}
     if after is None:
-        return {"Delete": {**condition, "Key": limit_keys.limits_key(tenant).item()}}
+        return {"Delete": {**condition, "Key": limits_key(tenant).item()}}
     return {"Put": {**condition, "Item": limits_row(tenant, after)}}
 
 
@@ -118,12 +115,12 @@ def _audit_note(session: Any, before: OwnLimits, after: OwnLimits) -> Note:
 
 
 def read_own_limits(session: Any, settings: Settings, tenant: str) -> OwnLimits | None:
-    key = limit_keys.limits_key(tenant).item()
+    key = limits_key(tenant).item()
     client = session.client("dynamodb")
     answer = client.get_item(TableName=settings.control_table, Key=key, ConsistentRead=True)
     if "Item" not in answer:
         return None
-    limits: OwnLimits = json.loads(answer["Item"][limit_keys.LIMITS_ATTR]["S"])
+    limits: OwnLimits = json.loads(answer["Item"][LIMITS_ATTR]["S"])
     return limits
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.control.tokens import DynamoTokens
 from punctual.aws.ports import build_dynamo_client
 from punctual.domain.errors import Unavailable

@@ -13,8 +13,12 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from infra.operations import limits as tool
-from punctual.aws.dynamodb.control import limit_keys
-from punctual.aws.dynamodb.control.limits import DynamoLimits, DynamoQuotaRows, limits_row
+from punctual.aws.dynamodb.control.limits import (
+    LIMITS_ATTR,
+    DynamoLimits,
+    DynamoQuotaRows,
+    limits_row,
+)
 from punctual.aws.ports import build_dynamo_client
 from punctual.aws.retries import ConditionFailed
 from punctual.aws.thread_pool import ThreadPool
@@ -113,7 +117,7 @@ def test_operator_limits_are_read_and_an_invalid_row_is_an_error() -> None:
         write(store, "acme", jobs=5, burst=None)
         assert overrides("acme") == {"jobs": 5, "burst": None}
         for wrong in ("{", "[]"):
-            put(store, {**limits_row("acme", {}), limit_keys.LIMITS_ATTR: {"S": wrong}})
+            put(store, {**limits_row("acme", {}), LIMITS_ATTR: {"S": wrong}})
             with pytest.raises(InvalidLimits):
                 overrides("acme")
 
@@ -362,7 +366,7 @@ def test_operator_tool_names_the_setting_of_a_stage_without_limits(
 
 
 @pytest.mark.parametrize("limits", ["concurrent_runs=1", "lane_percent=25"])
-def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part(limits: str) -> None:
+def test_slow_run_limits_tenant_to_its_part_of_executors(limits: str) -> None:
     """A quarter of the four executors of the queue is one."""
     with executing(limits) as world:
         slow, other = world.submit(payload={"lasts": 25}), world.submit()

@@ -38,7 +38,7 @@ def written(aws: Moto, work: Callable[[], object]) -> int:
     return aws.written[keys.TIMERS_TABLE.name] - before
 
 
-def test_ten_that_are_put_together_are_one_row_and_go_as_one(aws: Moto) -> None:
+def test_ten_timers_put_together_are_one_row(aws: Moto) -> None:
     mine = aws.ports.timers
     assert written(aws, lambda: mine.put(TEN)) == 1
     (row,) = rows(aws)
@@ -49,7 +49,7 @@ def test_ten_that_are_put_together_are_one_row_and_go_as_one(aws: Moto) -> None:
     assert rows(aws) == []
 
 
-def test_five_hundred_are_a_row_for_twenty(aws: Moto) -> None:
+def test_shared_row_holds_twenty_timers(aws: Moto) -> None:
     assert written(aws, lambda: aws.ports.timers.put(MANY[::-1])) == 25
     assert max(item_bytes(row) for row in rows(aws)) <= 1_000
     poller = another(aws)
@@ -58,7 +58,7 @@ def test_five_hundred_are_a_row_for_twenty(aws: Moto) -> None:
     assert rows(aws) == []
 
 
-def test_one_alone_keeps_its_own_key_and_what_was_put_before_shared_rows_is_read(
+def test_single_timer_has_its_own_row_key(
     aws: Moto,
 ) -> None:
     aws.ports.timers.put(TEN[:1])
@@ -70,7 +70,7 @@ def test_one_alone_keeps_its_own_key_and_what_was_put_before_shared_rows_is_read
     assert rows(aws) == []
 
 
-def test_different_moments_minutes_and_shards_share_nothing(aws: Moto) -> None:
+def test_timers_of_different_times_or_shards_share_no_row(aws: Moto) -> None:
     some = [
         a_timer(after(1), an_id(1)),
         a_timer(after(1.000001), an_id(2)),
@@ -82,7 +82,7 @@ def test_different_moments_minutes_and_shards_share_nothing(aws: Moto) -> None:
     assert not any(MEMBERS_ATTR in row for row in rows(aws))
 
 
-def test_a_part_that_is_handled_leaves_the_rest_where_it_is(aws: Moto) -> None:
+def test_partial_delete_keeps_remaining_timers(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     poller = another(aws)
     due(poller)
@@ -92,7 +92,7 @@ def test_a_part_that_is_handled_leaves_the_rest_where_it_is(aws: Moto) -> None:
     assert rows(aws) == []
 
 
-def test_of_two_pollers_that_handle_parts_of_a_row_the_last_takes_it_away(aws: Moto) -> None:
+def test_second_of_two_partial_deletes_removes_row(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     one, other = another(aws), another(aws)
     assert due(one) == due(other) == TEN
@@ -103,7 +103,7 @@ def test_of_two_pollers_that_handle_parts_of_a_row_the_last_takes_it_away(aws: M
     assert rows(aws) == []
 
 
-def test_of_two_at_the_very_same_time_nobody_leaves_an_empty_row(aws: Moto) -> None:
+def test_concurrent_partial_deletes_leave_no_empty_row(aws: Moto) -> None:
     """The other's change comes between what the one knows and what it writes."""
     aws.ports.timers.put(TEN)
     one, other = another(aws), another(aws)
@@ -121,7 +121,7 @@ def test_of_two_at_the_very_same_time_nobody_leaves_an_empty_row(aws: Moto) -> N
     assert rows(aws) == []
 
 
-def test_a_timer_that_another_put_again_survives_the_delete_of_what_was_read(aws: Moto) -> None:
+def test_timer_put_again_after_read_survives_delete(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     poller = another(aws)
     due(poller)
@@ -131,7 +131,7 @@ def test_a_timer_that_another_put_again_survives_the_delete_of_what_was_read(aws
     assert due(another(aws)) == TEN[:3]
 
 
-def test_what_stands_in_several_rows_comes_once_and_leaves_all_of_them(aws: Moto) -> None:
+def test_timer_in_several_rows_is_read_once_and_deleted_from_all(aws: Moto) -> None:
     for some in (TEN, TEN[:2], TEN[:1], TEN[1:3]):
         another(aws).put(some)
     assert len(rows(aws)) == 4
@@ -143,7 +143,7 @@ def test_what_stands_in_several_rows_comes_once_and_leaves_all_of_them(aws: Moto
 
 
 @pytest.mark.parametrize("known", [TimerRowCache(), TimerRowCache(1)])
-def test_what_is_not_known_any_more_is_read_again(aws: Moto, known: TimerRowCache) -> None:
+def test_uncached_rows_are_read_again_before_delete(aws: Moto, known: TimerRowCache) -> None:
     """A process that was started anew, or has known too many since."""
     aws.ports.timers.put(TEN)
     aws.ports.timers.put([a_timer(after(1), an_id(77))])
@@ -157,7 +157,7 @@ def test_what_is_not_known_any_more_is_read_again(aws: Moto, known: TimerRowCach
     assert due(another(aws)) == MANY[100:160]
 
 
-def test_more_than_memory_holds_are_looked_for_and_deleted_a_part_at_a_time(
+def test_delete_larger_than_cache_works_in_parts(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a sweeper may that finds hours of what nobody looked at."""
@@ -167,7 +167,7 @@ def test_more_than_memory_holds_are_looked_for_and_deleted_a_part_at_a_time(
     assert rows(aws) == []
 
 
-def test_memory_keeps_two_generations_and_no_more() -> None:
+def test_row_cache_keeps_two_generations() -> None:
     known = TimerRowCache(3)
     marks = [keys.RowKey("p", f"{n}#a#b#c") for n in range(9)]
     for number, key in enumerate(marks):
@@ -176,7 +176,7 @@ def test_memory_keeps_two_generations_and_no_more() -> None:
     assert known.plan_delete(TEN[3:9]).whole_rows == marks[3:]
 
 
-def test_whether_a_jobs_timer_stands_costs_a_query_that_reads_one_unit(aws: Moto) -> None:
+def test_check_for_existing_timer_costs_one_query(aws: Moto) -> None:
     """Five hundred heads of one midnight, put by a poller in batches."""
     for start in range(0, 500, 100):
         aws.ports.timers.put(MANY[start : start + 100])
@@ -196,14 +196,14 @@ def scattered(aws: Moto) -> list[Timer]:
     return [*some[1:], *(a_timer(after(1), an_id(1_000 + n)) for n in range(3))]
 
 
-def test_what_is_not_found_near_its_place_is_looked_for_in_its_moment_once(aws: Moto) -> None:
+def test_missing_timers_share_one_query_of_their_time(aws: Moto) -> None:
     asked = scattered(aws)
     spent = aws.spend(lambda: another(aws).find_existing(asked))
     assert another(aws).find_existing(asked) == frozenset(asked[:4])
     assert spent == {"Query": len(asked) + 1}
 
 
-def test_of_a_large_moment_more_is_read_for_each_before_all_of_it_is(
+def test_large_time_is_read_further_for_each_timer_first(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timers, "NEAR_READ_ROWS", 1)
@@ -216,7 +216,7 @@ def test_of_a_large_moment_more_is_read_for_each_before_all_of_it_is(
     assert spent == {"Query": 3}, "what was read for all was read for the one"
 
 
-def test_who_reads_two_pages_and_puts_as_many_need_not_look_for_them(aws: Moto) -> None:
+def test_cache_holds_two_pages_and_as_many_puts(aws: Moto) -> None:
     """As a window does at the most, and what its looks put before its last is deleted."""
     page = 20
     first = [a_timer(after(1 + n / 1_000), an_id(n)) for n in range(2 * page)]
@@ -229,7 +229,7 @@ def test_who_reads_two_pages_and_puts_as_many_need_not_look_for_them(aws: Moto) 
     assert len(rows(aws)) == 2 * page
 
 
-def test_a_page_asks_for_no_more_rows_than_it_needs(aws: Moto) -> None:
+def test_page_reads_no_more_rows_than_needed(aws: Moto) -> None:
     """Nobody knows beforehand how many timers rows hold: the first rows tell."""
     aws.ports.timers.put(MANY)
     for one in MANY[:70]:

@@ -34,14 +34,14 @@ def rows(aws: Moto) -> list[dict[str, Any]]:
     return aws.rows(keys.TIMERS_TABLE.name)
 
 
-def test_a_put_whose_answer_was_lost_makes_the_same_row_again(aws: Moto) -> None:
+def test_put_with_lost_answer_makes_one_row(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 2):
         aws.ports.timers.put(TEN)
     assert len(rows(aws)) == 1
     assert due(another(aws)) == TEN
 
 
-def test_a_put_that_was_never_answered_and_is_made_again_is_a_look_too_many(aws: Moto) -> None:
+def test_repeated_unanswered_put_makes_only_duplicate_rows(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 99), pytest.raises(Unavailable):
         aws.ports.timers.put(TEN)
     aws.ports.timers.put(TEN)
@@ -52,7 +52,7 @@ def test_a_put_that_was_never_answered_and_is_made_again_is_a_look_too_many(aws:
     assert rows(aws) == []
 
 
-def test_rows_that_are_handed_back_are_put_and_deleted_all_the_same(aws: Moto) -> None:
+def test_unprocessed_rows_are_put_and_deleted(aws: Moto) -> None:
     with in_part(aws.clients.dynamodb, "BatchWriteItem", 2, done=1) as sent:
         aws.ports.timers.put(FORTY)
     assert sent == [4, 3, 2]
@@ -64,7 +64,7 @@ def test_rows_that_are_handed_back_are_put_and_deleted_all_the_same(aws: Moto) -
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_part_whose_answer_was_lost_is_gone(aws: Moto, times: int) -> None:
+def test_partial_delete_with_lost_answer_takes_effect(aws: Moto, times: int) -> None:
     aws.ports.timers.put(TEN)
     with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
         aws.ports.timers.delete(TEN[:7])
@@ -72,7 +72,7 @@ def test_a_part_whose_answer_was_lost_is_gone(aws: Moto, times: int) -> None:
 
 
 @pytest.mark.parametrize("reached", [True, False])
-def test_a_delete_that_failed_is_made_again_from_what_is_known(aws: Moto, reached: bool) -> None:
+def test_failed_delete_is_repeated_from_cache(aws: Moto, reached: bool) -> None:
     aws.ports.timers.put(TEN)
     client = aws.clients.dynamodb
     faults = (
@@ -87,7 +87,7 @@ def test_a_delete_that_failed_is_made_again_from_what_is_known(aws: Moto, reache
     assert due(another(aws)) == TEN[7:]
 
 
-def test_a_row_that_is_throttled_keeps_no_other_from_being_deleted(aws: Moto) -> None:
+def test_throttled_row_does_not_stop_other_deletes(aws: Moto) -> None:
     aws.ports.timers.put(FORTY)
     wanted = [*FORTY[:20], *FORTY[25:30]]
     with refused(aws.clients.dynamodb, "UpdateItem", 2, "ThrottlingException"):
@@ -108,7 +108,7 @@ def emptied(aws: Moto) -> None:
     )
 
 
-def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
+def test_row_without_members_yields_no_timers(aws: Moto) -> None:
     poller = another(aws)
     emptied(aws)
     assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
@@ -119,7 +119,7 @@ def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
     assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([kept], None)
 
 
-def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
+def test_row_without_members_does_not_hold_back_watermark(aws: Moto) -> None:
     buckets = aws.ports.partitions
     buckets.advance_watermark(None, NOON)
     buckets.raise_shard_count(1)
@@ -130,7 +130,7 @@ def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
     assert seen.watermark == NOON + MINUTE
 
 
-def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> None:
+def test_row_of_newer_format_is_skipped_and_unchanged(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     later = outdated(aws)
     others = [one._replace(version=2) for one in TEN]
@@ -145,7 +145,7 @@ def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> 
     assert poller.find_existing(TEN) == frozenset(), "so that the reconciler puts what it can read"
 
 
-def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:
+def test_page_continues_after_rows_of_newer_format(aws: Moto) -> None:
     """Whatever they are: of such a row nothing is read but its number."""
     later = [
         {**timer_keys.timer_key(*one).item(), "sk": to_attribute(f"{time_key(one.at)}#{n:03}?")}
@@ -162,7 +162,7 @@ def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:
     assert poller.due(NOON, 0, FOREVER, None, 10) == (behind, None, 60)
 
 
-def test_a_row_that_a_later_version_has_laid_out_meanwhile_is_not_changed(aws: Moto) -> None:
+def test_row_changed_to_newer_format_is_not_deleted(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     poller = another(aws)
     assert due(poller) == TEN
@@ -182,7 +182,7 @@ def outdated(aws: Moto) -> dict[str, Any]:
     return later
 
 
-def test_a_part_of_a_row_that_went_meanwhile_is_gone_as_well(aws: Moto) -> None:
+def test_partial_delete_of_missing_row_makes_no_row(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     poller = another(aws)
     assert due(poller) == TEN
@@ -191,7 +191,7 @@ def test_a_part_of_a_row_that_went_meanwhile_is_gone_as_well(aws: Moto) -> None:
     assert rows(aws) == [], "an update must not make a row"
 
 
-def test_a_row_that_is_put_late_by_a_repeated_call_is_a_look_too_many(aws: Moto) -> None:
+def test_row_put_again_late_yields_only_duplicate_timers(aws: Moto) -> None:
     """The same put, done once more after its timers were handled in part."""
     aws.ports.timers.put(TEN)
     (before,) = rows(aws)
@@ -206,7 +206,7 @@ def test_a_row_that_is_put_late_by_a_repeated_call_is_a_look_too_many(aws: Moto)
     assert rows(aws) == []
 
 
-def test_the_place_of_one_key_holds_any_that_a_row_may_begin_with() -> None:
+def test_job_bounds_include_keys_of_shared_rows() -> None:
     first = timer_keys.shared_row_key(timer_keys.timer_key(*TEN[0]), "ff")
     low, high = timer_keys.job_bounds(TEN[0].at, TEN[0].tenant, TEN[0].job_id)
     assert low < first.sk < high

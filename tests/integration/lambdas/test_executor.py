@@ -31,7 +31,7 @@ def elapsed(world: Executors) -> float:
     return (world.clock() - NOON).total_seconds()
 
 
-def test_a_batch_is_claimed_and_ended_in_one_go_each(world: Executors) -> None:
+def test_batch_is_claimed_and_finished_together(world: Executors) -> None:
     keys = [world.submit(payload={"out": f"id-{n}"}) for n in range(10)]
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
@@ -41,7 +41,7 @@ def test_a_batch_is_claimed_and_ended_in_one_go_each(world: Executors) -> None:
     assert set(world.hands.begun_at) == {NOON}, "all at the same time"
 
 
-def test_a_run_costs_three_writes_and_nothing_else(world: Executors) -> None:
+def test_run_costs_three_writes(world: Executors) -> None:
     """Claimed and ended, and its line of history; its output is a few bytes in that."""
     world.submit(payload={"out": "e" * 36})
     records = world.records()
@@ -52,7 +52,7 @@ def test_a_run_costs_three_writes_and_nothing_else(world: Executors) -> None:
     assert spent == {"BatchGetItem": 3, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
 
 
-def test_one_line_and_some_metrics_tell_of_a_run(world: Executors) -> None:
+def test_run_emits_one_log_line_and_its_metrics(world: Executors) -> None:
     key = world.submit()
     records = world.records()
     world.clock.set(after(0.25))
@@ -74,7 +74,7 @@ def test_one_line_and_some_metrics_tell_of_a_run(world: Executors) -> None:
     ]
 
 
-def test_a_jobs_failure_is_its_own_and_no_functions_error(world: Executors) -> None:
+def test_failed_task_is_not_an_executor_failure(world: Executors) -> None:
     key = world.submit(payload={"error": "no luck"}, max_retries=1)
     other = world.submit()
     assert world.invoke(world.records()) == []
@@ -94,7 +94,7 @@ def early(world: Executors, record: dict[str, Any], seconds: float) -> dict[str,
     return {**record, "body": to_body(message)}
 
 
-def test_a_message_up_to_two_seconds_early_is_waited_for_before_its_claim(
+def test_message_up_to_two_seconds_early_is_claimed_at_due_time(
     world: Executors,
 ) -> None:
     keys = [world.submit() for _ in range(2)]
@@ -104,7 +104,7 @@ def test_a_message_up_to_two_seconds_early_is_waited_for_before_its_claim(
     assert {world.run(key).run.started_at for key in keys} == {NOON, after(1.75)}
 
 
-def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executors) -> None:
+def test_message_over_two_seconds_early_is_hidden_until_due_time(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     assert world.invoke([early(world, record, 7.2)]) == [record["messageId"]]
@@ -113,7 +113,7 @@ def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executo
     assert elapsed(world) == 0, "nobody pays for the wait"
 
 
-def test_the_head_knows_better_than_a_message_that_it_is_early(world: Executors) -> None:
+def test_due_time_of_job_state_overrides_that_of_message(world: Executors) -> None:
     key = world.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat())
     world.runtime.evaluator.evaluate_jobs([key])
     ahead = world.runtime.ports.job_states.load([key])[key].state
@@ -126,7 +126,7 @@ def test_the_head_knows_better_than_a_message_that_it_is_early(world: Executors)
     assert world.hidden == [(29.5, 1)]
 
 
-def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: Executors) -> None:
+def test_unreadable_message_fails_alone_in_its_batch(world: Executors) -> None:
     key = world.submit()
     (good,) = world.records()
     later = {**good, "messageId": "later", "body": good["body"].replace('"f":1', '"f":2')}
@@ -136,7 +136,7 @@ def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: Exec
     assert [name for name, _ in world.told.problems] == ["message_unreadable"] * 2
 
 
-def test_a_message_delivered_twice_runs_once(world: Executors) -> None:
+def test_message_delivered_twice_runs_once(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1.5})
     (record,) = world.records()
     twin = {**record, "messageId": "twin"}
@@ -147,7 +147,7 @@ def test_a_message_delivered_twice_runs_once(world: Executors) -> None:
     assert len(world.doing.ran) == 1
 
 
-def test_a_quick_run_pays_no_beat_and_no_visibility(world: Executors) -> None:
+def test_run_under_one_second_costs_no_heartbeat_and_no_visibility_call(world: Executors) -> None:
     world.submit(payload={"lasts": 0.9})
     spent = world.aws.spend(lambda: world.invoke(world.records()))
     assert spent["UpdateItem"] == 2
@@ -155,7 +155,7 @@ def test_a_quick_run_pays_no_beat_and_no_visibility(world: Executors) -> None:
     assert "DeleteMessageBatch" not in spent
 
 
-def test_what_takes_over_a_second_is_hidden_no_longer_than_its_claim_lasts(
+def test_message_of_run_over_one_second_is_hidden_for_its_lease(
     world: Executors,
 ) -> None:
     world.submit(payload={"lasts": 3.9})
@@ -165,7 +165,7 @@ def test_what_takes_over_a_second_is_hidden_no_longer_than_its_claim_lasts(
     assert spent["UpdateItem"] == 2, "and does not beat"
 
 
-def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
+def test_run_over_four_seconds_renews_lease_and_deletes_message(
     world: Executors,
 ) -> None:
     """The first beat puts a timer: from then on that carries the run."""
@@ -182,7 +182,7 @@ def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
     assert world.run(slow).run.ended_at == after(13)
 
 
-def test_a_long_run_beats_with_its_claim(world: Executors) -> None:
+def test_run_of_long_lane_renews_lease_with_its_claim(world: Executors) -> None:
     key = world.submit(payload={"lasts": 0.5}, timeout_seconds=900)
     records = world.records()
     assert records[0]["eventSourceARN"].endswith("-long.fifo")
@@ -193,7 +193,7 @@ def test_a_long_run_beats_with_its_claim(world: Executors) -> None:
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
+def test_cancel_stops_running_task_within_five_seconds(
     world: Executors,
 ) -> None:
     key = world.submit(payload={"lasts": 60})
@@ -204,7 +204,7 @@ def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
     assert elapsed(world) - 4.1 <= 5
 
 
-def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: Executors) -> None:
+def test_task_that_ignores_cancel_is_abandoned_within_five_seconds(world: Executors) -> None:
     key = world.submit(payload={"lasts": 60, "stubborn": True})
     records = world.records()
     world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
@@ -213,7 +213,7 @@ def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: Exec
     assert elapsed(world) - 4.1 <= 5
 
 
-def test_a_task_that_outlives_its_timeout_is_timed_out(world: Executors) -> None:
+def test_task_over_its_timeout_is_timed_out(world: Executors) -> None:
     key = world.submit(payload={"lasts": 60, "stubborn": True}, timeout_seconds=7, max_retries=0)
     assert world.invoke(world.records()) == []
     view = world.run(key)
@@ -221,7 +221,7 @@ def test_a_task_that_outlives_its_timeout_is_timed_out(world: Executors) -> None
     assert elapsed(world) == pytest.approx(7.5)
 
 
-def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Executors) -> None:
+def test_run_longer_than_invocation_is_stopped_with_reason(world: Executors) -> None:
     key = world.submit(
         payload={"lasts": 2_000, "stubborn": True}, timeout_seconds=900, max_retries=0
     )
@@ -234,7 +234,7 @@ def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Execu
     assert elapsed(world) < 900
 
 
-def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: Executors) -> None:
+def test_run_without_time_left_is_returned_unstarted(world: Executors) -> None:
     key = world.submit()
     assert world.invoke(world.records(), left=5.5) == []
     run = world.run(key).run
@@ -244,7 +244,7 @@ def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: Executors)
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Executors) -> None:
+def test_attempt_without_renewal_for_ten_seconds_stops_as_lost(world: Executors) -> None:
     key = world.submit(payload={"lasts": 100})
     records = world.records()
     world.hands.beside = [0, 20]  # a beat that hangs
@@ -256,7 +256,7 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
 
 
 @pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
-def test_an_attempt_that_could_not_begin_is_none_and_the_run_goes_on_later(
+def test_attempt_that_could_not_begin_is_not_counted(
     world: Executors, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
     """The function has no descriptor left: nothing was sent, which is no failure of the run."""
@@ -284,7 +284,7 @@ TASKS = [
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: str(task["type"]))
 @pytest.mark.parametrize("listens", [True, False])
-def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_attempt_and_no_more(
+def test_store_outage_over_ten_seconds_loses_only_running_attempt(
     world: Executors, task: dict[str, str], listens: bool
 ) -> None:
     """Whatever the task: at twenty seconds another may begin it. One that waits is given up."""
@@ -309,7 +309,7 @@ def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_atte
 
 
 @pytest.mark.parametrize("hangs", [30, 60])
-def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
+def test_hanging_finish_loses_no_claim(
     world: Executors, hangs: float
 ) -> None:
     short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
@@ -323,7 +323,7 @@ def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
     assert world.run(long).run.ended_at == after(100)
 
 
-def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
+def test_finish_hanging_until_invocation_end_is_repaired_by_timer(
     world: Executors,
 ) -> None:
     key = world.submit(payload={"lasts": 2})
@@ -338,7 +338,7 @@ def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hangs(
+def test_task_notices_expired_lease_while_executor_loop_hangs(
     world: Executors,
 ) -> None:
     """A claim, or an end, of another of its batch may take a minute where the store hangs."""
@@ -348,7 +348,7 @@ def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hang
     assert (run.status, run.past_attempts) == (RunStatus.QUEUED, "L")
 
 
-def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
+def test_messages_back_off_longer_while_table_is_throttled(
     world: Executors,
 ) -> None:
     key = world.submit()
@@ -369,7 +369,7 @@ def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
+def test_unreadable_payload_delays_only_its_own_run(
     world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000, 2)]
@@ -388,7 +388,7 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
     assert world.status(keys[1]) is RunStatus.SUCCESS
 
 
-def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_one(
+def test_payload_unreadable_for_an_hour_loses_at_most_one_attempt(
     world: Executors,
 ) -> None:
     """Five lost attempts end a run: they must not all be those of one outage."""
@@ -407,7 +407,7 @@ def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
+def test_hanging_payload_reads_end_before_leases_expire(
     world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * 10_000}) for _ in range(6)]
@@ -427,7 +427,7 @@ def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
     assert {world.run(key).run.reason for key in keys} == {Reason.BACKOFF}
 
 
-def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
+def test_unreadable_job_state_fails_alone_in_its_batch(
     world: Executors,
 ) -> None:
     broken, other = world.submit(), world.submit()
@@ -440,7 +440,7 @@ def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
     assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
 
 
-def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_longer(
+def test_newer_job_state_format_backs_off_alone_in_its_batch(
     world: Executors,
 ) -> None:
     theirs, ours = world.submit(), world.submit()
@@ -460,7 +460,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
 
 
 @pytest.mark.parametrize("lasts", [2, 30])
-def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_ending(
+def test_job_state_upgraded_during_run_delays_only_its_own_finish(
     world: Executors, lasts: float
 ) -> None:
     """An update in the middle: the new version changed the job that the old one is working on."""
@@ -481,7 +481,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     assert world.status(theirs) is RunStatus.SUCCESS
 
 
-def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(
+def test_payload_read_is_retried_under_same_claim(
     world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000)]
@@ -491,7 +491,7 @@ def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim
     assert world.run(keys[1]).run.past_attempts == ""
 
 
-def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
+def test_run_with_nearly_expired_claim_is_returned_unstarted(
     world: Executors,
 ) -> None:
     """Reading what a run is to do may hang for longer than its claim lives."""
@@ -510,7 +510,7 @@ def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
     assert (run.status, run.return_count, run.past_attempts) == (RunStatus.WAITING, 1, "")
 
 
-def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
+def test_message_is_kept_if_claim_cannot_be_returned(
     world: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve others were faster at its head each time: nothing else would point at the run."""
@@ -527,7 +527,7 @@ def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Executors) -> None:
+def test_short_throttling_delays_claim_and_finish(world: Executors) -> None:
     key = world.submit()
     records = world.records()
     with refused(world.aws.clients.dynamodb, "UpdateItem", 4, "ThrottlingException"):
@@ -542,7 +542,7 @@ def put_objects(world: Executors) -> list[str]:
     return sorted(one["Key"] for one in listed.get("Contents", []))
 
 
-def test_each_output_is_one_object_under_the_key_of_its_attempt(world: Executors) -> None:
+def test_each_output_is_one_object_under_key_of_its_attempt(world: Executors) -> None:
     outs = ["a", "b" * 900, "c" * 200_000]
     keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
     records = world.records()
@@ -558,7 +558,7 @@ def test_each_output_is_one_object_under_the_key_of_its_attempt(world: Executors
     assert stored["ContentType"] == JSON
 
 
-def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: Executors) -> None:
+def test_each_attempt_has_own_output_and_run_shows_last_one(world: Executors) -> None:
     key = world.submit(
         payload={"out": "said before it failed", "error": "no", "type": JSON},
         max_retries=1,
@@ -575,7 +575,7 @@ def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: Exe
     assert run.detail.output_blob == f"{named}/2"
 
 
-def test_an_output_that_the_bucket_has_removed_is_not_found(world: Executors) -> None:
+def test_output_removed_from_bucket_is_not_found(world: Executors) -> None:
     key = world.submit(payload={"out": "said", "type": JSON})
     world.invoke(world.records())
     world.runtime.ports.blobs.delete([world.run(key).detail.output_blob])
@@ -583,7 +583,7 @@ def test_an_output_that_the_bucket_has_removed_is_not_found(world: Executors) ->
         world.output_of(key)
 
 
-def test_ids_and_runs_without_output_make_no_object(world: Executors) -> None:
+def test_small_or_missing_output_makes_no_object(world: Executors) -> None:
     noted = world.submit(payload={"out": "e" * 36})
     silent = world.submit(payload={"out": "", "type": JSON})
     answered = world.submit(payload={"http_status": 204})
@@ -596,7 +596,7 @@ def test_ids_and_runs_without_output_make_no_object(world: Executors) -> None:
             world.output_of(key)
 
 
-def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
+def test_job_with_discarded_output_stores_neither_output_nor_log(
     world: Executors,
 ) -> None:
     payloads = [{"out": "said", "log": "printed", "type": JSON}, {"out": "an-id"}]
@@ -615,7 +615,7 @@ def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
             world.search.logs(*key, run.run.run_id, 0)
 
 
-def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: Executors) -> None:
+def test_http_status_without_output_is_in_row_of_the_batch(world: Executors) -> None:
     keys = [world.submit(payload={"http_status": 204}) for _ in range(10)]
     records = world.records()
     before = dict(world.aws.written)
@@ -636,7 +636,7 @@ def test_logs_are_read_at_any_offset(world: Executors) -> None:
     assert world.output_of(key) == b"o" * 100
 
 
-def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executors) -> None:
+def test_run_fails_with_reason_if_output_cannot_be_stored(world: Executors) -> None:
     """After ten seconds: until then each second brings another try."""
     key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
     records = world.records()
@@ -648,7 +648,7 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
     assert elapsed(world) == pytest.approx(10, abs=1)
 
 
-def test_an_output_that_is_stored_on_a_later_try_is_kept_and_the_task_runs_once(
+def test_output_stored_on_retry_does_not_repeat_task(
     world: Executors,
 ) -> None:
     key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
@@ -658,7 +658,7 @@ def test_an_output_that_is_stored_on_a_later_try_is_kept_and_the_task_runs_once(
     assert (world.output_of(key), len(world.doing.ran)) == (b"said", 1)
 
 
-def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
+def test_unstored_output_fails_only_its_own_run(
     world: Executors,
 ) -> None:
     outs = [{}, {"out": "said", "type": JSON}, {"out": "an-id"}, {"out": "x" * 200_000}]
@@ -674,7 +674,7 @@ def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
     assert waited == [0, 10, 0, 10], "the others do not wait for S3"
 
 
-def test_a_runs_line_and_its_row_are_short(
+def test_log_line_and_history_row_of_run_are_small(
     world: Executors, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Lines cost by the byte, rows by the kilobyte."""
@@ -694,7 +694,7 @@ def test_a_runs_line_and_its_row_are_short(
     assert max(item_size(row) for row in rows) <= 1_024
 
 
-def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: Executors) -> None:
+def test_hanging_heartbeat_does_not_delay_answer(world: Executors) -> None:
     key = world.submit(payload={"lasts": 5})
     world.hands.beside = [0, 60]  # first the call that hides the message, then the beat
     assert world.invoke(world.records()) == []

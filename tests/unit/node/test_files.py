@@ -32,7 +32,7 @@ def renames(path: Path) -> Iterator[int]:
 def test_files_are_renamed_only_by_the_durable_module() -> None:
     sources = [path for top in [*SOURCE_FOLDERS, ROOT / "cli"] for path in top.rglob("*.py")]
     renaming_files = {path for path in sources if any(renames(path))}
-    # A run's folder moves what it is about to delete: nothing of that needs to survive a power cut.
+    # A run's folder renames files before it deletes them. They need not survive a power cut.
     run_folder_module = ROOT / "layers/core/python/punctual/tasks/script/run_folder.py"
     assert renaming_files == {DURABLE_MODULE, run_folder_module}
 
@@ -97,7 +97,7 @@ def test_foreign_file_keeps_its_permissions(data: Path) -> None:
 def test_open_blob_folder_in_a_private_one_is_checked(data: Path) -> None:
     close_to_others(data)
     (data / "blobs/ab/cd").chmod(0o666)
-    assert close_to_others(data) == []  # it cannot be reached: its folder is closed
+    assert close_to_others(data) == []  # its folder is private, so other users cannot reach it
     (data / "blobs").chmod(0o750)
     (change,) = close_to_others(data)
     assert (change.path, change.changed_files, mode(data / "blobs/ab/cd")) == (

@@ -2,8 +2,8 @@
 
 The tests check which modules hold a clock, and how often a function reads it.
 
-Two readings in one decision disagree when a call between them is slow. So the parts that decide,
-and those that carry a decision out, hold no clock: they take the time as an argument.
+Two readings in one decision disagree when a call between them is slow. So the modules that decide,
+and those that apply a decision, hold no clock. They take the time as an argument.
 """
 
 import ast
@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[3] / "layers/core/python/punctual"
 PACKAGES = ("domain", "engine", "tasks", "node", "aws", "lambdas", "web", "auth")
 CLOCKS = {"clock", "_clock", "clocks", "_clocks", "Clock", "Clocks", "StoreClock"}
 
-# Of these packages only these modules may name a clock. `steps` reads it once for each round of
-# decisions; the others read it once for each call that a client, or the engine's own loop, makes.
+# Of these packages only these modules may name a clock. `changes/apply` reads it once for each
+# round of decisions. The others read it once for each call of a client or of the engine's loop.
 HOLDERS = {
     "domain": set[str](),
     "tasks": set[str](),
@@ -42,7 +42,7 @@ HOLDERS = {
     },
 }
 
-# Functions that read it again and again, each time for another decision or to measure a duration.
+# Functions that read it several times, for separate decisions or to measure a duration.
 REPEATED_READINGS = {
     "engine/changes/apply.py:apply": "each round is a decision of its own",
     "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",

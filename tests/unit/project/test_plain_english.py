@@ -117,7 +117,7 @@ FOLDERS = sorted({str(Path(path).parent) for path in python_files(*TREES)})
 
 
 def violations(paths: list[str], rule: Callable[[str], list[str]]) -> dict[str, list[str]]:
-    """Return what a rule finds in each of these files, without the files that keep it."""
+    """Return the violations of a rule by file."""
     assert paths
     matches = {path: rule((ROOT / path).read_text()) for path in paths}
     return {path: places for path, places in matches.items() if places}

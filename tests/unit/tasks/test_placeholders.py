@@ -164,7 +164,7 @@ def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
     assert placeholder_problems(task) == (
         ("url", "a placeholder must come after the host: begin with https://host/"),
     )
-    # Also where a job was accepted before this rule.
+    # A job that was accepted before this rule fails at its run.
     with pytest.raises(BadTask, match="must come after the host"):
         expand(an_attempt(task), lambda _: "s3cret")
 

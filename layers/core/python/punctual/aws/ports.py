@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from punctual.aws.clients import MAX_AWS_CONNECTIONS
 from punctual.aws.clients import Clients as Clients
-from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory

@@ -5,11 +5,12 @@ The settings are the sandbox and additional paths.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from punctual.domain.errors import PunctualError
+from punctual.engine.ports.log import Log
 from punctual.node import clock
 from punctual.node.files.durable import make_folder
 from punctual.tasks.script import cgroup
@@ -56,7 +57,7 @@ class ScriptSettings(NamedTuple):
             sandbox_name, tuple(_open_path(entry, data_folder) for entry in entries if entry)
         )
 
-    def choose_sandbox(self, data_folder: Path, shared: bool, log: Callable[..., None]) -> Sandbox:
+    def choose_sandbox(self, data_folder: Path, shared: bool, log: Log) -> Sandbox:
         """Return the sandbox of this machine. The data folder must exist."""
         try:
             sandbox = choose_sandbox(

@@ -1,5 +1,6 @@
 """All routes of the API in one table."""
 
+from punctual.engine.ports.log import Log
 from punctual.web.gateway import RouteGroup
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
@@ -10,7 +11,7 @@ from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
 from punctual.web.routes.tokens_read import TokenReadRoutes
 from punctual.web.routes.tokens_write import TokenWriteRoutes
-from punctual.web.routing import Log, RouteTable
+from punctual.web.routing import RouteTable
 from punctual.web.services import Services
 
 

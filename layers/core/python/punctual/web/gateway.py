@@ -9,11 +9,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolver
 
 from punctual.domain.errors import PunctualError
+from punctual.engine.ports.log import Log
 from punctual.web.contract import PREFLIGHT
 from punctual.web.http.guards import body_too_large, check_body_headers, check_content_type
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request, quoted_size
-from punctual.web.routing import Log, RouteTable
+from punctual.web.routing import RouteTable
 
 # API Gateway adds the allowed origins, methods and headers to the answer to a preflight.
 NO_CONTENT = Reply(204, b"", (), "")
@@ -32,7 +33,7 @@ def build_resolver(
     log: Log,
     read_caller: ReadCaller,
     foreign_routes: Iterable[tuple[str, str]] = (),
-    log_access: Callable[..., None] | None = None,
+    log_access: Log | None = None,
     time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     check_tenant: Callable[[str], None] | None = None,
 ) -> APIGatewayHttpResolver:
@@ -60,7 +61,7 @@ class _Gateway:
         self,
         read_caller: ReadCaller,
         log: Log,
-        log_access: Callable[..., None] | None,
+        log_access: Log | None,
         time_limit: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._read_caller = read_caller

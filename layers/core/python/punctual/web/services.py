@@ -30,7 +30,7 @@ def no_webhook_secret(_tenant: str, _actor: Actor, _now: datetime) -> NoReturn:
 
 
 class ReadServices(NamedTuple):
-    """What the reading routes use."""
+    """The use cases and settings of the reading routes."""
 
     queries: JobQueries
     clock: Callable[[], datetime]
@@ -43,7 +43,7 @@ class ReadServices(NamedTuple):
 
 
 class Services(NamedTuple):
-    """What all routes use."""
+    """The use cases and settings of all routes."""
 
     jobs: "Jobs"
     queries: JobQueries

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from punctual.domain.durations import HISTORY_RETENTION
@@ -12,7 +12,7 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, Trigger
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import occurrences
-from punctual.domain.utc import MICROSECOND
+from punctual.domain.utc import MICROSECOND, MILLISECOND
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
@@ -146,7 +146,7 @@ class Backfiller:
         if not limited_times:
             return set()
         fired_runs = [run for run in outcomes.values() if _counts_as_fired(run)]
-        until = sortable_id(limited_times[0] + timedelta(milliseconds=1), bytes(10))
+        until = sortable_id(limited_times[0] + MILLISECOND, bytes(10))
         earlier_rows = self._history.page(key, until, None, HISTORY_PAGE_SIZE, now)
         fired_runs += [run for run in (row.run for row in earlier_rows) if _counts_as_fired(run)][
             :1

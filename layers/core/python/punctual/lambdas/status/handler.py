@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData

@@ -12,6 +12,7 @@ from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import SlicedWork
@@ -37,7 +38,6 @@ from punctual.web.http.guards import check_body_headers, check_loopback
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
 from punctual.web.routes.schedules import ScheduleRoutes
-from punctual.web.routing import Log
 from punctual.web.services import ReadWebhookSecret, Services, no_webhook_secret
 from punctual.web.views.system import InstallationInfo, Login
 
@@ -61,7 +61,7 @@ def build_application(
     clock: Callable[[], datetime] = wall,
     new_id: Callable[[], str] | None = None,
     features: Features = NODE_FEATURES,
-    log_access: Callable[..., None] | None = None,
+    log_access: Log | None = None,
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     authenticator: NodeAuthenticator | None = None,
@@ -105,7 +105,7 @@ class Application:
         turn: Turn,
         log: Log,
         new_id: Callable[[], str],
-        log_access: Callable[..., None] | None,
+        log_access: Log | None,
         authenticator: NodeAuthenticator | None,
         own_user: OwnUser | None,
     ) -> None:

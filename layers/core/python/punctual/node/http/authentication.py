@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from punctual.auth.authenticator import TokenVerifier, is_jwt
 from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
+from punctual.engine.ports.log import Log
 from punctual.node.http.parsing import API_ROOT
 from punctual.web.contract import PUBLIC_PATHS
 from punctual.web.http.problems import tokens_unavailable, unauthenticated
@@ -38,7 +39,7 @@ class NodeAuthenticator:
         tokens: TokenVerifier,
         issuer: Issuer | None,
         call_in_background: BackgroundCalls,
-        log: Callable[..., None],
+        log: Log,
     ) -> None:
         self._tokens = tokens
         self._issuer = issuer

@@ -1,7 +1,7 @@
 """The types of the schedule fields, and the checks of what they mean together."""
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
 from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import MAX_INTERVAL_SECONDS, Cron, Every, next_after
-from punctual.domain.utc import EPOCH
+from punctual.domain.utc import EPOCH, MICROSECOND
 from punctual.web.http import timestamps
 from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 
@@ -151,7 +151,7 @@ def _check_has_next_time(compiled: Cron | Every, now: datetime, add_error: AddEr
     is_bounded = compiled.end_at is not None or compiled.exclude
     if isinstance(compiled, Every) and not is_bounded:
         return
-    if next_after(compiled, now - timedelta(microseconds=1)) is not None:
+    if next_after(compiled, now - MICROSECOND) is not None:
         return
     if compiled.end_at is not None:
         add_error("end_time", "can never fire: no future time is before end_time")

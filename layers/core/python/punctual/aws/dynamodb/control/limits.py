@@ -8,15 +8,36 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
-from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.counters import Counters
+from punctual.aws.dynamodb.sort_keys import join_parts
 from punctual.domain.errors import LaterVersion
 from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quota_rows import QuotaRow
 
+LIMITS_ATTR = "limits"
+# Pattern of the partition keys of all quota rows. No escaped tenant contains "#".
+QUOTA_ROW_KEY_PATTERN = "*#share#*"
 IDLE_ROW_RETENTION = timedelta(days=1)
 _LIVE_JOB_COUNTERS = ("job_SCHEDULED", "job_PAUSED")
+
+
+def limits_key(tenant: str) -> keys.RowKey:
+    """Return the key of the limits that an operator wrote for this tenant.
+
+    >>> limits_key("acme")
+    RowKey(pk='acme#limits', sk='-')
+    """
+    return keys.RowKey(join_parts(tenant, "limits"), "-")
+
+
+def quota_row_key(tenant: str, quota_name: str) -> keys.RowKey:
+    """Return the key of a tenant's quota row.
+
+    >>> quota_row_key("acme", "calls").pk
+    'acme#share#calls'
+    """
+    return keys.RowKey(join_parts(tenant, "share", quota_name), "-")
 
 
 class DynamoLimits:
@@ -27,12 +48,12 @@ class DynamoLimits:
         self._table = table
 
     def __call__(self, tenant: str) -> Mapping[str, Any] | None:
-        key = limit_keys.limits_key(tenant)
+        key = limits_key(tenant)
         row = self._dynamo.read(self._table, [key]).get(key)
         if row is None:
             return None
         try:
-            values = json.loads(check_layout(row)[limit_keys.LIMITS_ATTR]["S"])
+            values = json.loads(check_layout(row)[LIMITS_ATTR]["S"])
         except (KeyError, ValueError) as error:
             raise InvalidLimits("the row is not one that infra.operations.limits wrote") from error
         if not isinstance(values, dict):
@@ -42,8 +63,8 @@ class DynamoLimits:
 
 def limits_row(tenant: str, limits: Mapping[str, int | None]) -> dict[str, Any]:
     """Return the row that the operator's tool puts."""
-    values = {limit_keys.LIMITS_ATTR: json.dumps(dict(limits)), keys.LAYOUT_ATTR: keys.ROW_LAYOUT}
-    return {**limit_keys.limits_key(tenant).item(), **to_item(values)}
+    values = {LIMITS_ATTR: json.dumps(dict(limits)), keys.LAYOUT_ATTR: keys.ROW_LAYOUT}
+    return {**limits_key(tenant).item(), **to_item(values)}
 
 
 class DynamoQuotaRows:
@@ -55,7 +76,7 @@ class DynamoQuotaRows:
         self._clock = clock
 
     def read(self, tenant: str, quota_name: str) -> QuotaRow | None:
-        key = limit_keys.quota_row_key(tenant, quota_name)
+        key = quota_row_key(tenant, quota_name)
         item = self._dynamo.read(self._table, [key]).get(key)
         return None if item is None else _parse_row(item)
 
@@ -75,7 +96,7 @@ class DynamoQuotaRows:
         condition = "#v = :v" if expected_version else "attribute_not_exists(#v)"
         failure = self._dynamo.put_if(
             self._table,
-            {**limit_keys.quota_row_key(tenant, quota_name).item(), **to_item(values)},
+            {**quota_row_key(tenant, quota_name).item(), **to_item(values)},
             Condition(
                 condition,
                 names={"#v": keys.VERSION_ATTR},

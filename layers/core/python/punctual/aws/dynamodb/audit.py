@@ -14,9 +14,10 @@ import msgspec
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
-from punctual.aws.dynamodb.audit import keys as audit_keys
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout, prefetch
+from punctual.aws.dynamodb.sort_keys import escape
 from punctual.domain.durations import HISTORY_RETENTION
+from punctual.domain.identifiers import sortable_id
 from punctual.engine.commands.audit import newest_first
 from punctual.engine.ports.audit_log import (
     AuditEntry,
@@ -27,6 +28,7 @@ from punctual.engine.ports.audit_log import (
     Subject,
 )
 
+AUDIT_PARTITIONS = 4
 MAX_AUDIT_ROW_SUBJECTS = 1_000  # subjects in a row
 # Rows after which a page ends, at the next end of a group of four seconds.
 MAX_AUDIT_PAGE_ROWS = 200
@@ -36,6 +38,34 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[NoteWithSubjects]).decode
 
 _GroupNotes = tuple[str, list[NoteWithSubjects]]
+
+
+def audit_partition(tenant: str, number: int) -> str:
+    """Return the partition key of one part of a tenant's audit.
+
+    >>> audit_partition("acme", 2)
+    'acme#2'
+    """
+    return f"{escape(tenant)}#{number}"
+
+
+def group_of(at: datetime) -> str:
+    """Return the group of a time. Notes of the same four seconds share a group.
+
+    >>> from punctual.domain.utc import EPOCH
+    >>> group_of(EPOCH)
+    '00000000-0'
+    """
+    return keys.id_group(sortable_id(at, bytes(10)))
+
+
+def audit_row_key(tenant: str, number: int, group: str, digest: str) -> keys.RowKey:
+    """Return the key of an audit row.
+
+    >>> audit_row_key("acme", 2, "01939f6a-7", "ab")
+    RowKey(pk='acme#2', sk='01939f6a-7#ab')
+    """
+    return keys.RowKey(audit_partition(tenant, number), f"{group}#{digest}")
 
 
 class DynamoAudit:
@@ -100,19 +130,15 @@ class DynamoAudit:
         self, tenant: str, filters: AuditFilters, cursor_group: str, includes_group: bool
     ) -> Iterator[tuple[str, list[list[NoteWithSubjects]]]]:
         assert filters.start is not None
-        low = audit_keys.group_of(filters.start)
-        high = (
-            None
-            if filters.end is None
-            else keys.group_upper_bound(audit_keys.group_of(filters.end))
-        )
+        low = group_of(filters.start)
+        high = None if filters.end is None else keys.group_upper_bound(group_of(filters.end))
         if cursor_group:
             bound = keys.group_upper_bound(cursor_group) if includes_group else cursor_group
             high = bound if high is None else min(high, bound)
         if high is not None and high < low:
             return
         parts = self._dynamo.pool.map(
-            partial(self._open_part, tenant, low, high), range(audit_keys.AUDIT_PARTITIONS)
+            partial(self._open_part, tenant, low, high), range(AUDIT_PARTITIONS)
         )
         packed = heapq.merge(*parts, key=itemgetter(0), reverse=True)
         for group, same_group in groupby(packed, key=itemgetter(0)):
@@ -122,7 +148,7 @@ class DynamoAudit:
         self, tenant: str, low: str, high: str | None, part: int
     ) -> Iterator[_GroupNotes]:
         """Return the rows of a part. The first page is read now."""
-        key_range = KeyRange(audit_keys.audit_partition(tenant, part), low, high, newest_first=True)
+        key_range = KeyRange(audit_partition(tenant, part), low, high, newest_first=True)
         items = self._dynamo.query(self._table, key_range, AUDIT_QUERY_PAGE_SIZE)
         return (_parse_row(row) for row in prefetch(items))
 
@@ -134,7 +160,7 @@ def audit_row(tenant: str, note: Note) -> Item:
 
 
 def _group_of(noted: NoteWithSubjects) -> str:
-    return audit_keys.group_of(noted.note.at)
+    return group_of(noted.note.at)
 
 
 def _split_into_rows(notes: Iterator[NoteWithSubjects]) -> Iterator[list[NoteWithSubjects]]:
@@ -158,9 +184,9 @@ def _to_row(tenant: str, group: str, notes: Sequence[NoteWithSubjects]) -> Item:
     """Return the row of these notes. Its key is a hash of its content, so a repeat adds no row."""
     data = _encode(notes)
     digest = blake2b(data, digest_size=8)
-    part_number = digest.digest()[0] % audit_keys.AUDIT_PARTITIONS
+    part_number = digest.digest()[0] % AUDIT_PARTITIONS
     return {
-        **audit_keys.audit_row_key(tenant, part_number, group, digest.hexdigest()).item(),
+        **audit_row_key(tenant, part_number, group, digest.hexdigest()).item(),
         **keys.ROW_LAYOUT_ATTRIBUTE,
         keys.DATA_ATTR: to_attribute(zlib.compress(data)),
         keys.TTL: to_attribute(keys.to_ttl(max(note.at for note, _ in notes) + HISTORY_RETENTION)),
