@@ -15,7 +15,7 @@ from infra.config.stage import (
 )
 from punctual.engine.dispatch.on_demand.wakeup_times import CORE_THROUGHPUT, SLOWEST_THROUGHPUT
 from punctual.lambdas import runtime
-from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC
+from tests.support.infra.synthesis import DOMAIN, ISSUER, VPC
 
 
 def dev(**values: Any) -> dict[str, Any]:

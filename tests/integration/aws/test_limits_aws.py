@@ -219,7 +219,7 @@ def test_calls_without_the_control_table_go_on_within_bounds_and_are_logged() ->
             assert answers[-1].headers["retry-after"] == "1"
             clock.advance(timedelta(seconds=1))
             assert api("POST", "/jobs", DAILY).status in (202, 503)
-        wrong = {event for told in api.told.values() for event in told.wrong}
+        wrong = {event for telemetry in api.telemetry.values() for event in telemetry.problem_names}
         assert {"limits_unread", "limits_unavailable"} <= wrong
         clock.advance(timedelta(seconds=10))
         assert api("POST", "/jobs", DAILY).status == 202
@@ -244,7 +244,7 @@ def test_run_over_the_limit_goes_back_and_starts_later() -> None:
         ]
         ((_, hidden),) = world.hidden
         assert 60 <= hidden <= 80
-        assert world.told.count(Metric.LIMITED) == 1
+        assert world.telemetry.count(Metric.LIMITED) == 1
         world.clock.advance(timedelta(seconds=hidden + 1))
         again = [record for record in records if record["messageId"] in back]
         assert world.invoke(receives(again, 2)) == []
@@ -256,7 +256,7 @@ def test_run_of_a_batch_starts_when_another_has_ended() -> None:
         jobs = [world.submit(payload={"lasts": 0.3}) for _ in range(6)]
         assert world.invoke(world.records()) == []
         assert {world.status(job) for job in jobs} == {RunStatus.SUCCESS}
-        begun, ended = sorted(world.hands.begun_at), sorted(world.hands.ended_at)
+        begun, ended = sorted(world.task_runner.begun_at), sorted(world.task_runner.ended_at)
         for number, at in enumerate(begun[2:], start=2):
             assert at >= ended[number - 2]
 
@@ -272,7 +272,7 @@ def test_run_held_back_many_times_is_not_dead_lettered() -> None:
         assert world.invoke(receives([mine], 40)) == []  # it is gone, and a timer stands
         assert world.status(waiting) is RunStatus.QUEUED
         world.clock.advance(timedelta(minutes=6))
-        world.look()
+        world.evaluate_due_timers()
         sent = world.records()
         assert [json.loads(one["body"])["j"] for one in sent] == [waiting.job_id]
         assert world.invoke(sent) == []
@@ -286,7 +286,7 @@ def test_runs_start_while_the_control_table_is_away() -> None:
         with control_away(world.aws):
             world.invoke(records)
         assert {world.status(job) for job in jobs} == {RunStatus.SUCCESS}
-        assert "limits_unavailable" in {event for event, _ in world.told.problems}
+        assert "limits_unavailable" in {event for event, _ in world.telemetry.problems}
 
 
 def session_of(store: Moto) -> Any:
@@ -377,7 +377,7 @@ def test_slow_run_limits_tenant_to_its_part_of_executors(limits: str) -> None:
         def invoke_elsewhere() -> None:
             second.append(world.invoke(records[1:], runtime=elsewhere))
 
-        world.hands.at(NOON + timedelta(seconds=20), invoke_elsewhere)
+        world.task_runner.at(NOON + timedelta(seconds=20), invoke_elsewhere)
         assert world.invoke(records[:1]) == []
         assert len(second[0]) == 1  # places were renewed: 20 s are over
         assert world.status(slow) is RunStatus.SUCCESS

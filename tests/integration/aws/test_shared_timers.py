@@ -15,7 +15,7 @@ from punctual.aws.dynamodb.timers.rows import TimerRow
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.poller.handler import CACHED_TIMER_PAGES
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.aws.timer_hands import FOREVER, another, due
+from tests.support.aws.timer_processes import FOREVER, another, due
 from tests.support.builders import NOON, a_timer, after, an_id
 
 TEN = [a_timer(after(1), an_id(n)) for n in range(10)]

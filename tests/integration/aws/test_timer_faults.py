@@ -16,7 +16,7 @@ from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.moto_faults import in_part, lost_answers, refused, unreached
-from tests.support.aws.timer_hands import FOREVER, another, due
+from tests.support.aws.timer_processes import FOREVER, another, due
 from tests.support.builders import NOON, a_timer, after, an_id
 
 TEN = [a_timer(after(1), an_id(n)) for n in range(10)]

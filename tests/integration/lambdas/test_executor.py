@@ -37,8 +37,8 @@ def test_batch_is_claimed_and_finished_together(world: Executors) -> None:
     spent = world.aws.spend(lambda: world.invoke(records))
     assert spent == {"BatchGetItem": 3, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
     assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 10
-    assert len(set(world.doing.ran)) == 10
-    assert set(world.hands.begun_at) == {NOON}, "all at the same time"
+    assert len(set(world.task.ran)) == 10
+    assert set(world.task_runner.begun_at) == {NOON}, "all at the same time"
 
 
 def test_run_costs_three_writes(world: Executors) -> None:
@@ -66,8 +66,8 @@ def test_run_emits_one_log_line_and_its_metrics(world: Executors) -> None:
         "status": "SUCCESS",
         "lateness": 250,
     }
-    assert world.told.lines == [("run_ended", said)]
-    assert world.told.measured == [
+    assert world.telemetry.infos == [("run_ended", said)]
+    assert world.telemetry.measurements == [
         (Metric.STARTED, 1),
         (Metric.LATENESS, 250),
         (Metric.FINISHED, 1),
@@ -80,12 +80,12 @@ def test_failed_task_is_not_an_executor_failure(world: Executors) -> None:
     assert world.invoke(world.records()) == []
     assert (world.status(key), world.status(other)) == (RunStatus.WAITING, RunStatus.SUCCESS)
     assert world.run(key).attempts[0].detail.error == "no luck"
-    assert world.told.count(Metric.RETRIED) == 1
+    assert world.telemetry.count(Metric.RETRIED) == 1
     world.clock.set(after(60))
-    world.look()
+    world.evaluate_due_timers()
     assert world.invoke(world.records()) == []
     assert world.status(key) is RunStatus.FAILED
-    assert world.told.count(Metric.FAILED) == 1
+    assert world.telemetry.count(Metric.FAILED) == 1
 
 
 def early(world: Executors, record: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_message_up_to_two_seconds_early_is_claimed_at_due_time(
     keys = [world.submit() for _ in range(2)]
     one, other = world.records()
     assert world.invoke([early(world, one, 1.75), other]) == []
-    assert world.hands.begun_at == [NOON, after(1.75)], "who is on time does not wait with it"
+    assert world.task_runner.begun_at == [NOON, after(1.75)], "who is on time does not wait with it"
     assert {world.run(key).run.started_at for key in keys} == {NOON, after(1.75)}
 
 
@@ -119,7 +119,7 @@ def test_due_time_of_job_state_overrides_that_of_message(world: Executors) -> No
     ahead = world.runtime.ports.job_states.load([key])[key].state
     assert not ahead.runs
     world.clock.set(after(30))
-    world.look()
+    world.evaluate_due_timers()
     (record,) = world.records()
     world.clock.set(after(29.5))
     assert world.invoke([early(world, record, 29)]) == [record["messageId"]]
@@ -133,7 +133,7 @@ def test_unreadable_message_fails_alone_in_its_batch(world: Executors) -> None:
     garbage = {**good, "messageId": "garbage", "body": "\0"}
     assert world.invoke([garbage, good, later]) == ["garbage", "later"]
     assert world.status(key) is RunStatus.SUCCESS
-    assert [name for name, _ in world.told.problems] == ["message_unreadable"] * 2
+    assert [name for name, _ in world.telemetry.problems] == ["message_unreadable"] * 2
 
 
 def test_message_delivered_twice_runs_once(world: Executors) -> None:
@@ -142,9 +142,9 @@ def test_message_delivered_twice_runs_once(world: Executors) -> None:
     twin = {**record, "messageId": "twin"}
     assert world.invoke([record, twin]) == ["twin"]
     assert world.status(key) is RunStatus.SUCCESS
-    assert len(world.doing.ran) == 1
+    assert len(world.task.ran) == 1
     assert world.invoke([twin]) == [], "now it is an old message and done with"
-    assert len(world.doing.ran) == 1
+    assert len(world.task.ran) == 1
 
 
 def test_run_under_one_second_costs_no_heartbeat_and_no_visibility_call(world: Executors) -> None:
@@ -187,7 +187,7 @@ def test_run_of_long_lane_renews_lease_with_its_claim(world: Executors) -> None:
     records = world.records()
     assert records[0]["eventSourceARN"].endswith("-long.fifo")
     before = world.aws.written["jobs"]
-    spent = world.aws.spend(lambda: world.invoke(records, lane="long", left=900))
+    spent = world.aws.spend(lambda: world.invoke(records, lane="long", seconds_left=900))
     assert world.aws.written["jobs"] - before == 3
     assert spent["DeleteMessageBatch"] == 1
     assert world.status(key) is RunStatus.SUCCESS
@@ -198,7 +198,7 @@ def test_cancel_stops_running_task_within_five_seconds(
 ) -> None:
     key = world.submit(payload={"lasts": 60})
     records = world.records()
-    world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
+    world.task_runner.at(after(4.1), lambda: world.jobs.cancel(*key))
     assert world.invoke(records) == []
     assert world.status(key) is RunStatus.CANCELLED
     assert elapsed(world) - 4.1 <= 5
@@ -207,7 +207,7 @@ def test_cancel_stops_running_task_within_five_seconds(
 def test_task_that_ignores_cancel_is_abandoned_within_five_seconds(world: Executors) -> None:
     key = world.submit(payload={"lasts": 60, "stubborn": True})
     records = world.records()
-    world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
+    world.task_runner.at(after(4.1), lambda: world.jobs.cancel(*key))
     assert world.invoke(records) == []
     assert world.status(key) is RunStatus.CANCELLED
     assert elapsed(world) - 4.1 <= 5
@@ -225,7 +225,7 @@ def test_run_longer_than_invocation_is_stopped_with_reason(world: Executors) -> 
     key = world.submit(
         payload={"lasts": 2_000, "stubborn": True}, timeout_seconds=900, max_retries=0
     )
-    assert world.invoke(world.records(), lane="long", left=900) == []
+    assert world.invoke(world.records(), lane="long", seconds_left=900) == []
     view = world.run(key)
     assert view.run.status is RunStatus.TIMED_OUT
     assert view.detail.error == (
@@ -236,10 +236,10 @@ def test_run_longer_than_invocation_is_stopped_with_reason(world: Executors) -> 
 
 def test_run_without_time_left_is_returned_unstarted(world: Executors) -> None:
     key = world.submit()
-    assert world.invoke(world.records(), left=5.5) == []
+    assert world.invoke(world.records(), seconds_left=5.5) == []
     run = world.run(key).run
     assert (run.status, run.return_count, run.past_attempts) == (RunStatus.QUEUED, 1, "")
-    assert world.doing.ran == []
+    assert world.task.ran == []
     assert world.invoke(world.records()) == [], "its new message is in the queue"
     assert world.status(key) is RunStatus.SUCCESS
 
@@ -247,12 +247,12 @@ def test_run_without_time_left_is_returned_unstarted(world: Executors) -> None:
 def test_attempt_without_renewal_for_ten_seconds_stops_as_lost(world: Executors) -> None:
     key = world.submit(payload={"lasts": 100})
     records = world.records()
-    world.hands.beside = [0, 20]  # a beat that hangs
+    world.task_runner.beside = [0, 20]  # a beat that hangs
     world.invoke(records)
-    assert world.hands.ended_at == [after(11)], "it looks for itself, ten seconds after"
+    assert world.task_runner.ended_at == [after(11)], "it looks for itself, ten seconds after"
     assert world.run(key).run.past_attempts == "L"
     assert world.status(key) is RunStatus.QUEUED
-    assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.told.lines]
+    assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.telemetry.infos]
 
 
 @pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
@@ -262,17 +262,17 @@ def test_attempt_that_could_not_begin_is_not_counted(
     """The function has no descriptor left: nothing was sent, which is no failure of the run."""
     full = Outcome("FAILED", "Too many open files", begun=False)
     with monkeypatch.context() as patched:
-        patched.setattr(world.doing, "run", lambda *_: full)
+        patched.setattr(world.task, "run", lambda *_: full)
         key = world.submit(delivery=delivery)
         world.invoke(world.records())
     run = world.run(key).run
     assert (run.status, run.reason, run.past_attempts) == (RunStatus.WAITING, Reason.BACKOFF, "")
     for _ in range(20):
         world.clock.advance(timedelta(seconds=30))
-        world.look()
+        world.evaluate_due_timers()
         world.invoke(world.records())
     assert (world.status(key), world.run(key).run.attempt) == (RunStatus.SUCCESS, 1)
-    assert len(world.doing.ran) == 1
+    assert len(world.task.ran) == 1
 
 
 TASKS = [
@@ -292,16 +292,16 @@ def test_store_outage_over_ten_seconds_loses_only_running_attempt(
     key = world.submit(task=task, payload={"lasts": 25, **deaf})
     short = world.submit(task=task, payload={"lasts": 3})
     records = world.records()
-    world.hands.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
+    world.task_runner.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
     world.invoke(records)
     run = world.run(key).run
     assert (run.status, run.past_attempts, run.attempt) == (RunStatus.QUEUED, "L", 2)
     assert world.status(short) is RunStatus.SUCCESS, "what ends before its first beat needs none"
-    (told,) = [fields for name, fields in world.told.lines if name == "run_given_back"]
+    (told,) = [fields for name, fields in world.telemetry.infos if name == "run_given_back"]
     assert told["begun"] is True
     world.clock.advance(timedelta(seconds=31))
-    world.look()
-    world.hands.beside = []
+    world.evaluate_due_timers()
+    world.task_runner.beside = []
     world.invoke(world.records())
     assert (world.status(key), world.run(key).run.attempt) == (RunStatus.SUCCESS, 2)
     (former,) = world.run(key).attempts
@@ -314,7 +314,7 @@ def test_hanging_finish_loses_no_claim(
 ) -> None:
     short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
     records = world.records()
-    world.hands.beside = [0, hangs]  # first the call that hides the messages, then the end
+    world.task_runner.beside = [0, hangs]  # first the call that hides the messages, then the end
     assert world.invoke(records) == []
     for key in (short, long):
         run = world.run(key).run
@@ -328,12 +328,12 @@ def test_finish_hanging_until_invocation_end_is_repaired_by_timer(
 ) -> None:
     key = world.submit(payload={"lasts": 2})
     records = world.records()
-    world.hands.beside = [0, 1_000]
-    world.invoke(records, left=60)
+    world.task_runner.beside = [0, 1_000]
+    world.invoke(records, seconds_left=60)
     assert elapsed(world) < 60
-    assert ("finish_failed", 1) in [(n, f.get("runs")) for n, f in world.told.problems]
+    assert ("finish_failed", 1) in [(n, f.get("runs")) for n, f in world.telemetry.problems]
     world.clock.advance(timedelta(seconds=60))
-    world.look()
+    world.evaluate_due_timers()
     world.invoke(world.records())
     assert world.status(key) is RunStatus.SUCCESS
 
@@ -381,9 +381,9 @@ def test_unreadable_payload_delays_only_its_own_run(
     assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
     assert (waiting.past_attempts, waiting.return_count) == ("", 1)
     assert [world.status(keys[0]), world.status(keys[2])] == [RunStatus.SUCCESS] * 2
-    assert len(world.doing.ran) == 2
+    assert len(world.task.ran) == 2
     world.clock.set(after(60))
-    world.look()
+    world.evaluate_due_timers()
     assert world.invoke(world.records()) == []
     assert world.status(keys[1]) is RunStatus.SUCCESS
 
@@ -397,12 +397,12 @@ def test_payload_unreadable_for_an_hour_loses_at_most_one_attempt(
         while elapsed(world) < 3_600:
             world.invoke(world.records())
             world.clock.advance(timedelta(seconds=15))
-            world.look()
+            world.evaluate_due_timers()
     run = world.run(key).run
     assert run.past_attempts in ("", "L")
-    assert {name for name, _ in world.told.problems} == {"claim_failed"}
+    assert {name for name, _ in world.telemetry.problems} == {"claim_failed"}
     world.clock.advance(timedelta(minutes=5))
-    world.look()
+    world.evaluate_due_timers()
     world.invoke(world.records())
     assert world.status(key) is RunStatus.SUCCESS
 
@@ -432,19 +432,19 @@ def test_unreadable_job_state_fails_alone_in_its_batch(
 ) -> None:
     broken, other = world.submit(), world.submit()
     records = world.records()
-    world.spoil(broken)
+    world.make_unreadable(broken)
     assert world.invoke(records) == [
         one["messageId"] for one in records if broken.job_id in one["body"]
     ]
     assert world.status(other) is RunStatus.SUCCESS
-    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
+    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.telemetry.problems]
 
 
 def test_newer_job_state_format_backs_off_alone_in_its_batch(
     world: Executors,
 ) -> None:
     theirs, ours = world.submit(), world.submit()
-    world.outdate(theirs)
+    world.set_layout(theirs)
     records = world.records()
     (back,) = [one for one in records if theirs.job_id in one["body"]]
     assert world.invoke(records) == [back["messageId"]]
@@ -453,8 +453,8 @@ def test_newer_job_state_format_backs_off_alone_in_its_batch(
         attributes = {**back["attributes"], "ApproximateReceiveCount": str(receives)}
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
         assert world.hidden[-1][1] == seconds
-    assert {(n, f["job_id"]) for n, f in world.told.problems} == {("look_failed", theirs.job_id)}
-    world.outdate(theirs, row_keys.ROW_LAYOUT)
+    assert {(n, f["job_id"]) for n, f in world.telemetry.problems} == {("look_failed", theirs.job_id)}
+    world.set_layout(theirs, row_keys.ROW_LAYOUT)
     assert world.invoke([back]) == []
     assert world.status(theirs) is RunStatus.SUCCESS
 
@@ -466,15 +466,15 @@ def test_job_state_upgraded_during_run_delays_only_its_own_finish(
     """An update in the middle: the new version changed the job that the old one is working on."""
     theirs, ours = world.submit(payload={"lasts": lasts}), world.submit(payload={"lasts": lasts})
     records = world.records()
-    world.hands.at(after(1), lambda: world.outdate(theirs))
+    world.task_runner.at(after(1), lambda: world.set_layout(theirs))
     world.invoke(records)
     assert world.status(ours) is RunStatus.SUCCESS
     assert world.run(ours).run.past_attempts == ""
     assert elapsed(world) < lasts + 15
-    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
-    world.outdate(theirs, row_keys.ROW_LAYOUT)
+    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.telemetry.problems]
+    world.set_layout(theirs, row_keys.ROW_LAYOUT)
     world.clock.set(after(120))
-    world.look()
+    world.evaluate_due_timers()
     world.clock.set(after(600))
     world.invoke([one for one in [*records, *world.records()] if theirs.job_id in one["body"]])
     world.invoke(world.records())
@@ -505,7 +505,7 @@ def test_run_with_nearly_expired_claim_is_returned_unstarted(
     s3.meta.events.register_first("before-call.s3.GetObject", hang)
     world.invoke(records)
     s3.meta.events.unregister("before-call.s3.GetObject", hang)
-    assert world.doing.ran == []
+    assert world.task.ran == []
     run = world.run(key).run
     assert (run.status, run.return_count, run.past_attempts) == (RunStatus.WAITING, 1, "")
 
@@ -519,7 +519,7 @@ def test_message_is_kept_if_claim_cannot_be_returned(
     executor = world.runtime.executor
     contended = Result(None, effects_done=False, is_contended=True)
     monkeypatch.setattr(executor, "return_claim", lambda *_: contended)
-    assert world.invoke(records, left=5.5) == [records[0]["messageId"]]
+    assert world.invoke(records, seconds_left=5.5) == [records[0]["messageId"]]
     monkeypatch.undo()
     world.clock.set(after(60))
     world.invoke(records)
@@ -533,7 +533,7 @@ def test_short_throttling_delays_claim_and_finish(world: Executors) -> None:
     with refused(world.aws.clients.dynamodb, "UpdateItem", 4, "ThrottlingException"):
         assert world.invoke(records) == []
     assert world.status(key) is RunStatus.SUCCESS
-    assert len(world.doing.ran) == 1
+    assert len(world.task.ran) == 1
 
 
 def put_objects(world: Executors) -> list[str]:
@@ -566,7 +566,7 @@ def test_each_attempt_has_own_output_and_run_shows_last_one(world: Executors) ->
     )
     world.invoke(world.records())
     world.clock.advance(timedelta(seconds=10))
-    world.look()
+    world.evaluate_due_timers()
     world.invoke(world.records())
     run = world.run(key)
     assert run.run.status is RunStatus.FAILED
@@ -655,7 +655,7 @@ def test_output_stored_on_retry_does_not_repeat_task(
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 5, "SlowDown", 503):
         assert world.invoke(records) == []
-    assert (world.output_of(key), len(world.doing.ran)) == (b"said", 1)
+    assert (world.output_of(key), len(world.task.ran)) == (b"said", 1)
 
 
 def test_unstored_output_fails_only_its_own_run(
@@ -696,7 +696,7 @@ def test_log_line_and_history_row_of_run_are_small(
 
 def test_hanging_heartbeat_does_not_delay_answer(world: Executors) -> None:
     key = world.submit(payload={"lasts": 5})
-    world.hands.beside = [0, 60]  # first the call that hides the message, then the beat
+    world.task_runner.beside = [0, 60]  # first the call that hides the message, then the beat
     assert world.invoke(world.records()) == []
     assert world.status(key) is RunStatus.SUCCESS
     assert elapsed(world) == pytest.approx(7, abs=1)

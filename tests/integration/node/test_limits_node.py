@@ -462,14 +462,14 @@ def test_http_refusal_has_retry_after() -> None:
 def test_clock_set_back_delays_requested_runs_at_most_a_minute() -> None:
     clock = ManualClock(NOON + timedelta(hours=1))
     quotas = quotas_of(TenantLimits(runs_per_minute=2), clock)
-    assert quotas.take_orders("acme", 2).number == 2
+    assert quotas.take_run_requests("acme", 2).number == 2
     clock.set(NOON)
-    refused = quotas.take_orders("acme", 1)
+    refused = quotas.take_run_requests("acme", 1)
     assert (refused.number, refused.retry_after_seconds) == (0, 60)
     clock.advance(timedelta(seconds=59))
-    assert quotas.take_orders("acme", 1).number == 0
+    assert quotas.take_run_requests("acme", 1).number == 0
     clock.advance(timedelta(seconds=1))
-    assert quotas.take_orders("acme", 3).number == 2
+    assert quotas.take_run_requests("acme", 3).number == 2
 
 
 def test_ended_job_with_new_schedule_counts_in_job_quota(tmp_path: Path) -> None:

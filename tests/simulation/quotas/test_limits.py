@@ -60,7 +60,7 @@ def test_requested_runs_in_any_minute_are_at_most_the_limit(
     fleet = quotas(TenantLimits(runs_per_minute=limit), weights, skews=skews)
     minute, total_granted = MovingMinute(), 0
     for instance in fleet.load(2 * limit / MINUTE, 3 * MINUTE):
-        granted = instance.take_orders("acme", 1).number
+        granted = instance.take_run_requests("acme", 1).number
         minute.add(fleet.seconds, granted)
         total_granted += granted
     assert minute.most <= max_allowed(limit, skews)
@@ -76,7 +76,7 @@ def test_requested_runs_below_the_limit_are_granted_with_one_write_a_second(
     fleet = quotas(TenantLimits(runs_per_minute=limit), FLEETS["twenty"], seed=seed)
     seconds, ramp = 30, 5
     for instance in fleet.load(0.8 * limit / MINUTE, seconds):
-        assert instance.take_orders("acme", 1).number == 1
+        assert instance.take_run_requests("acme", 1).number == 1
         if fleet.seconds < ramp:
             for rows in fleet.instance_rows:
                 rows.written_at.clear()
@@ -164,14 +164,16 @@ def test_jobs_reach_their_quota_and_exceed_it_by_at_most_a_twentieth(
 def test_requested_runs_may_be_granted_all_or_none() -> None:
     fleet = quotas(TenantLimits(runs_per_minute=10), (1, 1))
     first, second = fleet.instances
-    assert first.take_orders("acme", 4, True).number == 4
-    refused = second.take_orders("acme", 10, True)
+    assert first.take_run_requests("acme", 4, True).number == 4
+    refused = second.take_run_requests("acme", 10, True)
     assert refused.number == 0
     assert MINUTE < refused.retry_after_seconds <= MINUTE + 10
-    assert second.take_orders("acme", 11, True).retry_after_seconds == float("inf")
-    assert second.take_orders("acme", 9).number == 6 - first.take_orders("acme", 1).number
+    assert second.take_run_requests("acme", 11, True).retry_after_seconds == float("inf")
+    assert (
+        second.take_run_requests("acme", 9).number == 6 - first.take_run_requests("acme", 1).number
+    )
     fleet.clock.advance(timedelta(seconds=refused.retry_after_seconds))
-    assert second.take_orders("acme", 4, True).number == 4
+    assert second.take_run_requests("acme", 4, True).number == 4
 
 
 def test_requested_runs_and_jobs_during_an_outage_stay_within_bounds() -> None:
@@ -179,7 +181,7 @@ def test_requested_runs_and_jobs_during_an_outage_stay_within_bounds() -> None:
     fleet = quotas(TenantLimits(runs_per_minute=10, jobs=100), (1,), log=log)
     (instance,) = fleet.instances
     fleet.rows.away = True
-    assert [instance.take_orders("acme", 6).number for _ in range(2)] == [6, 4]
+    assert [instance.take_run_requests("acme", 6).number for _ in range(2)] == [6, 4]
     assert [instance.available_jobs("acme", 4) for _ in range(2)] == [4, 1]
     fleet.clock.advance(timedelta(seconds=61))
     assert instance.available_jobs("acme", 4) == 4
@@ -191,7 +193,7 @@ def test_quotas_without_limits_read_no_rows() -> None:
     (instance,) = fleet.instances
     instance.check_call("acme")
     assert instance.available_jobs("acme", 500) == 500
-    assert instance.take_orders("acme", 1_000, True).number == 1_000
+    assert instance.take_run_requests("acme", 1_000, True).number == 1_000
     assert permits(TenantLimits(), (1,)).instances[0].request("acme", 10).number == 10
     assert fleet.rows.counts == {}
 
@@ -205,4 +207,4 @@ def test_unreadable_quota_row_is_replaced(text: str) -> None:
         fleet.rows.rows["acme", row_name] = QuotaRow(text, 7)
     instance.check_call("acme")
     assert fleet.rows.rows["acme", "calls"].version == 8
-    assert [instance.take_orders("acme", 1).number for _ in range(2)] == [1, 0]
+    assert [instance.take_run_requests("acme", 1).number for _ in range(2)] == [1, 0]

@@ -34,7 +34,7 @@ class Instance:
     def use_all(self) -> tuple[int, int, int]:
         self.quotas.check_call("acme")
         orders, jobs = (
-            self.quotas.take_orders("acme", 2).number,
+            self.quotas.take_run_requests("acme", 2).number,
             self.quotas.available_jobs("acme", 5),
         )
         return orders, jobs, self.permits.request("acme", 2).number
@@ -65,7 +65,7 @@ def test_rows_written_by_a_clock_far_ahead_limit_no_instance() -> None:
     assert right.use_all() == (2, 5, 2)
     other = Instance(RowsWithoutTime(rows, clock, timedelta()), "other")
     assert (
-        other.quotas.take_orders("acme", 1).number,
+        other.quotas.take_run_requests("acme", 1).number,
         other.permits.request("acme", 1).number,
     ) == (0, 0)
 

@@ -51,10 +51,13 @@ def test_calls_that_lose_every_swap_are_refused_for_a_second() -> None:
 def test_requested_runs_and_jobs_that_lose_every_swap_are_unavailable() -> None:
     instance, _, _ = contended(2 * MAX_ROW_SWAPS)
     with pytest.raises(Unavailable, match="try again"):
-        instance.take_orders("acme", 1)
+        instance.take_run_requests("acme", 1)
     with pytest.raises(Unavailable, match="try again"):
         instance.available_jobs("acme", 1)
-    assert (instance.take_orders("acme", 1).number, instance.available_jobs("acme", 1)) == (1, 1)
+    assert (instance.take_run_requests("acme", 1).number, instance.available_jobs("acme", 1)) == (
+        1,
+        1,
+    )
 
 
 def test_runs_that_lose_every_swap_wait_for_a_second() -> None:

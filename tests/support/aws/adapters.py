@@ -32,7 +32,7 @@ class World:
     ports: Ports
     clock: ManualClock
     delivered: Callable[[datetime], Sequence[Message]]
-    told: Callable[[datetime], Sequence[Notification]]
+    notifications: Callable[[datetime], Sequence[Notification]]
     settle: Callable[[], None] = _at_once
 
 
@@ -68,11 +68,11 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     def delivered(now: datetime) -> Sequence[Message]:
         return [run for slot in SLOT_NUMBERS for run in queue.find_due(slot, now, 1_000)]
 
-    def told(now: datetime) -> Sequence[Notification]:
+    def notifications(now: datetime) -> Sequence[Notification]:
         return [one.notification for one in store.notifications.due(now, 1_000, ())]
 
     try:
-        yield World(store_ports(store, queue, SilentWake()), clock, delivered, told)
+        yield World(store_ports(store, queue, SilentWake()), clock, delivered, notifications)
     finally:
         store.close()
 
@@ -81,14 +81,14 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as made:
         ports = Ports(**vars(made.ports))
-        yield World(ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
+        yield World(ports, clock, lambda _now: made.delivered(), lambda _now: made.notifications())
 
 
 @contextmanager
 def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """Yield the plain twin that simulations run on. It must not be kinder than the adapters."""
     made = Memory(clock)
-    yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _told(made))
+    yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _notifications(made))
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """
     made = Memory(clock)
     ports = with_faults(made.ports, Repeating(), "client")
-    yield World(ports, clock, lambda _now: _received(made), lambda _now: _told(made))
+    yield World(ports, clock, lambda _now: _received(made), lambda _now: _notifications(made))
 
 
 def _received(made: Memory) -> Sequence[Message]:
@@ -109,7 +109,7 @@ def _received(made: Memory) -> Sequence[Message]:
     return [delivery.message for delivery in deliveries]
 
 
-def _told(made: Memory) -> Sequence[Notification]:
+def _notifications(made: Memory) -> Sequence[Notification]:
     return list(made.notifications.rows.values())
 
 

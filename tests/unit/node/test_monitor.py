@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.clock import ClockReading
+from punctual.engine.ports.monitor import STATISTICS_PERIOD
 from punctual.node.minutes import Minute
-from punctual.node.monitor import STATISTICS_PERIOD, NodeMonitor
+from punctual.node.monitor import NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -93,7 +94,9 @@ def counts_by_minute(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]
 
 def test_lateness_counts_from_the_admission_of_a_run() -> None:
     admitted = replace(a_run(30), admitted_at=AT + timedelta(seconds=29))
-    created_late = replace(admitted, created_at=AT + timedelta(seconds=20))  # by us: that counts
+    created_late = replace(
+        admitted, created_at=AT + timedelta(seconds=20)
+    )  # created late by the node, so it counts
     assert (admitted.wait_queue_time, created_late.wait_queue_time) == (
         timedelta(seconds=29),
         timedelta(seconds=9),

@@ -154,7 +154,9 @@ class NodeQuotas:
             0, min(requested, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
         )
 
-    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False) -> QuotaGrant:
+    def take_run_requests(
+        self, tenant: str, requested: int, all_or_none: bool = False
+    ) -> QuotaGrant:
         limit = self._limits_of(tenant).runs_per_minute
         if limit is None or requested == 0:
             return QuotaGrant(requested)

@@ -9,12 +9,16 @@ from punctual.domain.identifiers import bucket_of
 from punctual.domain.run import Run, RunStatus
 from punctual.domain.utc import MICROSECOND
 from punctual.engine.clock import ClockReading
-from punctual.engine.ports.monitor import Health, HealthWarning, Stats
+from punctual.engine.ports.monitor import (
+    HEALTH_PERIOD,
+    STATISTICS_PERIOD,
+    Health,
+    HealthWarning,
+    Stats,
+)
 from punctual.engine.queries.lateness import quantiles, step_of, units_of
 from punctual.node.minutes import Minute
 
-STATISTICS_PERIOD = timedelta(hours=1)
-HEALTH_PERIOD = timedelta(minutes=5)
 MAX_HEALTHY_LATENESS_MS = 15_000
 MAX_PLAN_AGE_SECONDS = 60.0
 COUNTER_WRITE_SECONDS = 1.0  # between writes of the counters, each in the commit of a step

@@ -153,7 +153,7 @@ class JobSubmission:
             if starts_run_at_once(job.state.schedule, job.state.created_at)
         ]
         grant = (
-            self._quotas.take_orders(tenant, len(immediate_jobs))
+            self._quotas.take_run_requests(tenant, len(immediate_jobs))
             if immediate_jobs
             else QuotaGrant(0)
         )

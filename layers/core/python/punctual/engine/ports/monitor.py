@@ -1,8 +1,11 @@
 """The port for statistics and health."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
+
+STATISTICS_PERIOD = timedelta(hours=1)
+HEALTH_PERIOD = timedelta(minutes=5)  # of runs that count for the health
 
 
 class Stats(NamedTuple):

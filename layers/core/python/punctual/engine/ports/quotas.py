@@ -25,5 +25,7 @@ class Quotas(Protocol):
     def available_jobs(self, tenant: str, requested: int, /) -> int:
         """Return for how many of `requested` new jobs there is room."""
 
-    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False, /) -> QuotaGrant:
-        """Return how many of `requested` runs may be ordered now; all or none if `all_or_none`."""
+    def take_run_requests(
+        self, tenant: str, requested: int, all_or_none: bool = False, /
+    ) -> QuotaGrant:
+        """Return how many of `requested` runs may start now, or all or none."""

@@ -19,7 +19,7 @@ from punctual.engine.quotas.leased_row import Contended, RecentDemand
 from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 from punctual.engine.quotas.limits import too_many_calls
 
-CALLS_LIMIT, JOBS_LIMIT, ORDERS_LIMIT = "calls", "jobs", "orders"
+CALLS_LIMIT, JOBS_LIMIT, RUN_REQUESTS_LIMIT = "calls", "jobs", "orders"
 COUNT_DELAY_SECONDS = 15  # after it a new job is surely in the counters
 # Without the rows an instance admits this part of the quota in a minute.
 OUTAGE_JOBS_DIVISOR = 20
@@ -81,7 +81,7 @@ class LeasedQuotas:
             rows, CALLS_LIMIT, CallRow(), clock, CALL_LEASE_RETRY_SECONDS
         )
         self._job_leases = LeasedWindow(rows, JOBS_LIMIT, UseWindow(), clock)
-        self._run_leases = LeasedWindow(rows, ORDERS_LIMIT, UseWindow(), clock)
+        self._run_leases = LeasedWindow(rows, RUN_REQUESTS_LIMIT, UseWindow(), clock)
         self._calls: dict[str, _TenantCalls] = {}
         self._local_counts: dict[tuple[str, str], tuple[int, int]] = {}
 
@@ -126,7 +126,9 @@ class LeasedQuotas:
             outage_limit = max(1, limit // OUTAGE_JOBS_DIVISOR)
             return self._count_locally(tenant, JOBS_LIMIT, requested, outage_limit, error)
 
-    def take_orders(self, tenant: str, requested: int, all_or_none: bool = False) -> QuotaGrant:
+    def take_run_requests(
+        self, tenant: str, requested: int, all_or_none: bool = False
+    ) -> QuotaGrant:
         limit = self._load_limits(tenant).runs_per_minute
         if limit is None or requested == 0:
             return QuotaGrant(requested)
@@ -136,7 +138,7 @@ class LeasedQuotas:
         try:
             return self._run_leases.take(tenant, requested, lambda: rule, all_or_none)
         except Unavailable as error:
-            count = self._count_locally(tenant, ORDERS_LIMIT, requested, limit, error)
+            count = self._count_locally(tenant, RUN_REQUESTS_LIMIT, requested, limit, error)
             if all_or_none and count < requested:
                 return QuotaGrant(0, MINUTE_SECONDS)
             return QuotaGrant(count, 0.0 if count == requested else MINUTE_SECONDS)

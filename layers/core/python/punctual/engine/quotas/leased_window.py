@@ -1,4 +1,4 @@
-"""Uses of a limit that this instance leased from the row: calls, orders, jobs, starts."""
+"""Uses of a limit that this instance leased from the row: calls, run requests, jobs, starts."""
 
 from collections.abc import Callable
 from datetime import datetime

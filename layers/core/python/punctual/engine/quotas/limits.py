@@ -67,7 +67,7 @@ class NoQuotas:
     def available_jobs(self, _tenant: str, requested: int, /) -> int:
         return requested
 
-    def take_orders(
+    def take_run_requests(
         self, _tenant: str, requested: int, _all_or_none: bool = False, /
     ) -> QuotaGrant:
         return QuotaGrant(requested)
@@ -87,14 +87,14 @@ def starts_run_at_once(schedule: Schedule | None, requested_at: datetime) -> boo
 
 
 def check_run_quota(quotas: Quotas, tenant: str) -> None:
-    grant = quotas.take_orders(tenant, 1)
+    grant = quotas.take_run_requests(tenant, 1)
     if not grant.number:
         raise too_many_runs(grant.retry_after_seconds)
 
 
 def check_backfill_quota(quotas: Quotas, tenant: str, run_count: int) -> None:
     """Allow all runs or none. More runs than the limit of a minute are invalid."""
-    grant = quotas.take_orders(tenant, run_count, True)
+    grant = quotas.take_run_requests(tenant, run_count, True)
     if grant.number == run_count:
         return
     if grant.retry_after_seconds == inf:

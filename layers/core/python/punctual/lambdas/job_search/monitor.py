@@ -9,7 +9,7 @@ from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
 from punctual.domain.durations import RUN_LEASE
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.monitor import Health, Stats
+from punctual.engine.ports.monitor import HEALTH_PERIOD, STATISTICS_PERIOD, Health, Stats
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.lateness import quantiles
 from punctual.lambdas.status.counters import (
@@ -22,8 +22,6 @@ from punctual.lambdas.status.counters import (
     step_milliseconds,
 )
 
-STATISTICS_PERIOD = timedelta(hours=1)
-HEALTH_PERIOD = timedelta(minutes=5)
 MAX_HEALTHY_LATENESS = timedelta(seconds=15)
 # Without due timers the planner writes every five minutes. It ticks each minute.
 MAX_PLANNER_SILENCE = timedelta(minutes=8)

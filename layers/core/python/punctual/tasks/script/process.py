@@ -242,7 +242,7 @@ class _Process:
             self.on_started(self.group)
         self.result.has_started = True
         self.may_script_begin = True
-        self._send_order(launcher.GO_BYTE)
+        self._send_control(launcher.GO_BYTE)
 
     def _enforce_limits(self, deadline: float) -> bool:
         """Ask the script to end, then kill it, then give up. Return False to stop waiting."""
@@ -257,12 +257,12 @@ class _Process:
             if self.result.stop_reason or self.result.timed_out:
                 if not self.is_command_sent:
                     return False
-                self._send_order(b"T")
+                self._send_control(b"T")
                 self.kill_at = steady + self._grace_seconds()
         if self.time_limits.stop.reason() == "LOST" and self.kill_at is not None:
             self.kill_at = steady
         if self.kill_at is not None and steady >= self.kill_at:
-            self._send_order(b"K")
+            self._send_control(b"K")
             self.give_up_at = steady + LAUNCHER_EXIT_SECONDS
         return True
 
@@ -282,9 +282,9 @@ class _Process:
     def _grace_seconds(self) -> float:
         return 0.0 if self.result.stop_reason == "LOST" else self.time_limits.grace_seconds
 
-    def _send_order(self, order: bytes) -> None:
+    def _send_control(self, message: bytes) -> None:
         with suppress(BrokenPipeError):
-            os.write(self.control, order)
+            os.write(self.control, message)
 
     def _drain(self) -> None:
         """Read the data in the pipes without waiting for their end. Others may keep them open."""
