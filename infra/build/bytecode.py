@@ -61,8 +61,8 @@ def _compile_with_pyodide(folder: Path, program: str) -> None:
     node = shutil.which("node")
     if node is None or not PYODIDE_FOLDER.is_dir():
         raise NoCompiler(
-            "no python3.13 on PATH, and no pyodide in node_modules to compile the layers with: "
-            "run `npm ci`, or install Python 3.13"
+            "no python3.13 on PATH, and no pyodide in node_modules, to compile the layers. "
+            "Run `npm ci`, or install Python 3.13"
         )
     if not _succeeds([node, str(PROJECT_ROOT / "infra/compile.mjs"), str(folder), program]):
         raise NoCompiler(f"pyodide could not compile {folder} (see above)")

@@ -19,7 +19,7 @@ class Layers(Construct):
         target = packaging.target_named(self.node.try_get_context("vendorFor"))
         self.core = self._layer("Core", packaging.core_layer(stack, target), "Punctual's own code")
         self.vendor = self._layer(
-            "Vendor", packaging.vendor_layer(stack, target), "The packages that Punctual stands on"
+            "Vendor", packaging.vendor_layer(stack, target), "The third-party packages of Punctual"
         )
 
     @property

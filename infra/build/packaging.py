@@ -105,7 +105,7 @@ def host_target() -> Target:
 
 
 def target_named(vendor_for: object) -> Target:
-    """Return the target that the context value `vendorFor` names: `is_host` or, by default, Lambda."""
+    """Return the target of the context value `vendorFor`: `host` or, by default, `lambda`."""
     if vendor_for is None or vendor_for == "lambda":
         return LAMBDA_TARGET
     if vendor_for == "host":
@@ -133,15 +133,15 @@ def function_code(folder: str) -> lambda_.Code:
     """Return the asset of one handler."""
     path = FUNCTIONS_FOLDER / folder
     if not (path / "handler.py").is_file():
-        raise NotPackaged(f"functions/{folder}/handler.py is not there, but a function needs it")
+        raise NotPackaged(f"functions/{folder}/handler.py does not exist, but a function needs it")
     return lambda_.Code.from_asset(str(path), exclude=["__pycache__", "*.pyc"])
 
 
 def _layer_code(
     stack: Stack, name: str, unbuilt_folder: Path, digest: str, target: Target
 ) -> lambda_.Code:
-    # The hash covers the input. An unbuilt layer (bootstrap, destroy) has another hash: else a
-    # deploy into the same folder would use it as the layer.
+    # The hash covers the input. An unbuilt layer (bootstrap, destroy) has another hash, so
+    # that a deploy into the same folder does not use it as the layer.
     must_build = stack.bundling_required
     return lambda_.Code.from_asset(
         str(_ensure_built(name, digest, target) if must_build else unbuilt_folder),
@@ -204,7 +204,7 @@ def _build(name: str, layer_folder: Path, target: Target) -> None:
         try:
             folder.parent.rename(layer_folder)
         except OSError:
-            if not layer_folder.is_dir():  # else another synthesis built the same folder first
+            if not layer_folder.is_dir():  # otherwise another synthesis built the same folder first
                 raise
     bundles = sorted(LAYER_BUILD_FOLDER.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
     for bundle in bundles[:-MAX_BUNDLES_ON_DISK]:
@@ -253,6 +253,6 @@ def _check_size(name: str, total_bytes: int) -> None:
     max_bytes = MAX_LAYER_BYTES[name]
     if total_bytes > max_bytes:
         raise NotPackaged(
-            f"layer {name} has {total_bytes / 1e6:.1f} MB unpacked, more than the {max_bytes / 1e6:.0f} "
-            "that infra/build/packaging.py allows: leave out what no function needs, or raise it"
+            f"layer {name} has {total_bytes / 1e6:.1f} MB unpacked; infra/build/packaging.py "
+            f"allows {max_bytes / 1e6:.0f} MB.  Remove unused packages, or raise the limit"
         )

@@ -38,7 +38,7 @@ class Fields:
         if isinstance(values, dict):
             self._values = values
         else:
-            self.problems.append(f"`{path}` must be an object, not {values!r}")
+            self.problems.append(f"`{path}` must be an object; got {values!r}")
 
     def take(
         self,
@@ -58,7 +58,7 @@ class Fields:
         if (allow_null and value is None) or (value is not None and is_valid(value)):
             return value
         allowed = f"{expected} or null" if allow_null else expected
-        self.problems.append(f"`{self._path}{name}` must be {allowed}, not {value!r}")
+        self.problems.append(f"`{self._path}{name}` must be {allowed}; got {value!r}")
         return fallback
 
     def switch(self, name: str) -> bool:
@@ -122,10 +122,12 @@ class Fields:
         for key, value in values.items():
             if key not in allowed:
                 choices = ", ".join(sorted(allowed))
-                self.problems.append(f"`{self._path}{name}.{key}` is unknown; there are: {choices}")
+                self.problems.append(
+                    f"`{self._path}{name}.{key}` is unknown; allowed are {choices}"
+                )
             elif not _is_integer_between(value, minimum, maximum):
                 self.problems.append(
-                    f"`{self._path}{name}.{key}` must be {minimum} to {maximum}, not {value!r}"
+                    f"`{self._path}{name}.{key}` must be {minimum} to {maximum}; got {value!r}"
                 )
         for key in sorted(set(allowed) - set(values)) if all_required else ():
             self.problems.append(f"`{self._path}{name}.{key}` is not set")

@@ -62,7 +62,7 @@ class Concurrency:
         return min(MAX_STATUS_BATCHES, max(1, reserved // BUSY_STREAM_SHARDS))
 
     def largest_fitting(self, free_executions: int) -> "Concurrency | None":
-        """Return the largest scale up to the present one that fits into `free_executions` executions."""
+        """Return the largest scale up to the present one that fits into `free_executions`."""
         for percent in range(self.percent, MIN_CONCURRENCY_PERCENT - 1, -1):
             scaled = replace(self, percent=percent)
             if scaled.total_reserved <= free_executions:
@@ -89,7 +89,7 @@ class Concurrency:
 def too_large_lanes(concurrency: Concurrency) -> list[str]:
     """Return a message for each queue with more executions than an event source may have."""
     return [
-        f"`lanes.{lane}.{queue}` must be at most {MAX_QUEUE_CONCURRENCY}, and is {executors} "
+        f"`lanes.{lane}.{queue}` must be at most {MAX_QUEUE_CONCURRENCY}; got {executors} "
         f"with `concurrencyPercent` {concurrency.percent}"
         for lane, queues in concurrency.lanes.items()
         for queue, executors in queues.items()
@@ -100,16 +100,16 @@ def too_large_lanes(concurrency: Concurrency) -> list[str]:
 def too_small_reservations(concurrency: Concurrency, request_rate: int) -> list[str]:
     """Return a message for each reservation that is too small."""
     minimums = {
-        f"executor-{lane}": (sum(queues.values()), "that its queues ask for")
+        f"executor-{lane}": (sum(queues.values()), "that its queues need")
         for lane, queues in concurrency.lanes.items()
     }
-    minimums[POLLER_FUNCTION] = (MIN_QUEUE_CONCURRENCY, "that its queues ask for")
-    minimums[STATUS_FUNCTION] = (BUSY_STREAM_SHARDS, "shards that the stream of a busy table has")
+    minimums[POLLER_FUNCTION] = (MIN_QUEUE_CONCURRENCY, "that its queues need")
+    minimums[STATUS_FUNCTION] = (BUSY_STREAM_SHARDS, "shards of the stream of a busy table")
     for name in API_FUNCTIONS:
         needed = -(-request_rate // MAX_STARTS_PER_SECOND)
         minimums[name] = (
             needed,
-            f"that `throttle.rate` asks for: Lambda starts {MAX_STARTS_PER_SECOND} a second for each",
+            f"that `throttle.rate` needs: Lambda starts {MAX_STARTS_PER_SECOND} a second for each",
         )
     reserved = concurrency.reserved
     return [

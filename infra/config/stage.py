@@ -68,7 +68,7 @@ RUN_EVENT_CHOICES = ("all", "ended", "none")
 
 
 class WrongStage(ValueError):
-    """cdk.json lacks the stage, or its settings are wrong."""
+    """cdk.json has no such stage, or its settings are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +199,18 @@ class Stage:
         """Return the name of a resource in AWS: `punctual-dev-planner`."""
         return f"{self.prefix}-{name}"
 
+    def function_log_group(self, name: str) -> str:
+        """Return the name of the log group of a function."""
+        return f"/aws/lambda/{self.resource_name(name)}"
+
+    @property
+    def api_log_group(self) -> str:
+        """Return the name of the log group of the API's access log.
+
+        A log group with this prefix needs no statement in the account's resource policy.
+        """
+        return f"/aws/vendedlogs/{self.resource_name('api')}"
+
 
 def stage_of(scope: Construct) -> Stage:
     """Return the stage that the context value `stage` names."""
@@ -213,11 +225,11 @@ def read_stage(name: Any, stages: Any) -> Stage:
 
     >>> read_stage("qa", {"dev": {}})
     Traceback (most recent call last):
-    infra.config.stage.WrongStage: no stage 'qa' in cdk.json; there are: dev
+    infra.config.stage.WrongStage: cdk.json has no stage 'qa'; it has dev
     """
     if not isinstance(stages, dict) or name not in stages:
         choices = ", ".join(sorted(stages)) if isinstance(stages, dict) else "none"
-        raise WrongStage(f"no stage {name!r} in cdk.json; there are: {choices}")
+        raise WrongStage(f"cdk.json has no stage {name!r}; it has {choices}")
     fields = Fields(stages[name])
     stage = _parse_stage(str(name), fields)
     fields.finish()
@@ -269,7 +281,7 @@ def _poller_memory_problems(stage: Stage) -> list[str]:
     """Return a message if pollers have too little memory to be ready in time."""
     if stage.memory["poller"] >= MIN_POLLER_MEMORY_MB:
         return []
-    reason = "it is woken in time for what it does with so much, and no earlier"
+    reason = "pollers are woken just in time for their work at this size"
     return [f"`memory.poller` must be at least {MIN_POLLER_MEMORY_MB}: {reason}"]
 
 
@@ -291,7 +303,7 @@ def _parse_lanes(fields: Fields) -> dict[str, dict[str, int]]:
         if set(queues) not in map(set, LANE_QUEUES[lane]):
             shared_choice = "`all`, or " if (SHARED_QUEUE,) in LANE_QUEUES[lane] else ""
             fields.problems.append(
-                f"`lanes.{lane}` must hold {shared_choice}`high`, `normal` and `low`"
+                f"`lanes.{lane}` must have {shared_choice}`high`, `normal` and `low`"
             )
     fields.finish()
     return lanes
@@ -305,8 +317,10 @@ def _distinct_names(names_by_tenant: Mapping[str, tuple[str, ...]]) -> tuple[str
 
 def _parse_reach(fields: Fields) -> Reach:
     reach = Reach(
-        _names_by_tenant(fields, "functions", "names of Lambda functions, perhaps with a * last"),
-        _names_by_tenant(fields, "queues", "names of SQS queues, perhaps with a * last"),
+        _names_by_tenant(
+            fields, "functions", "names of Lambda functions, with an optional * at the end"
+        ),
+        _names_by_tenant(fields, "queues", "names of SQS queues, with an optional * at the end"),
         tuple(
             fields.take(
                 "networks", "a list of private networks, 10.1.0.0/16", _are_private_networks, ()
@@ -316,8 +330,9 @@ def _parse_reach(fields: Fields) -> Reach:
     fields.finish()
     if len(reach.text) > MAX_REACH_CHARACTERS:
         fields.problems.append(
-            f"`tasksMayReach` must take at most {MAX_REACH_CHARACTERS} characters, not {len(reach.text)}: "
-            "give names a common beginning, and write it once with a *"
+            f"`tasksMayReach` must be at most {MAX_REACH_CHARACTERS} characters; "
+            f"got {len(reach.text)}. "
+            "Give names a common prefix, and write it once with a *"
         )
     return reach
 
@@ -329,7 +344,7 @@ def _names_by_tenant(fields: Fields, name: str, expected: str) -> dict[str, tupl
     for tenant in tenants_field.names:
         if tenant != ALL_OTHER_TENANTS and not is_valid_tenant(tenant):
             tenants_field.problems.append(
-                f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *"
+                f"`tasksMayReach.{name}`: {tenant!r} is not a tenant or *"
             )
         names_by_tenant[tenant] = tenants_field.texts(
             tenant, TARGET_NAME_PATTERN, f"a list of {expected}"
@@ -357,10 +372,10 @@ def _parse_issuer(fields: Fields | None) -> IssuerConfig | None:
         return None
     issuer = IssuerConfig(
         str(fields.take("issuer", "an https URL without query", _is_issuer_url, "")),
-        fields.text("audience", CLAIM_PATTERN, "what the issuer's tokens are meant for"),
-        fields.text_or_null("tenantClaim", CLAIM_PATTERN, "a claim's name") or TENANT_CLAIM,
-        fields.text_or_null("roleClaim", CLAIM_PATTERN, "a claim's name") or ROLE_CLAIM,
-        fields.text_or_null("clientId", CLAIM_PATTERN, "the client that people log in with"),
+        fields.text("audience", CLAIM_PATTERN, "the audience of the issuer's tokens"),
+        fields.text_or_null("tenantClaim", CLAIM_PATTERN, "the name of a claim") or TENANT_CLAIM,
+        fields.text_or_null("roleClaim", CLAIM_PATTERN, "the name of a claim") or ROLE_CLAIM,
+        fields.text_or_null("clientId", CLAIM_PATTERN, "the client id for the login of people"),
     )
     fields.finish()
     return issuer

@@ -8,7 +8,7 @@ from infra.config.stage import Stage
 from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
 
 RESTORE_RETENTION = Duration.days(35)
-"""The reach of DynamoDB's point-in-time recovery, so that both can be restored to one moment."""
+"""The range of DynamoDB's point-in-time recovery, so that both can be restored to one time."""
 
 
 class Bucket(Construct):

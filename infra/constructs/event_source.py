@@ -16,7 +16,7 @@ PARTIAL_BATCH_RESPONSE = ["ReportBatchItemFailures"]
 
 
 class QueueSource(Construct):
-    """Batches of a queue. Only the failed messages of a batch come back."""
+    """Batches of a queue. Only the failed messages of a batch are delivered again."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class QueueSource(Construct):
         )
         acknowledge(
             self,
-            "Lambda knows such a destination for streams only; a queue has its dead-letter queue.",
+            "Lambda has such a destination for streams only. A queue has its dead-letter queue.",
             "Serverless-LambdaEventSourceMappingDestination",
         )
 
@@ -54,7 +54,7 @@ class StreamSource(Construct):
     """Changes of a table, in order for each row.
 
     A new mapping begins at the oldest change in the stream. So after a deployment no change is
-    missed, and some changes come twice without harm.
+    missed, and some changes are processed twice without harm.
     """
 
     def __init__(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.build import packaging
 from infra.build.layers import LAMBDA_ARCHITECTURE, LAMBDA_RUNTIME, Layers
 from infra.config.stage import Stage
+from infra.constructs.log_group import create_log_group
 from infra.iam import Right, logging, networking, statements, tracing
 from infra.nag_suppressions import acknowledge, acknowledge_wildcards
 
@@ -53,7 +53,7 @@ class Function(Construct):
         self.name = shape.name
         self.timeout = Duration.seconds(shape.timeout_seconds)
         resource_name = stage.resource_name(shape.name)
-        self.log_group = self._create_log_group(resource_name, stage)
+        self.log_group = create_log_group(self, "Log", stage.function_log_group(shape.name), stage)
         all_rights = [*rights, logging(self.log_group.log_group_arn)]
         all_rights += [tracing()] if stage.tracing else []
         all_rights += [networking()] if stage.vpc else []
@@ -61,7 +61,7 @@ class Function(Construct):
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"What {resource_name} may do",
+            description=f"The rights of {resource_name}",
             # Inline, because CloudFormation rejects an event source before its role may read it.
             inline_policies={shape.name: iam.PolicyDocument(statements=statements(all_rights))},
         )
@@ -101,22 +101,10 @@ class Function(Construct):
     def arn(self) -> str:
         return self.function.function_arn
 
-    def _create_log_group(self, resource_name: str, stage: Stage) -> logs.LogGroup:
-        group = logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=f"/aws/lambda/{resource_name}",
-            removal_policy=stage.removal_policy,
-        )
-        cfn_log_group = group.node.default_child
-        assert isinstance(cfn_log_group, logs.CfnLogGroup)
-        cfn_log_group.retention_in_days = stage.log_retention_days
-        return group
-
     def _acknowledge(self, shape: FunctionShape, stage: Stage) -> None:
         acknowledge(
             self,
-            "Python 3.13 is what the layers are compiled for; a new one comes with a test of it.",
+            "The layers are compiled for Python 3.13. Another version needs a test.",
             "AwsSolutions-L1",
             "Serverless-LambdaLatestVersion",
         )
@@ -126,7 +114,9 @@ class Function(Construct):
                 self, shape.no_dead_letters_reason, "Serverless-LambdaAsyncFailureDestination"
             )
         if not stage.tracing:
-            acknowledge(self, "Tracing costs: a stage chooses it.", "Serverless-LambdaTracing")
+            acknowledge(
+                self, "Tracing costs money. A stage can enable it.", "Serverless-LambdaTracing"
+            )
 
     def _attach_to_vpc(self, stage: Stage) -> None:
         cfn_function = self.function.node.default_child

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from aws_cdk import Fn, Stack
 from aws_cdk import aws_apigatewayv2 as gateway
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.config.stage import Stage
 from infra.constructs.function import Function
+from infra.constructs.log_group import create_log_group
 from infra.nag_suppressions import acknowledge
 from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
 
 API_STAGE_NAME = "v1"
-PUBLIC_ROUTE_REASON = "The contract asks no token for it."
+PUBLIC_ROUTE_REASON = "The contract requires no token for this call."
 PAYLOAD_FORMAT_VERSION = "2.0"
-# The gateway caches no answer and also asks about requests without a token. So a revoked token
-# fails at once, and Punctual writes each 401 (docs/decisions/0021-tokens.md).
+# The gateway caches no answer, and also calls the authorizer for requests without a token. So a
+# revoked token fails at once, and Punctual writes each 401 (docs/decisions/0021-tokens.md).
 IDENTITY_SOURCES: list[str] | None = None
 AUTHORIZER_CACHE_SECONDS = 0
 
@@ -79,7 +79,7 @@ class Gateway(Construct):
         if stage.cors_origins:
             # Without this route, $default would require a token.
             self._create_route(PREFLIGHT, FALLBACK_FUNCTION, is_public=True)
-        self.access_log = self._create_access_log(stage)
+        self.access_log = create_log_group(self, "AccessLog", stage.api_log_group, stage)
         self.stage = self._create_stage(stage)
         self.dns_target = self._create_domain(stage)
         self.address = self._public_address(stage)
@@ -126,7 +126,7 @@ class Gateway(Construct):
         )
         if is_public:
             reason = (
-                "Browsers ask it without a token."
+                "Browsers send preflight requests without a token."
                 if route_key == PREFLIGHT
                 else PUBLIC_ROUTE_REASON
             )
@@ -150,19 +150,6 @@ class Gateway(Construct):
                 detailed_metrics_enabled=stage.api_metrics,
             ),
         )
-
-    def _create_access_log(self, stage: Stage) -> logs.LogGroup:
-        group = logs.LogGroup(
-            self,
-            "AccessLog",
-            # A log group with this prefix needs no statement in the account's resource policy.
-            log_group_name=f"/aws/vendedlogs/{stage.resource_name('api')}",
-            removal_policy=stage.removal_policy,
-        )
-        cfn_log_group = group.node.default_child
-        assert isinstance(cfn_log_group, logs.CfnLogGroup)
-        cfn_log_group.retention_in_days = stage.log_retention_days
-        return group
 
     def _create_domain(self, stage: Stage) -> str | None:
         """Return the target of the DNS record of the custom domain."""

@@ -39,7 +39,7 @@ class OperatorParameters(Construct):
             stage,
             "shards",
             str(stage.shards),
-            "How many shards share each minute's timers; it may grow at any time, never shrink",
+            "Number of shards of each bucket of timers. Increase it at any time, never decrease it",
         )
         self.pace = create_parameter(
             self,
@@ -47,7 +47,7 @@ class OperatorParameters(Construct):
             stage,
             "pace",
             str(stage.catch_up_pace),
-            "After an outage: how many of the minutes behind are handed out with each tick",
+            "Number of overdue buckets that each tick hands out after an outage",
         )
         self.dispatch = create_parameter(
             self,
@@ -55,7 +55,7 @@ class OperatorParameters(Construct):
             stage,
             "dispatch",
             "on",
-            "on, or off to stop starting runs; nothing is lost, it is caught up when on again",
+            "on, or off to start no runs. With on again, catch-up follows and nothing is lost",
         )
 
     @property

@@ -16,7 +16,7 @@ WAKE_UP_RETENTION = Duration.hours(1)
 """An old wake-up is useless. The planner sends another one with its next tick."""
 
 MAX_RUN_MESSAGE_RECEIVES = 50
-"""A duplicate of a message for a run of 900 s comes back with each lease, every 20 s: 45 times.
+"""A duplicate of a message for a run of 900 s returns with each lease, every 20 s: 45 times.
 The job state counts claims to find poison; this limit only ends unreadable messages."""
 
 MAX_WAKE_UP_RECEIVES = 5
@@ -30,8 +30,8 @@ and shorter than its interval of 300 s."""
 class LaneShape:
     """Batch size, visibility timeout (`hidden`) and function timeout (`timeout_seconds`) of a lane.
 
-    AWS requires `timeout_seconds` to be at most `hidden`. A quick run may take 300 s. The executor sets a
-    visibility timeout of 30 s itself, so that a message returns soon after a crash
+    AWS requires `timeout_seconds` to be at most `hidden`. A quick run may take 300 s. The executor
+    sets a visibility timeout of 30 s itself, so that a message returns soon after a crash
     (docs/decisions/0009-executor-functions.md).
     """
 
@@ -131,5 +131,5 @@ def create_failure_queue(scope: Construct, construct_id: str, name: str) -> sqs.
 
 
 def _acknowledge_last_queue(queue: sqs.Queue) -> None:
-    reason = "It holds what failed elsewhere: nothing comes behind it."
+    reason = "It is itself the queue of failed messages."
     acknowledge(queue, reason, "Serverless-SQSRedrivePolicy", "AwsSolutions-SQS3")

@@ -8,7 +8,7 @@ from punctual.aws.dynamodb.keys import PK, SK, TTL
 
 
 class Table(Construct):
-    """Point-in-time recovery covers every table, so that all can be restored to one moment."""
+    """Point-in-time recovery covers every table, so that all can be restored to one time."""
 
     def __init__(
         self,

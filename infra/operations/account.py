@@ -6,6 +6,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.config.concurrency import MIN_CONCURRENCY_PERCENT
 from infra.config.stage import Stage
+from infra.operations.output import one_line
 
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 MIN_BOOTSTRAP_VERSION = 6
@@ -24,11 +25,11 @@ def account_of(session: Any) -> tuple[str, str]:
     """Return the account and region of the credentials; raise if they do not work."""
     region = session.region_name
     if not region:
-        raise NotReady("no region is set: AWS_REGION=eu-central-1, or `aws configure`")
+        raise NotReady("no region is set. Set AWS_REGION=eu-central-1, or run `aws configure`")
     try:
         account = str(session.client("sts").get_caller_identity()["Account"])
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"no working AWS credentials: {_one_line(error)}") from error
+        raise NotReady(f"no working AWS credentials: {one_line(error)}") from error
     return account, str(region)
 
 
@@ -38,7 +39,7 @@ def check_bootstrap(session: Any, account: str, region: str) -> None:
     try:
         version = read_parameter(session.client("ssm"), BOOTSTRAP_PARAMETER)
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"{BOOTSTRAP_PARAMETER} could not be read: {_one_line(error)}") from error
+        raise NotReady(f"{BOOTSTRAP_PARAMETER} could not be read: {one_line(error)}") from error
     if version is None:
         raise NotReady(f"account {account} is not bootstrapped in {region}; {advice}")
     if int(version) < MIN_BOOTSTRAP_VERSION:
@@ -55,7 +56,7 @@ def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> 
         limits = client.get_account_settings()["AccountLimit"]
         reserved_here = _reserved_by_stage(client, stage)
     except (BotoCoreError, ClientError) as error:
-        raise NotReady(f"Lambda's limits could not be read: {_one_line(error)}") from error
+        raise NotReady(f"Lambda's limits could not be read: {one_line(error)}") from error
     limit, unreserved = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
     reserved_by_others = max(0, limit - unreserved - reserved_here)
     free_executions = max(0, limit - reserved_by_others - MIN_UNRESERVED_EXECUTIONS)
@@ -87,18 +88,20 @@ def _reservation_problem(
     smaller_concurrency = stage.concurrency.largest_fitting(free_executions)
     wanted_limit = total + MIN_UNRESERVED_EXECUTIONS + reserved_by_others
     alternative = (
-        f"set `concurrencyPercent` of {stage.name} to {smaller_concurrency.percent} in cdk.json, which "
-        f"reserves {smaller_concurrency.total_reserved}"
+        f"set `concurrencyPercent` of {stage.name} to {smaller_concurrency.percent} in "
+        f"cdk.json, which reserves {smaller_concurrency.total_reserved}"
         if smaller_concurrency
-        else f"reserve nothing: even `concurrencyPercent` {MIN_CONCURRENCY_PERCENT} is too much here, so set "
-        "`reservedConcurrency` to {} and `lanes` as in dev"
+        else f"reserve nothing, because even `concurrencyPercent` {MIN_CONCURRENCY_PERCENT} is too "
+        "much here: set `reservedConcurrency` to {} and `lanes` as in dev"
     )
     return (
         f"stage {stage.name} reserves {total} executions of Lambda, and Lambda keeps "
-        f"{MIN_UNRESERVED_EXECUTIONS} free. {account_text} has a limit of {limit}, of which other functions "
-        f"reserve {reserved_by_others}: {free_executions} can be reserved. Ask AWS for a limit of {wanted_limit} (an answer may "
-        "take days): aws service-quotas request-service-quota-increase --service-code lambda "
-        f"--quota-code {CONCURRENT_EXECUTIONS_QUOTA} --desired-value {wanted_limit}. Or {alternative}"
+        f"{MIN_UNRESERVED_EXECUTIONS} free. {account_text} has a limit of {limit}, of which "
+        f"other functions reserve {reserved_by_others}: {free_executions} can be reserved. "
+        f"Ask AWS for a limit of {wanted_limit} (an answer may take days): aws service-quotas "
+        "request-service-quota-increase --service-code lambda "
+        f"--quota-code {CONCURRENT_EXECUTIONS_QUOTA} --desired-value {wanted_limit}. "
+        f"Or {alternative}"
     )
 
 
@@ -113,9 +116,9 @@ def _crowding_warning(stage: Stage, free_executions: int) -> str:
     if max_used < free_executions:
         return ""
     return (
-        f"Warning: executors and pollers of {stage.name} may take {max_used} executions at a time, "
-        f"and {free_executions} are free in this account. While all of them work, the planner and the API "
-        "wait: ask AWS for a higher limit, or lower `lanes` in cdk.json"
+        f"Warning: executors and pollers of {stage.name} may take {max_used} executions at a "
+        f"time, and {free_executions} are free in this account. While all of them work, the "
+        "planner and the API wait. Ask AWS for a higher limit, or lower `lanes` in cdk.json"
     )
 
 
@@ -126,5 +129,8 @@ def read_parameter(ssm: Any, name: str) -> str | None:
         return None
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def delete_parameter(ssm: Any, name: str) -> None:
+    try:
+        ssm.delete_parameter(Name=name)
+    except ssm.exceptions.ParameterNotFound:
+        return  # an earlier destroy has removed it

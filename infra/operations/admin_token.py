@@ -30,22 +30,15 @@ def ensure_key(ssm: Any, prefix: str) -> bytes:
             Name=name,
             Value=key_text,
             Type="SecureString",
-            Description="The key of the hashes of all tokens; with another one none is good",
+            Description="The key of the hashes of all tokens. Another key makes all tokens invalid",
             Overwrite=False,
         )
     except ssm.exceptions.ParameterAlreadyExists:
         key_text = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
     key = decode_key(key_text)
     if len(key) != TOKEN_KEY_BYTES:
-        raise NotReady(f"{name} holds no key: delete it, and all tokens are to be made anew")
+        raise NotReady(f"{name} has no valid key. Delete it, then create all tokens again")
     return key
-
-
-def delete_key(ssm: Any, prefix: str) -> None:
-    try:
-        ssm.delete_parameter(Name=prefix + TOKEN_KEY_PARAMETER)
-    except ssm.exceptions.ParameterNotFound:
-        return  # an earlier destroy has removed it
 
 
 def put_new_token(ssm: Any, prefix: str) -> str:
@@ -78,6 +71,6 @@ def read_token_hash(ssm: Any, prefix: str) -> str:
     token_hash = read_parameter(ssm, prefix + ADMIN_HASH_PARAMETER)
     if token_hash is None:
         raise NotReady(
-            f"{prefix}{ADMIN_HASH_PARAMETER} is not there: this stage is not deployed here"
+            f"{prefix}{ADMIN_HASH_PARAMETER} does not exist: the stage is not deployed here"
         )
     return token_hash

@@ -22,6 +22,7 @@ from infra.operations.account import (
     account_of,
     check_bootstrap,
     check_concurrency,
+    delete_parameter,
     read_parameter,
 )
 from infra.operations.first_deployment import (
@@ -31,7 +32,13 @@ from infra.operations.first_deployment import (
     stack_name,
     unprotected_option,
 )
-from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, UNSET_SECRET
+from infra.operations.output import Say, one_line
+from punctual.lambdas.ssm_secrets import (
+    ADMIN_HASH_PARAMETER,
+    TOKEN_KEY_PARAMETER,
+    UNSET_SECRET,
+    WEBHOOK_KEY_PARAMETER,
+)
 
 CDK_COMMAND = PROJECT_ROOT / "node_modules/.bin/cdk"
 
@@ -51,7 +58,6 @@ CONSOLE_LINKS = (
 )
 """The links that `make deploy` prints: title, stack and output."""
 
-Say = Callable[[str], None]
 Run = Callable[[Sequence[str]], int]
 
 
@@ -110,21 +116,21 @@ def _deploy_stacks(
         ["deploy", "--all", f"--outputs-file={outputs}", *options, *unprotected_option(new_stacks)]
     )
     if exit_code and missing:
-        say(f"What to do about it: {FAILED_DEPLOYMENT_PAGE}")
+        say(f"The deployment failed. See {FAILED_DEPLOYMENT_PAGE}")
     if exit_code or not new_stacks:
         return exit_code
     names = [stack_name(stage, stack) for stack in new_stacks]
-    say(f"All stacks stand. Now {', '.join(names)} are protected from deletion.")
+    say(f"All stacks exist. Protecting {', '.join(names)} from deletion.")
     return cdk(["deploy", *names, "--exclusively", *options])
 
 
 def missing_email_warning(stage: Stage) -> str:
-    """Return a warning if no address gets the mail of alarms."""
+    """Return a warning if alarms send no mail."""
     if not stage.protected or stage.alarm_email is not None:
         return ""
     return (
-        f"Warning: `alarmEmail` of {stage.name} is null in cdk.json, so no mail is sent when an "
-        "alarm rings, and none about its costs; subscribe to the output AlarmTopic, or set it"
+        f"Warning: `alarmEmail` of {stage.name} is null in cdk.json, so alarms and the budget send "
+        "no mail. Set it, or subscribe to the output AlarmTopic"
     )
 
 
@@ -135,7 +141,7 @@ def new_token(stage: Stage, session: Any, say: Say, is_terminal: bool = False) -
     say(f"A new admin token for Punctual ({stage.name}) in account {account}, {region}.")
     token = admin_token.put_new_token(ssm, stage.parameter_prefix)
     _hand_out_token(token, f"{stage.name}-{account}-{region}", say, is_terminal)
-    say("Within a minute the former token is refused, and this one taken.")
+    say("The new token replaces the former one within a minute.")
     return 0
 
 
@@ -144,8 +150,8 @@ def new_webhook_key(stage: Stage, session: Any, say: Say) -> int:
     webhook_key.rotate_key(session.client("ssm"), stage.parameter_prefix)
     say(
         f"Webhooks of Punctual ({stage.name}) in account {account}, {region} are signed with a new "
-        "secret within a minute, and with the former one until the next rotation: then give "
-        "receivers the new one (GET /webhook-secret, for each tenant)."
+        "secret within a minute, and also with the former one until the next rotation. Give "
+        "receivers the new secret before then (GET /webhook-secret, for each tenant)."
     )
     return 0
 
@@ -155,28 +161,28 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, is_confirmed: bool) 
     account, region = account_of(session)
     if stage.protected:
         raise NotReady(
-            f"stage {stage.name} is protected: its tables, buckets and stacks refuse to go. "
-            "Set `protected` to false in cdk.json and deploy first; then nothing of it stays"
+            f"stage {stage.name} is protected, so its tables, buckets and stacks cannot be "
+            "deleted. Set `protected` to false in cdk.json and deploy first"
         )
     if not is_confirmed:
         raise NotReady(
-            f"this deletes every job, run and output of Punctual ({stage.name}) in account "
-            f"{account}, {region}, for good. If that is meant: "
+            f"this permanently deletes every job, run and output of Punctual ({stage.name}) in "
+            f"account {account}, {region}. To confirm: "
             f"make destroy STAGE={stage.name} YES=1"
         )
-    # Remove the queues and all stacks that depend on them first: no function may write into a
-    # bucket while it is emptied.
+    # Remove the queues and all stacks that depend on them first, so that no function writes into
+    # a bucket while it is emptied.
     exit_code = cdk(
         ["destroy", f"Punctual-{stage.name}-Scheduling", "--force", *_stage_options(stage)]
     )
     if exit_code:
         return exit_code
     removed_count = empty_buckets(session, f"Punctual-{stage.name}-Data")
-    say(f"{removed_count} objects and versions removed from its buckets.")
+    say(f"{removed_count} objects and versions removed from the buckets.")
     exit_code = cdk(["destroy", "--all", "--force", *_stage_options(stage)])
     if not exit_code:
-        admin_token.delete_key(session.client("ssm"), stage.parameter_prefix)
-        webhook_key.delete_key(session.client("ssm"), stage.parameter_prefix)
+        for name in (TOKEN_KEY_PARAMETER, WEBHOOK_KEY_PARAMETER):
+            delete_parameter(session.client("ssm"), stage.parameter_prefix + name)
         say(f"Nothing of Punctual ({stage.name}) is left in account {account}, {region}.")
     return exit_code
 
@@ -193,7 +199,7 @@ def _restore_parameters(
             ssm.put_parameter(
                 Name=stage.parameter_prefix + name, Value=value, Type="String", Overwrite=True
             )
-            say(f"{stage.parameter_prefix}{name} is again what it was before this deploy.")
+            say(f"{stage.parameter_prefix}{name} has its value from before this deployment again.")
 
 
 def _print_welcome(
@@ -204,7 +210,7 @@ def _print_welcome(
     address = api_outputs["Address"]
     say(f"\nThe API: {address}")
     if "DomainPointsTo" in api_outputs:
-        say(f"Its DNS record must point to {api_outputs['DomainPointsTo']}")
+        say(f"The DNS record of the API must point to {api_outputs['DomainPointsTo']}")
     for title, stack, name in CONSOLE_LINKS:
         link = outputs.get(f"Punctual-{stage.name}-{stack}", {}).get(name)
         if link is not None:
@@ -218,16 +224,15 @@ def _print_welcome(
 
 
 def _hand_out_token(token: str, file_name: str, say: Say, is_terminal: bool) -> None:
-    """Show the token at a terminal, or else write it to a file: others can read a log."""
+    """Show the token at a terminal, or write it to a file, because others can read a log."""
     if is_terminal:
-        say(f"The admin token, shown this once: {token}")
+        say(f"The admin token (shown only once): {token}")
         return
     path = PROJECT_ROOT / TOKENS_FOLDER / file_name
     admin_token.write_token_file(path, token)
     say(
-        f"The admin token is in {path}, which only you may read: put it where you keep secrets, "
-        "and delete the file. Where this machine is gone by then, as in CI, type `make token` at "
-        "a terminal."
+        f"The admin token is in {path}, which only you can read. Move it to a secret store and "
+        "delete the file. If the file is lost, as in CI, run `make token` at a terminal."
     )
 
 
@@ -242,7 +247,7 @@ def _stage_options(stage: Stage) -> list[str]:
 
 def _run_cdk(arguments: Sequence[str]) -> int:
     if not CDK_COMMAND.is_file():
-        raise NotReady("the CDK's command line is not installed: run `npm ci`")
+        raise NotReady("the CDK's command line is not installed. Run `npm ci`")
     return subprocess.run([str(CDK_COMMAND), *arguments], cwd=PROJECT_ROOT, check=False).returncode
 
 
@@ -250,7 +255,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.operations.deploy")
     parser.add_argument("what", choices=("deploy", "token", "webhook-key", "destroy"))
     parser.add_argument("stage")
-    parser.add_argument("--yes", action="store_true", help="destroy without asking again")
+    parser.add_argument("--yes", action="store_true", help="destroy without confirmation")
     options, extra = parser.parse_known_args(arguments)
     try:
         stage = read_stage(options.stage, read_context()["stages"])
@@ -258,7 +263,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.what == "deploy":
             return deploy(stage, session, _run_cdk, print, extra, is_at_terminal(os.environ))
         if extra:
-            parser.error(f"unknown: {' '.join(extra)}")
+            parser.error(f"unknown arguments: {' '.join(extra)}")
         if options.what == "token":
             return new_token(stage, session, print, is_at_terminal(os.environ))
         if options.what == "webhook-key":
@@ -267,7 +272,7 @@ def main(arguments: Sequence[str]) -> int:
     except (NotReady, WrongStage) as error:
         print(f"{options.what}: {error}", file=sys.stderr)
     except (BotoCoreError, ClientError) as error:
-        print(f"{options.what}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{options.what}: {one_line(error)}", file=sys.stderr)
     return 1
 
 

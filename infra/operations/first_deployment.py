@@ -5,13 +5,14 @@ deleted and created again. Protection would forbid the deletion and the rollback
 second pass protects the stacks.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from infra.config.stage import Stage
 from infra.operations.account import NotReady
+from infra.operations.output import Say
 
 STACK_SUFFIXES = ("Data", "Scheduling", "Execution", "Api", "Observability")
 FAILED_STACK_STATES = (
@@ -29,8 +30,6 @@ FUNCTIONS_BY_STACK = {
     "Api": ("authorizer", "job-service", "job-search"),
 }
 """Functions by stack. The names of their log groups must be free in the account."""
-
-Say = Callable[[str], None]
 
 
 def stack_name(stage: Stage, stack: str) -> str:
@@ -52,17 +51,16 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
         elif description["StackStatus"] in FAILED_STACK_STATES:
             missing.append(stack)
             say(
-                f"{name} could not be created before ({description['StackStatus']}): it is made anew."
+                f"{name} could not be created before ({description['StackStatus']}). "
+                "It is created again."
             )
             if description.get("EnableTerminationProtection"):
                 client.update_termination_protection(
                     StackName=name, EnableTerminationProtection=False
                 )
-                say(f"{name} was protected from deletion; it never stood, so it is not any more.")
+                say(f"{name} was never complete. Its protection from deletion is removed.")
         elif description["StackStatus"] in BUSY_STACK_STATES:
-            raise NotReady(
-                f"{name} is still at work ({description['StackStatus']}): wait for its end"
-            )
+            raise NotReady(f"{name} is busy ({description['StackStatus']}). Wait until it is done")
     return tuple(missing)
 
 
@@ -84,19 +82,19 @@ def check_log_groups(session: Any, stage: Stage, missing: Collection[str]) -> No
             f"  aws logs delete-log-group --log-group-name {log_group}" for log_group in conflicting
         )
         raise NotReady(
-            f"an earlier stage {stage.name} left its logs, and a new stack cannot take their "
-            f"names. Export what you want to keep, then delete them:\n{commands}"
+            f"log groups of an earlier stage {stage.name} exist, and a new stack cannot use their "
+            f"names. Export the logs that you need, then delete them:\n{commands}"
         )
 
 
 def log_groups(stage: Stage, stacks: Collection[str]) -> list[str]:
     names = [
-        f"/aws/lambda/{stage.resource_name(name)}"
+        stage.function_log_group(name)
         for stack in STACK_SUFFIXES
         if stack in stacks
         for name in FUNCTIONS_BY_STACK.get(stack, ())
     ]
-    return names + ([f"/aws/vendedlogs/{stage.resource_name('api')}"] if "Api" in stacks else [])
+    return names + ([stage.api_log_group] if "Api" in stacks else [])
 
 
 def unprotected_option(missing: Sequence[str]) -> list[str]:
@@ -115,4 +113,4 @@ def _describe_stack(client: Any, name: str) -> dict[str, Any] | None:
 
 
 def _log_prefixes(stage: Stage) -> tuple[str, str]:
-    return f"/aws/lambda/{stage.prefix}-", f"/aws/vendedlogs/{stage.prefix}-"
+    return stage.function_log_group(""), stage.api_log_group

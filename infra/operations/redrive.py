@@ -146,7 +146,7 @@ def _invoker(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]
         result = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
             raise RedriveFailed(
-                f"{function} failed:  {result.get('errorType')}: {result.get('errorMessage')}"
+                f"{function} failed: {result.get('errorType')}: {result.get('errorMessage')}"
             )
         if result["batchItemFailures"]:
             raise RedriveFailed(

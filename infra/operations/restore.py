@@ -1,4 +1,4 @@
-"""Take a stage back to one moment: `make restore STAGE=prod AT=2026-11-18T09:59:00Z`.
+"""Restore a stage to a time: `make restore STAGE=prod AT=2026-11-18T09:59:00Z`.
 
     python -m infra.operations.restore STAGE AT       # stop writers, restore tables and bucket
     python -m infra.operations.restore STAGE resume   # after `make deploy`: check all jobs, go on
@@ -24,10 +24,10 @@ from infra.config.restored_tables import TABLE_NAMES
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage, WrongStage, read_stage
 from infra.operations.account import NotReady, account_of
 from infra.operations.limits import read_settings
+from infra.operations.output import Say
 from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
-Say = Callable[[str], None]
 RESTORE_POLL_SECONDS = 20.0
 MAX_RESTORE_POLLS = 1_080  # six hours
 WRITER_FUNCTION = "job-service"
@@ -54,7 +54,7 @@ class Restore:
         self._ssm = session.client("ssm")
 
     def check(self, restore_at: datetime) -> None:
-        """Raise unless all tables can be restored to this moment; change nothing."""
+        """Raise unless all tables can be restored to this time; change nothing."""
         for source in self._source_tables().values():
             self._check_window(source, restore_at)
 
@@ -65,10 +65,12 @@ class Restore:
         self._lambda.put_function_concurrency(
             FunctionName=self._stage.resource_name(WRITER_FUNCTION), ReservedConcurrentExecutions=0
         )
-        self._say("Stopped: dispatch, the executors' feeds, and all calls that change anything.")
+        self._say(
+            "Stopped: dispatch, the event sources of the executors, and all calls that write."
+        )
 
     def copy(self, restore_at: datetime) -> dict[str, str]:
-        """Restore all tables to one moment; configure what a restore leaves out."""
+        """Restore all tables to one time; configure what a restore omits."""
         targets = {name: self._target_table(name, restore_at) for name in TABLE_NAMES}
         for name, source in self._source_tables().items():
             if self._describe_table(targets[name]) is None:
@@ -97,7 +99,7 @@ class Restore:
                         VersionId=marker["VersionId"],
                     )
                     count += 1
-        self._say(f"{count} objects brought back.")
+        self._say(f"{count} deleted objects restored.")
         return count
 
     def stream_arn(self, table: str) -> str:
@@ -108,7 +110,7 @@ class Restore:
     def resume(self) -> None:
         """Start the reconciler, wait until it has checked all jobs, then allow changes and runs.
 
-        The reconciler goes on to correct counts afterwards.
+        The reconciler corrects counts afterwards.
         """
         walk_row = {"TableName": self._settings.control_table, "Key": keys.walk_key().item()}
         self._lambda.invoke(
@@ -120,11 +122,11 @@ class Restore:
                 break
             self._pause(RESTORE_POLL_SECONDS)
         else:
-            raise NotReady("the walk over all jobs is not over after six hours: see its log")
+            raise NotReady("the reconciler has not checked all jobs after six hours. See its log")
         self._allow_changes()
         self._enable_feeds(enabled=True)
         self._set_dispatch("on")
-        self._say("All jobs were walked over. Changes are let in, and runs start again.")
+        self._say("All jobs are checked. Changes are allowed, and runs start again.")
 
     def _allow_changes(self) -> None:
         name, reserved = (
@@ -166,7 +168,8 @@ class Restore:
         latest_at = recovery.get("LatestRestorableDateTime")
         if earliest_at is None or latest_at is None or not earliest_at <= restore_at <= latest_at:
             raise NotReady(
-                f"{source} can be restored to a moment from {earliest_at} to {latest_at}, not {restore_at}"
+                f"{source} can be restored to a time from {earliest_at} to {latest_at}; "
+                f"got {restore_at}"
             )
 
     def _describe_table(self, table: str) -> Mapping[str, Any] | None:
@@ -187,7 +190,7 @@ class Restore:
             if all(status == "ACTIVE" for status in statuses):
                 return
             self._pause(RESTORE_POLL_SECONDS)
-        raise NotReady(f"{table} is not restored after six hours: repeat this command later")
+        raise NotReady(f"{table} is not restored after six hours. Repeat this command later")
 
     def _configure_table(self, table: keys.Table, name: str) -> None:
         """Set stream, expiry, recovery and protection. AWS restores none of them."""
@@ -256,9 +259,9 @@ def parse_time(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise NotReady(f"{text!r} is no time: AT=2026-11-18T09:59:00Z") from None
+        raise NotReady(f"{text!r} is not a time. Use AT=2026-11-18T09:59:00Z") from None
     if at.tzinfo is None:
-        raise NotReady(f"{text!r} has no zone: AT=2026-11-18T09:59:00Z")
+        raise NotReady(f"{text!r} has no time zone. Use AT=2026-11-18T09:59:00Z")
     return at.astimezone(UTC).replace(microsecond=0)
 
 
@@ -271,7 +274,7 @@ def main(
 ) -> int:
     try:
         if len(arguments) != 2:
-            raise NotReady("say which stage, and which moment: make restore STAGE=… AT=…")
+            raise NotReady("the stage or the time is missing: make restore STAGE=… AT=…")
         name, moment_or_resume = arguments
         stage = read_stage(name, read_context()["stages"])
         session = session or boto3.Session()
@@ -289,8 +292,8 @@ def main(
             set_restored_tables(file.read_text(), name, tables, restore.stream_arn(tables["jobs"]))
         )
         say(
-            f"cdk.json names the restored tables. Go on with: make deploy STAGE={name}, then "
-            f"make resume STAGE={name}. Keep cdk.json so."
+            f"cdk.json names the restored tables. Continue with make deploy STAGE={name}, then "
+            f"make resume STAGE={name}. Keep this change of cdk.json."
         )
     except (NotReady, WrongStage) as error:
         print(f"restore: {error}", file=sys.stderr)

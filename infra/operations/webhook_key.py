@@ -25,22 +25,17 @@ def rotate_key(ssm: Any, prefix: str) -> None:
     _put_keys(ssm, prefix, new_keys, overwrite=True)
 
 
-def delete_key(ssm: Any, prefix: str) -> None:
-    try:
-        ssm.delete_parameter(Name=prefix + WEBHOOK_KEY_PARAMETER)
-    except ssm.exceptions.ParameterNotFound:
-        return  # an earlier destroy has removed it
-
-
 def _read_keys(ssm: Any, prefix: str) -> tuple[bytes, ...]:
     name = prefix + WEBHOOK_KEY_PARAMETER
     try:
         keys_value = ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
-        raise NotReady(f"{name} is not there: this stage is not deployed here") from None
+        raise NotReady(f"{name} does not exist: the stage is not deployed here") from None
     keys = parse_keys(str(keys_value))
     if not keys:
-        raise NotReady(f"{name} holds no key: delete it, and every receiver needs a new secret")
+        raise NotReady(
+            f"{name} has no valid key. Delete it; every receiver then needs a new secret"
+        )
     return keys
 
 
@@ -49,6 +44,6 @@ def _put_keys(ssm: Any, prefix: str, keys: tuple[bytes, ...], overwrite: bool) -
         Name=prefix + WEBHOOK_KEY_PARAMETER,
         Value=format_keys(keys),
         Type="SecureString",
-        Description="The keys that webhooks are signed by, the newest first",
+        Description="The keys that sign webhooks, newest first",
         Overwrite=overwrite,
     )

@@ -22,21 +22,21 @@ from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
 
 # An HTTP API times out after 30 seconds.
 API_TIMEOUT_SECONDS = 29
-NO_DEAD_LETTERS_REASON = "Who calls is waiting for the answer, and is told."
+NO_DEAD_LETTERS_REASON = "The caller waits for the answer and gets the error."
 AUTHORIZER_SHAPE = FunctionShape(
-    "authorizer", "authorizer", "Says whose a token is", 10, NO_DEAD_LETTERS_REASON
+    "authorizer", "authorizer", "Identifies the caller by a token", 10, NO_DEAD_LETTERS_REASON
 )
 JOB_SERVICE_SHAPE = FunctionShape(
     "job-service",
     WRITE_FUNCTION,
-    "Everything in the API that changes jobs",
+    "API: all calls that write",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )
 JOB_SEARCH_SHAPE = FunctionShape(
     "job-search",
     READ_FUNCTION,
-    "Everything in the API that only reads",
+    "API: all calls that only read",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )
@@ -57,7 +57,7 @@ class Api(Stack):
         super().__init__(
             scope,
             construct_id,
-            description=f"Punctual ({stage.name}): the HTTP API and what serves it",
+            description=f"Punctual ({stage.name}): the HTTP API and its functions",
             termination_protection=stage.protects("Api"),
         )
         self.token_hash = create_parameter(
@@ -66,7 +66,7 @@ class Api(Stack):
             stage,
             ADMIN_HASH_PARAMETER,
             UNSET_SECRET,
-            "A keyed hash of the admin token; `make token` makes another token",
+            "A keyed hash of the admin token. `make token` creates a new token",
         )
         token_key = secret_arn(self, stage, TOKEN_KEY_PARAMETER)
         webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
@@ -96,13 +96,13 @@ class Api(Stack):
             functions={WRITE_FUNCTION: self.service, READ_FUNCTION: self.search},
             authorizer=self.authorizer,
         )
-        CfnOutput(self, "Address", value=self.gateway.address, description="The API's address")
+        CfnOutput(self, "Address", value=self.gateway.address, description="The address of the API")
         if self.gateway.dns_target is not None:
             CfnOutput(
                 self,
                 "DomainPointsTo",
                 value=self.gateway.dns_target,
-                description="What the DNS record (CNAME or alias) of the API's name must point to",
+                description="The target of the DNS record (CNAME or alias) of the API's domain",
             )
 
     @property

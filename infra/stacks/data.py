@@ -36,13 +36,13 @@ class Data(Stack):
             self,
             "Bus",
             event_bus_name=stage.prefix,
-            description=f"What `event` tasks publish, and changes of Punctual ({stage.name})",
+            description=f"Events of `event` tasks, and changes of jobs of Punctual ({stage.name})",
         )
         CfnOutput(
             self,
             "EventBus",
             value=self.bus.event_bus_name,
-            description="The event bus to put your rules on",
+            description="The event bus for your rules",
         )
         link_outputs(self, self.outputs.bucket.bucket_name)
 

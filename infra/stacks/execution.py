@@ -22,18 +22,18 @@ from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 OWN_FUNCTION_NAMES = ("punctual-*", "Punctual-*")
 DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 EXECUTOR_DESCRIPTIONS = {
-    "quick": "Runs what takes seconds, ten at a time",
-    "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
+    "quick": "Executes runs of up to 300 s, ten at a time",
+    "long": "Executes runs of up to 15 minutes, one at a time, and renews their claims",
 }
 NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
 DEAD_LETTER_INTERVAL = Duration.minutes(5)
 NEXT_DEAD_LETTER_ROUND_REASON = (
-    "The next round finds what this one left, and an alarm says that letters arrived."
+    "The next round handles the remaining messages, and an alarm reports dead letters."
 )
 DEAD_LETTERS_SHAPE = FunctionShape(
     "dead-letters",
     "dead_letters",
-    "Ends the run of a message that came back too often, as FAILED, with the reason",
+    "Ends the run of a message that was received too often, as FAILED, with a reason",
     timeout_seconds=240,
     no_dead_letters_reason=NEXT_DEAD_LETTER_ROUND_REASON,
     # The next round, five minutes later, finds the rest.
@@ -43,9 +43,9 @@ DEAD_LETTERS_SHAPE = FunctionShape(
 STATUS_SHAPE = FunctionShape(
     "status",
     "status",
-    "Follows changes of jobs: lists of runs, events on the bus, and what a job left behind",
+    "Follows changes of job states: lists of runs, counts, events, data of expired jobs",
     timeout_seconds=60,
-    no_dead_letters_reason="The stream's source has a queue for what failed.",
+    no_dead_letters_reason="The event source of the stream has a queue for failed changes.",
 )
 
 
@@ -81,7 +81,7 @@ class Execution(Stack):
                     "executor",
                     EXECUTOR_DESCRIPTIONS[lane],
                     timeout_seconds=LANE_SHAPES[lane].timeout_seconds,
-                    no_dead_letters_reason="The queues that feed it have dead-letter queues.",
+                    no_dead_letters_reason="Its queues have dead-letter queues.",
                     environment={"PUNCTUAL_LANE": lane},
                     allows_recursion=True,
                 ),
@@ -114,7 +114,7 @@ class Execution(Stack):
             "Bury",
             stage=stage,
             name="bury",
-            description="Looks for messages of runs that came back too often",
+            description="Starts the function that handles dead letters",
             schedule=events.Schedule.rate(DEAD_LETTER_INTERVAL),
             function=self.dead_letters,
             retries=1,

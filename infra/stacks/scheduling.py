@@ -15,21 +15,21 @@ from infra.stacks.data import Data
 from punctual.domain.tenants.limits import format_limits
 from punctual.settings import Settings
 
-NEXT_TICK_REASON = "The next tick does what this one did not, and an alarm says when none comes."
-NEXT_WALK_REASON = "The next hour goes on where the walk ended, and an alarm says that it failed."
+NEXT_TICK_REASON = "The next tick does the remaining work, and an alarm reports missing ticks."
+NEXT_WALK_REASON = "The next hour continues the walk, and an alarm reports a failure."
 POLLER_SHAPE = FunctionShape(
     "poller",
     "poller",
-    "Looks at the jobs that are due and queues their runs, to the second",
+    "Evaluates due timers to the second and queues their runs",
     timeout_seconds=180,
-    no_dead_letters_reason="The queue that feeds it has a dead-letter queue.",
+    no_dead_letters_reason="Its queue has a dead-letter queue.",
     allows_recursion=True,
 )
 WAKE_UPS_PER_BATCH = 10
 PLANNER_SHAPE = FunctionShape(
     "planner",
     "planner",
-    "Each minute: hands out the minutes up to two ahead, and those that are behind",
+    "Each minute: hands out the partitions up to two minutes ahead, and overdue ones",
     timeout_seconds=50,
     no_dead_letters_reason=NEXT_TICK_REASON,
     # The next tick follows a minute later.
@@ -39,7 +39,7 @@ PLANNER_SHAPE = FunctionShape(
 RECONCILER_SHAPE = FunctionShape(
     "reconciler",
     "reconciler",
-    "Once a day, in pieces: mends jobs without a timer, and removes payloads without a job",
+    "Once a day, in pieces: repairs jobs without a timer, removes payloads without a job",
     timeout_seconds=900,
     no_dead_letters_reason=NEXT_WALK_REASON,
     retries=1,
@@ -54,7 +54,7 @@ class Scheduling(Stack):
         super().__init__(
             scope,
             construct_id,
-            description=f"Punctual ({stage.name}): planner, pollers, queues, and the knobs",
+            description=f"Punctual ({stage.name}): planner, pollers, queues and parameters",
             termination_protection=stage.protects("Scheduling"),
         )
         self.wake_up_queue = WakeUpQueue(
@@ -91,7 +91,7 @@ class Scheduling(Stack):
             "Tick",
             stage=stage,
             name="tick",
-            description="The tick that Punctual lives by, each minute",
+            description="The tick of the planner, each minute",
             schedule=events.Schedule.rate(Duration.minutes(1)),
             function=self.planner,
             retries=1,
@@ -103,7 +103,7 @@ class Scheduling(Stack):
             "Walk",
             stage=stage,
             name="reconcile",
-            description="Goes on with the day's walk over all jobs, until it is done",
+            description="Continues the daily walk over all jobs until it is done",
             schedule=events.Schedule.rate(Duration.hours(1)),
             function=self.reconciler,
             retries=1,

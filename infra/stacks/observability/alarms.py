@@ -40,7 +40,10 @@ MISSING_DATA_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
-    """The condition of an alarm: `breaching_minutes` of the last `evaluated_minutes` minutes are beyond the threshold."""
+    """The condition of an alarm.
+
+    It rings if `breaching_minutes` of the last `evaluated_minutes` exceed the threshold.
+    """
 
     kind: str
     subject: str  # follows the kind in the name; empty if there is only one
@@ -88,7 +91,7 @@ class Alarms(Construct):
             self,
             rule.name.replace(".fifo", ""),
             alarm_name=stage.resource_name(rule.name.replace(".fifo", "")),
-            alarm_description=f"{rule.meaning} What to do: {rule.section}",
+            alarm_description=f"{rule.meaning} See {rule.section}",
             metric=_without_label(rule.metric),
             threshold=rule.threshold,
             comparison_operator=rule.comparison,
@@ -123,7 +126,7 @@ def _punctuality_rules(metrics: Metrics) -> Iterator[AlarmRule]:
     yield AlarmRule(
         "no-tick",
         "",
-        "For three minutes no tick of the planner went well: soon nothing new will start.",
+        "No tick of the planner succeeded for three minutes. Soon no new run starts.",
         metrics.ticks(),
         threshold=1,
         comparison=IS_BELOW,
@@ -144,7 +147,7 @@ def _punctuality_rules(metrics: Metrics) -> Iterator[AlarmRule]:
     yield AlarmRule(
         "watermark",
         "",
-        "Minutes that are over by five minutes and more are not done: runs are missing.",
+        "Buckets are not done five minutes after their end. Runs are missing.",
         metrics.own_metric(Metric.WATERMARK_LAG, "planner", MAXIMUM_STATISTIC),
         threshold=MAX_WATERMARK_LAG_SECONDS,
         comparison=IS_ABOVE,
@@ -160,11 +163,11 @@ def _backlog_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
     }
     max_age_seconds["wake"] = MAX_WAKEUP_AGE_SECONDS
     for queue in watched.queues:
-        message_text = "A wake-up of a poller" if queue == "wake" else "A run that is due"
+        message_text = "A wake-up of a poller" if queue == "wake" else "A due run"
         yield AlarmRule(
             "oldest-message",
             queue,
-            f"{message_text} has stood in the queue for over {max_age_seconds[queue]} seconds.",
+            f"{message_text} has been in the queue for over {max_age_seconds[queue]} seconds.",
             metrics.queue(queue, "ApproximateAgeOfOldestMessage", MAXIMUM_STATISTIC),
             threshold=max_age_seconds[queue],
             comparison=IS_ABOVE,
@@ -185,9 +188,9 @@ def _leftover_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Ala
         yield AlarmRule(
             "dead-letters",
             queue.replace("-dead", ""),
-            "Something that failed again and again waits here for a person."
+            "A message that failed repeatedly waits here for an operator."
             if is_for_operator
-            else "A message came back too often; its run is ended as FAILED.",
+            else "A message was received too often. Its run ends as FAILED.",
             metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
             if is_for_operator
             else metrics.dead_letter_count(queue),
@@ -198,7 +201,7 @@ def _leftover_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Ala
     yield AlarmRule(
         "reconciler",
         "",
-        "The daily walk found jobs that nothing would have started, or timers left behind.",
+        "The daily walk found jobs without a timer, or timers behind the watermark.",
         metrics.own_metric(Metric.RECONCILER_FINDS, "reconciler").with_(period=Duration.hours(1)),
         threshold=1,
         breaching_minutes=1,
@@ -217,7 +220,7 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         yield AlarmRule(
             "errors",
             name,
-            f"The function {name} fails: it crashes, or runs out of time or memory.",
+            f"The function {name} fails: it crashes, or exceeds its time or memory.",
             metrics.function(name, "Errors"),
             threshold=1,
             breaching_minutes=breaching_minutes,
@@ -226,7 +229,7 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         yield AlarmRule(
             "throttles",
             name,
-            f"Lambda refuses to run {name}: no concurrency is left for it.",
+            f"Lambda throttles {name}: no concurrency is left for it.",
             metrics.function(name, "Throttles"),
             threshold=1,
             breaching_minutes=breaching_minutes,
@@ -236,7 +239,7 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         yield AlarmRule(
             "table-throttles",
             name,
-            f"DynamoDB refuses reads or writes of the {name} table: too many at once.",
+            f"DynamoDB throttles reads or writes of the {name} table.",
             metrics.table_throttles(table, name),
             threshold=1,
             breaching_minutes=3,
@@ -245,7 +248,7 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
     yield AlarmRule(
         "api-5xx",
         "",
-        "Calls of the API fail through no fault of who called.",
+        "Calls of the API fail with a server error.",
         metrics.api(watched.api, "5xx"),
         threshold=1,
         breaching_minutes=3,

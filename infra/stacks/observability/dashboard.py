@@ -1,4 +1,4 @@
-"""The CloudWatch dashboard, to be read from top to bottom."""
+"""The CloudWatch dashboard of a stage."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ def create_dashboard(
         board.add_widgets(
             cloudwatch.AlarmStatusWidget(
                 alarms=alarms,
-                title="Alarms, those that ring first",
+                title="Alarms, latest changes first",
                 sort_by=cloudwatch.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
                 width=GRID_WIDTH,
                 height=GRAPH_HEIGHT,
@@ -68,31 +68,31 @@ def create_dashboard(
 def _welcome_text(stage: Stage) -> str:
     return (
         f"# Punctual ({stage.name})\n"
-        "Read from top to bottom; what to do about an alarm is in `docs/runbook.md`, the "
-        f"questions to the logs are saved in Logs Insights under `{stage.prefix}/`."
+        "`docs/runbook.md` has a section for each alarm. The queries of the logs are saved in "
+        f"Logs Insights under `{stage.prefix}/`."
     )
 
 
 def _cost_text(stage: Stage) -> str:
     return (
-        "## What does it cost?\n"
-        "Line by line, with what each unit buys: `docs/cost.md`. What was really spent: Cost "
-        f"Explorer, by the tag `stage = {stage.name}` together with `application = punctual`."
+        "## Costs\n"
+        "`docs/cost.md` explains each unit. Cost Explorer shows the actual costs, by the tag "
+        f"`stage = {stage.name}` together with `application = punctual`."
     )
 
 
 def _punctuality_row(stage: Stage, metrics: Metrics) -> DashboardRow:
     text = (
-        "## Is it on time?\n"
-        "How late runs start (aim: p99 under 2 s), how far behind all is done (two to four "
-        "minutes are normal), and whether the planner ticks each minute."
+        "## Punctuality\n"
+        "Lateness of runs (aim: p99 under 2 s), lag of the watermark (two to four minutes are "
+        "normal), and ticks of the planner (one a minute)."
     )
     ticks = _graph_widget("Ticks a minute", [metrics.ticks()])
     if not stage.metrics:
         return text, [
             _log_graph_widget(
                 stage,
-                "How late runs start (ms), from the logs",
+                "Lateness (ms), from the logs",
                 EXECUTOR_FUNCTIONS,
                 'filter message = "run_ended" and ispresent(lateness)',
                 "stats pct(lateness, 50) as p50, pct(lateness, 99) as p99, max(lateness) as max "
@@ -118,19 +118,17 @@ def _punctuality_row(stage: Stage, metrics: Metrics) -> DashboardRow:
         Metric.WATERMARK_LAG, "planner", MAXIMUM_STATISTIC, "watermark lag"
     )
     return text, [
-        _graph_widget("How late runs start (ms)", lateness_metrics, limit=MAX_LATENESS_MS),
-        _graph_widget(
-            "How far behind all is done (s)", [watermark_lag], limit=MAX_WATERMARK_LAG_SECONDS
-        ),
+        _graph_widget("Lateness (ms)", lateness_metrics, limit=MAX_LATENESS_MS),
+        _graph_widget("Watermark lag (s)", [watermark_lag], limit=MAX_WATERMARK_LAG_SECONDS),
         ticks,
     ]
 
 
 def _backlog_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
-        "## Is it keeping up?\n"
-        "What fell due, was sent, began and ended should be the same but for retries; queues "
-        "should be short, and nothing in them older than a minute."
+        "## Backlog\n"
+        "The numbers of due, dispatched, started and finished runs should differ only by "
+        "retries. Queues should be short, without messages older than a minute."
     )
     depths = [
         metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
@@ -148,27 +146,27 @@ def _backlog_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> D
                 metrics.own_sum(Metric.DISPATCHED, "dispatched"),
                 metrics.own_sum(Metric.STARTED, "started"),
                 metrics.own_sum(Metric.FINISHED, "finished"),
-                metrics.own_sum(Metric.LIMITED, "held back by a limit"),
+                metrics.own_sum(Metric.LIMITED, "delayed by a limit"),
             ],
         )
         if stage.metrics
         else _log_graph_widget(
             stage,
-            "Runs that ended, from the logs",
+            "Ended runs, from the logs",
             EXECUTOR_FUNCTIONS,
             'filter message = "run_ended"',
             "stats count(*) as ended by bin(1m)",
         ),
-        _graph_widget("Messages that wait, by queue", depths),
+        _graph_widget("Waiting messages, by queue", depths),
         _graph_widget("Oldest message (s), by queue", ages),
     ]
 
 
 def _failure_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
-        "## Does it fail?\n"
-        "Runs that failed are their owners' business; what was missed, dead letters and finds "
-        "of the reconciler are ours, and should be none."
+        "## Failures\n"
+        "Failed runs concern the owners of their jobs. Missed runs, dead letters and finds of "
+        "the reconciler concern the operator. Their numbers should be zero."
     )
     dead_letters = [
         metrics.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM_STATISTIC)
@@ -184,7 +182,7 @@ def _failure_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> D
                 metrics.own_sum(Metric.FAILED, "failed"),
                 metrics.own_sum(Metric.RETRIED, "retried"),
                 metrics.own_sum(Metric.MISSED, "missed"),
-                metrics.own_sum(Metric.WEBHOOKS_GIVEN_UP, "webhooks given up"),
+                metrics.own_sum(Metric.WEBHOOKS_GIVEN_UP, "abandoned webhooks"),
                 metrics.own_sum(Metric.DEAD_LETTERS, "dead letters"),
                 metrics.own_sum(Metric.RECONCILER_FINDS, "reconciler found"),
             ],
@@ -192,47 +190,47 @@ def _failure_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> D
         if stage.metrics
         else _log_graph_widget(
             stage,
-            "Runs by how they ended, from the logs",
+            "Failed runs by status, from the logs",
             [*EXECUTOR_FUNCTIONS, "dead-letters"],
             'filter message in ["run_ended", "run_poisoned"] and status != "SUCCESS"',
             "stats count(*) as runs by bin(1m)",
         ),
         _graph_widget("Dead letters, by queue", dead_letters),
-        _graph_widget("How far behind the changes of jobs are followed (ms)", [stream_age]),
+        _graph_widget("Age of job changes in the stream (ms)", [stream_age]),
     ]
 
 
 def _api_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
-        "## Does the API answer?\n"
-        "4xx are mistakes of who calls (429: throttled), 5xx are ours; who was refused and why: "
-        "the query `refused API calls`."
+        "## API\n"
+        "4xx are errors of the client (429: throttled), 5xx are errors of the server. The query "
+        "`refused API calls` shows the callers and reasons."
     )
     counts = [metrics.api(watched.api, name) for name in ("Count", "4xx", "5xx")]
     latency = [
-        metrics.api(watched.api, "Latency", statistic).with_(label=f"all of it, {statistic}")
+        metrics.api(watched.api, "Latency", statistic).with_(label=f"total, {statistic}")
         for statistic in ("p50", "p99")
     ]
     integration_latency = metrics.api(watched.api, "IntegrationLatency", "p99").with_(
-        label="our part, p99"
+        label="function, p99"
     )
     return text, [
         _graph_widget("Calls a minute", counts, width=12),
-        _graph_widget("How long an answer takes (ms)", [*latency, integration_latency], width=12),
+        _graph_widget("Latency (ms)", [*latency, integration_latency], width=12),
     ]
 
 
 def _functions_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
-        "## How do the functions do?\n"
-        "Errors are crashes, timeouts and lack of memory; throttles say that no concurrency is "
-        "left. Pollers and executors of the long lane are meant to take long."
+        "## Functions\n"
+        "Errors are crashes, timeouts and lack of memory. Throttles mean that no concurrency is "
+        "left. Long durations are normal for pollers and executors of the long lane."
     )
     graphs = (
         ("Duration, p99 (ms)", "Duration", "p99"),
         ("Errors a minute", "Errors", "Sum"),
         ("Throttles a minute", "Throttles", "Sum"),
-        ("At a time", "ConcurrentExecutions", MAXIMUM_STATISTIC),
+        ("Concurrent executions", "ConcurrentExecutions", MAXIMUM_STATISTIC),
     )
     return text, [
         _graph_widget(
@@ -246,9 +244,8 @@ def _functions_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
 
 def _tables_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
     text = (
-        "## How do the tables do?\n"
-        "Units are what DynamoDB bills; a throttle is a call that has to be made again, and "
-        "should be rare."
+        "## Tables\n"
+        "DynamoDB bills the units. A throttle is a call that must be repeated, and should be rare."
     )
 
     def unit_metrics(metric: str) -> list[cloudwatch.IMetric]:
@@ -282,7 +279,9 @@ def _graph_widget(
         []
         if limit is None
         else [
-            cloudwatch.HorizontalAnnotation(value=limit, label="an alarm rings", color=ALARM_COLOUR)
+            cloudwatch.HorizontalAnnotation(
+                value=limit, label="alarm threshold", color=ALARM_COLOUR
+            )
         ]
     )
     return cloudwatch.GraphWidget(

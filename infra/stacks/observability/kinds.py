@@ -45,7 +45,5 @@ def chosen_alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
 def read_alarm_email(fields: Fields, alarms: Collection[str], budget: int | None) -> str | None:
     address = fields.text_or_null("alarmEmail", EMAIL_PATTERN, "an address")
     if address is not None and not alarms and budget is None:
-        fields.problems.append(
-            "`alarmEmail` would get no mail: `alarms` chooses none, and there is no `budgetDollars`"
-        )
+        fields.problems.append("`alarmEmail` requires `alarms` or `budgetDollars`")
     return address

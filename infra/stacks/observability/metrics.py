@@ -108,7 +108,7 @@ class Metrics:
                 "failed": self.function("planner", "Errors"),
             },
             period=METRIC_PERIOD,
-            label="ticks that went well",
+            label="successful ticks",
         )
 
     def dead_letter_count(self, queue: str) -> cloudwatch.IMetric:
@@ -150,8 +150,8 @@ class Metrics:
 def _series_ids(subject: str, *names: str) -> list[str]:
     """Return names for series of one graph, for use in its formulas.
 
-    >>> _series_ids("quick-high-dead_letter_queues.fifo", "there")
-    ['there_quick_high_dead_fifo']
+    >>> _series_ids("quick-high-dead.fifo", "visible")
+    ['visible_quick_high_dead_fifo']
     """
     return [re.sub(r"\W", "_", f"{name}_{subject}") for name in names]
 

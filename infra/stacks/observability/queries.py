@@ -24,8 +24,8 @@ class Query:
 
 
 QUERY_BY_ID = """\
-# Paste the {what}'s id over ID, and choose a time range that holds it.
-fields @timestamp, coalesce(service, route) as who, coalesce(message, method) as what, \
+# Replace ID by the id of the {what}, and choose a time range.
+fields @timestamp, coalesce(service, route) as origin, coalesce(message, method) as event, \
 coalesce(status, attempt) as state, lateness, error, @message
 | filter @message like "ID"
 | sort @timestamp asc
@@ -38,7 +38,7 @@ SAVED_QUERIES = (
         "failed runs",
         RUN_ENDING_FUNCTIONS,
         f"""\
-# Runs that failed for good, newest first. Time range: 1 hour.
+# Failed runs, newest first. Time range: 1 hour.
 fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
 | filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUS_LIST}
 | sort @timestamp desc
@@ -48,9 +48,9 @@ fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
         "failed runs by error",
         RUN_ENDING_FUNCTIONS,
         f"""\
-# What fails most, and how many jobs it is. Time range: 1 hour.
+# The most frequent errors, with their numbers of runs and jobs. Time range: 1 hour.
 filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUS_LIST}
-| stats count(*) as runs, count_distinct(job_id) as jobs, latest(run_id) as one_of_them \
+| stats count(*) as runs, count_distinct(job_id) as jobs, latest(run_id) as latest_run_id \
 by error, status
 | sort runs desc
 | limit 100""",
@@ -59,7 +59,7 @@ by error, status
         "latest pick-ups",
         EXECUTOR_FUNCTIONS,
         """\
-# Runs by how late they started, in milliseconds, the latest first.
+# Runs by lateness in milliseconds, highest first.
 fields @timestamp, lateness, service, job_id, run_id, attempt, status
 | filter message = "run_ended" and ispresent(lateness)
 | sort lateness desc
@@ -69,7 +69,7 @@ fields @timestamp, lateness, service, job_id, run_id, attempt, status
         "lateness by minute",
         EXECUTOR_FUNCTIONS,
         """\
-# How late runs start, minute by minute, in milliseconds.
+# Lateness of runs in milliseconds, by minute.
 filter message = "run_ended" and ispresent(lateness)
 | stats count(*) as runs, pct(lateness, 50) as p50, pct(lateness, 99) as p99, \
 max(lateness) as latest by bin(1m), service
@@ -79,7 +79,7 @@ max(lateness) as latest by bin(1m), service
         "refused API calls",
         (API_LOG_NAME,),
         """\
-# Calls that were not answered as asked: who sent what, and where it ended.
+# Calls that failed, with their callers and errors.
 fields @timestamp, status, method, path, route, tenant, ip, ms, integrationError, \
 authorizerError, requestId, agent
 | filter status >= 400
@@ -90,7 +90,7 @@ authorizerError, requestId, agent
         "what the reconciler found",
         ("reconciler",),
         """\
-# Jobs that were mended, timers and payloads that were left behind, walks that ended. \
+# Repaired jobs, late timers, removed payloads, completed walks. \
 Time range: 2 days.
 fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over, @message
 | filter message in ["reconciler_mended", "head_unreadable", "timers_behind_watermark", \
@@ -102,7 +102,7 @@ fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over,
         "planner ticks",
         ("planner",),
         """\
-# Each tick: how far all is done, minutes behind, pollers called; and what knobs said.
+# Each tick: watermark, minutes behind, woken pollers, and changes of the settings.
 fields @timestamp, message, watermark, behind, calls, places, shards, error, names.0, names.1
 | filter message in ["tick", "dispatch_is_off", "shards_grown", "knobs_wrong", "knobs_unread", \
 "places_unread", "timers_of_a_later_version"]
@@ -113,8 +113,8 @@ fields @timestamp, message, watermark, behind, calls, places, shards, error, nam
         "problems only",
         None,
         """\
-# What a person should look at: our own problems, crashes, timeouts, out of memory.
-fields @timestamp, coalesce(service, @log) as who, message, error, job_id, run_id, @message
+# Problems for an operator: errors, crashes, timeouts, out of memory.
+fields @timestamp, coalesce(service, @log) as origin, message, error, job_id, run_id, @message
 | filter level in ["ERROR", "CRITICAL"] or @message like /Task timed out|Runtime\\.|\\[ERROR\\]/
 | sort @timestamp desc
 | limit 1000""",
@@ -146,5 +146,4 @@ def log_group(stage: Stage, name: str) -> str:
 
     A name, and not a reference, keeps this stack independent of the stack of the function.
     """
-    folder = "/aws/vendedlogs" if name == API_LOG_NAME else "/aws/lambda"
-    return f"{folder}/{stage.resource_name(name)}"
+    return stage.api_log_group if name == API_LOG_NAME else stage.function_log_group(name)

@@ -87,14 +87,14 @@ class Observability(Stack):
             )
             acknowledge(
                 subscription,
-                "What no mail could say, no queue would: the console shows the alarm all the same.",
+                "A failed mail needs no queue, because the console shows the alarm too.",
                 "Serverless-SNSRedrivePolicy",
             )
         CfnOutput(
             self,
             "AlarmTopic",
             value=topic.topic_arn,
-            description="The topic that alarms tell: subscribe whoever is on call",
+            description="The topic of the alarms. Subscribe the engineer on call",
         )
         return Alarms(self, "Alarms", stage=stage, watched=watched, topic=topic)
 
@@ -102,7 +102,7 @@ class Observability(Stack):
         key = kms.Key(
             self,
             "Key",
-            description=f"Encrypts what alarms of Punctual ({stage.name}) say on their way",
+            description=f"Encrypts the messages of the alarms of Punctual ({stage.name})",
             # The policy of the SNS managed key is fixed and does not allow CloudWatch.
             enable_key_rotation=True,
             # All messages encrypted with the key are delivered by then.

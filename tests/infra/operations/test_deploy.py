@@ -126,7 +126,7 @@ def test_first_deploy_at_a_terminal_shows_the_token_once_and_stores_its_hash(
     printed, cdk = Printed(), Cdk(as_the_template_says(session))
     assert deploy(stage(), session, cdk, printed, is_terminal=True) == 0
     (token,) = set(TOKEN.findall(printed.text))
-    assert printed.text.count("shown this once") == 1
+    assert printed.text.count("shown only once") == 1
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
     assert has_valid_mac(key, token)
     assert read(session, HASH) == admin_hash(key, token)
@@ -226,7 +226,7 @@ def test_new_webhook_key_precedes_the_former_and_drops_the_oldest(
     assert (keys_seen[1][1], keys_seen[2][1]) == (keys_seen[0][0], keys_seen[1][0])
     assert len({keys[0] for keys in keys_seen}) == 3
     put(session, WEBHOOK_KEY, "unset")
-    with pytest.raises(NotReady, match="webhook-key holds no key"):
+    with pytest.raises(NotReady, match="webhook-key has no valid key"):
         deploy(stage(), session, Cdk(), printed)
 
 
@@ -244,7 +244,7 @@ def test_account_without_bootstrap_is_refused_with_the_command(session: Any) -> 
 
 
 def test_missing_region_is_reported() -> None:
-    with pytest.raises(NotReady, match="no region is set"):
+    with pytest.raises(NotReady, match=r"no region is set\. Set AWS_REGION="):
         account_of(type("Nowhere", (), {"region_name": None})())
 
 

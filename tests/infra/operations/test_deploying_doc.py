@@ -11,7 +11,7 @@ from infra.app import read_context
 from infra.config import cdk_json, stage
 from infra.stacks.observability.kinds import KINDS_WITH_OWN_METRICS
 from punctual.web.contract import API_CALLS
-from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
+from tests.support.infra.synthesis import DOMAIN, ISSUER, VPC, assembly
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/deploying.md"

@@ -22,7 +22,7 @@ from infra.operations.first_deployment import (
 )
 from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, UNSET_SECRET
 from tests.infra.operations.test_deploy import REGION, Printed, put, read, session
-from tests.support.infra.synthesised import assembly, resources, synthesise
+from tests.support.infra.synthesis import assembly, resources, synthesise
 
 __all__ = ["session"]  # a fixture
 ACCOUNT = "123456789012"

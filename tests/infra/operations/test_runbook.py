@@ -16,8 +16,8 @@ from infra.stacks.observability.alarms import RUNBOOK_PAGE
 from infra.stacks.observability.kinds import ALARM_KINDS
 from punctual.aws.operator_settings import SsmOperatorSettings
 from punctual.web.contract import API_CALLS
-from tests.support.infra.observed import alarms, board, observed, queries
-from tests.support.infra.synthesised import assembly, resources
+from tests.support.infra.observability import alarms, board, observed, queries
+from tests.support.infra.synthesis import assembly, resources
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / RUNBOOK_PAGE).read_text()

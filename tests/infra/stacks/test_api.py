@@ -8,7 +8,7 @@ import pytest
 from infra.app import read_context
 from infra.constructs.gateway import CORS_EXPOSED_HEADERS
 from punctual.web.contract import API_CALLS, PREFLIGHT, PUBLIC_PATHS
-from tests.support.infra.synthesised import DOMAIN, STAGES, assembly, full, functions, resources
+from tests.support.infra.synthesis import DOMAIN, STAGES, assembly, full, functions, resources
 
 
 @pytest.fixture(scope="module", params=STAGES)

@@ -4,7 +4,7 @@ import pytest
 
 from infra.config.stage import FUNCTION_NAMES
 from tests.infra.stacks.test_rights import granted
-from tests.support.infra.synthesised import assembly
+from tests.support.infra.synthesis import assembly
 
 ADDS, READS = "dynamodb:PutItem", "dynamodb:Query"
 MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}

@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import read_context
 from infra.config.stage import STAGE_TAG, WrongStage, read_stage
-from tests.support.infra.synthesised import STAGES, Synthesis, assembly, full, resources
+from tests.support.infra.synthesis import STAGES, Synthesis, assembly, full, resources
 
 ON_CALL = "on-call@example.com"
 

@@ -7,7 +7,7 @@ from aws_cdk.assertions import Match, Template
 
 from infra.app import read_context
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE, PK, RUN_OBJECT_PREFIXES, SK, TTL
-from tests.support.infra import synthesised
+from tests.support.infra import synthesis
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
 

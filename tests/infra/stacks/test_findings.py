@@ -10,7 +10,7 @@ from aws_cdk import App, Stack, aws_sqs
 from infra.app import add_stacks
 from infra.iam import Right
 from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wildcards
-from tests.support.infra.synthesised import (
+from tests.support.infra.synthesis import (
     ACKNOWLEDGED,
     STAGES,
     Synthesis,
@@ -43,7 +43,7 @@ def test_both_rule_packs_find_no_unanswered_violation(synthesis: Synthesis) -> N
 
 
 def test_acknowledged_findings_match_the_list() -> None:
-    """Update after an intended change: python -m tests.support.infra.synthesised."""
+    """Update after an intended change: python -m tests.support.infra.synthesis."""
     assert acknowledged() == ACKNOWLEDGED.read_text()
 
 

@@ -9,7 +9,7 @@ from infra.build.packaging import FUNCTIONS_FOLDER
 from infra.config.stage import FUNCTION_NAMES
 from infra.constructs.queue import LANE_SHAPES
 from punctual.settings import Settings
-from tests.support.infra.synthesised import (
+from tests.support.infra.synthesis import (
     ISSUER,
     STAGES,
     VPC,

@@ -15,7 +15,7 @@ from infra.stacks.observability.alarms import RUNBOOK_PAGE, Alarms
 from infra.stacks.observability.kinds import ALARM_KINDS, KINDS_WITH_OWN_METRICS
 from infra.stacks.observability.metrics import EMITTING_FUNCTIONS, WatchedResources
 from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric, PowertoolsTelemetry
-from tests.support.infra.observed import (
+from tests.support.infra.observability import (
     ON_CALL,
     SHOWN,
     Series,
@@ -26,7 +26,7 @@ from tests.support.infra.observed import (
     series,
     watched,
 )
-from tests.support.infra.synthesised import Resource, Synthesis, assembly, functions, resources
+from tests.support.infra.synthesis import Resource, Synthesis, assembly, functions, resources
 
 DAY = 86_400
 OURS = ("Data", "Scheduling", "Execution", "Api")
@@ -220,7 +220,7 @@ def test_every_alarm_has_a_description_and_notifies_start_and_end(
 ) -> None:
     (topic,) = observed(synthesis, "AWS::SNS::Topic")
     for name, alarm in alarms(synthesis).items():
-        meaning, section = alarm["AlarmDescription"].split(f" What to do: {RUNBOOK_PAGE}#")
+        meaning, section = alarm["AlarmDescription"].split(f" See {RUNBOOK_PAGE}#")
         assert len(meaning) > 30
         assert meaning.endswith(".")
         assert section in ALARM_KINDS

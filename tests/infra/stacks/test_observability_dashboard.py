@@ -11,7 +11,7 @@ import pytest
 from infra.stacks.observability.dashboard import GRID_WIDTH
 from infra.stacks.observability.metrics import EMITTING_FUNCTIONS
 from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric
-from tests.support.infra.observed import (
+from tests.support.infra.observability import (
     SHOWN,
     Series,
     all_on,
@@ -21,7 +21,7 @@ from tests.support.infra.observed import (
     queries,
     watched,
 )
-from tests.support.infra.synthesised import (
+from tests.support.infra.synthesis import (
     STAGES,
     Synthesis,
     assembly,

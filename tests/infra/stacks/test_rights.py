@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from infra.config.stage import FUNCTION_NAMES
-from tests.support.infra.synthesised import STAGES, assembly, full, functions, resources
+from tests.support.infra.synthesis import STAGES, assembly, full, functions, resources
 
 # AWS has no resource for these actions, or cannot name it.
 ON_ANYTHING = {

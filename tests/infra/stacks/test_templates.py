@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.infra.synthesised import KEPT, STAGES, assembly, full, listed, synthesise
+from tests.support.infra.synthesis import KEPT, STAGES, assembly, full, listed, synthesise
 
 LINT = "from cfnlint.runner import main; main()"
 
 
 def test_resources_match_the_list() -> None:
-    """Update after an intended change: python -m tests.support.infra.synthesised."""
+    """Update after an intended change: python -m tests.support.infra.synthesis."""
     assert listed() == KEPT.read_text()
 
 

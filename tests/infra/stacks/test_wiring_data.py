@@ -6,8 +6,8 @@ import pytest
 
 from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
-from tests.support.infra.synthesised import Synthesis, resources
-from tests.support.infra.wired import (
+from tests.support.infra.synthesis import Synthesis, resources
+from tests.support.infra.references import (
     SHOWN,
     data_policies,
     every,

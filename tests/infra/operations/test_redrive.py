@@ -150,7 +150,7 @@ def test_change_that_fails_again_stays_in_the_queue(world: World, crashes: bool)
     world.status.answer = {"batchItemFailures": [{"itemIdentifier": first}]}
     assert world.redrive() == 2
     assert world.left() == 2
-    why = "fails: Unreadable: no head" if crashes else f"stops at {first}"
+    why = "failed: Unreadable: no head" if crashes else f"stopped at {first}"
     assert [f"punctual-dev-status {why}" in line for line in world.said] == [True, True]
 
 

@@ -9,8 +9,8 @@ import pytest
 from infra.app import read_context
 from infra.config.restored_tables import TABLE_NAMES
 from infra.config.stage import WrongStage, read_stage
-from tests.support.infra.observed import observed
-from tests.support.infra.synthesised import Synthesis, assembly, functions, resources, synthesise
+from tests.support.infra.observability import observed
+from tests.support.infra.synthesis import Synthesis, assembly, functions, resources, synthesise
 
 STREAM = "arn:aws:dynamodb:eu-central-1:123456789012:table/again-jobs/stream/2026-11-18T10:00:00.1"
 NAMES = {name: f"again-{name}" for name in TABLE_NAMES}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.infra.observed import LISTED, listed
-from tests.support.infra.synthesised import FULL, Synthesis, resources
-from tests.support.infra.wired import HERE, SHOWN, every, ids, stage, synthesis_of
+from tests.support.infra.observability import LISTED, listed
+from tests.support.infra.synthesis import FULL, Synthesis, resources
+from tests.support.infra.references import HERE, SHOWN, every, ids, stage, synthesis_of
 
 CLOUDWATCH = {"Service": "cloudwatch.amazonaws.com"}
 
@@ -20,7 +20,7 @@ def alarmed() -> Synthesis:
 
 
 def test_alarms_match_the_list() -> None:
-    """Update after an intended change: python -m tests.support.infra.observed."""
+    """Update after an intended change: python -m tests.support.infra.observability."""
     assert listed() == LISTED.read_text()
 
 
