@@ -170,7 +170,9 @@ class JobFlags:
     ] = None
     tag: Annotated[
         list[str] | None,
-        _option(OTHER_FLAGS_PANEL, "--tag", metavar="KEY=VALUE", help_text="Repeatable."),
+        _option(
+            OTHER_FLAGS_PANEL, "--tag", metavar="KEY=VALUE", help_text="Tag of the job. Repeatable."
+        ),
     ] = None
     assign: Annotated[
         list[str] | None,

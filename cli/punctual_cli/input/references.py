@@ -26,7 +26,7 @@ JobName = Annotated[
 ]
 RunName = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Id of the run. Default: the latest run."),
+    typer.Argument(metavar="RUN", help="Id of the run."),
 ]
 
 
