@@ -292,7 +292,12 @@ def test_store_outage_over_ten_seconds_loses_only_running_attempt(
     key = world.submit(task=task, payload={"lasts": 25, **deaf})
     short = world.submit(task=task, payload={"lasts": 3})
     records = world.records()
-    world.task_runner.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
+    world.task_runner.beside = [
+        0,
+        0,
+        30,
+        30,
+    ]  # hidden, the short one's end; the beat, what is given back
     world.invoke(records)
     run = world.run(key).run
     assert (run.status, run.past_attempts, run.attempt) == (RunStatus.QUEUED, "L", 2)
@@ -309,9 +314,7 @@ def test_store_outage_over_ten_seconds_loses_only_running_attempt(
 
 
 @pytest.mark.parametrize("hangs", [30, 60])
-def test_hanging_finish_loses_no_claim(
-    world: Executors, hangs: float
-) -> None:
+def test_hanging_finish_loses_no_claim(world: Executors, hangs: float) -> None:
     short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
     records = world.records()
     world.task_runner.beside = [0, hangs]  # first the call that hides the messages, then the end
@@ -437,7 +440,9 @@ def test_unreadable_job_state_fails_alone_in_its_batch(
         one["messageId"] for one in records if broken.job_id in one["body"]
     ]
     assert world.status(other) is RunStatus.SUCCESS
-    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.telemetry.problems]
+    assert ("look_failed", broken.job_id) in [
+        (n, f.get("job_id")) for n, f in world.telemetry.problems
+    ]
 
 
 def test_newer_job_state_format_backs_off_alone_in_its_batch(
@@ -453,7 +458,9 @@ def test_newer_job_state_format_backs_off_alone_in_its_batch(
         attributes = {**back["attributes"], "ApproximateReceiveCount": str(receives)}
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
         assert world.hidden[-1][1] == seconds
-    assert {(n, f["job_id"]) for n, f in world.telemetry.problems} == {("look_failed", theirs.job_id)}
+    assert {(n, f["job_id"]) for n, f in world.telemetry.problems} == {
+        ("look_failed", theirs.job_id)
+    }
     world.set_layout(theirs, row_keys.ROW_LAYOUT)
     assert world.invoke([back]) == []
     assert world.status(theirs) is RunStatus.SUCCESS
@@ -471,7 +478,9 @@ def test_job_state_upgraded_during_run_delays_only_its_own_finish(
     assert world.status(ours) is RunStatus.SUCCESS
     assert world.run(ours).run.past_attempts == ""
     assert elapsed(world) < lasts + 15
-    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.telemetry.problems]
+    assert ("look_failed", theirs.job_id) in [
+        (n, f.get("job_id")) for n, f in world.telemetry.problems
+    ]
     world.set_layout(theirs, row_keys.ROW_LAYOUT)
     world.clock.set(after(120))
     world.evaluate_due_timers()

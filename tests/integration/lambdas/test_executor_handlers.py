@@ -14,7 +14,7 @@ import pytest
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import AllowedTargets, encode_targets
-from tests.support.deployed.executors import Executors, Left, executors
+from tests.support.deployed.executors import Executors, InvocationContext, executors
 
 ROOT = Path(__file__).parents[3]
 OTHERS = "https://sqs.us-east-1.amazonaws.com/123456789012"
@@ -42,11 +42,13 @@ def function(name: str) -> ModuleType:
 
 def execute(world: Executors) -> dict[str, Any]:
     event = {"Records": world.records()}
-    answer: dict[str, Any] = function("executor").handler(event, Left(world.clock, 330))
+    answer: dict[str, Any] = function("executor").handler(
+        event, InvocationContext(world.clock, 330)
+    )
     return answer
 
 
-def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
+def test_executor_runs_every_task_type_in_one_batch(world: Executors) -> None:
     inbox = world.world.add_queue(f"{OTHERS}/orders")
     event = world.submit(payload={"n": 1})
     queue = world.submit(task={"type": "sqs", "queue_url": inbox.url}, payload={"n": 2})
@@ -56,18 +58,18 @@ def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
     assert execute(world) == {"batchItemFailures": []}
     assert world.status(event) is RunStatus.SUCCESS
     assert len(world.search.output(*event, world.run(event).run.run_id).data) == 36
-    (sent,) = inbox.letters
+    (sent,) = inbox.messages
     assert sent.body == '{"n":2}'
     output = world.search.output(*queue, world.run(queue).run.run_id)
     assert output.data == sent.id.encode()
     failed = {key: world.run(key) for key in (http, own, secret)}
     assert {view.run.status for view in failed.values()} == {RunStatus.FAILED}
     assert "may not be called" in failed[http].detail.error
-    assert failed[own].detail.error == "The function is one of Punctual's own"
+    assert failed[own].detail.error == "The function is reserved for Punctual"
     assert failed[secret].detail.error == "There is no secret named 'none'"
 
 
-def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: Executors) -> None:
+def test_task_with_target_outside_tenant_allowlist_fails(world: Executors) -> None:
     """A job that was taken before the stage was changed fails when it runs."""
     world.aws.settings = replace(
         world.aws.settings, reach=encode_targets(AllowedTargets({}, {"*": ["task-*"]}))
@@ -81,20 +83,20 @@ def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: Executors) ->
     for key in (refused, invoked):
         assert world.status(key) is RunStatus.FAILED
         assert "(tasksMayReach)" in world.run(key).detail.error
-    assert [len(queue.letters) for queue in queues] == [1, 0]
+    assert [len(queue.messages) for queue in queues] == [1, 0]
 
 
-def test_a_warm_function_takes_one_batch_after_another(world: Executors) -> None:
+def test_warm_executor_handles_several_batches(world: Executors) -> None:
     module = function("executor")
     for _ in range(3):
         key = world.submit()
         records = world.records()
-        answer = module.handler({"Records": records}, Left(world.clock, 330))
+        answer = module.handler({"Records": records}, InvocationContext(world.clock, 330))
         assert answer == {"batchItemFailures": []}
         assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: Executors) -> None:
+def test_secret_reaches_task_and_no_row_or_log(world: Executors) -> None:
     world.aws.clients.secretsmanager.create_secret(
         Name="punctual/dev/acme/queue", SecretString="hidden-orders"
     )
@@ -108,13 +110,13 @@ def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: Executors) -> N
     assert world.status(bad) is RunStatus.FAILED
     rows = [row for table in ("jobs", "runs", "timers", "control") for row in world.aws.rows(table)]
     assert "hidden-orders" not in str(rows)
-    assert "hidden-orders" not in str((world.told.lines, world.told.problems))
+    assert "hidden-orders" not in str((world.telemetry.infos, world.telemetry.problems))
 
 
-def test_a_dead_letter_goes_through_its_function(world: Executors) -> None:
+def test_dead_letters_handler_ends_run(world: Executors) -> None:
     key = world.submit()
     tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
-    assert function("dead_letters").handler(tick, Left(world.clock, 240)) is None
+    assert function("dead_letters").handler(tick, InvocationContext(world.clock, 240)) is None
     assert world.run(key).run.reason is Reason.POISON
     assert world.records() == []
 
@@ -122,7 +124,7 @@ def test_a_dead_letter_goes_through_its_function(world: Executors) -> None:
 @pytest.mark.parametrize(
     "module", ["executor.handler", "executor.task_runners", "dead_letters.handler"]
 )
-def test_what_no_task_has_asked_for_is_not_imported(module: str) -> None:
+def test_executor_modules_import_no_heavy_modules(module: str) -> None:
     heavy = ("boto3", "httpx", "httpcore", "pydantic", "punctual.web")
     code = (
         f"import sys, punctual.lambdas.{module}; "

@@ -40,7 +40,7 @@ def quotas_of(limits: TenantLimits, clock: ManualClock) -> NodeQuotas:
 
 
 @contextmanager
-def limited(folder: Path, **fields: int) -> Iterator[World]:
+def a_limited_world(folder: Path, **fields: int) -> Iterator[World]:
     """Yield a world in which only the tenant `local` has limits."""
     clock = ManualClock(NOON)
     limits = TenantLimits(**fields)
@@ -114,7 +114,7 @@ def test_refused_call_succeeds_exactly_after_its_retry_after() -> None:
 
 
 def test_job_quota_counts_each_job_of_a_batch(tmp_path: Path) -> None:
-    with limited(tmp_path, jobs=3) as world:
+    with a_limited_world(tmp_path, jobs=3) as world:
         hour: dict[str, Any] = {"schedule_type": "INTERVAL", "interval_seconds": 3600}
         answers = submit_jobs(world, 5, **hour)
         assert [isinstance(answer, JobView) for answer in answers] == [True] * 3 + [False] * 2
@@ -127,14 +127,14 @@ def test_job_quota_counts_each_job_of_a_batch(tmp_path: Path) -> None:
 
 
 def test_completed_job_frees_job_quota(tmp_path: Path) -> None:
-    with limited(tmp_path, jobs=1) as world:
+    with a_limited_world(tmp_path, jobs=1) as world:
         assert isinstance(submit_jobs(world)[0], JobView)
         world.until(1)
         assert isinstance(submit_jobs(world)[0], JobView)
 
 
 def test_used_idempotency_key_is_answered_at_full_job_quota(tmp_path: Path) -> None:
-    with limited(tmp_path, jobs=1) as world:
+    with a_limited_world(tmp_path, jobs=1) as world:
         document = {"name": "a job", "schedule_type": "INTERVAL", "interval_seconds": 60}
         first_submission, other_submission = (
             Submission(document, "k1", "f"),
@@ -152,7 +152,7 @@ def test_used_idempotency_key_is_answered_at_full_job_quota(tmp_path: Path) -> N
 
 
 def test_runs_per_minute_limits_requested_runs_in_any_minute(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=3) as world:
+    with a_limited_world(tmp_path, runs_per_minute=3) as world:
         (job,) = submit_jobs(world, 1, schedule_type="INTERVAL", interval_seconds=3600)
         job_id = job.state.job_id
         submit_jobs(world, 1)  # IMMEDIATE counts as a requested run
@@ -171,7 +171,7 @@ def test_runs_per_minute_limits_requested_runs_in_any_minute(tmp_path: Path) -> 
 
 
 def test_update_that_runs_a_job_at_once_counts_as_requested_run(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=2) as world:
+    with a_limited_world(tmp_path, runs_per_minute=2) as world:
         views = submit_jobs(world, 3, schedule_type="INTERVAL", interval_seconds=3600)
         first_id, second_id, third_id = (view.state.job_id for view in views)
         immediate: dict[str, Any] = {"name": "a job", "schedule_type": "IMMEDIATE"}
@@ -193,7 +193,7 @@ def test_update_that_runs_a_job_at_once_counts_as_requested_run(tmp_path: Path) 
 
 
 def test_backfill_over_limit_requests_no_run(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=5) as world:
+    with a_limited_world(tmp_path, runs_per_minute=5) as world:
         (job,) = submit_jobs(
             world,
             1,
@@ -216,7 +216,7 @@ def test_backfill_over_limit_requests_no_run(tmp_path: Path) -> None:
 
 
 def test_events_over_limit_stay_queued_and_all_start_later(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=10) as world:
+    with a_limited_world(tmp_path, runs_per_minute=10) as world:
         submit_due_at_noon(world, 35)
         submit_due_at_noon(world, 20, "other")
         world.until(1)
@@ -232,7 +232,7 @@ def test_events_over_limit_stay_queued_and_all_start_later(tmp_path: Path) -> No
 
 def test_limited_runs_fired_ahead_start_at_their_due_time(tmp_path: Path) -> None:
     """More than is kept of a limited tenant, some of it not due yet when room is made."""
-    with limited(tmp_path, runs_per_minute=1_000_000) as world:
+    with a_limited_world(tmp_path, runs_per_minute=1_000_000) as world:
         for count, seconds in ((900, 10), (300, 11.5)):
             at = (NOON + timedelta(seconds=seconds)).isoformat()
             for _ in range(count // 100):
@@ -244,7 +244,7 @@ def test_limited_runs_fired_ahead_start_at_their_due_time(tmp_path: Path) -> Non
 
 
 def test_limited_runs_start_by_priority(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=2) as world:
+    with a_limited_world(tmp_path, runs_per_minute=2) as world:
         low = submit_due_at_noon(world, 3, priority="LOW")
         world.until(1)
         high = submit_due_at_noon(world, 1, priority="HIGH")
@@ -258,7 +258,7 @@ def test_limited_runs_start_by_priority(tmp_path: Path) -> None:
 
 
 def test_concurrent_runs_limit_starts_next_run_when_one_ends(tmp_path: Path) -> None:
-    with limited(tmp_path, concurrent_runs=2) as world:
+    with a_limited_world(tmp_path, concurrent_runs=2) as world:
         for _ in range(4):
             submit_jobs(world, 1, task=SCRIPT)
         event = submit_due_at_noon(world, 1)
@@ -283,7 +283,7 @@ def test_concurrent_runs_limit_starts_next_run_when_one_ends(tmp_path: Path) -> 
 
 
 def test_rolled_back_start_does_not_count(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=2, concurrent_runs=2) as world:
+    with a_limited_world(tmp_path, runs_per_minute=2, concurrent_runs=2) as world:
         for _ in range(2):
             submit_jobs(world, 1, task=SCRIPT)
 
@@ -356,7 +356,7 @@ def test_unwritable_start_begins_no_run_and_loses_no_count(tmp_path: Path, write
 
 
 def test_rolled_back_run_request_does_not_count(tmp_path: Path) -> None:
-    with limited(tmp_path, runs_per_minute=1) as world:
+    with a_limited_world(tmp_path, runs_per_minute=1) as world:
         job = world.submit(schedule_type="INTERVAL", interval_seconds=3600)
 
         def fail() -> None:
@@ -473,7 +473,7 @@ def test_clock_set_back_delays_requested_runs_at_most_a_minute() -> None:
 
 
 def test_ended_job_with_new_schedule_counts_in_job_quota(tmp_path: Path) -> None:
-    with limited(tmp_path, jobs=1) as world:
+    with a_limited_world(tmp_path, jobs=1) as world:
         jobs, tomorrow = world.node.jobs, (NOON + timedelta(days=1)).isoformat()
         job_ids = [view.state.job_id for view in submit_jobs(world)]
         world.until(2)

@@ -84,7 +84,7 @@ def test_client_sends_the_local_token_where_sockets_have_no_user(tmp_path: Path)
 
 
 @contextmanager
-def connected() -> Iterator[tuple[socket.socket, socket.socket, Address]]:
+def a_connection() -> Iterator[tuple[socket.socket, socket.socket, Address]]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -99,7 +99,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket, Address]]:
 def test_owner_of_a_socket_is_found() -> None:
     peers = Peers()
     try:
-        with connected() as (client, _, server):
+        with a_connection() as (client, _, server):
             address: Address = client.getsockname()
             assert peers.find_owner(address, server) == os.geteuid()
             assert peers.find_owner(("127.0.0.1", 1), server) is None
@@ -118,7 +118,7 @@ def test_closed_socket_has_no_owner(by_table: bool) -> None:
     try:
         if by_table:
             peers.close()
-        with connected() as (client, _, server):
+        with a_connection() as (client, _, server):
             address: Address = client.getsockname()
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
             client.close()

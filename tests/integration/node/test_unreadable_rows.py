@@ -38,7 +38,7 @@ def change(folder: Path, statement: str, *values: Any) -> None:
 
 
 @contextmanager
-def restarted(folder: Path, seconds: float = 0) -> Iterator[World]:
+def restart(folder: Path, seconds: float = 0) -> Iterator[World]:
     with a_world(folder, ManualClock(NOON + timedelta(seconds=seconds))) as world:
         yield world
 
@@ -73,7 +73,7 @@ def reported_rows(world: World) -> list[tuple[str, str]]:
 def test_unreadable_state_stops_only_its_job(tmp_path: Path, value: Any) -> None:
     bad, good = two_jobs(tmp_path)
     damage_state(tmp_path, bad, value)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(60)
         assert len(set(world.statuses(good))) == 1
         assert len(world.statuses(good)) == 60
@@ -84,7 +84,7 @@ def test_unreadable_state_stops_only_its_job(tmp_path: Path, value: Any) -> None
 def test_calls_on_a_job_with_unreadable_state_fail_and_others_succeed(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
     damage_state(tmp_path, bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         jobs, search = world.node.jobs, world.node.search
         document = {"name": "new", "schedule_type": "IMMEDIATE"}
         answers: list[Any] = world.node.perform(
@@ -110,7 +110,7 @@ def test_calls_on_a_job_with_unreadable_state_fail_and_others_succeed(tmp_path: 
 def test_health_counts_an_unreadable_row_once(tmp_path: Path) -> None:
     bad, _ = two_jobs(tmp_path)
     damage_state(tmp_path, bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(3)
         for _ in range(3):
             with pytest.raises(Unreadable):
@@ -125,7 +125,7 @@ def test_health_counts_an_unreadable_row_once(tmp_path: Path) -> None:
 def test_bucket_of_an_unreadable_state_is_closed_in_the_end(tmp_path: Path) -> None:
     bad, _ = two_jobs(tmp_path)
     damage_state(tmp_path, bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(1_500)
         assert count(world, "look_set_aside") == 1
         assert watermark_of(world) >= NOON + timedelta(seconds=1_380)
@@ -137,7 +137,7 @@ def test_damaged_state_of_a_running_job_does_not_stop_the_start(tmp_path: Path) 
         world.node.step()
         assert world.gate.begun.acquire(timeout=10)
     damage_state(tmp_path, bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         good = world.submit(task=SCRIPT)
         world.gate.open.set()
         world.node.step()
@@ -151,7 +151,7 @@ def test_queued_runs_of_damaged_states_block_no_slot(tmp_path: Path) -> None:
         world.node.step()
     for job_id in queued:
         damage_state(tmp_path, job_id)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         good = world.submit(task=SCRIPT)
         world.gate.open.set()
         world.node.step()
@@ -192,7 +192,7 @@ def test_unreadable_lease_stops_only_its_job(tmp_path: Path) -> None:
         world.node.step()
         assert world.gate.begun.acquire(timeout=10)
     change(tmp_path, "UPDATE leases SET token = 'x'")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         good = world.submit(**EACH_SECOND)
         world.until(5)
         assert len(world.statuses(good)) == 5
@@ -201,11 +201,11 @@ def test_unreadable_lease_stops_only_its_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", [{"type": "event"}, SCRIPT], ids=["event", "script"])
 def test_unreadable_definition_stops_only_its_job(tmp_path: Path, task: dict[str, Any]) -> None:
     bad, good = two_jobs(tmp_path, task={"type": "event"})
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         other = world.submit(**EACH_SECOND, name="other", task=task)
     for job_id in (bad, other):
         change(tmp_path, "UPDATE bodies SET body = x'00ff' WHERE job_id = ?", job_id)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(150)
         assert world.statuses(good) == ["SUCCESS"] * 150
         assert watermark_of(world) >= NOON + timedelta(seconds=60)
@@ -216,7 +216,7 @@ def test_unreadable_definition_stops_only_its_job(tmp_path: Path, task: dict[str
 
 def test_damaged_large_payload_stops_only_its_job(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         large = world.submit(name="large", **EACH_SECOND, payload="x" * 20_000)
         (name,) = [
             row[0]
@@ -244,7 +244,7 @@ def job_with_runs(folder: Path) -> tuple[str, str]:
 def test_run_with_unreadable_row_is_listed_with_an_error(tmp_path: Path) -> None:
     job_id, run_id = job_with_runs(tmp_path)
     change(tmp_path, "UPDATE runs SET row = x'00ff' WHERE run_id = ?", run_id)
-    with restarted(tmp_path, 4) as world:
+    with restart(tmp_path, 4) as world:
         for listed in (world.runs(job_id), world.runs(None)):
             assert len(listed) == 3
             assert [view.run.run_id for view in listed][1] == run_id
@@ -265,7 +265,7 @@ def test_unreadable_attempt_row_is_left_out_of_its_run(tmp_path: Path) -> None:
         run_view = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
         assert len(run_view.attempts) == 1
     change(tmp_path, "UPDATE attempts SET row = x'00ff'")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         run_view = world.do(lambda: world.node.search.run(T, job_id, view.run.run_id))
         assert (list(run_view.attempts), run_view.run.attempt) == ([], 2)
 
@@ -284,7 +284,7 @@ TIMER_ASSIGNMENTS = {
 def test_unreadable_timer_is_removed_and_replaced(tmp_path: Path, assignment: str) -> None:
     bad, good = two_jobs(tmp_path, cron_expression="*/10 * * * * *")
     change(tmp_path, f"UPDATE timers SET {assignment} WHERE job_id = ?", bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(900)
         assert len(world.statuses(good)) == 90
         assert len(world.statuses(bad)) >= 40  # the reconciler found it without a timer
@@ -304,7 +304,7 @@ def test_error_of_an_unreadable_audit_row_names_its_time_range(tmp_path: Path) -
                 )
             )
     change(tmp_path, "UPDATE audit SET noted = x'00ff' WHERE id = 2")
-    with restarted(tmp_path, 300) as world:
+    with restart(tmp_path, 300) as world:
         audit = world.node.search.audit
 
         def page(**filters: Any) -> Any:
@@ -331,7 +331,7 @@ def test_unreadable_token_is_refused_and_hides_no_other_token(tmp_path: Path) ->
         for number in range(4):
             world.store.tokens.put(a_token(number), f"hash {number}")
     change(tmp_path, "UPDATE tokens SET role = 'x' WHERE token_id = ?", an_id(2))
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         tokens = world.store.tokens
         with pytest.raises(Unreadable, match=an_id(2)):
             tokens.find("hash 2")
@@ -348,7 +348,7 @@ def test_unreadable_receipt_refuses_only_its_request(tmp_path: Path) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.receipts.claim(T, [("bad", receipt), ("good", receipt)], NOON)
     change(tmp_path, "UPDATE receipts SET receipt = x'00ff' WHERE name = 'bad'")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         receipts = world.store.receipts
         other = Receipt("print", "other", NOON, NOON + timedelta(days=1))
         answers = world.node.perform(
@@ -366,7 +366,7 @@ def test_unreadable_notification_is_read_again_after_an_hour(tmp_path: Path) -> 
     with a_world(tmp_path, ManualClock(NOON)) as world:
         world.store.notifications.put([a_notification()])
     change(tmp_path, "UPDATE notices SET notice = x'00ff'")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         good = world.submit(**EACH_SECOND)
         world.until(20)
         assert len(world.statuses(good)) == 20
@@ -378,7 +378,7 @@ def test_events_around_an_unreadable_row_are_read(tmp_path: Path) -> None:
         for number in range(3):
             world.store.feed.publish([{"n": number}])
     change(tmp_path, "UPDATE feed SET event = x'00ff' WHERE seq = 2")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         assert world.store.feed.read(0, 10) == [(1, {"n": 0}), (3, {"n": 2})]
 
 
@@ -388,7 +388,7 @@ def test_events_around_an_unreadable_row_are_read(tmp_path: Path) -> None:
 def test_bucket_with_unreadable_row_is_leased_again(tmp_path: Path, assignment: str) -> None:
     _, good = two_jobs(tmp_path)
     change(tmp_path, f"UPDATE buckets SET {assignment}")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         world.until(120)
         assert len(world.statuses(good)) == 120
         assert watermark_of(world) >= NOON
@@ -400,20 +400,20 @@ def test_unreadable_start_does_not_count(tmp_path: Path) -> None:
         later = NOON + timedelta(seconds=1)
         world.store.starts.add("start", T, later, 1, NOON - timedelta(minutes=1))
     change(tmp_path, "UPDATE starts SET n = 'x' WHERE n = 2")
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         since = world.store.starts.times_since("start", T, NOON - timedelta(seconds=1))
         assert since == [NOON + timedelta(seconds=1)]
 
 
 def test_unreadable_rows_expire(tmp_path: Path) -> None:
     job_id, run_id = job_with_runs(tmp_path)
-    with restarted(tmp_path, 5) as world:
+    with restart(tmp_path, 5) as world:
         world.do(lambda: world.node.jobs.cancel(T, job_id))
         world.until(6)
     for table, column in (("heads", "head"), ("bodies", "body"), ("runs", "row")):
         change(tmp_path, f"UPDATE {table} SET {column} = x'00ff'")
     later = (HISTORY_RETENTION + timedelta(days=1)).total_seconds()
-    with restarted(tmp_path, later) as world:
+    with restart(tmp_path, later) as world:
         world.until(later + 300)
         for table in ("heads", "bodies", "runs"):
             (row_count,) = world.store._db.execute(f"SELECT count(*) FROM {table}").fetchone()
@@ -426,7 +426,7 @@ def test_unreadable_rows_expire(tmp_path: Path) -> None:
 def test_reconciler_walks_past_an_unreadable_state(tmp_path: Path) -> None:
     bad, good = two_jobs(tmp_path)
     damage_state(tmp_path, bad)
-    with restarted(tmp_path) as world:
+    with restart(tmp_path) as world:
         walk = world.store.job_states.walk(None, 1)
         assert (walk.states, [key for key, _ in walk.unreadable]) == ([], [JobKey(T, bad)])
         following = world.store.job_states.walk(walk.cursor, 10)

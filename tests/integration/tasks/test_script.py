@@ -29,11 +29,11 @@ from tests.support.scripts.script_runs import (
     GroupRecorder,
     Log,
     an_attempt,
+    default_sandbox,
     eventually,
     execute,
     exists,
     unconfined,
-    usual,
 )
 
 TAIL = 2048
@@ -483,7 +483,7 @@ task.run(attempt, StopSignal(), Log())
 
 def test_concurrent_scripts_keep_their_own_output(tmp_path: Path) -> None:
     outcomes: dict[int, Outcome] = {}
-    task = ScriptTask(tmp_path, usual(tmp_path), monotonic=time.monotonic)
+    task = ScriptTask(tmp_path, default_sandbox(tmp_path), monotonic=time.monotonic)
 
     def work(number: int) -> None:
         attempt = an_attempt("cat", payload=[number] * 1000)

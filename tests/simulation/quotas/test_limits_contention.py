@@ -32,13 +32,13 @@ class ContendedRows(MemoryQuotaRows):
         return super().swap(tenant, row_name, expect, text)
 
 
-def contended(times: int) -> tuple[LeasedQuotas, ContendedRows, ManualClock]:
+def contended_quotas(times: int) -> tuple[LeasedQuotas, ContendedRows, ManualClock]:
     clock, rows = ManualClock(NOON), ContendedRows(times)
     return LeasedQuotas(lambda _: SMALL_LIMITS, rows, lambda _: 0, clock, no_log), rows, clock
 
 
 def test_calls_that_lose_every_swap_are_refused_for_a_second() -> None:
-    instance, rows, clock = contended(MAX_ROW_SWAPS)
+    instance, rows, clock = contended_quotas(MAX_ROW_SWAPS)
     for _ in range(20):
         with pytest.raises(LimitExceeded) as refused:
             instance.check_call("acme")
@@ -49,7 +49,7 @@ def test_calls_that_lose_every_swap_are_refused_for_a_second() -> None:
 
 
 def test_requested_runs_and_jobs_that_lose_every_swap_are_unavailable() -> None:
-    instance, _, _ = contended(2 * MAX_ROW_SWAPS)
+    instance, _, _ = contended_quotas(2 * MAX_ROW_SWAPS)
     with pytest.raises(Unavailable, match="try again"):
         instance.take_run_requests("acme", 1)
     with pytest.raises(Unavailable, match="try again"):

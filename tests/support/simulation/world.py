@@ -92,7 +92,7 @@ class Process:
     def clock(self) -> datetime:
         return self.world.now + self.skew
 
-    def true(self, at: datetime) -> datetime:
+    def to_world_time(self, at: datetime) -> datetime:
         """Convert a time of this process's clock to the world's clock."""
         return at - self.skew
 

@@ -53,7 +53,7 @@ def test_event_has_the_detail_type_of_its_job() -> None:
 
 @pytest.mark.parametrize("name", ["Job State Change", "Run State Change", "RUN state change"])
 def test_reserved_detail_type_is_refused(name: str) -> None:
-    with pytest.raises(BadTask, match="The detail type is one of Punctual's own"):
+    with pytest.raises(BadTask, match="The detail type is reserved for Punctual"):
         build_event(an_attempt(detail_type=name))
     attempt = msgspec.structs.replace(an_attempt(detail_type="{{payload}}"), payload=name)
     events = EventTask(lambda _: pytest.fail("It was published."))

@@ -83,7 +83,7 @@ def test_queue_is_named_by_its_url(url: str) -> None:
     assert run(url)[0].status == "SUCCESS"
 
 
-RESERVED_QUEUE = "is that of one of Punctual's own queues"
+RESERVED_QUEUE = "is that of a queue of Punctual"
 WRONG_FORM = "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
 
 

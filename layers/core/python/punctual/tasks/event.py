@@ -44,10 +44,10 @@ def detail_type_problem(detail_type: str) -> str:
     >>> detail_type_problem("Order Due")
     ''
     >>> detail_type_problem("Run State Change")
-    "is one of Punctual's own"
+    'is reserved for Punctual'
     """
     return (
-        "is one of Punctual's own"
+        "is reserved for Punctual"
         if detail_type.strip().casefold() in _RESERVED_DETAIL_TYPES
         else ""
     )

@@ -37,7 +37,8 @@ class Invoker(Protocol):
         """
 
 
-def _allow_all(_tenant: str, _name: str) -> bool:
+def allow_all(_tenant: str, _name: str) -> bool:
+    """Return True: tasks may name every target."""
     return True
 
 
@@ -45,7 +46,7 @@ class InvokeTask:
     """Runs `lambda` tasks. It blocks until the function answers. The caller enforces timeouts."""
 
     def __init__(
-        self, invoker: Invoker, is_allowed: Callable[[str, str], bool] = _allow_all
+        self, invoker: Invoker, is_allowed: Callable[[str, str], bool] = allow_all
     ) -> None:
         """`is_allowed` receives the tenant and the function."""
         self._invoker = invoker
@@ -83,13 +84,13 @@ def function_problem(function: str) -> str:
     >>> function_problem("arn:aws:lambda:eu-central-1:123456789012:function:report:live")
     ''
     >>> function_problem("punctual-prod-planner")
-    "is one of Punctual's own"
+    'is reserved for Punctual'
     """
     match = _FUNCTION_NAME.fullmatch(function)
     if match is None:
         return "must be a function's name or ARN"
     if match["name"].lower().startswith(OWN_NAME_PREFIX):
-        return "is one of Punctual's own"
+        return "is reserved for Punctual"
     return ""
 
 

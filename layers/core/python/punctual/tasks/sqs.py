@@ -6,7 +6,7 @@ from typing import Protocol
 
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
-from punctual.tasks.lambda_function import OWN_NAME_PREFIX
+from punctual.tasks.lambda_function import OWN_NAME_PREFIX, allow_all
 from punctual.tasks.text import as_text, ascii_json
 
 FIFO_SUFFIX = ".fifo"
@@ -25,15 +25,11 @@ class MessageSender(Protocol):
         """
 
 
-def _allow_all(_tenant: str, _name: str) -> bool:
-    return True
-
-
 class QueueTask:
     """Runs `sqs` tasks."""
 
     def __init__(
-        self, sender: MessageSender, is_allowed: Callable[[str, str], bool] = _allow_all
+        self, sender: MessageSender, is_allowed: Callable[[str, str], bool] = allow_all
     ) -> None:
         """`is_allowed` receives the tenant and the queue's URL."""
         self._sender = sender
@@ -61,13 +57,13 @@ def queue_problem(url: str) -> str:
     >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
     ''
     >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/punctual-dev-wake")
-    "is that of one of Punctual's own queues"
+    'is that of a queue of Punctual'
     """
     match = _QUEUE_URL.fullmatch(url)
     if match is None:
         return "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
     if match["name"].lower().startswith(OWN_NAME_PREFIX):
-        return "is that of one of Punctual's own queues"
+        return "is that of a queue of Punctual"
     return ""
 
 

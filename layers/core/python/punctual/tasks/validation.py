@@ -52,4 +52,4 @@ def _http_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "expect_status", str(error)
     for name in task.get("headers") or {}:
         if name.lower() in RESERVED_HEADERS:
-            yield f"headers.{name}", "is Punctual's to set"
+            yield f"headers.{name}", "is set by Punctual: leave it out"

@@ -153,9 +153,9 @@ def _check_url(url: "httpx.URL") -> "httpx.URL":
     if url.scheme not in ("http", "https"):
         raise BadTask("The URL does not begin with http:// or https://")
     if not _HOST.fullmatch(url.raw_host):
-        raise BadTask("The URL names no host that could be called")
+        raise BadTask("The URL has no valid host")
     if url.port is not None and not 1 <= url.port <= 65535:
-        raise BadTask("The URL names a port that does not exist")
+        raise BadTask("The URL has an invalid port: it must be 1 to 65535")
     if url.userinfo:
         raise BadTask("The URL holds a user name; put credentials into a header")
     # Remove the trailing dot. Certificates and virtual hosts do not contain it.
@@ -195,7 +195,7 @@ def _encode_header(name: str, value: str) -> RawHeader:
     if not HEADER_NAME.fullmatch(name):
         raise BadTask(f"{name!r} is not a valid header name")
     if name.lower() in RESERVED_HEADERS:
-        raise BadTask(f"The header {name} is Punctual's to set")
+        raise BadTask(f"The header {name} is set by Punctual: leave it out")
     if CONTROL_IN_HEADER.search(value):
         raise BadTask(f"The header {name} holds a line break or another control character")
     return name.encode(), encode_text(value.strip(" \t"), f"The header {name}")

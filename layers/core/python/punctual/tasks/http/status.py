@@ -23,7 +23,7 @@ def parse_expected(value: Any) -> ExpectedStatuses:
         return DEFAULT_EXPECTED_STATUSES
     items = value if isinstance(value, list | tuple) else [value]
     if not items:
-        raise BadTask("expect_status names no status")
+        raise BadTask("expect_status must name at least one status")
     return tuple(_parse_range(item) for item in items)
 
 
