@@ -39,12 +39,14 @@ def lateness_figures(
     return [
         Figure(
             f"{scenario}: lateness p50, p99, max",
-            f"{lateness.quantile(0.5):.2f}, {lateness.quantile(0.99):.2f}, {max(lateness.lateness_ms):.1f} ms",
+            f"{lateness.quantile(0.5):.2f}, {lateness.quantile(0.99):.2f}, "
+            f"{max(lateness.lateness_ms):.1f} ms",
             aims[0],
         ),
         Figure(
             f"{scenario}: CPU a job, drained",
-            f"{lateness.cpu_ms:.3f} ms, {len(lateness.lateness_ms) / max(lateness.drain_seconds, 1e-9):,.0f}/s",
+            f"{lateness.cpu_ms:.3f} ms, "
+            f"{len(lateness.lateness_ms) / max(lateness.drain_seconds, 1e-9):,.0f}/s",
             aims[1],
         ),
     ]
@@ -99,7 +101,7 @@ async def measure_with_million_jobs(folder: Path, seconds: int) -> list[Figure]:
 async def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--million", action="store_true", help="also with a million stored jobs")
-    parser.add_argument("--seconds", type=int, default=30, help="of the steady load")
+    parser.add_argument("--seconds", type=int, default=30, help="seconds of the steady load")
     parser.add_argument("--only", default="", help="next, submit, time, kill, idle or million")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores, fsync on", flush=True)

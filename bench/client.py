@@ -23,8 +23,8 @@ class _AnswerReader(asyncio.Protocol):
 
     def send(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
         if self.transport is None:
-            raise ConnectionResetError("the node hung up")
-        assert self._answer is None, "one request at a time"
+            raise ConnectionResetError("the node closed the connection")
+        assert self._answer is None, "a request is still open"
         answer = self._answer = self._loop.create_future()
         self.transport.write(request)
         return answer
@@ -60,7 +60,7 @@ class _AnswerReader(asyncio.Protocol):
         self.transport = None
         if self._answer is not None:
             answer, self._answer = self._answer, None
-            answer.set_exception(error or ConnectionResetError("the node hung up"))
+            answer.set_exception(error or ConnectionResetError("the node closed the connection"))
 
 
 class Client:

@@ -124,7 +124,7 @@ def measure(jobs: int, threads: int = MAX_AWS_CONNECTIONS) -> PollerFigures:
         handled = 0
         while handled < jobs:
             step = poller.step(NOON)
-            assert step.timer_count, "the canned endpoint has no more to dispatch"
+            assert step.timer_count, "the canned endpoint has no more timers"
             handled += step.timer_count
         return PollerFigures(
             handled, time.process_time() - cpu_before, time.perf_counter() - wall_before
@@ -157,10 +157,11 @@ def main() -> None:
         figures = measure(options.jobs, threads)
         pollers = -(-PEAK_RUNS_A_SECOND // int(figures.jobs_per_core_second))
         print(
-            f"{threads:>2} at a time: {figures.jobs_per_core_second:,.0f} recurring jobs a second and core, "
+            f"{threads:>2} threads: {figures.jobs_per_core_second:,.0f} recurring jobs per second "
+            "and core, "
             f"{figures.cpu_seconds / figures.jobs * 1e3:.3f} ms CPU each, "
-            f"{figures.jobs / figures.seconds:,.0f}/s by the wall; "
-            f"{pollers} pollers for {PEAK_RUNS_A_SECOND:,} a second",
+            f"{figures.jobs / figures.seconds:,.0f}/s of wall time; "
+            f"{pollers} pollers for {PEAK_RUNS_A_SECOND:,} per second",
             flush=True,
         )
     print(f"load after: {os.getloadavg()}", flush=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 
 class RunningNode:
-    """A node process with `env` in its environment. `startup_output` holds its output before it was ready.
+    """A node process with `env` in its environment.
 
+    `startup_output` holds its output before it was ready.
     `open_files` limits its number of open files.
     """
 

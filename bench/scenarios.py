@@ -100,7 +100,9 @@ async def measure_lateness(node: RunningNode, due_times: Sequence[datetime]) -> 
     cpu_seconds = node.cpu_seconds - cpu_before
     own_runs = (await list_runs(node))[: len(due_times)]
     values = [run["lateness_ms"] for run in own_runs]
-    assert len({run["job_id"] for run in own_runs}) == len(due_times), "a run is missing or double"
+    assert len({run["job_id"] for run in own_runs}) == len(due_times), (
+        "a run is missing or duplicated"
+    )
     assert min(values) >= 0, "a run was early"
     return LatenessResult(values, drain_seconds, cpu_seconds / len(due_times) * 1_000)
 

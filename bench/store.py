@@ -137,15 +137,15 @@ def main(jobs: int) -> None:
     all_steps = [make_job_steps(number) for number in range(jobs)]
     gc.collect()
     gc.freeze()
-    print(f"units of {JOBS_PER_TRANSACTION}, {jobs} jobs, load {os.getloadavg()[0]:.1f}")
+    print(f"transactions of {JOBS_PER_TRANSACTION}, {jobs} jobs, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         store = Store.open(Path(folder), ManualClock(NOON))
         middle = len(all_steps) // 2
-        measure("create: timer, body, head", store, all_steps, create_jobs)
+        measure("create: timer, definition, job state", store, all_steps, create_jobs)
         measure("fire, claim", store, all_steps[:middle], start_runs)
         measure("finish, history", store, all_steps[:middle], end_runs)
         measure(
-            "fire, claim, finish, history in one unit",
+            "fire, claim, finish, history in one transaction",
             store,
             all_steps[middle:],
             start_and_end_runs,

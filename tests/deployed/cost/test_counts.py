@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.accounts import sum_amounts, sum_dollars
-from bench.cost import DOCUMENT, STAGES, build_document, idle_costs
-from bench.meter import Unit
-from bench.words import explain, short_role
+from bench.cost.accounts import sum_amounts, sum_dollars
+from bench.cost.meter import Unit
+from bench.cost.page import DOCUMENT, STAGES, build_document, idle_costs
+from bench.cost.words import explain, short_role
 from tests.support.deployed.scenes import SCENES, measured
 
 
@@ -20,63 +20,63 @@ def by_kind(scene: str, unit: Unit) -> dict[str, float]:
 
 
 OWN_WRITES = {
-    "poller, jobs: head": 1,
-    "executor-quick, jobs: head": 2,
+    "poller, jobs: state": 1,
+    "executor-quick, jobs: state": 2,
     "executor-quick, runs: run": 1,
 }
 SHARED_WRITES = {  # by all runs of a batch
     "poller, control: #lease": 2,
     "poller, timers: timer": 1,
-    "poller, timers: timer gone": 1,
+    "poller, timers: timer deleted": 1,
     "status, control: #counted": 2,  # a transaction costs double
     "status, control: #minutes": 2,  # a transaction costs double
     "status, control: #runs": 1,
     "status, control: #totals": 2,  # a transaction costs double
 }
-OUTCOMES = {"executor-quick, runs: pack": 1}  # what a batch left, until each run has its own row
+OUTCOMES = {"executor-quick, runs: results": 1}  # what a batch left, until each run has its own row
 
 
-def test_a_recurring_run_writes_four_rows_and_shares_the_rest_with_its_batch() -> None:
+def test_recurring_run_writes_four_own_rows() -> None:
     shared = {what: units / 10 for what, units in SHARED_WRITES.items()}
     assert by_kind("ten", Unit.WRITE) == {**OWN_WRITES, **shared}
     assert sum(OWN_WRITES.values()) <= 4
 
 
-def test_the_timers_of_twenty_recurring_runs_are_two_rows() -> None:
+def test_timers_of_twenty_recurring_runs_are_two_rows() -> None:
     found = by_kind("many", Unit.WRITE)
-    assert found["poller, timers: timer"] == found["poller, timers: timer gone"] == 2 / 20
+    assert found["poller, timers: timer"] == found["poller, timers: timer deleted"] == 2 / 20
 
 
-def test_a_recurring_run_alone_shares_with_nobody() -> None:
+def test_single_recurring_run_pays_all_shared_rows() -> None:
     assert by_kind("alone", Unit.WRITE) == {**OWN_WRITES, **SHARED_WRITES}
     assert by_kind("alone", Unit.PUT) == {}
 
 
 @pytest.mark.parametrize(("scene", "runs"), [("outputs", 10), ("output", 1)])
-def test_each_output_is_one_object_and_the_batch_shares_a_row(scene: str, runs: int) -> None:
+def test_each_output_is_one_object_and_batch_shares_a_row(scene: str, runs: int) -> None:
     assert by_kind(scene, Unit.PUT) == {"executor-quick, outputs: PutObject": 1}
     shared = {what: n / runs for what, n in {**SHARED_WRITES, **OUTCOMES}.items()}
     assert by_kind(scene, Unit.WRITE) == {**OWN_WRITES, **shared}
 
 
-def test_a_discarded_output_costs_no_more_than_none() -> None:
+def test_discarded_output_costs_nothing() -> None:
     assert by_kind("discards", Unit.PUT) == {}
     assert by_kind("discards", Unit.WRITE) == by_kind("ten", Unit.WRITE)
     assert sum_dollars(measured("discards").lines) - sum_dollars(measured("ten").lines) < 0.01
 
 
-def test_a_recurring_run_reads_six_rows_consistently() -> None:
+def test_recurring_run_reads_six_rows() -> None:
     own = {what: n for what, n in by_kind("ten", Unit.READ).items() if n >= 0.3}
     assert own == {
-        "poller, jobs: head": 1,
-        "executor-quick, jobs: head": 2,
-        "executor-quick, jobs: body": 1,
+        "poller, jobs: state": 1,
+        "executor-quick, jobs: state": 2,
+        "executor-quick, jobs: definition": 1,
         "poller, runs: run": 1,
         "status, runs: run": 1,
     }
 
 
-def test_ten_runs_are_one_message_each_way_and_no_object() -> None:
+def test_ten_runs_cost_one_request_to_each_queue_operation() -> None:
     assert by_kind("ten", Unit.FIFO) == {
         "poller, punctual-dev-quick-normal.fifo: SendMessageBatch": 0.1,
         "executor-quick, punctual-dev-quick-normal.fifo: ReceiveMessage": 0.1,
@@ -86,7 +86,7 @@ def test_ten_runs_are_one_message_each_way_and_no_object() -> None:
     assert by_kind("ten", Unit.EVENT) == {"status, Run State Change": 1}
 
 
-def test_a_hundred_jobs_of_each_minute_cost_little_more_than_their_runs() -> None:
+def test_hundred_minutely_jobs_share_their_waiting_time() -> None:
     lines = measured("hundred").lines
     assert sum_amounts(lines, Unit.WRITE) <= 4.6
     assert (
@@ -94,18 +94,18 @@ def test_a_hundred_jobs_of_each_minute_cost_little_more_than_their_runs() -> Non
     )
 
 
-def test_a_one_shot_writes_five_rows() -> None:
+def test_one_shot_run_writes_five_rows() -> None:
     own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
-    assert own == {**OWN_WRITES, "poller, timers: timer gone": 1}, "submitted one by one"
+    assert own == {**OWN_WRITES, "poller, timers: timer deleted": 1}, "submitted one by one"
     assert sum(own.values()) <= 5
     assert sum_amounts(measured("one-shot").lines, Unit.WRITE) <= 6.5, "shared with nine others"
 
 
-def test_a_submission_writes_three_rows_of_its_own_and_reads_none() -> None:
+def test_submission_writes_three_rows_and_reads_none() -> None:
     own = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n >= 1}
     assert own == {
-        "job-service, jobs: head": 1,
-        "job-service, jobs: body": 1,
+        "job-service, jobs: state": 1,
+        "job-service, jobs: definition": 1,
         "job-service, timers: timer": 1,
     }
     shared = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n < 1}
@@ -116,18 +116,18 @@ def test_a_submission_writes_three_rows_of_its_own_and_reads_none() -> None:
     assert by_kind("submission", Unit.SQS) == {}
 
 
-def test_a_kilobyte_of_payload_costs_one_unit_more() -> None:
+def test_kilobyte_of_payload_costs_one_write_unit() -> None:
     assert sum_amounts(measured("large submission").lines, Unit.WRITE) == 4.5
 
 
-def test_an_empty_minute_is_two_queries_a_shard_and_seldom_writes_the_watermark() -> None:
+def test_empty_minute_costs_two_queries_a_shard() -> None:
     reads = by_kind("minute", Unit.READ)
     assert reads.pop("planner, timers: query") == 2
     assert reads == {"planner, control: #shards": 1}
     assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 0.2}
 
 
-def test_a_round_over_the_dead_letters_is_a_request_for_each_lane_and_no_more() -> None:
+def test_round_of_dead_letters_costs_one_request_a_queue() -> None:
     asked = "dead-letters, punctual-dev-{}-dead.fifo: ReceiveMessage"
     queues = ("quick-high", "quick-normal", "quick-low", "long")
     assert by_kind("round", Unit.FIFO) == {asked.format(queue): 1 for queue in queues}
@@ -135,7 +135,7 @@ def test_a_round_over_the_dead_letters_is_a_request_for_each_lane_and_no_more() 
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_idle_month_costs_scheduling_at_most_the_aim(stage: str) -> None:
+def test_idle_month_costs_at_most_its_limit(stage: str) -> None:
     lines, _ = idle_costs(stage)
     needed = sum(one.dollars for one in lines if not one.is_optional)
     assert needed <= {"dev": 1.70, "prod": 1.80}[stage]
@@ -163,23 +163,23 @@ CEILINGS = {
 }
 
 
-def test_every_scene_has_its_ceiling() -> None:
+def test_every_scene_has_a_cost_limit() -> None:
     assert CEILINGS.keys() == SCENES.keys()
 
 
 @pytest.mark.parametrize("scene", CEILINGS)
-def test_a_million_costs_no_more_than_it_did(scene: str) -> None:
+def test_scene_costs_at_most_its_limit(scene: str) -> None:
     assert sum_dollars(measured(scene).lines) <= CEILINGS[scene]
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_unit_has_a_line_that_says_what_it_buys(scene: str) -> None:
+def test_every_cost_line_has_an_explanation(scene: str) -> None:
     lines = measured(scene).lines
     assert lines
     assert all(explain(line) for line in lines)
 
 
-def test_docs_cost_is_what_make_cost_writes() -> None:
+def test_cost_page_is_current() -> None:
     assert build_document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
         "make cost writes it anew"
     )

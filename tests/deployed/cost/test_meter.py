@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from bench.meter import Meter, Unit
-from bench.prices import prices
+from bench.cost.meter import Meter, Unit
+from bench.cost.prices import prices
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE
 from tests.support.deployed.deployed import REGION
 
@@ -48,14 +48,14 @@ def metered() -> Iterator[Metered]:
         yield Metered()
 
 
-def test_a_write_pays_for_the_larger_image_by_the_kilobyte(metered: Metered) -> None:
+def test_write_costs_kilobytes_of_larger_image(metered: Metered) -> None:
     assert metered.units(lambda: metered.put("a", 1024)) == {Unit.WRITE: 1}
     assert metered.units(lambda: metered.put("a", 1025)) == {Unit.WRITE: 2}
     assert metered.units(lambda: metered.put("a", 100)) == {Unit.WRITE: 2}
     assert metered.units(lambda: metered.put("a", 100)) == {Unit.WRITE: 1}
 
 
-def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
+def test_failed_condition_costs_size_of_existing_row(metered: Metered) -> None:
     metered.put("a", 2500)
 
     def refused() -> None:
@@ -67,7 +67,7 @@ def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
     assert (call.error, list(call.writes)) == ("ConditionalCheckFailedException", [])
 
 
-def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
+def test_index_entry_costs_when_added_and_removed(metered: Metered) -> None:
     def put(beating: bool, more: str = "") -> None:
         row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
         found: dict[str, Any] = {HEARTBEAT_INDEX: {"N": "1"}} if beating else {}
@@ -79,7 +79,7 @@ def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
     assert metered.units(lambda: put(False)) == {Unit.WRITE: 2}
 
 
-def test_a_batch_pays_for_each_row(metered: Metered) -> None:
+def test_batch_write_costs_each_row(metered: Metered) -> None:
     metered.put("old", 1500)
     requests: list[Any] = [
         {"PutRequest": {"Item": {"pk": {"S": "p"}, "sk": {"S": f"{n}"}}}} for n in range(3)
@@ -94,7 +94,7 @@ def test_a_batch_pays_for_each_row(metered: Metered) -> None:
     assert [one.key.sk for one in call.writes] == ["0", "1", "2", "old"]
 
 
-def test_reads_by_key_are_rounded_each_and_a_range_as_a_whole(metered: Metered) -> None:
+def test_key_reads_are_rounded_each_and_queries_once(metered: Metered) -> None:
     for sk in "abc":
         metered.put(sk, 3000)
     wanted = [{"pk": {"S": "p"}, "sk": {"S": sk}} for sk in "abcd"]
@@ -112,7 +112,7 @@ def test_reads_by_key_are_rounded_each_and_a_range_as_a_whole(metered: Metered) 
     assert metered.units(lambda: metered.dynamodb.query(**strong)) == {Unit.READ: 3}
 
 
-def test_a_filter_makes_a_range_no_cheaper_and_nothing_found_is_a_unit(metered: Metered) -> None:
+def test_filter_does_not_reduce_cost_and_empty_query_costs_one(metered: Metered) -> None:
     for sk in "abc":
         metered.put(sk, 3000)
     query: dict[str, Any] = {
@@ -128,7 +128,7 @@ def test_a_filter_makes_a_range_no_cheaper_and_nothing_found_is_a_unit(metered: 
     assert metered.units(lambda: metered.dynamodb.query(**query)) == {Unit.READ: 1}
 
 
-def test_a_transaction_pays_twice(metered: Metered) -> None:
+def test_transaction_costs_double(metered: Metered) -> None:
     items: list[Any] = [
         {"Put": {"TableName": JOBS_TABLE.name, "Item": {"pk": {"S": "p"}, "sk": {"S": str(n)}}}}
         for n in range(2)
@@ -137,7 +137,7 @@ def test_a_transaction_pays_twice(metered: Metered) -> None:
     assert spent == {Unit.WRITE: 4}
 
 
-def test_storing_is_a_put_and_deleting_is_free(metered: Metered) -> None:
+def test_s3_put_and_get_cost_and_delete_is_free(metered: Metered) -> None:
     metered.s3.create_bucket(Bucket="bucket")
     place = {"Bucket": "bucket", "Key": "outputs/a"}
     assert metered.units(lambda: metered.s3.put_object(**place, Body=b"x")) == {Unit.PUT: 1}

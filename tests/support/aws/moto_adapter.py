@@ -17,7 +17,7 @@ from unittest import mock
 import boto3
 from moto import mock_aws
 
-from bench.meter import short_table_name
+from bench.cost.meter import short_table_name
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.history.history import DynamoHistory
@@ -79,7 +79,7 @@ class Moto:
                 found += [parse_message(message["Body"]) for message in batch]
         return found
 
-    def told(self) -> list[Notification]:
+    def notifications(self) -> list[Notification]:
         """Receive and return all notices of the executor queues."""
         found: list[Notification] = []
         for url in self.settings.queues.values():

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from datetime import datetime, timedelta
 from typing import Any
 
-from bench.meter import Meter
+from bench.cost.meter import Meter
 from punctual.node.clock import ManualClock
 from tests.support.deployed.faults import Killed
 from tests.support.deployed.functions import SINK, Environment

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from bench.meter import Unit
+from bench.cost.meter import Unit
 from tests.support.deployed.deployed import ACCOUNT, REGION
 from tests.support.deployed.template import Stack, resources
 from tests.support.deployed.world import World

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import cycle
 
-from bench.accounts import call_seconds
-from bench.prices import prices
+from bench.cost.accounts import call_seconds
+from bench.cost.prices import prices
 
 # Delays of queues and warm functions, used in turn. Most are short.
 DELIVERIES = (0.03, 0.05, 0.04, 0.12, 0.02, 0.06, 0.08)

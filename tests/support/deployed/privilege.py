@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from bench.meter import Call
+from bench.cost.meter import Call
 from tests.support.deployed.deployed import ACCOUNT, REGION
 
 Statement = Mapping[str, Any]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
 
-from bench.meter import WrittenRow
+from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from tests.support.deployed.deployed import Source
 

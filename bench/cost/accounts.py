@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from bench.meter import Call, Unit
-from bench.prices import Prices
+from bench.cost.meter import Call, Unit
+from bench.cost.prices import Prices
 
 UnitSums = Mapping[tuple[Unit, str, str], float]  # by unit, function and purpose
 
@@ -60,7 +60,10 @@ def call_seconds(memory_mb: int, prices: Prices) -> float:
 
 
 def subtract_units(units: UnitSums, subtracted: UnitSums, factor: float) -> UnitSums:
-    """Return `units` without `factor` times `subtracted`. This removes the cost of an idle deployment."""
+    """Return `units` without `factor` times `subtracted`.
+
+    This removes the cost of an idle deployment.
+    """
     keys = {**units, **subtracted}
     difference = {key: units.get(key, 0) - factor * subtracted.get(key, 0) for key in keys}
     return {key: amount for key, amount in difference.items() if abs(amount) > 1e-9}

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-cold"
 PYTHON = VENV / "bin/python"
 EMULATOR_TIMEOUT_SECONDS = 60.0
@@ -80,9 +80,7 @@ def start(
             return _start(folder, layers, environment, event)
         except OSError as error:
             last_error = error
-    raise NotStarted(
-        f"the emulator broke off {MAX_START_TRIES} times: {last_error}"
-    ) from last_error
+    raise NotStarted(f"the emulator failed {MAX_START_TRIES} times: {last_error}") from last_error
 
 
 def _start(
@@ -95,7 +93,7 @@ def _start(
             endpoint.measure = lambda: _processor_time(pid)
             answer = _invoke(address, event)
             if not endpoint.measured:
-                answer = f"called nothing of AWS and answered {answer}"
+                answer = f"made no AWS call and answered {answer}"
                 raise NotStarted(f"{folder.name} {answer}\n{log()}")
             report = _INIT_REPORT.search(log())
             if report is None:
@@ -121,7 +119,7 @@ def _processor_time(emulator: int) -> float:
 def _emulator_program() -> Path:
     machine = _MACHINE_NAMES.get(platform.machine())
     if platform.system() != "Linux" or machine is None:
-        raise NotStarted("aws-sam-cli brings the emulator for Linux on x86_64 and arm64 alone")
+        raise NotStarted("aws-sam-cli has the emulator only for Linux on x86_64 and arm64")
     (program,) = VENV.glob(f"lib/*/site-packages/samcli/local/rapid/aws-lambda-rie-{machine}")
     return program
 

@@ -54,7 +54,7 @@ def value_bytes(attribute: Mapping[str, Any]) -> int:
             return sum(number_bytes(element) for element in value)
         case "BS":
             return sum(len(element) for element in value)
-    raise ValueError(f"{kind} is no kind of attribute")
+    raise ValueError(f"{kind} is not a type of attribute")
 
 
 def number_bytes(text: str) -> int:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.cold_start_emulator import NotStarted, Start, start
-from bench.cold_start_events import environment, events, folder_of
-from bench.cold_start_sizes import Size, size_of
+from bench.cold_start.emulator import Start, start
+from bench.cold_start.events import environment, events, folder_of
+from bench.cold_start.sizes import Size, size_of
 from infra.build.packaging import FUNCTIONS_FOLDER, build_layers, host_target
 
 MAX_INIT_RATIO = 1.6
@@ -97,7 +97,7 @@ def show(rows: Sequence[FunctionStarts]) -> None:
             _format_pair(row.init(), bare_init),
             _format_pair(row.to_call(), bare_call),
         )
-        note = "  over the aim" if row.name in slow_names else ""
+        note = "  above the aim" if row.name in slow_names else ""
         print(f"{row.name:<20} {init_columns}  {call_columns} {len(row.starts):7}{note}")
 
 
@@ -118,7 +118,9 @@ def show_sizes(sizes: Mapping[str, Size]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make cold")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--more", type=int, default=21, help="rounds of what is over the aim")
+    parser.add_argument(
+        "--more", type=int, default=21, help="extra rounds for functions above the aim"
+    )
     parser.add_argument("--only", nargs="*", default=[], help="names of functions")
     options = parser.parse_args()
     event_by_function = events()
@@ -150,10 +152,3 @@ def main() -> None:
     print(f"load after: {os.getloadavg()[0]:.1f}")
     if names_over_aim(rows):
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except NotStarted as error:
-        sys.exit(f"make cold: {error}")

@@ -9,7 +9,7 @@ from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
 from punctual.settings import Settings
 from tests.support.aws.stream_records import Stream
-from tests.support.builders import JOB, NOON, RUN, a_head
+from tests.support.builders import JOB, NOON, RUN, a_job_state
 from tests.support.deployed.api import an_event
 
 SETTINGS = Settings(
@@ -66,7 +66,7 @@ def events() -> dict[str, Any]:
         "executor-quick": messages,
         "executor-long": messages,
         "dead-letters": tick,
-        "status": {"Records": [Stream().of(None, a_head())]},
+        "status": {"Records": [Stream().of(None, a_job_state())]},
     }
 
 

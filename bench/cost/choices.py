@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bench.accounts import Line, sum_amounts
-from bench.idle import Template
-from bench.meter import Unit
-from bench.prices import Prices
+from bench.cost.accounts import Line, sum_amounts
+from bench.cost.idle import Template
+from bench.cost.meter import Unit
+from bench.cost.prices import Prices
 
 ROUTE_METRICS = ("4xx", "5xx", "Count", "DataProcessed", "IntegrationLatency", "Latency")
 """The metrics that an HTTP API emits for each route if `apiMetrics` is on."""
@@ -26,25 +26,25 @@ def optional_settings_section(
     )
     metrics = routes * len(ROUTE_METRICS)
     yield ""
-    yield "## What is off by default"
+    yield "## Settings that are off by default"
     yield ""
-    yield "| setting | what is paid for | dollars |"
+    yield "| setting | billed items | dollars |"
     yield "|---|---|---:|"
     yield (
-        f"| `apiMetrics` | {len(ROUTE_METRICS)} metrics for each of {routes} routes that is "
-        f"called at all | up to {metrics * prices.monthly['custom-metric']:.2f} a month |"
+        f"| `apiMetrics` | {len(ROUTE_METRICS)} metrics for each of {routes} routes that "
+        f"has calls | up to {metrics * prices.monthly['custom-metric']:.2f} a month |"
     )
     for name, lines in scenes.items():
         traces = sum_amounts(lines, Unit.REQUEST)
         all_traces_dollars = traces * prices.dollars_per_million(Unit.TRACE, 1)
         yield (
-            f"| `tracing` | {traces:.2g} traces for a run, {BATCH_WORDS[name]}, of which Lambda records "
+            f"| `tracing` | {traces:.2g} traces for a run, {BATCH_WORDS[name]}. Lambda records "
             f"one a second for each function and {TRACED_SHARE:.0%} of the others | "
             f"{TRACED_SHARE * all_traces_dollars:.2f} to {all_traces_dollars:.2f} a million runs |"
         )
     yield ""
     yield (
-        "Without them the API still tells its calls, errors and latency as a whole, and the "
-        "queries `run by id` and `job by id` follow one run or job through all functions. Both "
-        "settings are switched on for as long as they are needed, by a deploy."
+        "Without them the API still has metrics of all calls, errors and latency together. The "
+        "queries `run by id` and `job by id` follow one run or job through all functions. Deploy "
+        "with the settings on as long as you need them."
     )

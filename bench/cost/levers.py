@@ -2,57 +2,57 @@
 
 from collections.abc import Iterator, Sequence
 
-from bench.accounts import Line
-from bench.meter import Unit
-from bench.words import short_role
+from bench.cost.accounts import Line
+from bench.cost.meter import Unit
+from bench.cost.words import short_role
 
 # Name, saving for a run in batches of ten, and method.
 LEVERS = (
     (
-        "executors that wait for the moment",
+        "waiting executors",
         (Unit.GB_SECOND, "executor-quick", "waiting"),
-        "send at the moment, not a tenth of a second before it: a run is then late by what the "
-        "queue takes",
+        "send messages at the due time, not a tenth of a second before it; runs are then late by "
+        "the delay of the queue",
     ),
     (
-        "pollers that wait for the moment",
+        "waiting pollers",
         (Unit.GB_SECOND, "poller", "waiting"),
-        "half of it is SQS, which delays by whole seconds: who is called comes half a second too "
-        "early in the middle. A poller called a second later is late half of the time",
+        "half of it comes from SQS, which delays by whole seconds, so a poller starts half a "
+        "second too early on average; a poller that starts a second later is late half of the time",
     ),
     (
-        "an event for each run that ended",
+        "an event for each ended run",
         (Unit.EVENT, "status", "Run State Change"),
-        "`runEvents: none`, where nobody listens",
+        "`runEvents: none`, if no rule uses the events",
     ),
     (
-        "what runs leave, until their history rows are written",
-        (Unit.WRITE, "executor-quick", "runs: pack"),
+        "results of attempts, until their history rows are written",
+        (Unit.WRITE, "executor-quick", "runs: results"),
         "tasks that return nothing, or jobs with `output: discard`",
     ),
     (
-        "the line of history, read for the lists over all jobs",
+        "history rows, read for the lists over all jobs",
         (Unit.READ, "status", "runs: run"),
-        "build the lists from the stream alone, without what a run left behind",
+        "build the lists from the stream alone, without the results of runs",
     ),
     (
-        "whether the last run's history is written",
+        "reads that check the history row of the last run",
         (Unit.READ, "poller", "runs: run"),
-        "leave ended runs in the head until there are several, and ask for all at once",
+        "keep ended runs in the job state until there are several, and check all at once",
     ),
     (
         "the log line of a run",
         (Unit.LOG_BYTE, "executor-quick", "executor-quick"),
-        "log level WARNING; the Infrequent Access class halves it",
+        "log level WARNING; the log class Infrequent Access halves the price",
     ),
 )
 
 
 def levers_section(lines: Sequence[Line], least_dollars: float) -> Iterator[str]:
     yield ""
-    yield "## What would lower it"
+    yield "## Possible savings"
     yield ""
-    yield "| of a run in batches of ten | $ a million | how |"
+    yield "| part of a run in batches of ten | $ a million | method |"
     yield "|---|---:|---|"
     for label, (unit, role, purpose), method in LEVERS:
         cost = sum(line.dollars for line in lines if _matches(line, unit, role, purpose))

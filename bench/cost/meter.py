@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bench.sizes import chunks, index_units, item_bytes, read_units, write_units
+from bench.cost.sizes import chunks, index_units, item_bytes, read_units, write_units
 from punctual.aws.dynamodb import keys
 
 SPARSE = {table.name: table.sparse_index for table in keys.TABLES}
@@ -66,7 +66,10 @@ class Call:
 
 @dataclass
 class Meter:
-    """A meter. `unmetered` is an unmetered DynamoDB client that reads rows before and after a write."""
+    """A meter.
+
+    `unmetered` is an unmetered DynamoDB client that reads rows before and after a write.
+    """
 
     unmetered: Any
     role: str = "test"
@@ -213,18 +216,18 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
     """Return the kind of a row, from its table and key.
 
     >>> purpose("punctual-dev-timers", keys.RowKey("2026-12-01T10:00Z#7", "x"), deleted=True)
-    'timers: timer gone'
+    'timers: timer deleted'
     """
     name = short_table_name(table)
-    suffix = " gone" if deleted else ""
+    suffix = " deleted" if deleted else ""
     match name:
         case keys.JOBS_TABLE.name:
-            kind = "body" if key.pk.endswith("#body") else "head"
+            kind = "definition" if key.pk.endswith("#body") else "state"
         case keys.TIMERS_TABLE.name:
             kind = "timer"
         case keys.HISTORY_TABLE.name:
             kind = "attempt" if key.sk.startswith("try#") else "run"
-            kind = "pack" if key.pk.count("#") > 1 else kind
+            kind = "results" if key.pk.count("#") > 1 else kind
         case keys.CONTROL_TABLE.name:
             parts = key.pk.split("#")
             kind = f"#{parts[1]}" if len(parts) > 1 else parts[0]

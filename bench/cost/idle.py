@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bench.meter import Unit
-from bench.prices import Prices
+from bench.cost.meter import Unit
+from bench.cost.prices import Prices
 
 Template = Mapping[str, Any]
 
@@ -48,15 +48,15 @@ def _scheduling_items(
     fifo = [queue_name for queue_name in queue_names if queue_name.endswith(".fifo")]
     return [
         MonthlyItem(
-            "minutes in which nothing is due", minutes, idle.minute * minutes, "the tick: a look"
+            "minutes without due timers", minutes, idle.minute * minutes, "the tick of the planner"
         ),
         MonthlyItem(
             "rounds over the dead letters",
             rounds,
             idle.round * rounds,
-            "a request for each lane's queue, where an event source would make thousands",
+            "one request for each queue; an event source would make thousands",
         ),
-        MonthlyItem("days", days, idle.day * days, "the walk over all jobs, which finds none"),
+        MonthlyItem("days", days, idle.day * days, "the walk over all jobs, without finds"),
         _polled_item("event sources on standard queues", len(standard), Unit.SQS, prices),
         _polled_item("event sources on FIFO queues", len(fifo), Unit.FIFO, prices),
     ]
@@ -64,7 +64,7 @@ def _scheduling_items(
 
 def _polled_item(label: str, sources: int, unit: Unit, prices: Prices) -> MonthlyItem:
     polls = polls_per_source(prices)
-    buys = f"Lambda asks an empty queue all the time: {polls:,.0f} requests a month for each"
+    buys = f"Lambda polls an empty queue: {polls:,.0f} requests a month for each"
     return MonthlyItem(label, sources, sources * polls * prices.units[unit], buys)
 
 
@@ -121,11 +121,9 @@ def _chosen_items(templates: Sequence[Template], prices: Prices, metrics: int) -
             "composite alarms",
             count_resources("AWS::CloudWatch::CompositeAlarm"),
             "composite-alarm",
-            "one alarm from several",
+            "an alarm that combines several alarms",
         ),
-        priced_item(
-            "metrics of our own", metrics, "custom-metric", "what no service tells by itself"
-        ),
+        priced_item("custom metrics", metrics, "custom-metric", "metrics that no AWS service has"),
         priced_item(
             "dashboards",
             count_resources("AWS::CloudWatch::Dashboard"),
@@ -133,10 +131,10 @@ def _chosen_items(templates: Sequence[Template], prices: Prices, metrics: int) -
             "`dashboard: false` removes it",
         ),
         priced_item(
-            "keys of the account's own", count_resources("AWS::KMS::Key"), "kms-key", "encryption"
+            "customer managed keys", count_resources("AWS::KMS::Key"), "kms-key", "encryption"
         ),
         priced_item(
-            "secrets", count_resources("AWS::SecretsManager::Secret"), "secret", "kept by us"
+            "secrets", count_resources("AWS::SecretsManager::Secret"), "secret", "stored secrets"
         ),
     ]
 

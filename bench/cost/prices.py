@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.meter import Unit
+from bench.cost.meter import Unit
 
 MILLION = 1_000_000
 PRICES_FILE = Path(__file__).with_name("prices.json")

@@ -1,0 +1,5 @@
+"""Write docs/cost.md for `make cost`."""
+
+from bench.cost.page import main
+
+main()
