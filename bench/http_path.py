@@ -22,11 +22,11 @@ from punctual.web.http.request import Caller, Request
 from punctual.web.models.job_rules import new_job
 from punctual.web.services import Services
 from punctual.web.views.system import InstallationInfo
-from tests.support.web_engine import NOON, MemoryEngine
+from tests.support.web_world import NOON, WebWorld
 
 ROUNDS = 7
 CALLS = 4_000
-TOKENS = MemoryEngine().tokens
+TOKENS = WebWorld().tokens
 BODY = (
     b'{"name":"hello","schedule_type":"FUTURE","schedule_time":"2026-12-01T10:00:00Z",'
     b'"payload":{"customer":1234},"task":{"type":"event"}}'
@@ -44,9 +44,9 @@ class AcceptingEngine:
     """An engine that answers each submission with the same job. Only the HTTP path is measured."""
 
     def __init__(self) -> None:
-        engine = MemoryEngine()
+        world = WebWorld()
         document = new_job(parse_object(BODY), NOON, NODE_FEATURES)
-        self._answer = engine.submit("local", "local", [Submission(document)])
+        self._answer = world.jobs.submit("local", "local", [Submission(document)])
 
     def submit(self, *_: Any) -> Sequence[JobView | PunctualError]:
         return self._answer

@@ -17,7 +17,7 @@ from punctual.engine.ports.token_rows import TokenCounts
 from tests.support.builders import NOON, an_id
 from tests.support.memory_audit import MemoryAudit
 from tests.support.node.guarded import GuardedNode
-from tests.support.web_engine import MemoryTokens
+from tests.support.simulation.small_ports import MemoryTokens
 
 
 def stored_tokens(tokens: int) -> MemoryTokens:
@@ -47,7 +47,7 @@ def create_token(tokens: Tokens, tenant: str = "acme") -> Token:
 def test_token_over_the_limit_is_refused_without_a_trace() -> None:
     rows, audit = stored_tokens(MAX_VALID_TOKENS), MemoryAudit()
     tokens = token_commands(rows, audit)
-    with pytest.raises(LimitExceeded, match="take some back") as refused:
+    with pytest.raises(LimitExceeded, match="revoke some") as refused:
         create_token(tokens)
     assert refused.value.retry_after_seconds == 60
     assert len(rows.rows) == MAX_VALID_TOKENS

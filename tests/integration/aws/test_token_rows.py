@@ -18,7 +18,7 @@ from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
 from tests.support.builders import NOON, after, an_id
-from tests.support.web_engine import MemoryTokens
+from tests.support.simulation.small_ports import MemoryTokens
 
 LATER = NOON + timedelta(days=9)
 
@@ -55,7 +55,7 @@ def put(rows: Rows, *tokens: Token) -> None:
         rows.listed.put(token, f"{token.tenant}-{token.token_id}")
 
 
-def test_a_token_is_found_by_its_id_and_by_its_hash(rows: Rows) -> None:
+def test_token_is_found_by_id_and_by_hash(rows: Rows) -> None:
     full = a_token(expires_at=LATER, name="ü \U0001f511", role=Role.VIEWER)
     rows.listed.put(full, "ab" * 32)
     assert rows.listed.get("acme", full.token_id, NOON) == full
@@ -64,7 +64,7 @@ def test_a_token_is_found_by_its_id_and_by_its_hash(rows: Rows) -> None:
     assert rows.listed.get("acme", an_id(2), NOON) is None
 
 
-def test_another_tenants_token_is_none(rows: Rows) -> None:
+def test_token_of_another_tenant_is_not_found(rows: Rows) -> None:
     put(rows, a_token(1), a_token(2, "globex"), a_token(3, "acme-2"))
     for tenant in ("globex", "acme-2", "acm", "acme#tokens", ""):
         assert rows.listed.get(tenant, an_id(1), NOON) is None
@@ -75,7 +75,7 @@ def test_another_tenants_token_is_none(rows: Rows) -> None:
     assert found.revoked_at is None
 
 
-def test_a_list_is_newest_first_and_goes_on_behind_a_token(rows: Rows) -> None:
+def test_token_list_is_newest_first_and_continues_after_a_token(rows: Rows) -> None:
     put(rows, *(a_token(number) for number in range(1, 121)), a_token(200, "globex"))
     page = rows.listed.page("acme", None, 50, NOON)
     assert [one.token_id for one in page] == [an_id(number) for number in range(120, 70, -1)]
@@ -84,7 +84,7 @@ def test_a_list_is_newest_first_and_goes_on_behind_a_token(rows: Rows) -> None:
     assert list(rows.listed.page("acme", an_id(1), 5, NOON)) == []
 
 
-def test_taking_back_counts_the_first_time(rows: Rows) -> None:
+def test_first_revocation_time_is_kept(rows: Rows) -> None:
     put(rows, a_token())
     token = rows.listed.revoke("acme", an_id(1), after(1))
     assert token == a_token(revoked_at=after(1))
@@ -93,14 +93,14 @@ def test_taking_back_counts_the_first_time(rows: Rows) -> None:
     assert rows.listed.revoke("acme", an_id(2), NOON) is None
 
 
-def test_the_last_use_is_noted(rows: Rows) -> None:
+def test_last_use_is_stored(rows: Rows) -> None:
     put(rows, a_token())
     rows.known.record_use(f"acme-{an_id(1)}", after(5))
     found = rows.listed.get("acme", an_id(1), NOON)
     assert found == a_token(last_used_at=after(5))
 
 
-def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
+def test_invalid_token_is_listed_for_a_month(rows: Rows) -> None:
     ends = NOON + timedelta(hours=1)
     put(rows, a_token(1, expires_at=ends), a_token(2), a_token(3))
     rows.listed.revoke("acme", an_id(2), after(0))
@@ -119,7 +119,7 @@ def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
-def test_the_first_wish_stands(rows: Rows) -> None:
+def test_first_revocation_request_wins(rows: Rows) -> None:
     """On the node one transaction does all writes."""
     put(rows, a_token(), a_token(2))
     assert rows.listed.store_revocation_request("acme", an_id(1), "mine") == "mine"
@@ -128,7 +128,7 @@ def test_the_first_wish_stands(rows: Rows) -> None:
     assert rows.listed.get("acme", an_id(1), NOON) == a_token()
 
 
-def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
+def test_abandoned_revocation_request_is_replaced_once() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
@@ -138,7 +138,7 @@ def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
         assert tokens.store_revocation_request("acme", an_id(1), "theirs") == "mine"
 
 
-def test_a_wish_about_what_is_not_there_is_none() -> None:
+def test_revocation_request_for_missing_token_is_not_stored() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(), "a")
@@ -149,7 +149,7 @@ def test_a_wish_about_what_is_not_there_is_none() -> None:
         assert tokens.store_revocation_request("acme", an_id(1), "mine") is None
 
 
-def test_those_that_are_good_and_those_that_are_shown_are_counted(rows: Rows) -> None:
+def test_valid_and_listed_tokens_are_counted(rows: Rows) -> None:
     assert rows.listed.count("acme", NOON) == (0, 0)
     ends = NOON + timedelta(hours=1)
     put(rows, *(a_token(number) for number in range(1, 61)), a_token(99, "globex"))
@@ -176,7 +176,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_the_node_notes_a_use_once_in_five_minutes(store: Store) -> None:
+def test_node_stores_last_use_once_in_five_minutes(store: Store) -> None:
     store.tokens.put(a_token(), "h")
     for seconds in range(0, 601, 20):
         store.tokens.record_use("h", after(seconds))
@@ -185,7 +185,7 @@ def test_the_node_notes_a_use_once_in_five_minutes(store: Store) -> None:
     assert found.last_used_at == NOON + 2 * LAST_USED_RESOLUTION
 
 
-def test_the_node_removes_what_is_forgotten(store: Store) -> None:
+def test_node_purges_expired_tokens(store: Store) -> None:
     store.tokens.put(a_token(1, expires_at=after(1)), "a")
     store.tokens.put(a_token(2), "b")
     while store.purge(NOON + INVALID_TOKEN_RETENTION + timedelta(seconds=2), 10):
@@ -193,7 +193,7 @@ def test_the_node_removes_what_is_forgotten(store: Store) -> None:
     assert (store.tokens.find("a"), store.tokens.find("b")) == (None, a_token(2))
 
 
-def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
+def test_token_of_rolled_back_transaction_is_not_found(store: Store) -> None:
     def undone() -> None:
         with store.transaction():
             store.tokens.put(a_token(), "h")
@@ -204,7 +204,7 @@ def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
     assert store.tokens.find("h") is None
 
 
-def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
+def test_list_row_without_token_row_is_not_a_token() -> None:
     """A crash between the two writes of a new token leaves this state."""
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
@@ -217,7 +217,7 @@ def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
         assert tokens.revoke("acme", an_id(2), NOON) is None
 
 
-def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_rows_without_token_row_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed writes of a new and of a revoked token leave this state."""
     monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 4)
     with moto(ManualClock(NOON)) as made:
@@ -249,7 +249,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
         assert made.spend(lambda: tokens.count("acme", now)) == {"Query": 1}
 
 
-def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
+def test_list_rows_are_checked_once_a_minute_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 2)
@@ -265,7 +265,7 @@ def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
         assert tokens.count("acme", after(60)) == (2, 2)
 
 
-def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
+def test_revoked_token_rows_expire_by_ttl() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         tokens.put(a_token(), "a")
@@ -275,7 +275,7 @@ def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
         assert [row["expires"]["N"] for row in made.rows("control")] == [str(ends)] * 2
 
 
-def test_making_and_taking_back_are_few_calls() -> None:
+def test_token_operations_cost_few_calls() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
         assert made.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}

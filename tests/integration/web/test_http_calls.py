@@ -1,4 +1,4 @@
-"""Every call of the contract over the node's application, on an engine that keeps dictionaries."""
+"""Every call of the contract over the node's application, with the store in memory."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import RunStatus
-from punctual.engine.queries.views import Output
+from punctual.engine.commands.audit import JOB_RESUME
+from punctual.engine.ports.rows import Detail
 from tests.support.web_client import Answer, Client
 
 JOB = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -33,13 +33,12 @@ def a_run(client: Client, job_id: str, **body: Any) -> str:
     return run_id
 
 
-def ended(client: Client, job_id: str, run_id: str, status: RunStatus = RunStatus.SUCCESS) -> None:
-    view = client.engine.run("local", job_id, run_id)
-    now = client.engine.now
-    run = msgspec.structs.replace(
-        view.run, status=status, started_at=now, attempt_at=now, ended_at=now, executor_id="x"
-    )
-    client.engine.put_run(view._replace(run=run))
+def a_finished_run(client: Client, detail: Detail) -> str:
+    """Return the path of a run that finished with this result."""
+    job_id = a_job(client)
+    run_id = a_run(client, job_id)
+    client.world.finish_runs(detail)
+    return f"/v1/jobs/{job_id}/runs/{run_id}"
 
 
 def is_problem(answer: Answer, status: int, code: str) -> bool:
@@ -51,7 +50,7 @@ def is_problem(answer: Answer, status: int, code: str) -> bool:
     return True
 
 
-def test_a_job_is_accepted_and_read(client: Client) -> None:
+def test_submitted_job_is_shown_with_its_defaults(client: Client) -> None:
     answer = client.post("/v1/jobs", {**JOB, "payload": {"x": [1]}, "tags": {"team": "data"}})
     job = answer.json
     assert answer.status == 202
@@ -71,7 +70,7 @@ def test_a_job_is_accepted_and_read(client: Client) -> None:
     assert (read.status, read.json, read.headers["etag"]) == (200, job, '"1"')
 
 
-def test_what_a_job_shows_can_be_sent_back_but_for_what_the_server_sets(client: Client) -> None:
+def test_shown_job_can_be_sent_back_without_fields_of_the_server(client: Client) -> None:
     bodies: list[dict[str, Any]] = [
         JOB,
         {"name": "b", "schedule_type": "IMMEDIATE"},
@@ -88,7 +87,7 @@ def test_what_a_job_shows_can_be_sent_back_but_for_what_the_server_sets(client: 
         assert (answer.status, answer.json["name"]) == (200, body["name"])
 
 
-def test_defaults_follow_the_schedule_and_the_delivery(client: Client) -> None:
+def test_defaults_depend_on_schedule_and_delivery(client: Client) -> None:
     shown = client.post("/v1/jobs", {**JOB, "cron_expression": "cron(0 0 * * ? *)"}).json
     assert (shown["dst_gap"], shown["dst_fold"]) == ("SKIP", "FIRST")
     shown = client.post("/v1/jobs", JOB).json
@@ -98,7 +97,7 @@ def test_defaults_follow_the_schedule_and_the_delivery(client: Client) -> None:
     assert (shown["max_retries"], shown["timezone"], shown["exclude"]) == (0, None, [])
 
 
-def test_the_same_key_and_body_are_the_same_job(client: Client) -> None:
+def test_repeated_key_and_body_return_the_same_job(client: Client) -> None:
     keyed = {"idempotency_key": "k1"}
     first = client.post("/v1/jobs", JOB, **keyed)
     again = client.call(
@@ -113,7 +112,7 @@ def test_the_same_key_and_body_are_the_same_job(client: Client) -> None:
     assert set(other.fields) == {"Idempotency-Key"}
 
 
-def test_a_key_is_not_good_for_another_operation(client: Client) -> None:
+def test_key_of_one_operation_is_refused_for_another(client: Client) -> None:
     job_id = a_job(client)
     keyed = {"idempotency_key": "k1"}
     first = client.post(f"/v1/jobs/{job_id}/runNow", {}, **keyed)
@@ -123,12 +122,12 @@ def test_a_key_is_not_good_for_another_operation(client: Client) -> None:
     assert client.post(f"/v1/jobs/{job_id}/runNow", {"payload": 1}, **keyed).status == 422
 
 
-def test_a_batch_accepts_and_refuses_each_on_its_own_in_order(client: Client) -> None:
+def test_batch_accepts_or_refuses_each_job_in_order(client: Client) -> None:
     body = {"jobs": [JOB, {"name": 5}, "x", JOB]}
     answer = client.post("/v1/jobs/batch", body, idempotency_key="b")
     results = answer.json["results"]
     assert answer.status == 207
-    assert [one["status"] for one in results] == [202, 422, 422, 202]
+    assert [result["status"] for result in results] == [202, 422, 422, 202]
     assert results[0]["location"] == f"/v1/jobs/{results[0]['job_id']}"
     wrong = [error["field"] for error in results[1]["problem"]["errors"]]
     assert sorted(wrong) == ["name", "schedule_type"]
@@ -149,17 +148,17 @@ def test_a_batch_accepts_and_refuses_each_on_its_own_in_order(client: Client) ->
         ({"jobs": [JOB], "more": 1}, "more"),
     ],
 )
-def test_a_batch_that_is_none_is_refused(client: Client, body: Any, field: str) -> None:
+def test_malformed_batch_is_refused(client: Client, body: Any, field: str) -> None:
     answer = client.post("/v1/jobs/batch", body)
     assert is_problem(answer, 422, "INVALID")
     assert set(answer.fields) == {field}
-    assert client.engine.views == {}
+    assert client.world.stored_jobs == set()
 
 
-def test_a_batch_may_be_larger_than_a_single_body(client: Client) -> None:
+def test_batch_may_be_larger_than_a_single_job(client: Client) -> None:
     jobs = [{**JOB, "payload": "x" * 200_000}] * 20
     answer = client.post("/v1/jobs/batch", {"jobs": jobs})
-    assert [one["status"] for one in answer.json["results"]] == [202] * 20
+    assert [result["status"] for result in answer.json["results"]] == [202] * 20
     assert is_problem(client.post("/v1/jobs", {"jobs": jobs}), 413, "TOO_LARGE")
     assert is_problem(client.post("/v1/jobs/batch", {"jobs": jobs * 2}), 413, "TOO_LARGE")
 
@@ -181,14 +180,14 @@ def test_lists_are_paged_newest_first(client: Client) -> None:
     assert set(client.get(f"/v1/runs?limit=2{token}").fields) == {"next_token"}
 
 
-def test_a_page_may_grow_while_its_token_stays_good(client: Client) -> None:
+def test_page_token_is_valid_with_another_limit(client: Client) -> None:
     for _ in range(3):
         a_job(client)
     token = client.get("/v1/jobs?limit=1").json["next_token"]
     assert len(client.get(f"/v1/jobs?limit=200&next_token={token}").json["jobs"]) == 2
 
 
-def test_filters_reach_the_search(client: Client) -> None:
+def test_job_list_is_filtered(client: Client) -> None:
     mine = a_job(client, name="backup eu", tags={"team": "data", "env": "prod"})
     a_job(client, name="other")
     found = client.get("/v1/jobs?name_prefix=backup&tag=team:data&tag=env:prod").json["jobs"]
@@ -197,10 +196,10 @@ def test_filters_reach_the_search(client: Client) -> None:
     client.post(f"/v1/jobs/{mine}/pause")
     paused = client.get("/v1/jobs?status=PAUSED&status=CANCELLED&schedule_type=CRON").json["jobs"]
     assert [job["job_id"] for job in paused] == [mine]
-    assert client.get("/v1/jobs?created_by=nobody").json["jobs"] == []
+    assert client.get("/v1/jobs?created_by=other").json["jobs"] == []
 
 
-def test_runs_are_filtered(client: Client) -> None:
+def test_run_lists_are_filtered(client: Client) -> None:
     job_id = a_job(client)
     run_id = a_run(client, job_id)
     for path in ("/v1/runs", f"/v1/jobs/{job_id}/runs"):
@@ -212,12 +211,13 @@ def test_runs_are_filtered(client: Client) -> None:
         assert set(wrong.fields) == {"status", "trigger", "from", "to", "job"}
 
 
-def test_a_change_is_merged_and_guarded_by_its_version(client: Client) -> None:
+def test_change_is_merged_and_checks_if_match(client: Client) -> None:
     job_id = a_job(client, tags={"a": "1"}, payload=1)
     path = f"/v1/jobs/{job_id}"
-    for method in ("PUT", "PATCH"):
-        answer = client.call(method, path, b'{"tags":{"b":"2"}}', {"if-match": "*"})
-        assert (answer.status, answer.json["tags"], answer.json["payload"]) == (200, {"b": "2"}, 1)
+    for method, tags in (("PUT", {"b": "2"}), ("PATCH", {"c": "3"})):
+        body = msgspec.json.encode({"tags": tags})
+        answer = client.call(method, path, body, {"if-match": "*"})
+        assert (answer.status, answer.json["tags"], answer.json["payload"]) == (200, tags, 1)
     assert (answer.headers["etag"], answer.json["version"]) == ('"3"', 3)
     late = client.call("PATCH", path, b'{"name":"z"}', {"if-match": '"2"'})
     assert is_problem(late, 412, "PRECONDITION_FAILED")
@@ -231,7 +231,7 @@ def test_a_change_is_merged_and_guarded_by_its_version(client: Client) -> None:
     assert set(wrong.fields) == {"interval_from", "x"}
 
 
-def test_pause_resume_and_cancel(client: Client) -> None:
+def test_job_is_paused_resumed_and_cancelled(client: Client) -> None:
     path = f"/v1/jobs/{a_job(client)}"
     paused = client.post(f"{path}/pause")
     assert (paused.status, paused.json["status"]) == (200, "PAUSED")
@@ -240,15 +240,18 @@ def test_pause_resume_and_cancel(client: Client) -> None:
     assert set(client.post(f"{path}/pause", {"now": True}).fields) == {"now"}
     assert set(client.post(f"{path}/resume", {"missed": "ALL"}).fields) == {"missed"}
     assert client.post(f"{path}/resume", {"missed": "RUN_ALL"}).json["status"] == "SCHEDULED"
-    assert ("resume", "RUN_ALL") in client.engine.asked
-    gone = client.call("DELETE", path)
-    assert (gone.status, gone.json["status"]) == (200, "CANCELLED")
+    notes = [entry.note for entry in client.world.memory.job_states.audit.noted["local"]]
+    assert [note.after for note in notes if note.action == JOB_RESUME] == [
+        {"missed": "RUN_ALL", "status": "SCHEDULED"}
+    ]
+    cancelled = client.call("DELETE", path)
+    assert (cancelled.status, cancelled.json["status"]) == (200, "CANCELLED")
     assert client.call("DELETE", path).status == 200
     assert is_problem(client.post(f"{path}/pause"), 409, "CONFLICT")
     assert is_problem(client.call("PATCH", path, b'{"name":"b"}'), 409, "CONFLICT")
 
 
-def test_a_run_is_ordered_read_cancelled_and_retried(client: Client) -> None:
+def test_requested_run_is_read_cancelled_and_retried(client: Client) -> None:
     job_id = a_job(client)
     answer = client.post(f"/v1/jobs/{job_id}/runNow", {"payload": None})
     run = answer.json
@@ -259,30 +262,46 @@ def test_a_run_is_ordered_read_cancelled_and_retried(client: Client) -> None:
     assert is_problem(client.post(f"{path}/retry"), 409, "CONFLICT")
     assert client.post(f"{path}/cancel", {}).json["status"] == "CANCELLED"
     assert is_problem(client.post(f"{path}/cancel"), 409, "CONFLICT")
-    again = client.post(f"{path}/retry")
-    assert (again.status, again.json["retried_from"]) == (202, run["run_id"])
-    assert "payload" not in again.json
-    assert again.headers["location"] == f"/v1/jobs/{job_id}/runs/{again.json['run_id']}"
+    retried = client.post(f"{path}/retry")
+    assert (retried.status, retried.json["retried_from"]) == (202, run["run_id"])
+    assert retried.json["payload"] is None, "a retry has the payload of its run"
+    assert retried.headers["location"] == f"/v1/jobs/{job_id}/runs/{retried.json['run_id']}"
+    path = f"/v1/jobs/{job_id}/runs/{a_run(client, job_id)}"
+    assert client.post(f"{path}/cancel").status == 202
+    assert "payload" not in client.post(f"{path}/retry").json, "the payload is that of the job"
 
 
-def test_a_backfill_says_what_it_would_do(client: Client) -> None:
+def test_backfill_dry_run_returns_the_times(client: Client) -> None:
     path = f"/v1/jobs/{a_job(client)}/backfill"
     body = {"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"}
-    assert (client.post(path, body).status, client.post(path, body).json) == (202, {"runs": 1})
     dry = client.post(path, {**body, "dry_run": True})
     assert (dry.status, dry.json) == (200, {"runs": 1, "times": ["2026-11-01T00:00:00.000Z"]})
+    backfill = client.post(path, body)
+    assert (backfill.status, backfill.json) == (202, {"runs": 1})
+    repeated = client.post(path, body)
+    assert (repeated.status, repeated.json) == (202, {"runs": 0}), "the time has a run already"
     assert set(client.post(path).fields) == {"from", "to"}
     assert set(client.post(path, {"from": "x", "to": 5, "dry": 1}).fields) == {"from", "to", "dry"}
     assert set(client.post(path, {**body, "to": body["from"]}).fields) == {"to"}
 
 
-def test_what_a_run_left_is_given_as_data(client: Client) -> None:
+def test_output_is_returned_as_attachment_and_log_as_text(client: Client) -> None:
     job_id = a_job(client)
     run_id = a_run(client, job_id)
     path = f"/v1/jobs/{job_id}/runs/{run_id}"
     assert is_problem(client.get(f"{path}/output"), 404, "NOT_FOUND")
     page = b"<script>alert(1)</script>"
-    client.engine.outputs[run_id] = Output(page, "text/html; charset=utf-8", truncated=True)
+    for name in ("output", "log"):
+        client.world.memory.blobs.put(name, page, "")
+    client.world.finish_runs(
+        Detail(
+            output_blob="output",
+            output_type="text/html; charset=utf-8",
+            output_truncated=True,
+            log_blob="log",
+            log_size=len(page),
+        )
+    )
     answer = client.get(f"{path}/output", accept="image/png")
     assert (answer.status, answer.body) == (200, page)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -297,24 +316,26 @@ def test_what_a_run_left_is_given_as_data(client: Client) -> None:
     assert set(client.get(f"{path}/logs?after=-1&x=1").fields) == {"after", "x"}
 
 
-def test_a_content_type_that_could_break_out_is_not_passed_on(client: Client) -> None:
-    job_id = a_job(client)
-    run_id = a_run(client, job_id)
-    for kind in ("text/html\r\nset-cookie: a=b", "", "html", "text/ü", "a/b;\x00"):
-        client.engine.outputs[run_id] = Output(b"x", kind)
-        answer = client.get(f"/v1/jobs/{job_id}/runs/{run_id}/output")
-        assert answer.headers["content-type"] == "application/octet-stream"
+@pytest.mark.parametrize(
+    "content_type", ["text/html\r\nset-cookie: a=b", "", "html", "text/ü", "a/b;\x00"]
+)
+def test_unsafe_content_type_of_an_output_is_replaced(client: Client, content_type: str) -> None:
+    client.world.memory.blobs.put("output", b"x", "")
+    path = a_finished_run(client, Detail(output_blob="output", output_type=content_type))
+    answer = client.get(f"{path}/output")
+    assert (answer.status, answer.body) == (200, b"x")
+    assert answer.headers["content-type"] == "application/octet-stream"
 
 
-def test_an_output_elsewhere_is_pointed_at(client: Client) -> None:
-    job_id = a_job(client)
-    run_id = a_run(client, job_id)
-    client.engine.outputs[run_id] = Output(b"", "text/plain", "https://bucket.example/x")
-    answer = client.get(f"/v1/jobs/{job_id}/runs/{run_id}/output")
+def test_output_with_a_link_is_a_redirect(client: Client) -> None:
+    client.world.memory.blobs.put("output", b"x", "")
+    client.world.memory.blobs.links["output"] = "https://bucket.example/x"
+    path = a_finished_run(client, Detail(output_blob="output", output_type="text/plain"))
+    answer = client.get(f"{path}/output")
     assert (answer.status, answer.headers["location"]) == (302, "https://bucket.example/x")
 
 
-def test_a_status_shows_the_latest_run(client: Client) -> None:
+def test_job_status_shows_latest_run_and_next_time(client: Client) -> None:
     job_id = a_job(client)
     assert client.get(f"/v1/jobs/{job_id}/status").json == {
         "job_id": job_id,
@@ -324,7 +345,7 @@ def test_a_status_shows_the_latest_run(client: Client) -> None:
     }
 
 
-def test_a_preview_and_its_refusals(client: Client) -> None:
+def test_preview_returns_times_and_refuses_wrong_fields(client: Client) -> None:
     body = {
         "schedule_type": "CRON",
         "cron_expression": "30 2 * * *",
@@ -373,15 +394,20 @@ def test_a_preview_and_its_refusals(client: Client) -> None:
         ),
     ],
 )
-def test_a_preview_of_each_type(client: Client, fields: Any, times: list[str]) -> None:
+def test_preview_returns_times_of_each_schedule_type(
+    client: Client, fields: Any, times: list[str]
+) -> None:
     answer = client.post("/v1/schedules/preview", fields)
-    assert [one["utc"] for one in answer.json["times"]] == times
+    assert [time["utc"] for time in answer.json["times"]] == times
 
 
-def test_what_comes_over_all_jobs(client: Client) -> None:
+def test_upcoming_runs_of_all_jobs_are_listed(client: Client) -> None:
     job_id = a_job(client)
-    (one,) = client.get("/v1/schedules/upcoming").json["times"]
-    assert (one["job_id"], one["name"], one["utc"]) == (job_id, "a", "2026-11-19T00:00:00.000Z")
+    times = client.get("/v1/schedules/upcoming").json["times"]
+    assert {(time["job_id"], time["name"]) for time in times} == {(job_id, "a")}
+    assert [time["utc"] for time in times] == [
+        f"2026-11-{day}T00:00:00.000Z" for day in range(19, 26)
+    ]
     far = client.get("/v1/schedules/upcoming?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:01Z")
     assert set(far.fields) == {"to"}
     month = client.get("/v1/schedules/upcoming?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z")
@@ -389,7 +415,7 @@ def test_what_comes_over_all_jobs(client: Client) -> None:
     assert set(client.get("/v1/schedules/upcoming?to=2026-01-01T00:00:00Z").fields) == {"to"}
 
 
-def test_a_time_is_explained(client: Client) -> None:
+def test_explain_returns_the_outcome_of_a_time(client: Client) -> None:
     path = f"/v1/jobs/{a_job(client)}/explain"
     found = client.get(f"{path}?at=2026-11-19T00:00:00Z").json
     assert (found["outcome"], found["at"]) == ("PLANNED", "2026-11-19T00:00:00.000Z")
@@ -409,7 +435,7 @@ def test_a_time_is_explained(client: Client) -> None:
     assert set(client.get(f"{path}?at=noon").fields) == {"at"}
 
 
-def test_stats_and_health(client: Client) -> None:
+def test_stats_and_health_have_their_fields(client: Client) -> None:
     stats = client.get("/v1/stats").json
     assert set(stats) == {"jobs", "runs", "last_hour", "lateness_ms", "queue", "executors"}
     assert stats["last_hour"][0]["minute"] == "2026-11-18T12:00:00.000Z"
@@ -431,8 +457,8 @@ def test_stats_and_health(client: Client) -> None:
     }
 
 
-def test_a_store_that_does_not_answer_is_down(client: Client) -> None:
-    client.engine.error = Unavailable("The store does not answer.")
+def test_health_is_down_while_the_store_does_not_answer(client: Client) -> None:
+    client.world.plan.error = Unavailable("The store does not answer.")
     health = client.get("/v1/health")
     assert (health.status, health.json["status"]) == (503, "down")
     ready = client.get("/v1/health/ready")
@@ -443,7 +469,7 @@ def test_a_store_that_does_not_answer_is_down(client: Client) -> None:
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_commit_that_failed_is_no_success(client: Client) -> None:
+def test_failed_commit_is_answered_with_an_error(client: Client) -> None:
     client.turn_error = Unavailable("The disk is full.")
     assert is_problem(client.post("/v1/jobs", JOB), 503, "UNAVAILABLE")
     assert client.get("/v1/health").json["status"] == "down"
@@ -456,19 +482,19 @@ def test_a_commit_that_failed_is_no_success(client: Client) -> None:
     assert b"secret" not in answer.body
 
 
-def test_what_nobody_foresaw_is_logged_and_not_told(client: Client) -> None:
-    client.engine.error = ZeroDivisionError("secret")
+def test_unexpected_error_is_logged_without_its_text(client: Client) -> None:
+    client.world.plan.error = ZeroDivisionError("secret")
     answer = client.get("/v1/jobs")
     assert is_problem(answer, 500, "INTERNAL")
     assert b"secret" not in answer.body
-    logged = next(one for one in client.logged if one["event"] == "request_failed")
+    logged = next(line for line in client.logged if line["event"] == "request_failed")
     assert logged["request_id"] == answer.headers["x-request-id"]
     assert logged["error"] == "ZeroDivisionError"
-    assert "web_engine.py" in logged["where"]
+    assert "web_world.py" in logged["where"]
     assert "secret" not in str(logged)
 
 
-def test_every_answer_can_be_logged(client: Client) -> None:
+def test_answer_is_logged(client: Client) -> None:
     answer = client.get("/v1/nothing")
     assert client.logged == [
         {
@@ -482,7 +508,7 @@ def test_every_answer_can_be_logged(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pause", "resume", "runNow", "status", "runs", "explain", ""])
-def test_there_is_no_job_of_an_id_that_is_none(client: Client, kind: str) -> None:
+def test_malformed_or_unknown_job_id_is_not_found(client: Client, kind: str) -> None:
     for job_id in (NO_ID, "x", "..", "%2e%2e", "a%2Fb", "%ff", "01a1ee87320070008000ffffffffffff"):
         path = f"/v1/jobs/{job_id}/{kind}".rstrip("/")
         method = "POST" if kind in ("pause", "resume", "runNow") else "GET"
@@ -490,14 +516,15 @@ def test_there_is_no_job_of_an_id_that_is_none(client: Client, kind: str) -> Non
         assert is_problem(client.call(method, path + suffix), 404, "NOT_FOUND")
 
 
-def test_nothing_tells_another_tenants_job_from_none(client: Client) -> None:
-    job_id = a_job(client)
-    client.engine.views["other", NO_ID] = client.engine.views.pop(("local", job_id))
-    foreign, none = client.get(f"/v1/jobs/{NO_ID}"), client.get(f"/v1/jobs/{job_id}")
-    assert (foreign.status, foreign.json["detail"]) == (none.status, none.json["detail"])
+def test_job_of_another_tenant_is_answered_as_unknown(client: Client) -> None:
+    other = client.world.submit("other", **JOB).state.job_id
+    unknown = client.get(f"/v1/jobs/{NO_ID}")
+    answer = client.get(f"/v1/jobs/{other}")
+    assert is_problem(answer, 404, "NOT_FOUND")
+    assert (answer.status, answer.json["detail"]) == (unknown.status, unknown.json["detail"])
 
 
-def test_an_id_may_be_written_large_or_encoded(client: Client) -> None:
+def test_job_id_may_be_upper_case_or_percent_encoded(client: Client) -> None:
     job_id = a_job(client)
     assert client.get(f"/v1/jobs/{job_id.upper()}").json["job_id"] == job_id
     assert client.get(f"/v1/jobs/%{ord(job_id[0]):x}{job_id[1:]}").json["job_id"] == job_id

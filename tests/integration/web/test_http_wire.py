@@ -13,7 +13,7 @@ from punctual.domain.errors import Unavailable
 from punctual.node.http.application import build_application
 from punctual.node.http.protocol import HttpProtocol
 from punctual.web.http.request import Reply
-from tests.support.web_engine import NOON, MemoryEngine
+from tests.support.web_world import NOON, WebWorld
 
 ID = "01900000-0000-7000-8000-000000000000"
 TURNS = 40  # of the loop: more than any of these requests needs
@@ -49,20 +49,20 @@ class Socket:
 
 
 class Node:
-    """A connection over an engine of its own."""
+    """A connection to a node with a web world of its own."""
 
     def __init__(self) -> None:
-        engine = MemoryEngine()
+        world = WebWorld()
         self.turns = 0
         self.undone: Exception | None = None
         self.forged: Reply | None = None
         self.gate: asyncio.Event | None = None  # where set, answers wait for it
         app = build_application(
-            engine.as_jobs,
-            engine.as_search,
+            world.jobs,
+            world.search,
             self._turn,
             quiet,
-            engine.tokens,
+            world.tokens,
             clock=lambda: NOON,
             new_id=lambda: ID,
         )
@@ -194,7 +194,7 @@ def test_connection_answers_requests_in_their_order(name: str) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("no disk"), KeyError("x")])
 @pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health", "/v1/health/ready"])
-def test_turn_that_was_undone_is_an_error(error: Exception, target: str) -> None:
+def test_failed_turn_is_answered_with_an_error(error: Exception, target: str) -> None:
     async def play() -> None:
         node = Node()
         node.undone = error
@@ -247,7 +247,7 @@ def test_shutdown_answers_the_request_that_is_under_way() -> None:
     asyncio.run(play())
 
 
-def test_client_that_hung_up_gets_no_answer() -> None:
+def test_client_that_disconnected_gets_no_answer() -> None:
     async def play() -> None:
         node = Node()
         node.gate = asyncio.Event()

@@ -145,10 +145,12 @@ def test_any_change_is_accepted_or_refused_and_leaves_a_valid_job(body: dict[str
     client = Client()
     job = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *", "tags": {"a": "b"}}
     path = client.post("/v1/jobs", job).headers["location"]
+    before = client.get(path).json
     answer = client.call("PATCH", path, encode(body))
     check_answer(answer, 200, 400, 422)
-    version = 2 if answer.status == 200 else 1
-    assert client.get(path).json["version"] == version
+    after = client.get(path).json
+    assert after == (answer.json if answer.status == 200 else before)
+    assert after["version"] == (1 if after == before else 2)
     check_answer(client.call("PUT", path, b'{"name":"still valid"}'), 200)
 
 

@@ -14,7 +14,7 @@ from punctual.node.http.descriptors import max_connections_within, min_file_limi
 from punctual.node.http.protocol import MAX_BODY_WIRE_BYTES, HttpProtocol, expire_connections
 from tests.support.web_world import NOON, WebWorld
 
-HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # as the pages say
+HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # the documented limits
 MAX_HEAD = 64 * 1024
 GET = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 BODY = b'{"name":"a","schedule_type":"IMMEDIATE"}'
@@ -71,7 +71,7 @@ class Server:
         self._max_connections = max_connections
         self._world = WebWorld()
         self.state = ServerState()
-        self.hold_answers: asyncio.Event | None = None  # where set, answers wait for it
+        self.hold_answers: asyncio.Event | None = None  # if set, answers wait for it
 
     async def _turn(self, request: Callable[[], Any]) -> Any:
         if self.hold_answers is not None:
@@ -230,7 +230,7 @@ def test_connection_that_waits_for_its_answer_is_not_idle() -> None:
         assert not socket.closed
         _, refused = server.connect()
         assert (refused.aborted, socket.closed) == (True, False)
-        connection.data_received(GET[:9])  # the head of the next one has its time from the answer
+        connection.data_received(GET[:9])  # the time of the next head counts from the answer
         server.wait(2 * HEAD_SECONDS)
         server.hold_answers.set()
         await settle()

@@ -25,7 +25,9 @@ class Gateway:
         self.logged: list[str] = []
         self.services = self.world.services(max_response_bytes)
         self.app = build_resolver(
-            route_groups(self.services), self.log, lambda event, _path: Caller(event["tenant"], "me")
+            route_groups(self.services),
+            self.log,
+            lambda event, _path: Caller(event["tenant"], "me"),
         )
 
     def log(self, event: str, /, **fields: Any) -> None:

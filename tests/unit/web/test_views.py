@@ -182,11 +182,11 @@ def test_run_fired_ahead_is_the_next_run_until_its_time() -> None:
 
 def test_new_job_shows_its_first_run() -> None:
     view = a_job()
-    head = replace(view.state, runs=(a_run(),), latest_run_id="r1")
-    view_json = job_json(view._replace(state=head), "/v1", NOON)
+    state = replace(view.state, runs=(a_run(),), latest_run_id="r1")
+    view_json = job_json(view._replace(state=state), "/v1", NOON)
     assert view_json["latest_run"]["run_id"] == "r1"
     latest = a_view(a_run(RunStatus.SUCCESS))
-    view_json = job_json(view._replace(state=head, latest_run=latest), "/v1", NOON)
+    view_json = job_json(view._replace(state=state, latest_run=latest), "/v1", NOON)
     assert view_json["latest_run"]["status"] == "SUCCESS"
 
 
