@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, together
-from tests.rehearsal.changes import change
-from tests.rehearsal.crossing import crossed
+from tests.rehearsal.cors_check import crossed
 from tests.rehearsal.deployment import Deployment, address, destroyed, ticking
 from tests.rehearsal.emulator import ROOT, Account, emulator
-from tests.rehearsal.guard import guarded
-from tests.rehearsal.left_behind import Standing, standing
+from tests.rehearsal.inventory import Standing, standing
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.recovery import recover
+from tests.rehearsal.role_check import guarded
 from tests.rehearsal.targets import put_targets
+from tests.rehearsal.updates import change
 
 CONTEXT = {"vendorFor": "host"}
 FOLDER = ROOT / ".rehearsal"
@@ -32,8 +32,8 @@ UNTICKED = [
     f"{SUITE}/access/test_audit.py",
     f"{SUITE}/access/test_problems.py",
     f"{SUITE}/access/test_tokens.py",
-    f"{SUITE}/access/test_wire.py",
-    f"{SUITE}/jobs/test_job_wrong.py",
+    f"{SUITE}/access/test_raw_requests.py",
+    f"{SUITE}/jobs/test_job_errors.py",
 ]
 TICKED = [SUITE, *(f"--ignore={name}" for name in UNTICKED)]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT, Account
-from tests.rehearsal.left_behind import Standing, standing
+from tests.rehearsal.inventory import Standing, standing
 from tests.rehearsal.progress import Failed, checked, run, step
 from tests.support.acceptance.contract import a_client, eventually
 

@@ -19,10 +19,10 @@ from tests.rehearsal.deployment import (
     whole_name,
 )
 from tests.rehearsal.emulator import ROOT, Account
-from tests.rehearsal.left_behind import standing
-from tests.rehearsal.moment import Moment, back_up
+from tests.rehearsal.inventory import standing
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.release import Described, checkout, describe
+from tests.rehearsal.restore_check import Moment, back_up
 from tests.rehearsal.runbook import Person, printed
 from tests.support.acceptance.contract import Api, a_client
 from tests.support.acceptance.target import a_target

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.config.cdk_json import PROJECT_ROOT as ROOT
-from tests.support.infra.synthesised import NO_LAYERS, assembly
+from tests.support.infra.synthesis import NO_LAYERS, assembly
 
 SYNTHESIS = "import runpy; runpy.run_module('infra.app', run_name='__main__')"
 # Name resolution is refused as well, because it uses the network.

@@ -20,7 +20,7 @@ from infra.build.bytecode import (
     compile_for_lambda,
 )
 from infra.build.packaging import LAMBDA_TARGET, NotPackaged, host_target, target_named
-from tests.support.infra.synthesised import NO_LAYERS, assembly, resources
+from tests.support.infra.synthesis import NO_LAYERS, assembly, resources
 
 HOST_MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
 

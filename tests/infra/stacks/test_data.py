@@ -19,7 +19,7 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def template(stage: str) -> Template:
-    return synthesised.template(synthesised.assembly(stage), "Data")
+    return synthesis.template(synthesis.assembly(stage), "Data")
 
 
 def table(template: Template, name: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.infra.observability import LISTED, listed
-from tests.support.infra.synthesis import FULL, Synthesis, resources
 from tests.support.infra.references import HERE, SHOWN, every, ids, stage, synthesis_of
+from tests.support.infra.synthesis import FULL, Synthesis, resources
 
 CLOUDWATCH = {"Service": "cloudwatch.amazonaws.com"}
 

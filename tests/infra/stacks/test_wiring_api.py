@@ -3,8 +3,8 @@
 import pytest
 
 from punctual.web.contract import API_CALLS
-from tests.support.infra.synthesis import DOMAIN, Synthesis, resources
 from tests.support.infra.references import HERE, SHOWN, every, ids, stage, synthesis_of, values
+from tests.support.infra.synthesis import DOMAIN, Synthesis, resources
 
 
 @pytest.fixture(scope="module", params=SHOWN)

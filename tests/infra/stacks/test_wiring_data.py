@@ -6,7 +6,6 @@ import pytest
 
 from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
-from tests.support.infra.synthesis import Synthesis, resources
 from tests.support.infra.references import (
     SHOWN,
     data_policies,
@@ -17,6 +16,7 @@ from tests.support.infra.references import (
     synthesis_of,
     values,
 )
+from tests.support.infra.synthesis import Synthesis, resources
 
 
 @pytest.fixture(scope="module", params=SHOWN)

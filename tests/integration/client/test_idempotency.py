@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.running import run_node
 from punctual.client import PreconditionFailed, Punctual, PunctualError, RateLimited, Unavailable
 from tests.support.client_faults import Fault, Faulty
-from tests.support.client_ways import AT_ONCE, Way, both_ways
+from tests.support.client_kinds import AT_ONCE, Way, both_ways
 
 NEVER: dict[str, Any] = {"schedule_type": "FUTURE", "schedule_time": "2199-01-01T00:00:00Z"}
 NUMBERS = count()

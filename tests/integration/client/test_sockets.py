@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from punctual.client import Retries, Unavailable
-from tests.support.client_ways import AT_ONCE, JOB, both_ways
+from tests.support.client_kinds import AT_ONCE, JOB, both_ways
 
 Behaviour = Callable[["Peer", socket.socket], None]
 OK = msgspec.json.encode(JOB)

@@ -10,11 +10,11 @@ import pytest
 from tests.support.aws.gateway_server import TOKEN, served
 
 ROOT = Path(__file__).parents[3]
-CALLS = ("access/test_wire.py", "jobs/test_job_wrong.py")
+CALLS = ("access/test_raw_requests.py", "jobs/test_job_errors.py")
 
 
 @pytest.mark.slow
-def test_the_contract_holds_behind_the_gateway() -> None:
+def test_acceptance_suite_passes_behind_api_gateway() -> None:
     files = [f"tests/e2e/acceptance/{name}" for name in CALLS]
     with served() as address:
         environment = {**os.environ, "PUNCTUAL_URL": address, "PUNCTUAL_TOKEN": TOKEN}

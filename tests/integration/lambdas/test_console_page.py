@@ -14,7 +14,7 @@ from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR
 from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
 from tests.support.builders import NOON
 from tests.support.deployed.api import Answer, Api, an_api
-from tests.support.infra.synthesised import assembly, functions
+from tests.support.infra.synthesis import assembly, functions
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/use-from-the-aws-console.md").read_text()
 EVENTS = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def test_event_stops_a_job(api: Api, job_id: str) -> None:
     assert status(api, job_id) == "PAUSED"
 
 
-def test_event_lets_a_job_go_on(api: Api, job_id: str) -> None:
+def test_event_resumes_a_job(api: Api, job_id: str) -> None:
     sent(api, job_id, "/pause", WRITE_FUNCTION)
     (text,) = [one for one in EVENTS if "/pause" in one]
     event = json.loads(text.replace("JOB_ID", job_id).replace("/pause", "/resume"))

@@ -19,7 +19,7 @@ from punctual.client import (
     Unavailable,
     Unexpected,
 )
-from tests.support.client_ways import AT_ONCE, JOB, Server, a_problem, both_ways
+from tests.support.client_kinds import AT_ONCE, JOB, Server, a_problem, both_ways
 
 ID = JOB["job_id"]
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

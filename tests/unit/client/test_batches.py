@@ -10,7 +10,7 @@ from punctual.client.errors import (
     Unavailable,
 )
 from punctual.client.wire import Answer
-from tests.support.client_hand import NO_CONNECTION, Hand, answer_with
+from tests.support.client_driver import NO_CONNECTION, Hand, answer_with
 
 
 def batch_answer(*statuses: int) -> Answer:

@@ -9,8 +9,8 @@ from punctual.client.errors import (
     RateLimited,
     Unavailable,
 )
-from tests.support.client_hand import NO_ANSWER, NO_CONNECTION, Hand, a_run, refused, answer_with
-from tests.support.client_ways import JOB
+from tests.support.client_driver import NO_ANSWER, NO_CONNECTION, Hand, a_run, answer_with, refused
+from tests.support.client_kinds import JOB
 
 
 def test_attempts_of_one_call_carry_the_same_key() -> None:

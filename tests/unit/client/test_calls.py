@@ -15,7 +15,7 @@ from punctual.client import (
     Unexpected,
 )
 from punctual.web.contract import API_CALLS as CONTRACT
-from tests.support.client_ways import JOB, RUN, Server, a_job, a_run, both_ways
+from tests.support.client_kinds import JOB, RUN, Server, a_job, a_run, both_ways
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ID, RUN_ID = JOB["job_id"], RUN["run_id"]
@@ -105,18 +105,18 @@ def test_method_sends_the_request_of_its_call(
     server = Server(answer)
     with opened(token="pnc_t", transport=server.transport) as access:
         result = result_of(access, call(access.client))
-    (asked,) = server.asked
-    assert f"{asked.method} {asked.url.path.removeprefix('/v1')}" == fill_in_ids(name)
+    (request,) = server.asked
+    assert f"{request.method} {request.url.path.removeprefix('/v1')}" == fill_in_ids(name)
     assert result is not None
     public = name.startswith("GET /health") or name == "GET /openapi.json"
-    assert asked.headers.get("authorization") == (None if public else "Bearer pnc_t")
-    assert asked.headers["user-agent"].startswith("punctual-python/")
-    if asked.content:
-        assert asked.headers["content-type"] == "application/json"
+    assert request.headers.get("authorization") == (None if public else "Bearer pnc_t")
+    assert request.headers["user-agent"].startswith("punctual-python/")
+    if request.content:
+        assert request.headers["content-type"] == "application/json"
 
 
 def test_every_call_of_the_contract_has_a_method() -> None:
-    # PUT says what PATCH says.
+    # PUT has the same method as PATCH.
     documented = {f"{call.method} {call.path}" for call in CONTRACT} - {"PUT /jobs/{job_id}"}
     assert documented <= {name for name, _, _ in CALLS}
 
@@ -157,7 +157,7 @@ def test_update_sends_the_version_that_was_read(opened: Any) -> None:
             access.do(access.client.jobs.update(job, if_match=version, payload=None))
         with pytest.raises(Misuse, match="must be a job, its version"):
             access.do(access.client.jobs.pause(job, if_match='"3"'))
-    sent = [asked.headers.get("if-match") for asked in server.asked[1:]]
+    sent = [request.headers.get("if-match") for request in server.asked[1:]]
     assert sent == ['"3"', '"3"', '"3"', "*", None]
     assert server.asked[1].content == b'{"payload":null}'
 
@@ -183,8 +183,8 @@ def test_explain_takes_a_time_a_local_time_or_none(opened: Any) -> None:
     with opened(transport=server.transport) as access:
         for at in (NOON, "2026-11-18T12:00:00", None):
             assert access.do(access.client.jobs.explain(ID, *[at][: at is not None])).at == NOON
-    asked = [asked.url.params.get("at") for asked in server.asked]
-    assert asked == ["2026-11-18T12:00:00+00:00", "2026-11-18T12:00:00", None]
+    times = [times.url.params.get("at") for times in server.asked]
+    assert times == ["2026-11-18T12:00:00+00:00", "2026-11-18T12:00:00", None]
 
 
 @both_ways
@@ -197,11 +197,11 @@ def test_list_reads_page_after_page(opened: Any) -> None:
             access.client.runs.list(status=["FAILED", "MISSED"], from_=NOON, by="ended")
         )
     assert len(runs) == 3
-    asked = [asked.url.params for asked in server.asked]
-    assert [query.get("next_token") for query in asked] == [None, "a/b", "c"]
-    assert {query["limit"] for query in asked} == {"200"}
-    assert all(query.get_list("status") == ["FAILED", "MISSED"] for query in asked)
-    assert (asked[0]["from"], asked[0]["by"]) == ("2026-11-18T12:00:00+00:00", "ended")
+    queries = [queries.url.params for queries in server.asked]
+    assert [query.get("next_token") for query in queries] == [None, "a/b", "c"]
+    assert {query["limit"] for query in queries} == {"200"}
+    assert all(query.get_list("status") == ["FAILED", "MISSED"] for query in queries)
+    assert (queries[0]["from"], queries[0]["by"]) == ("2026-11-18T12:00:00+00:00", "ended")
 
 
 @both_ways
@@ -212,9 +212,9 @@ def test_list_with_a_limit_asks_for_few_items(opened: Any) -> None:
         assert access.all(access.client.jobs.list(limit=0)) == []
         with pytest.raises(Misuse, match="limit"):
             access.all(access.client.jobs.list(limit=-1))
-    (asked,) = server.asked
-    assert asked.url.params["limit"] == "2"
-    assert asked.url.params.get_list("tag") == ["a:b", "c:d"]
+    (request,) = server.asked
+    assert request.url.params["limit"] == "2"
+    assert request.url.params.get_list("tag") == ["a:b", "c:d"]
 
 
 @both_ways

@@ -51,7 +51,7 @@ def delay_for(request: Request, outcome: Outcome, **overrides: Any) -> float | N
 
 
 @pytest.mark.parametrize("outcome", RETRIED_ALWAYS, ids=str)
-@pytest.mark.parametrize("request_", [READS, SAFE, NEVER], ids=lambda r: r.repeat.value)
+@pytest.mark.parametrize("request_", [READS, SAFE, NEVER], ids=lambda request: request.repeat.value)
 def test_request_that_did_not_act_is_retried(request_: Request, outcome: Outcome) -> None:
     assert delay_for(request_, outcome) is not None
     assert not may_have_acted(request_, outcome)
@@ -70,7 +70,7 @@ def test_request_that_may_have_acted_is_retried_if_safe(
 
 
 @pytest.mark.parametrize("outcome", RETRIED_NEVER, ids=str)
-@pytest.mark.parametrize("request_", [READS, SAFE, NEVER], ids=lambda r: r.repeat.value)
+@pytest.mark.parametrize("request_", [READS, SAFE, NEVER], ids=lambda request: request.repeat.value)
 def test_permanent_refusal_is_not_retried(request_: Request, outcome: Outcome) -> None:
     assert classify_outcome(request_, outcome) is AttemptResult.REFUSED
     assert delay_for(request_, outcome) is None

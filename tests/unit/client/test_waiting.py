@@ -9,7 +9,7 @@ from punctual.client.errors import (
     WaitTimeout,
 )
 from punctual.client.wire import Answer
-from tests.support.client_hand import NO_ANSWER, NO_CONNECTION, Hand, a_run, as_seen, refused
+from tests.support.client_driver import NO_ANSWER, NO_CONNECTION, Hand, a_run, as_seen, refused
 
 
 def test_waiting_polls_often_at_first_and_then_less() -> None:

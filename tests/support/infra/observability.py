@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.infra.synthesised import Synthesis, assembly, synthesise
+from tests.support.infra.synthesis import Synthesis, assembly, synthesise
 
 SHOWN = ("prod", "dev")
 ON_CALL = "on-call@example.com"

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from infra.app import read_context
-from tests.support.infra.observed import followed
-from tests.support.infra.synthesised import FULL, STAGES, Synthesis, assembly, full
+from tests.support.infra.observability import followed
+from tests.support.infra.synthesis import FULL, STAGES, Synthesis, assembly, full
 
 SHOWN = (*STAGES, "full")
 DAY = 86_400

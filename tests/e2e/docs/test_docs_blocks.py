@@ -14,7 +14,7 @@ DONE = {
     "node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION": "tests/rehearsal/deployment.py",
     "node_modules/.bin/cdk diff --context stage=dev": "tests/rehearsal/deployment.py",
     "node_modules/.bin/cdk deploy Punctual-dev-Execution --exclusively --context stage=dev": (
-        "tests/rehearsal/changes.py"
+        "tests/rehearsal/updates.py"
     ),
     "make check": ".github/workflows/ci.yml",
     "make test": ".ci/run",

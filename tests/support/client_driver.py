@@ -8,7 +8,7 @@ from punctual.client.call_steps import ClientSettings, Item, Pause, Send, Steps,
 from punctual.client.retrying import Retries
 from punctual.client.run import Run
 from punctual.client.wire import Answer, Failure, Outcome, Request
-from tests.support.client_ways import RUN
+from tests.support.client_kinds import RUN
 
 T = TypeVar("T")
 

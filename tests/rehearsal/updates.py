@@ -15,10 +15,10 @@ import httpx
 from punctual.settings import PRODUCT_VERSION
 from tests.rehearsal.deployment import Deployment, whole_name
 from tests.rehearsal.emulator import ROOT, Account
-from tests.rehearsal.left_behind import standing
+from tests.rehearsal.inventory import standing
 from tests.rehearsal.progress import Failed, step
+from tests.rehearsal.recurring_jobs import Recurring
 from tests.rehearsal.release import NEXT, next_release
-from tests.rehearsal.update import Recurring
 from tests.support.acceptance.contract import Api, a_client, eventually
 from tests.support.acceptance.target import a_target
 
