@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         self.world.silent = True
         self.claims: list[tuple[str, int]] = []
         self.orders = 0
-        self.world.evaluate()  # as a creation does
+        self.world.evaluate()  # the creation of a job evaluates it
 
     @rule(delay_seconds=st.sampled_from(DELAY_SECONDS), step_back=st.booleans())
     def pass_time(self, delay_seconds: float, step_back: bool) -> None:
@@ -276,7 +276,10 @@ Machine.TestCase.settings = settings(
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
-    phases=(Phase.explicit, Phase.generate),  # shrinking takes minutes, and the trail is enough
+    phases=(
+        Phase.explicit,
+        Phase.generate,
+    ),  # shrinking takes minutes, and the trail shows the cause
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestDecide = Machine.TestCase

@@ -84,10 +84,10 @@ class Pair:
         self.model.resume()
 
     def compare(self) -> None:
-        head = self.world.state
-        assert {self.names[run.run_id] for run in head.runs} == set(self.model.active)
+        state = self.world.state
+        assert {self.names[run.run_id] for run in state.runs} == set(self.model.active)
         assert {self.names[run.run_id] for run in self.world.held} == self.model.held
-        assert [self.names[waiting.run_id] for waiting in head.wait_queue] == self.model.wait_queue
+        assert [self.names[waiting.run_id] for waiting in state.wait_queue] == self.model.wait_queue
         if not self.model.paused:
             assert self._skipped() == self.model.skipped
         self.world.check_ledger()

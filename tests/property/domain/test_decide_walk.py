@@ -72,16 +72,16 @@ CASES = {
 }
 
 
-def events_of(head: JobState, case: Case) -> Iterator[Event]:
+def events_of(state: JobState, case: Case) -> Iterator[Event]:
     """Yield each event that can reach this state, also from late messages and old tokens."""
     yield Pause()
     yield Resume(case.missed)
     yield Cancel()
-    if head.edition < 4:
-        other_limit = 1 if head.limits.max_concurrency == 2 else 2
-        yield an_update(head, max_concurrency=other_limit)
-        yield an_update(head, every(10, end_at=after(45), anchor_at=after(5)))
-    for run in head.runs:
+    if state.edition < 4:
+        other_limit = 1 if state.limits.max_concurrency == 2 else 2
+        yield an_update(state, max_concurrency=other_limit)
+        yield an_update(state, every(10, end_at=after(45), anchor_at=after(5)))
+    for run in state.runs:
         if run.status is RunStatus.QUEUED:
             yield Claim(run.run_id, "e", "n")
             yield Claim(run.run_id, "e", "n", starts_later=True)
@@ -98,7 +98,7 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
             yield ReturnClaim(run.run_id, run.token, work_begun=False)
             yield Started(run.run_id, run.token)
         yield CancelRun(run.run_id)
-    for waiting in head.wait_queue:
+    for waiting in state.wait_queue:
         yield CancelRun(waiting.run_id)
 
 
@@ -127,13 +127,13 @@ def fork(world: World) -> World:
 
 def key_of(world: World) -> bytes:
     """Return a key of the state without versions and values that follow from them."""
-    head = world.state
+    state = world.state
     runs = tuple(
         replace(run, token=bool(run.token), send_count=0, sent_at=None, changed_at=NOON)
-        for run in head.runs
+        for run in state.runs
     )
     comparable = replace(
-        head,
+        state,
         version=0,
         write_ids=(),
         runs=runs,

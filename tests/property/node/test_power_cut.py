@@ -82,7 +82,7 @@ class Writer:
 def check(cut: Cut) -> None:
     """Start on the files after the cut: all are readable and hold the promised contents."""
     with tempfile.TemporaryDirectory() as top, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _handle: None)  # what is read need not be on the disk
+        patch.setattr("os.fsync", lambda _handle: None)  # the checks need no sync
         folder = cut.lay_out(Path(top)) / "data"
         promised: dict[str, frozenset[bytes | None]] = dict(cut.promised)
         if not folder.exists():

@@ -34,12 +34,12 @@ def a_job(name: str, set_name: str | None = "s", **fields: Any) -> dict[str, Any
 
 
 def a_file(*names: str, more: str = "", set_name: str | None = "s") -> str:
-    head = "" if set_name is None else f"set: {set_name}\n"
+    set_line = "" if set_name is None else f"set: {set_name}\n"
     jobs = "".join(
         f"  - name: {name}\n    schedule_type: INTERVAL\n    interval_seconds: 60\n{more}"
         for name in names
     )
-    return f"{head}jobs:\n{jobs}"
+    return f"{set_line}jobs:\n{jobs}"
 
 
 def plan_of(text: str, *jobs: dict[str, Any], prune: bool = False) -> Plan:
@@ -112,7 +112,7 @@ def test_plan_adds_a_job_without_a_set_to_the_set() -> None:
     (change,) = plan_of(a_file("a"), a_job("a", None)).changes
     assert change.joins_set
     assert change.changed_fields == {"tags": {"punctual-set": "s"}}
-    # What has ended is history, and no job to take over.
+    # An ended job is history, and the set does not take it over.
     assert len(plan_of(a_file("a"), a_job("a", None, status="COMPLETED")).creates) == 1
 
 
@@ -204,7 +204,8 @@ def test_plan_pauses_or_resumes_a_job_as_declared(
         ),
         (
             "jobs:\n - {name: a, schedule_type: IMMEDIATE}\n",
-            "2: a declared job must have a schedule; run a job immediately with `punctual jobs create`",
+            "2: a declared job must have a schedule; "
+            "run a job immediately with `punctual jobs create`",
         ),
         (
             a_file("a", more="    tags: {punctual-set: b}\n"),

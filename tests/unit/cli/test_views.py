@@ -142,13 +142,13 @@ def test_run_table_shows_the_chosen_time(draw: Callable[..., str]) -> None:
         ["SUCCESS", "3", "min", "ago", "1.3", "s"],
         ["SKIPPED", "×1,234", "1", "d", "ago", "-"],
     ]
-    for by, times in (
+    for run_time, times in (
         (RunTime.STARTED, ["2 min ago", "2 min ago", "-"]),
         (RunTime.ENDED, ["-", "1 min ago", "-"]),
     ):
-        head, *rows = draw(run_views.print_table, runs, by, None).splitlines()
-        assert head.split() == ["RUN", "STATUS", by.name, "TOOK"]
-        place = head.index(by.name)
+        header, *rows = draw(run_views.print_table, runs, run_time, None).splitlines()
+        assert header.split() == ["RUN", "STATUS", run_time.name, "TOOK"]
+        place = header.index(run_time.name)
         assert [row[place : place + 9].strip() for row in rows] == times
 
 

@@ -118,9 +118,9 @@ def test_full_wait_queue_refuses_run_now_and_backfill() -> None:
     occurrences = tuple(
         (f"old-{number}", after(-60 * number)) for number in range(1, MAX_WAITING_RUNS + 1)
     )
-    head = decide(story.state, Backfill(occurrences), story.now, "w").state
-    assert len(head.wait_queue) == MAX_WAITING_RUNS
+    full_state = decide(story.state, Backfill(occurrences), story.now, "w").state
+    assert len(full_state.wait_queue) == MAX_WAITING_RUNS
     for event in (StartRun("more"), Backfill((("one", after(0)),))):
-        decision = decide(head, event, story.now, "x")
+        decision = decide(full_state, event, story.now, "x")
         assert (decision.verdict, decision.changed) == (Verdict.FULL, False)
-    assert decide(head, StartRun("old-1"), story.now, "x").verdict is Verdict.OK
+    assert decide(full_state, StartRun("old-1"), story.now, "x").verdict is Verdict.OK

@@ -136,21 +136,21 @@ def test_running_or_waiting_run_is_not_sent_again() -> None:
 
 def test_swap_raises_the_version_by_one_and_adds_its_write_id() -> None:
     job = a_job(every(60))
-    head, write_ids = job, []
+    job_state, write_ids = job, []
     for number in range(1, 12):
-        decision = decide(head, StartRun(f"r{number}"), after(number), f"w{number}")
-        assert decision.state.version == head.version + 1
-        head = decision.state
+        decision = decide(job_state, StartRun(f"r{number}"), after(number), f"w{number}")
+        assert decision.state.version == job_state.version + 1
+        job_state = decision.state
         write_ids.append(f"w{number}")
-        assert head.write_ids[-1] == f"w{number}"
-        assert list(head.write_ids) == write_ids[-len(head.write_ids) :]
-    assert 2 <= len(head.write_ids) <= 8
+        assert job_state.write_ids[-1] == f"w{number}"
+        assert list(job_state.write_ids) == write_ids[-len(job_state.write_ids) :]
+    assert 2 <= len(job_state.write_ids) <= 8
 
 
 def test_unchanged_decision_returns_the_same_state_object() -> None:
-    head = Story(a_job(every(60))).state
-    decision = decide(head, Evaluate(), after(1), "w")
-    assert decision.state is head
+    job_state = Story(a_job(every(60))).state
+    decision = decide(job_state, Evaluate(), after(1), "w")
+    assert decision.state is job_state
     assert not decision.changed
 
 

@@ -29,19 +29,19 @@ UNUSUAL_FIELDS: list[dict[str, Any]] = [
 ]
 
 
-def fired_state(head: JobState) -> JobState:
+def fired_state(state: JobState) -> JobState:
     return decide(
-        head, Evaluate(trigger_times=(DUE_AT,), fire_ahead_until=DUE_AT), after(59.5), "w"
+        state, Evaluate(trigger_times=(DUE_AT,), fire_ahead_until=DUE_AT), after(59.5), "w"
     ).state
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_simple_job_takes_the_fast_path(schedule: Schedule) -> None:
-    head = replace(a_job(schedule), next_at=DUE_AT, timer_at=DUE_AT)
+    state = replace(a_job(schedule), next_at=DUE_AT, timer_at=DUE_AT)
     evaluate = Evaluate(trigger_times=(DUE_AT,), fire_ahead_until=DUE_AT)
-    fired = fast_path.fire(head, evaluate, after(59.5), "w", NO_RUN_IDS, True)
+    fired = fast_path.fire(state, evaluate, after(59.5), "w", NO_RUN_IDS, True)
     assert fired is not None
-    assert fired == decide_without_fast_path(head, evaluate, after(59.5), "w", NO_RUN_IDS, True)
+    assert fired == decide_without_fast_path(state, evaluate, after(59.5), "w", NO_RUN_IDS, True)
     claim = Claim(fired.runs_to_send[0].run_id, "me", "n")
     claimed = fast_path.claim(fired.state, claim, DUE_AT, "x", NO_RUN_IDS, True)
     assert claimed is not None
@@ -57,12 +57,12 @@ def test_simple_job_takes_the_fast_path(schedule: Schedule) -> None:
 
 @pytest.mark.parametrize("fields", UNUSUAL_FIELDS)
 def test_job_with_unusual_fields_takes_the_full_path(fields: dict[str, Any]) -> None:
-    head = a_job(fields.pop("schedule", Once(DUE_AT)), **fields)
+    state = a_job(fields.pop("schedule", Once(DUE_AT)), **fields)
     assert (
-        fast_path.fire(head, Evaluate(fire_ahead_until=DUE_AT), after(59), "w", NO_RUN_IDS, True)
+        fast_path.fire(state, Evaluate(fire_ahead_until=DUE_AT), after(59), "w", NO_RUN_IDS, True)
         is None
     )
-    ready = fired_state(head)
+    ready = fired_state(state)
     claim = Claim(ready.runs[0].run_id, "me", "n")
     assert fast_path.claim(ready, claim, DUE_AT, "x", NO_RUN_IDS, True) is None
     claimed = decide(ready, claim, DUE_AT, "x")
@@ -143,13 +143,13 @@ def test_fast_path_and_full_path_return_equal_decisions(
     note: str,
 ) -> None:
     now, claim_at = after(60 + start_offset), after(60 + start_offset + claim_delay)
-    head = a_job(schedule, timer_at=None if timer is None else after(60 + timer), **limits)
+    state = a_job(schedule, timer_at=None if timer is None else after(60 + timer), **limits)
     horizon = None if horizon_offset is None else after(60 + start_offset + horizon_offset)
     evaluate = Evaluate(
         trigger_times=tuple(after(60 + offset) for offset in triggers), fire_ahead_until=horizon
     )
-    fired = decide_without_fast_path(head, evaluate, now, "w", NO_RUN_IDS, transactional)
-    assert decide(head, evaluate, now, "w", NO_RUN_IDS, transactional) == fired
+    fired = decide_without_fast_path(state, evaluate, now, "w", NO_RUN_IDS, transactional)
+    assert decide(state, evaluate, now, "w", NO_RUN_IDS, transactional) == fired
     for run in fired.state.runs:
         claim = Claim(run.run_id, "me", "n")
         recorded = frozenset(ended.run_id for ended in fired.state.unrecorded)

@@ -31,15 +31,15 @@ def definition_rows(*documents: dict[str, Any]) -> list[DefinitionRow]:
     return rows[::-1]
 
 
-def known_periods(head: JobState, rows: list[DefinitionRow]) -> list[Period]:
-    return [period for period in periods(head, rows) if period is not None]
+def known_periods(state: JobState, rows: list[DefinitionRow]) -> list[Period]:
+    return [period for period in periods(state, rows) if period is not None]
 
 
 def test_definition_is_in_force_until_the_next_one() -> None:
     present = Cron("0 7 * * *")
     first = {**DAILY, "max_runs": 2, "exclude": ["2026-11-02"]}
-    later = {**DAILY, "cron_expression": "0 7 * * *"}
-    latest, previous = periods(a_job_state(schedule=present), definition_rows(first, later))
+    changed = {**DAILY, "cron_expression": "0 7 * * *"}
+    latest, previous = periods(a_job_state(schedule=present), definition_rows(first, changed))
     assert latest == (present, None, CREATED + HOUR, None)
     assert previous == (Cron("0 6 * * *", exclude=(date(2026, 11, 2),)), 2, None, CREATED + HOUR)
 

@@ -11,17 +11,17 @@ from tests.support.builders import NOON, a_job_state, a_run
 TEXT = (Path(__file__).parents[3] / "docs/events.md").read_text()
 
 
-def documented(heading: str, first: str) -> set[str]:
-    """Return the names in the first column of the table with the header `first`."""
+def documented(heading: str, header: str) -> set[str]:
+    """Return the names in the first column of the table with this header."""
     section = TEXT.split(f"## {heading}\n")[1].split("\n## ")[0]
-    table = section.split(f"| {first} |")[1].split("\n\n")[0]
+    table = section.split(f"| {header} |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines()[2:] if line.startswith("|")]
     return {name for row in rows for name in re.findall(r"[A-Za-z_]+", row)}
 
 
 def sent_fields(kind: str) -> set[str]:
-    head = a_job_state(runs=(a_run(),))
-    events = build_events(head, 1, NOON, compare_states(None, head), ALL_RUN_EVENTS)
+    state = a_job_state(runs=(a_run(),))
+    events = build_events(state, 1, NOON, compare_states(None, state), ALL_RUN_EVENTS)
     return {name for event in events if event["detail-type"] == kind for name in event["detail"]}
 
 
@@ -34,11 +34,11 @@ def test_events_page_has_every_field_of_a_run() -> None:
 
 
 def test_events_page_has_every_reason_of_a_job_event() -> None:
-    heads = [
+    states = [
         None,
         *(a_job_state(status=state, edition=edition) for state in JobStatus for edition in (1, 2)),
     ]
-    changes = [compare_states(old, new).job for old in heads for new in heads]
+    changes = [compare_states(old, new).job for old in states for new in states]
     assert {change.reason for change in changes if change is not None} == documented(
         JOB_CHANGED, "reason"
     )

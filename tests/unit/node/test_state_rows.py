@@ -1,4 +1,4 @@
-"""Which row a head becomes, and when a swap has met its own effect."""
+"""The rows of a job state, and the check whether a swap has won."""
 
 from collections import Counter
 
@@ -38,9 +38,9 @@ def statements(old: StoredState | None, new: StoredState) -> list[str]:
 def test_write_id_counts_from_its_version_on(
     own_swap: tuple[int, str], stored: tuple[int, str], is_own: bool
 ) -> None:
-    writers = tuple(stored[1].split())
+    write_ids = tuple(stored[1].split())
     assert (
-        has_won(a_job_state(version=own_swap[0], write_id=own_swap[1]), stored[0], writers)
+        has_won(a_job_state(version=own_swap[0], write_id=own_swap[1]), stored[0], write_ids)
         is is_own
     )
 
@@ -52,16 +52,16 @@ def test_new_job_state_is_inserted_and_a_stored_one_updated() -> None:
 
 
 def test_update_names_only_the_changed_columns() -> None:
-    head = a_job_state(next_at=after(60))
+    state = a_job_state(next_at=after(60))
     runs, ended = (a_run(),), {"status": JobStatus.COMPLETED, "ended_at": after(60)}
     for new, names in (
-        (replace(head, version=2), set()),
-        (replace(head, next_at=after(90)), {"coming", "again"}),
-        (replace(head, runs=runs), {"leased", "busy"}),
-        (replace(head, next_at=None, **ended), {"state", "expires", "coming", "again"}),
+        (replace(state, version=2), set()),
+        (replace(state, next_at=after(90)), {"coming", "again"}),
+        (replace(state, runs=runs), {"leased", "busy"}),
+        (replace(state, next_at=None, **ended), {"state", "expires", "coming", "again"}),
     ):
         rows = JobStateRows(Counter())
-        rows.add(1, StoredState(head, {}), StoredState(new, {}))
+        rows.add(1, StoredState(state, {}), StoredState(new, {}))
         (statement, ((packed, *_),)), *queue = rows.statements()
         assert [rows for _, rows in queue] == [[row] for row in queue_rows(new)]
         assignments = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")

@@ -191,8 +191,8 @@ def test_missing_or_repeated_row_is_noticed() -> None:
 
 def test_all_statuses_are_mapped() -> None:
     table = PAGE.partition("## Names of statuses")[2].partition("\n## ")[0]
-    ours = " ".join(line.split(" | ")[-1] for line in table.splitlines() if line.startswith("|"))
+    mapped = " ".join(line.split(" | ")[-1] for line in table.splitlines() if line.startswith("|"))
     missing = {str(status) for status in (*JobStatus, *RunStatus)} - set(
-        re.findall(r"[A-Z_]{4,}", ours)
+        re.findall(r"[A-Z_]{4,}", mapped)
     )
     assert missing == set()

@@ -103,7 +103,7 @@ def test_end_of_a_run_kills_its_group_and_a_later_run_deletes_it(tmp_path: Path)
     with groups.for_run("a", LIMITS):
         pass
     assert (first / "cgroup.kill").read_text() == "1"
-    for file in first.iterdir():  # those of the kernel would go with the folder
+    for file in first.iterdir():  # the kernel removes its own files with the folder
         file.unlink()
     with groups.for_run("b", LIMITS):
         assert first.exists()

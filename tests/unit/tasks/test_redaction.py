@@ -83,7 +83,7 @@ def test_base64_in_lines_is_found() -> None:
 
 
 def test_short_secrets_add_no_encoded_forms() -> None:
-    # "61" is "a" in hex, and stands in every second text.
+    # "61" is "a" in hex, and occurs in many texts.
     assert redacted("61 YQ==", "a") == "61 YQ=="
 
 

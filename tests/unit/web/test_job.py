@@ -213,7 +213,7 @@ def test_field_of_another_schedule_type_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent", "stored"),
     [
         ("2026-12-01T10:00:00Z", "2026-12-01T10:00:00.000Z"),
         ("2026-12-01t11:30:00+01:30", "2026-12-01T10:00:00.000Z"),
@@ -222,8 +222,10 @@ def test_field_of_another_schedule_type_is_refused(
         ("2026-11-18T11:59:55Z", "2026-11-18T11:59:55.000Z"),
     ],
 )
-def test_schedule_time_has_any_offset_and_is_up_to_five_seconds_past(sent: str, kept: str) -> None:
-    assert accept(**future(sent))["schedule_time"] == kept
+def test_schedule_time_has_any_offset_and_is_up_to_five_seconds_past(
+    sent: str, stored: str
+) -> None:
+    assert accept(**future(sent))["schedule_time"] == stored
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_required_fields_exist() -> None:
 
 
 def test_fields_do_not_have_the_name_of_their_schema() -> None:
-    """In generated Python one hides the other."""
+    """In generated Python the field would hide the class."""
     names = {title: re.sub(r"(?<!^)(?=[A-Z])", "_", title).lower() for title in SCHEMAS}
     assert [(title, name) for title, name, _ in fields() if name == names[title]] == []
 
