@@ -31,9 +31,8 @@ from infra.stacks.observability.kinds import chosen_alarms, read_alarm_email
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
 from punctual.domain.tenants.limits import LIMIT_FIELDS, MAX_VALUE_BY_LIMIT, TenantLimits
 from punctual.domain.tenants.tokens import is_valid_tenant
-from punctual.tasks import reach as tenants
 from punctual.tasks.http.addresses import parse_private_network
-from punctual.tasks.reach import ALL_OTHER_TENANTS, encode_targets
+from punctual.tasks.reach import ALL_OTHER_TENANTS, AllowedTargets, encode_targets
 
 FUNCTION_NAMES = (
     "authorizer",
@@ -116,7 +115,7 @@ class Reach:
 
     @property
     def text(self) -> str:
-        return encode_targets(tenants.AllowedTargets(self.functions, self.queues))
+        return encode_targets(AllowedTargets(self.functions, self.queues))
 
 
 @dataclass(frozen=True, slots=True)

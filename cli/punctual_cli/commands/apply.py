@@ -86,15 +86,16 @@ def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
 
 
 def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
-    from punctual_cli.apply import file as declared
-    from punctual_cli.apply import plan as planning
+    from punctual_cli.apply import file as declarations
+    from punctual_cli.apply.plan import make_plan
 
     sources = [
-        declared.Source(job_files.display_name(name), job_files.read_text(name)) for name in files
+        declarations.Source(job_files.display_name(name), job_files.read_text(name))
+        for name in files
     ]
     try:
-        groups = declared.load_groups(sources)
-    except declared.InvalidFiles as error:
+        groups = declarations.load_groups(sources)
+    except declarations.InvalidFiles as error:
         _exit_with_faults(
             session, error.faults, ExitCode.USAGE if error.is_syntax else ExitCode.REFUSED
         )
@@ -105,13 +106,13 @@ def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
         )
     with progress.spinner(session, "Reading the jobs"):
         task_types = (
-            frozenset(session.client.health().task_types) or declared.ALL_FEATURES.task_types
+            frozenset(session.client.health().task_types) or declarations.ALL_FEATURES.task_types
         )
         jobs = [job.raw for job in session.client.jobs.list()]
-    features = declared.ALL_FEATURES._replace(task_types=task_types)
-    plan, faults = planning.make_plan(groups, jobs, prune, session.clock(), features)
+    features = declarations.ALL_FEATURES._replace(task_types=task_types)
+    plan, faults = make_plan(groups, jobs, prune, session.clock(), features)
     if faults:
-        _exit_with_faults(session, declared.sort_faults(faults), ExitCode.REFUSED)
+        _exit_with_faults(session, declarations.sort_faults(faults), ExitCode.REFUSED)
     return plan
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from punctual_cli.input.completions import complete_jobs as complete_jobs
+from punctual_cli.input.completions import complete_jobs
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import DEFAULT_LIST_LIMIT, From, Limit, To, fetch_up_to
 from punctual_cli.input.references import find_job_id

@@ -10,7 +10,7 @@ import typer
 
 from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input.choices import RunStatus, RunTime, Trigger
-from punctual_cli.input.completions import complete_jobs as complete_jobs
+from punctual_cli.input.completions import complete_jobs
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import (
     DEFAULT_LIST_LIMIT,
@@ -24,7 +24,7 @@ from punctual_cli.input.options import (
 )
 from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_job_id, find_run
 from punctual_cli.output import answers, run_views
-from punctual_cli.output import watch as following
+from punctual_cli.output import watch as run_watch
 from punctual_cli.output.terminal_text import ColouredText
 from punctual_cli.output.watch import WaitTimeout, max_wait_option
 from punctual_cli.session import Session
@@ -185,7 +185,7 @@ def logs(
             _write_text(pieces, raw)
     if follow:
         ended_run = session.client.runs.get(found_run)
-        following.exit_with_outcome(session, ended_run, logs_shown=True)
+        run_watch.exit_with_outcome(session, ended_run, logs_shown=True)
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def watch(
     Exit code 1 if it did not succeed. With --json, print one document per state.
     """
     max_wait = max_wait_option(True, timeout)
-    ended_run = following.follow_run(
+    ended_run = run_watch.follow_run(
         session, find_run(session.client, job, run), max_wait, as_stream=True
     )
-    following.exit_with_outcome(session, ended_run)
+    run_watch.exit_with_outcome(session, ended_run)

@@ -17,7 +17,7 @@ from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.leases import LeaseKeeper
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
-from punctual.lambdas.executor import timing as pace
+from punctual.lambdas.executor import timing
 from punctual.lambdas.executor.admission import Admission
 from punctual.lambdas.executor.attempt import (
     Delivery,
@@ -94,7 +94,7 @@ class Batch:
         for nonce, delivery in zip(
             new_write_ids(self._new_id, len(deliveries)), deliveries, strict=True
         ):
-            if delivery.message.due_at > now + pace.MAX_EARLY_RECEIVE:
+            if delivery.message.due_at > now + timing.MAX_EARLY_RECEIVE:
                 self._messages.retry_at(delivery, delivery.message.due_at)
             else:
                 self._waiting[nonce] = delivery
@@ -123,7 +123,7 @@ class Batch:
             self._idle_steady = self._steady()
         return (
             self._background_calls.is_busy
-            and self._steady() < self._idle_steady + pace.MAX_LINGER_SECONDS
+            and self._steady() < self._idle_steady + timing.MAX_LINGER_SECONDS
         )
 
     def _extend_visibility(self) -> None:
@@ -184,8 +184,8 @@ class Batch:
         After `MAX_CLAIM_RETRY_SECONDS` return the messages instead. A returned claim does not count
         as an attempt, because its task did not begin.
         """
-        self._next_claim_steady = self._steady() + pace.STORE_RETRY_SECONDS
-        if self._next_claim_steady <= self._began_steady + pace.MAX_CLAIM_RETRY_SECONDS:
+        self._next_claim_steady = self._steady() + timing.STORE_RETRY_SECONDS
+        if self._next_claim_steady <= self._began_steady + timing.MAX_CLAIM_RETRY_SECONDS:
             return
         self._log.error("claim_failed", messages=len(due), error=reason)
         self._admission.release(due, False)
@@ -199,11 +199,11 @@ class Batch:
 
     def _start_attempts(self, claimed: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
-        seconds_left = self._ends_steady - pace.END_RESERVE_SECONDS - steady
+        seconds_left = self._ends_steady - timing.END_RESERVE_SECONDS - steady
         attempts = []
         for delivery, assignment in claimed:
             is_old = is_claim_old(assignment.run, now)
-            if is_old or seconds_left < min(assignment.timeout_seconds, pace.MIN_RUN_SECONDS):
+            if is_old or seconds_left < min(assignment.timeout_seconds, timing.MIN_RUN_SECONDS):
                 self._admission.release([assignment.run.nonce], False)
                 self._claim_returns.return_unbegun(delivery, assignment.run, is_delayed=is_old)
                 continue
@@ -239,7 +239,7 @@ class Batch:
         try:
             self._renew(early=False)
         finally:
-            self._next_renewal_steady = self._steady() + pace.STORE_RETRY_SECONDS
+            self._next_renewal_steady = self._steady() + timing.STORE_RETRY_SECONDS
 
     def _renew(self, early: bool) -> None:
         """Renew leases and acknowledge the messages of runs that have a lease timer.
@@ -274,7 +274,7 @@ class Batch:
         )
         if (
             len(ended_attempts) < len(self._attempts)
-            and steady < first_steady + pace.END_BATCH_WAIT_SECONDS
+            and steady < first_steady + timing.END_BATCH_WAIT_SECONDS
         ):
             return
         try:
@@ -290,9 +290,10 @@ class Batch:
                 )
                 self._settle(attempt, self._call_in_background(return_claim))
         except Unavailable as error:
-            self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
+            self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
             if self._next_write_steady > min(
-                self._ends_steady - pace.NO_RETRY_SECONDS, first_steady + pace.MAX_END_RETRY_SECONDS
+                self._ends_steady - timing.NO_RETRY_SECONDS,
+                first_steady + timing.MAX_END_RETRY_SECONDS,
             ):
                 self._log.error("finish_failed", runs=len(ended_attempts), error=error.message)
                 for attempt in [
@@ -310,7 +311,7 @@ class Batch:
         results = self._call_in_background(lambda: self._executor.finish(finished, True))
         for attempt, finish, result in zip(ended_attempts, finished, results, strict=True):
             if result.is_contended:
-                self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
+                self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
                 continue
             # The failure is logged. When the lease expires, an executor that can read the job
             # continues.
@@ -334,8 +335,8 @@ class Batch:
         for attempt, detail in zip(ended_attempts, stored, strict=True):
             if not isinstance(detail, Unavailable):
                 attempt.detail = detail
-            elif self._steady() < (attempt.ended_steady or 0) + pace.MAX_CLAIM_RETRY_SECONDS:
-                self._next_write_steady = self._steady() + pace.STORE_RETRY_SECONDS
+            elif self._steady() < (attempt.ended_steady or 0) + timing.MAX_CLAIM_RETRY_SECONDS:
+                self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
             else:
                 attempt.fail_store(detail)
 
@@ -362,7 +363,7 @@ class Batch:
         )
 
     def _keep_alive(self) -> float:
-        if self._steady() >= self._ends_steady - pace.NO_RETRY_SECONDS:
+        if self._steady() >= self._ends_steady - timing.NO_RETRY_SECONDS:
             raise Unavailable("The store did not answer before the function's end.")
         self._extend_visibility()
         self._renew_due_leases()
@@ -376,13 +377,13 @@ class Batch:
             attempt.next_check_steady for attempt in self._attempts if attempt.ended_steady is None
         ]
         if self._attempts:
-            step_times += [steady + pace.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
+            step_times += [steady + timing.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
             step_steady = self._leases.next_renewal_steady()
             if step_steady is not None:
                 step_times.append(max(self._next_renewal_steady, step_steady))
         ended_times = [attempt.ended_steady for attempt in self._attempts]
         step_times += [
-            step_steady + pace.END_BATCH_WAIT_SECONDS
+            step_steady + timing.END_BATCH_WAIT_SECONDS
             for step_steady in ended_times
             if step_steady is not None
         ]
@@ -394,5 +395,5 @@ class Batch:
         step_times += self._visibility.next_steady_times
         return min(
             (step_steady - steady for step_steady in step_times if step_steady > steady),
-            default=pace.ATTEMPT_CHECK_SECONDS,
+            default=timing.ATTEMPT_CHECK_SECONDS,
         )

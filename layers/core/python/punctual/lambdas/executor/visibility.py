@@ -5,7 +5,7 @@ The default timeout of the queue must cover the longest invocation, which is too
 
 from collections.abc import Iterable, Sequence
 
-from punctual.lambdas.executor import timing as pace
+from punctual.lambdas.executor import timing
 from punctual.lambdas.executor.attempt import Delivery
 from punctual.lambdas.executor.messages import DeliveredMessage, MessageBatch
 from punctual.lambdas.executor.threads import BackgroundCalls
@@ -17,7 +17,7 @@ class VisibilityTimeouts:
     ) -> None:
         self._messages = messages
         self._background_calls = background_calls
-        self._extend_steady: float | None = began_steady + pace.HIDE_AFTER_SECONDS
+        self._extend_steady: float | None = began_steady + timing.HIDE_AFTER_SECONDS
 
     def extend_redelivered(self, deliveries: Iterable[Delivery]) -> None:
         """Extend the visibility of redelivered messages at once.

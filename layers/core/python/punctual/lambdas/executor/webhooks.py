@@ -12,7 +12,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.notifications import Notification, WebhookSecrets
-from punctual.lambdas.executor import timing as pace
+from punctual.lambdas.executor import timing
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.telemetry import log_abandoned_webhook
 from punctual.lambdas.executor.threads import TaskRunner
@@ -86,13 +86,13 @@ class WebhookDeliveries:
             if delivery in self._active:
                 self._active.remove(delivery)
                 self._settle(delivery, outcome)
-        if self._active and self._steady() >= self._ends_steady - pace.NO_RETRY_SECONDS:
+        if self._active and self._steady() >= self._ends_steady - timing.NO_RETRY_SECONDS:
             self._messages.back_off(self._active)
             self._active.clear()
 
     def _start(self, delivery: WebhookDelivery) -> None:
-        seconds_left = self._ends_steady - pace.END_RESERVE_SECONDS - self._steady()
-        if seconds_left < pace.MIN_RUN_SECONDS:
+        seconds_left = self._ends_steady - timing.END_RESERVE_SECONDS - self._steady()
+        if seconds_left < timing.MIN_RUN_SECONDS:
             self._messages.retry_at(delivery, self._clock())
             return
         self._active.append(delivery)

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from punctual.domain.identifiers import bucket_of
-from punctual.domain.run import ENDED_RUN_STATUSES as OVER
-from punctual.domain.run import Run, RunStatus
+from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus
 from punctual.domain.utc import MILLISECOND
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
@@ -29,7 +28,9 @@ _COUNTED_AS = {
     RunStatus.FAILED: FAILED_COUNT,
     RunStatus.TIMED_OUT: FAILED_COUNT,
 }
-LIVE_RUN_COUNTS = frozenset(RUN_COUNT_PREFIX + status for status in RunStatus if status not in OVER)
+LIVE_RUN_COUNTS = frozenset(
+    RUN_COUNT_PREFIX + status for status in RunStatus if status not in ENDED_RUN_STATUSES
+)
 
 
 def status_count_changes(changes: Changes) -> Counter[str]:
@@ -102,7 +103,7 @@ def _started_counts(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
 
 
 def _occurrence_count(run: Run) -> int:
-    return run.occurrence_count if run.status in OVER else 1
+    return run.occurrence_count if run.status in ENDED_RUN_STATUSES else 1
 
 
 def lateness_step(lateness: timedelta) -> int:
