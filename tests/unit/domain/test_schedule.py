@@ -445,5 +445,5 @@ def test_schedule_is_stored_as_short_json(schedule: Schedule, json: str) -> None
 def test_local_time_is_read_in_the_zone_of_the_schedule(
     schedule: Schedule | None, local: tuple[int, ...], utc: tuple[int, ...]
 ) -> None:
-    local_time = datetime(*local)  # type: ignore[arg-type,misc] # noqa: DTZ001
+    local_time = datetime(*local)  # type: ignore[arg-type] # noqa: DTZ001
     assert local_to_instant(schedule, local_time) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc]
