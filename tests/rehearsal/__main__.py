@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, together
-from tests.rehearsal.cors_check import crossed
-from tests.rehearsal.deployment import Deployment, address, destroyed, ticking
+from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, merged
+from tests.rehearsal.cors_check import check_cors
+from tests.rehearsal.deployment import Deployment, address, check_destroyed, wait_for_tick
 from tests.rehearsal.emulator import ROOT, Account, emulator
-from tests.rehearsal.inventory import Standing, standing
+from tests.rehearsal.inventory import Inventory, inventory_of
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.recovery import recover
-from tests.rehearsal.role_check import guarded
+from tests.rehearsal.role_check import check_roles
 from tests.rehearsal.targets import put_targets
 from tests.rehearsal.updates import change
 
@@ -54,26 +54,26 @@ class Pass:
 
 
 PASSES = (
-    Pass("whole", "everything, as one account's owner", more=True),
+    Pass("whole", "all checks, with all rights", more=True),
     Pass("roles", "each function under its own role", {"AUTH": "true"}),
     Pass(
         "recovery",
-        "a first deployment that fails, and a restore to one moment",
+        "a failed first deployment, and a restore to an earlier time",
         {"AUTH": "true", "LAMBDA_ACCOUNT_CONCURRENCY": "400"},
         recovers=True,
     ),
 )
 
 
-def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
+def deployed(account: Account, deployment: Deployment, before: Inventory) -> str:
     """Deploy the stage, and return the admin token."""
     with step("make deploy"):
         token = deployment.deploy()
     if token is None:
         raise Failed("the first deploy made no admin token")
-    unlisted = (standing(account.client) - before).missing
+    unlisted = (inventory_of(account.client) - before).missing
     if unlisted:
-        raise Failed(f"of what was deployed this is not found: {', '.join(unlisted)}")
+        raise Failed(f"no resource found of these kinds: {', '.join(unlisted)}")
     deployment.diff("after a deploy")
     return token
 
@@ -86,35 +86,35 @@ def rehearse(rehearsal_pass: Pass, folder: Path) -> Accepted:
         with step("cdk bootstrap"):
             deployment.bootstrap()
         if "AUTH" in rehearsal_pass.options:
-            guarded(account)
+            check_roles(account)
         if rehearsal_pass.recovers:
             return recover(account, folder)
         environment = {**account.environment, **put_targets(account)}
-        before = standing(account.client)
+        before = inventory_of(account.client)
         token = deployed(account, deployment, before)
         url = address(account)
         with step("a page of another origin"):
-            crossed(url, token)
+            check_cors(url, token)
         results: list[Accepted] = []
         if not chosen:
-            with step(f"acceptance, where it needs no tick, against {url}"):
+            with step(f"acceptance tests without ticks against {url}"):
                 results.append(accept(url, token, environment, UNTICKED, folder, "early"))
         with step("the first tick"):
-            ticking(url)
+            wait_for_tick(url)
         with step(f"acceptance against {url}"):
             results.append(accept(url, token, environment, chosen or TICKED, folder))
         if rehearsal_pass.more and not chosen:
-            with step("what docs tell to type"):
+            with step("commands of the pages"):
                 accept(url, token, environment, [PAGES], folder, "docs")
         if rehearsal_pass.more:
             change(url, token, account, deployment, folder)
         with step("make destroy"):
             deployment.destroy()
-        destroyed(account, before)
-        return together(results)
+        check_destroyed(account, before)
+        return merged(results)
 
 
-def ended(number: int, _frame: object) -> None:
+def exit_on_signal(number: int, _frame: object) -> None:
     sys.exit(128 + number)  # leaves all contexts, which stops the emulator
 
 
@@ -125,10 +125,10 @@ def processor() -> float:
 
 
 def main(chosen: Sequence[str]) -> int:
-    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGTERM, exit_on_signal)
     names = [rehearsal_pass.name for rehearsal_pass in PASSES]
     if not set(chosen) <= set(names):
-        print(f"there are the passes {', '.join(names)}", file=sys.stderr)
+        print(f"unknown pass; choose from {', '.join(names)}", file=sys.stderr)
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     summaries: list[str] = []

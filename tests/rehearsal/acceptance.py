@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
-from tests.rehearsal.progress import Failed, everything, run
+from tests.rehearsal.progress import Failed, run, show_all
 
 SUITE = "tests/e2e/acceptance"
 PAGES = "tests/e2e/docs/test_docs_on_aws.py"
@@ -46,17 +46,17 @@ def accept(
             "PUNCTUAL_PATIENCE": os.environ.get("PUNCTUAL_PATIENCE") or PATIENCE,
         },
         log,
-        everything,
+        show_all,
         ROOT,
     )
     if code:
         raise Failed(f"{' '.join(tests)} failed: {log}")
-    return accepted(output)
+    return parse_summary(output)
 
 
-def together(results: Sequence[Accepted]) -> Accepted:
+def merged(results: Sequence[Accepted]) -> Accepted:
     """
-    >>> together([Accepted("2 passed", {"no x": 1}), Accepted("3 passed", {"no x": 2})])
+    >>> merged([Accepted("2 passed", {"no x": 1}), Accepted("3 passed", {"no x": 2})])
     Accepted(summary='2 passed; 3 passed', skipped=Counter({'no x': 3}))
     """
     skipped = Counter[str]()
@@ -65,9 +65,9 @@ def together(results: Sequence[Accepted]) -> Accepted:
     return Accepted("; ".join(result.summary for result in results), skipped)
 
 
-def accepted(output: str) -> Accepted:
+def parse_summary(output: str) -> Accepted:
     r"""
-    >>> accepted("..s\nSKIPPED [2] a.py:1: no x\nSKIPPED [1] b.py:9: no x\n== 2 passed ==\n")
+    >>> parse_summary("..s\nSKIPPED [2] a.py:1: no x\nSKIPPED [1] b.py:9: no x\n== 2 passed ==\n")
     Accepted(summary='2 passed', skipped=Counter({'no x': 3}))
     """
     reasons = Counter[str]()

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-LASTS = timedelta(days=1)
+LIFETIME = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def a_certificate(folder: Path) -> Certificate:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + LASTS)
+        .not_valid_after(now + LIFETIME)
         .add_extension(
             x509.SubjectAlternativeName(
                 [

@@ -15,7 +15,7 @@ PATHS = ("/jobs", "/jobs/x/runs/y/output")
 ANOTHER = "https://elsewhere.example.com"
 
 
-def crossed(url: str, token: str) -> None:
+def check_cors(url: str, token: str) -> None:
     """Check that pages of the stage's origin may call the API, and other pages may not."""
     described = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"][STAGE]
     (origin,) = described["corsOrigins"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT, Account
-from tests.rehearsal.inventory import Standing, standing
-from tests.rehearsal.progress import Failed, checked, run, step
+from tests.rehearsal.inventory import Inventory, inventory_of
+from tests.rehearsal.progress import Failed, run, run_checked, step
 from tests.support.acceptance.contract import a_client, eventually
 
 CDK = "node_modules/.bin/cdk"
@@ -39,7 +39,7 @@ class Deployment:
 
     def deploy_alone(self, stack: str, tree: Path = ROOT) -> None:
         options = ("--exclusively", "--require-approval=never")
-        self._run("deploy", tree, CDK, "deploy", whole_name(stack), *options, *self._stage())
+        self._run("deploy", tree, CDK, "deploy", stack_name(stack), *options, *self._stage())
 
     def destroy_alone(self, stack: str) -> None:
         self._run("destroy", ROOT, *self._gone(stack))
@@ -66,7 +66,7 @@ class Deployment:
             raise Failed(f"cdk diff {when} is not clean:\n{output[-3_000:]}")
 
     def _gone(self, stack: str) -> list[str]:
-        return [CDK, "destroy", whole_name(stack), "--force", *self._stage()]
+        return [CDK, "destroy", stack_name(stack), "--force", *self._stage()]
 
     def _stage(self) -> list[str]:
         return [f"--context=stage={STAGE}", f"--output=cdk.out/{STAGE}", *self._context]
@@ -76,7 +76,9 @@ class Deployment:
 
     def _run(self, name: str, tree: Path, *command: str) -> str:
         log = self._folder / f"{name}.log"
-        return checked(command, self._in(tree), log, lambda line: bool(STACK.search(line)), tree)
+        return run_checked(
+            command, self._in(tree), log, lambda line: bool(STACK.search(line)), tree
+        )
 
     def _try(self, name: str, tree: Path, *command: str) -> tuple[int, str]:
         log = self._folder / f"{name}.log"
@@ -87,9 +89,9 @@ DEPLOY = (sys.executable, "-m", "infra.operations.deploy")
 DESTROY = (*DEPLOY, "destroy", STAGE, "--yes")
 
 
-def whole_name(stack: str) -> str:
+def stack_name(stack: str) -> str:
     """
-    >>> whole_name("Execution")
+    >>> stack_name("Execution")
     'Punctual-rehearsal-Execution'
     """
     return f"Punctual-{STAGE}-{stack}"
@@ -112,16 +114,16 @@ def address(account: Account) -> str:
     return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
-def ticking(url: str) -> None:
+def wait_for_tick(url: str) -> None:
     """Wait until the planner has run once. Until then the deployment is down."""
     with a_client(url, None) as http:
         eventually(lambda: http.get("/health").status_code == 200, 90)
 
 
-def destroyed(account: Account, before: Standing) -> None:
+def check_destroyed(account: Account, before: Inventory) -> None:
     """Check that a destroy removed all resources of the stage and no others."""
-    after = standing(account.client)
+    after = inventory_of(account.client)
     if str(after - before):
         raise Failed(f"make destroy left behind: {after - before}")
     if str(before - after):
-        raise Failed(f"make destroy took what was never its own: {before - after}")
+        raise Failed(f"make destroy deleted other resources: {before - after}")

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (ROOT / ".venv-rehearse/bin/python", ROOT / "tests/rehearsal/launch.py")
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
-READY_WITHIN = 30.0
-GONE_WITHIN = 10.0
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
 
 
 class NotReady(RuntimeError):
@@ -128,7 +128,7 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
 
 def _wait(process: subprocess.Popen[bytes], account: Account, log: Path) -> None:
     trusting = ssl.create_default_context(cafile=account.authority)
-    until = time.monotonic() + READY_WITHIN
+    until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         if process.poll() is not None:
             break
@@ -148,7 +148,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             return
         try:
-            process.wait(GONE_WITHIN)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             continue
         return

@@ -9,13 +9,13 @@ Names = Iterator[str]
 
 
 @dataclass(frozen=True)
-class Standing:
+class Inventory:
     """Names by kind."""
 
     names: Mapping[str, frozenset[str]]
 
-    def __sub__(self, former: "Standing") -> "Standing":
-        return Standing({kind: names - former.names[kind] for kind, names in self.names.items()})
+    def __sub__(self, former: "Inventory") -> "Inventory":
+        return Inventory({kind: names - former.names[kind] for kind, names in self.names.items()})
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -33,8 +33,8 @@ class Standing:
         )
 
 
-def standing(client: Client) -> Standing:
-    return Standing({kind: frozenset(names(client)) for kind, names in KINDS.items()})
+def inventory_of(client: Client) -> Inventory:
+    return Inventory({kind: frozenset(names(client)) for kind, names in KINDS.items()})
 
 
 def _listed(service: str, operation: str, items: str, name: str) -> Callable[[Client], Names]:

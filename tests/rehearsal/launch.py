@@ -34,7 +34,7 @@ BATCHES = {
 """IAM has no actions for batches. It checks these instead."""
 
 
-def as_on_aws(serial: Callable[..., int]) -> Callable[..., int]:
+def with_allowed_concurrency(serial: Callable[..., int]) -> Callable[..., int]:
     """Serve a FIFO mapping with its allowed concurrency, each with its own message groups."""
 
     def concurrency(mapping: Props, function: Props, config: Props, _queue: Any = None) -> int:
@@ -51,7 +51,7 @@ def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | N
     return action
 
 
-def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
+def with_stage_in_path(proxy: Callable[..., Any]) -> Callable[..., Any]:
     """Begin the path of an HTTP API event with the stage, as the address does."""
 
     def invoke(integration: Props, api: str, stage: str, path: str, *args: Any, **more: Any) -> Any:
@@ -61,7 +61,7 @@ def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
     return invoke
 
 
-def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
+def with_route_authorization(execute: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse a preflight request without a token if its route has an authorizer."""
 
     async def answer(
@@ -77,7 +77,7 @@ def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
+def with_api_names(answer: Callable[..., Any]) -> Callable[..., Any]:
     """Rename CORS settings from CloudFormation's `AllowOrigins` to `allowOrigins`."""
 
     def headers(cors: Props, origin: str) -> Any:
@@ -86,7 +86,7 @@ def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
     return headers
 
 
-def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
+def into_existing_groups(write: Callable[..., None]) -> Callable[..., None]:
     """Drop logs without an existing log group, because no role of ours may create one."""
 
     def emit(function: Props, *args: Any, **more: Any) -> None:
@@ -98,7 +98,7 @@ def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
     return emit
 
 
-def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
+def from_nearest_backup(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
     """Restore a table from its newest backup before the time, not from its current rows."""
 
     def restored(request: Handler) -> Any:
@@ -115,7 +115,7 @@ def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]
     return restored
 
 
-def since_its_backups(describe: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
+def with_backup_window(describe: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
     """Report the oldest backup as the start of the recovery window."""
 
     def described(request: Handler) -> Any:
@@ -141,7 +141,7 @@ def _backups_of(table: str) -> list[tuple[float, str]]:
     ]
 
 
-def restorable(handlers: dict[str, Handler]) -> None:
+def add_point_in_time_recovery(handlers: dict[str, Handler]) -> None:
     """Apply a template's point-in-time recovery setting to its table."""
     known = handlers["AWS::DynamoDB::Table"]
 
@@ -156,7 +156,7 @@ def restorable(handlers: dict[str, Handler]) -> None:
     handlers["AWS::DynamoDB::Table"] = {**known, "create": create}
 
 
-def within_the_limit(handlers: dict[str, Handler]) -> None:
+def add_concurrency_limit(handlers: dict[str, Handler]) -> None:
     """Check the reserved concurrency of a stack against the account, which keeps 100 unreserved."""
     known = handlers["AWS::Lambda::Function"]
     functions, wanted_as = lambda_svc._functions, "ReservedConcurrentExecutions"
@@ -190,7 +190,7 @@ def within_the_limit(handlers: dict[str, Handler]) -> None:
     handlers["AWS::Lambda::Function"] = {**known, **own}
 
 
-class Unpacked(zipfile.ZipFile):
+class CachedZipFile(zipfile.ZipFile):
     """Unpack a layer once instead of once for each environment. It has some thousand files."""
 
     _alone = threading.Lock()
@@ -233,23 +233,23 @@ def accept_silently(
     handlers[kind] = {**known, **own}
 
 
-lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
-lambda_svc._emit_lambda_logs = into_what_stands(lambda_svc._emit_lambda_logs)
+lambda_svc._sqs_esm_concurrency = with_allowed_concurrency(lambda_svc._sqs_esm_concurrency)
+lambda_svc._emit_lambda_logs = into_existing_groups(lambda_svc._emit_lambda_logs)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
-apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
-apigateway._handle_execute_in_scope = as_routed(apigateway._handle_execute_in_scope)
-apigateway._cors_response_headers = in_the_apis_words(apigateway._cors_response_headers)
-apigateway._cors_preflight_response = in_the_apis_words(apigateway._cors_preflight_response)
+apigateway._invoke_lambda_proxy = with_stage_in_path(apigateway._invoke_lambda_proxy)
+apigateway._handle_execute_in_scope = with_route_authorization(apigateway._handle_execute_in_scope)
+apigateway._cors_response_headers = with_api_names(apigateway._cors_response_headers)
+apigateway._cors_preflight_response = with_api_names(apigateway._cors_preflight_response)
 lambda_runtime.Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)  # else 50 ms a call
 lambda_runtime.zipfile = SimpleNamespace(
-    ZipFile=Unpacked,
+    ZipFile=CachedZipFile,
     BadZipFile=zipfile.BadZipFile,
     LargeFileError=zipfile.LargeZipFile,
 )
-dynamodb._restore_table_to_point_in_time = to_its_moment(dynamodb._restore_table_from_backup)
-dynamodb._describe_continuous_backups = since_its_backups(dynamodb._describe_continuous_backups)
-restorable(provisioners._RESOURCE_HANDLERS)
-within_the_limit(provisioners._RESOURCE_HANDLERS)
+dynamodb._restore_table_to_point_in_time = from_nearest_backup(dynamodb._restore_table_from_backup)
+dynamodb._describe_continuous_backups = with_backup_window(dynamodb._describe_continuous_backups)
+add_point_in_time_recovery(provisioners._RESOURCE_HANDLERS)
+add_concurrency_limit(provisioners._RESOURCE_HANDLERS)
 accept_silently(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 accept_silently(
     provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 WITHIN = 2_400.0
-PATIENT = 10.0  # seconds for a stopped process to clean up
+STOP_SECONDS = 10.0  # seconds for a stopped process to clean up
 Show = Callable[[str], bool]
 
 
@@ -28,7 +28,7 @@ def step(name: str) -> Iterator[None]:
     print(f"== {name}: {time.monotonic() - began:.1f} s", flush=True)
 
 
-def everything(_line: str) -> bool:
+def show_all(_line: str) -> bool:
     return True
 
 
@@ -70,13 +70,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     """End the process group, because a child that holds the output would block the reader."""
     os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(PATIENT)
+        process.wait(STOP_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def checked(
+def run_checked(
     command: Sequence[str | Path],
     environment: Mapping[str, str],
     log: Path,
@@ -94,7 +94,7 @@ def checked(
 def _follow(stream: IO[bytes], log: Path, show: Show, output: list[str]) -> None:
     """Copy the output to the log. If all is shown, copy chunks, so that dots appear at once."""
     with log.open("a") as log_file:
-        if show is everything:
+        if show is show_all:
             while chunk := os.read(stream.fileno(), 65_536):
                 text = chunk.decode(errors="replace")
                 _keep(text, log_file, output)

@@ -13,22 +13,22 @@ from tests.rehearsal.deployment import (
     CDK,
     STAGE,
     address,
-    destroyed,
-    ticking,
+    check_destroyed,
+    stack_name,
     token_in,
-    whole_name,
+    wait_for_tick,
 )
 from tests.rehearsal.emulator import ROOT, Account
-from tests.rehearsal.inventory import standing
+from tests.rehearsal.inventory import inventory_of
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.release import Described, checkout, describe
-from tests.rehearsal.restore_check import Moment, back_up
+from tests.rehearsal.restore_check import RestoreCheck, back_up
 from tests.rehearsal.runbook import Person, printed
 from tests.support.acceptance.contract import Api, a_client
 from tests.support.acceptance.target import a_target
 
 STACKS = ("Data", "Scheduling", "Execution", "Api", "Observability")
-LEFT = f"/aws/lambda/punctual-{STAGE}-job-search"
+FORMER_LOG_GROUP = f"/aws/lambda/punctual-{STAGE}-job-search"
 LOWER = re.compile(rf"`concurrencyPercent` of {STAGE} to (\d+) in cdk.json")
 CONTEXT = "--context=vendorFor=host"
 DEPLOY = "make deploy STAGE=$STAGE"
@@ -38,25 +38,25 @@ def recover(account: Account, folder: Path) -> Accepted:
     tree = checkout(folder / "checkout")
     describe(tree, _like_prod)
     person = Person(account, tree, folder / "typed.log", {"STAGE": STAGE, "CDK": CONTEXT})
-    before = standing(account.client)
+    before = inventory_of(account.client)
     token = _first_deployment(account, person, tree)
     url = address(account)
     with step("the first tick"):
-        ticking(url)
+        wait_for_tick(url)
     with a_client(url, token) as http, a_target() as target:
         api = Api(http)
-        moment = Moment(account, api, target)
-        with step("jobs before one moment, and what is done to them after it"):
+        moment = RestoreCheck(account, api, target)
+        with step("jobs before the restore time, and changes after it"):
             moment.before()
             at = back_up(account)
             moment.after()
         _restore(account, person, moment, f"{at:%Y-%m-%dT%H:%M:%SZ}")
-        with step("jobs, runs and schedules of that moment are there, and run"):
+        with step("jobs, runs and schedules of that time exist and run"):
             moment.is_back()
         api.clear()
     _remove(account, person, tree)
-    destroyed(account, before)
-    return Accepted("a failed first deployment mended, a moment restored", {})
+    check_destroyed(account, before)
+    return Accepted("recovered a failed first deployment, restored an earlier time", {})
 
 
 def _like_prod(stage: Described) -> None:
@@ -68,14 +68,14 @@ def _like_prod(stage: Described) -> None:
 def _first_deployment(account: Account, person: Person, tree: Path) -> str:
     """Return the admin token."""
     stacks, export, events, deploy, *_ = printed("A first deployment that failed")
-    with step("a first deployment that finds out half way that the account's limit is too low"):
+    with step("a first deployment that fails at the limit of the account"):
         person.is_refused(f"{CDK} deploy --all --require-approval=never {_stage()}")
         rows = [line.split("\t") for line in person.types(stacks).splitlines()]
         (stack,) = [name for name, state in rows if state == "ROLLBACK_COMPLETE"]
         person.exports(export, stack)
         _expect("below its minimum value of [100]", person.types(events))
-    with step("make deploy names what to lower, and then what an earlier stage left"):
-        account.client("logs").create_log_group(logGroupName=LEFT)
+    with step("make deploy names the setting to lower and the former log groups"):
+        account.client("logs").create_log_group(logGroupName=FORMER_LOG_GROUP)
         refused = person.is_refused(deploy, "has a limit of 400")
         (percent,) = LOWER.findall(refused)
         describe(tree, lambda stage: stage.update(concurrencyPercent=int(percent)))
@@ -83,7 +83,7 @@ def _first_deployment(account: Account, person: Person, tree: Path) -> str:
         refused = person.is_refused(deploy, opened, "left its logs")
         for line in re.findall(r"^ +(aws logs delete-log-group .*)$", refused, re.MULTILINE):
             person.types(line)
-    with step("make deploy makes the failed stack anew, and protects all"):
+    with step("make deploy creates the failed stack again, and protects all"):
         output = person.types(deploy)
         _expect(f"{stack} could not be created before (ROLLBACK_COMPLETE)", output)
         _all_protected(account)
@@ -96,23 +96,23 @@ def _first_deployment(account: Account, person: Person, tree: Path) -> str:
 def _all_protected(account: Account) -> None:
     client = account.client("cloudformation")
     for stack in STACKS:
-        (description,) = client.describe_stacks(StackName=whole_name(stack))["Stacks"]
+        (description,) = client.describe_stacks(StackName=stack_name(stack))["Stacks"]
         if not description["EnableTerminationProtection"]:
-            raise Failed(f"{whole_name(stack)} is not protected from deletion")
+            raise Failed(f"{stack_name(stack)} is not protected from deletion")
     for table in _tables(account):
         description = account.client("dynamodb").describe_table(TableName=table)["Table"]
         if not description["DeletionProtectionEnabled"]:
             raise Failed(f"{table} is not protected from deletion")
 
 
-def _restore(account: Account, person: Person, moment: Moment, at: str) -> None:
+def _restore(account: Account, person: Person, moment: RestoreCheck, at: str) -> None:
     export, restore, deploy, resume = printed("Restore to one moment")
     former = _tables(account)
     person.exports(export, at)
     with step("make restore"):
         person.types(restore)
         moment.is_closed()
-    with step("make deploy, with what was restored"):
+    with step("make deploy with the restored tables"):
         person.types(deploy)
         moment.is_closed()
     with step("make resume"):
@@ -124,7 +124,7 @@ def _restore(account: Account, person: Person, moment: Moment, at: str) -> None:
 def _remove(account: Account, person: Person, tree: Path) -> None:
     """Remove the stage and its restored tables."""
     off, delete = printed("A first deployment that failed")[-2:]
-    with step("make destroy, and the tables of which no stack knows"):
+    with step("make destroy, and the tables outside the stacks"):
         describe(tree, lambda stage: stage.update(protected=False))
         person.types(DEPLOY)
         person.types("make destroy STAGE=$STAGE YES=1")
@@ -144,4 +144,4 @@ def _stage() -> str:
 
 def _expect(part: str, output: str) -> None:
     if part not in output:
-        raise Failed(f"{part!r} is not said:\n{output[-3_000:]}")
+        raise Failed(f"{part!r} is missing in the output:\n{output[-3_000:]}")

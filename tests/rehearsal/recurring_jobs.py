@@ -11,8 +11,8 @@ from tests.rehearsal.progress import Failed
 from tests.support.acceptance.contract import EVERY_SECOND, Api, Json, eventually, instant, soon
 from tests.support.acceptance.target import Target
 
-SETTLED_WITHIN = 300.0  # seconds, because runs in a wait queue add up on a busy machine
-AT_A_TIME = 4  # runs overlap on a busy machine, and none must wait long
+SETTLE_SECONDS = 300.0  # seconds, because runs in a wait queue add up on a busy machine
+MAX_CONCURRENCY = 4  # runs overlap on a busy machine, and none must wait long
 LANES = {"quick": {"timeout_seconds": 60}, "long": {"timeout_seconds": 600}}
 """The timeout selects the lane."""
 
@@ -48,7 +48,7 @@ class Recurring:
                 **EVERY_SECOND,
                 name=name,
                 task=task,
-                max_concurrency=AT_A_TIME,
+                max_concurrency=MAX_CONCURRENCY,
                 max_waiting=1000,
                 **LANES.get(name, {}),
             )["job_id"]
@@ -58,7 +58,7 @@ class Recurring:
     def running(self) -> None:
         """Wait until each job has run."""
         for job_id in self._jobs.values():
-            eventually(partial(self._api.runs, job_id, status="SUCCESS"), SETTLED_WITHIN)
+            eventually(partial(self._api.runs, job_id, status="SUCCESS"), SETTLE_SECONDS)
 
     def end(self) -> list[Ledger]:
         """End all jobs, and return their outcomes. Each occurrence before the end must have one."""
@@ -69,7 +69,7 @@ class Recurring:
         return [self._ledger(name, job_id) for name, job_id in self._jobs.items()]
 
     def _ledger(self, name: str, job_id: str) -> Ledger:
-        job = eventually(partial(self._over, job_id), SETTLED_WITHIN)
+        job = eventually(partial(self._over, job_id), SETTLE_SECONDS)
         runs = self._api.runs(job_id, trigger="SCHEDULE")
         times = [instant(run["scheduled_time"]) for run in runs]
         # The end may have been in the past when it was set. Runs fired by then remain.

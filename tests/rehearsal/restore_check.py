@@ -40,7 +40,7 @@ def back_up(account: Account) -> datetime:
     return datetime.fromtimestamp(moment, UTC)
 
 
-class Moment:
+class RestoreCheck:
     def __init__(self, account: Account, api: Api, target: Target) -> None:
         self._account = account
         self._api = api

@@ -9,12 +9,12 @@ from tests.rehearsal.emulator import Account
 from tests.rehearsal.progress import Failed
 
 ROLE = "rehearsal-without-rights"
-ANYBODY = {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
+ANY_PRINCIPAL = {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
 
 
-def guarded(account: Account) -> None:
+def check_roles(account: Account) -> None:
     iam = account.client("iam")
-    role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(ANYBODY))
+    role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(ANY_PRINCIPAL))
     try:
         _refused(_as(account, role["Role"]["Arn"]))
     finally:

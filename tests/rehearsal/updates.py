@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 
 from punctual.settings import PRODUCT_VERSION
-from tests.rehearsal.deployment import Deployment, whole_name
+from tests.rehearsal.deployment import Deployment, stack_name
 from tests.rehearsal.emulator import ROOT, Account
-from tests.rehearsal.inventory import standing
+from tests.rehearsal.inventory import inventory_of
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.recurring_jobs import Recurring
 from tests.rehearsal.release import NEXT, next_release
@@ -23,9 +23,9 @@ from tests.support.acceptance.contract import Api, a_client, eventually
 from tests.support.acceptance.target import a_target
 
 ALONE = "Execution"
-NEEDED_BY_NOBODY = "Observability"
-HOLDS = {"alarm", "dashboard", "key", "stack", "topic"}  # saved queries are not emulated
-ASKED_EACH = 0.3  # seconds between calls
+OPTIONAL_STACK = "Observability"
+OPTIONAL_KINDS = {"alarm", "dashboard", "key", "stack", "topic"}  # saved queries are not emulated
+CALL_INTERVAL_SECONDS = 0.3  # seconds between calls
 
 
 def change(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
@@ -37,15 +37,15 @@ def change(url: str, token: str, account: Account, deployment: Deployment, folde
         try:
             jobs.running()
             _update(api, deployment, NEXT, following)
-            with step("make destroy of what is protected"):
-                deployment.refuses_to_go(following, NEEDED_BY_NOBODY)
+            with step("make destroy of a protected stage"):
+                deployment.refuses_to_go(following, OPTIONAL_STACK)
             _update(api, deployment, PRODUCT_VERSION, ROOT)
-            with _answering(url, token):
+            with _api_available(url, token):
                 for version, tree in ((NEXT, following), (PRODUCT_VERSION, ROOT)):
                     with step(f"{ALONE} alone to {version}"):
                         _alone(account, deployment, tree)
-                _goes_and_comes_back(account, deployment)
-            deployment.diff("after all that")
+                _replace_optional_stack(account, deployment)
+            deployment.diff("after all updates")
             for ledger in jobs.end():
                 print(f"   {ledger}")
         finally:
@@ -90,31 +90,29 @@ def _functions_of(account: Account, stack: str) -> set[str]:
     pages = account.client("cloudformation").get_paginator("list_stack_resources")
     return {
         resource["PhysicalResourceId"]
-        for page in pages.paginate(StackName=whole_name(stack))
+        for page in pages.paginate(StackName=stack_name(stack))
         for resource in page["StackResourceSummaries"]
         if resource["ResourceType"] == "AWS::Lambda::Function"
     }
 
 
-def _goes_and_comes_back(account: Account, deployment: Deployment) -> None:
-    with step(f"{NEEDED_BY_NOBODY} goes"):
-        complete = standing(account.client)
-        deployment.destroy_alone(NEEDED_BY_NOBODY)
-        without = standing(account.client)
-    if (complete - without).kinds != HOLDS or str(without - complete):
-        raise Failed(
-            f"with {NEEDED_BY_NOBODY} went: {complete - without}; came: {without - complete}"
-        )
-    with step(f"{NEEDED_BY_NOBODY} comes back"):
-        deployment.deploy_alone(NEEDED_BY_NOBODY)
-        restored = standing(account.client)
+def _replace_optional_stack(account: Account, deployment: Deployment) -> None:
+    with step(f"{OPTIONAL_STACK} is destroyed"):
+        complete = inventory_of(account.client)
+        deployment.destroy_alone(OPTIONAL_STACK)
+        without = inventory_of(account.client)
+    if (complete - without).kinds != OPTIONAL_KINDS or str(without - complete):
+        raise Failed(f"{OPTIONAL_STACK} removed: {complete - without}; added: {without - complete}")
+    with step(f"{OPTIONAL_STACK} is deployed again"):
+        deployment.deploy_alone(OPTIONAL_STACK)
+        restored = inventory_of(account.client)
     # The key has another id each time.
-    if (complete - restored).kinds - {"key"} or (restored - without).kinds != HOLDS:
-        raise Failed(f"{NEEDED_BY_NOBODY} came back without: {complete - restored}")
+    if (complete - restored).kinds - {"key"} or (restored - without).kinds != OPTIONAL_KINDS:
+        raise Failed(f"{OPTIONAL_STACK} was created again without: {complete - restored}")
 
 
 @contextmanager
-def _answering(url: str, token: str) -> Iterator[None]:
+def _api_available(url: str, token: str) -> Iterator[None]:
     """Call the API during the block, and fail unless every call succeeds."""
     over, answers = threading.Event(), Counter[str]()
     asking = threading.Thread(target=_ask, args=(url, token, over, answers))
@@ -125,13 +123,13 @@ def _answering(url: str, token: str) -> Iterator[None]:
         over.set()
         asking.join()
     if set(answers) != {"200"}:
-        raise Failed(f"while stacks were deployed alone the API answered {dict(answers)}")
-    print(f"   the API answered all {answers.total()} calls meanwhile")
+        raise Failed(f"during deployments of single stacks the API answered {dict(answers)}")
+    print(f"   the API answered all {answers.total()} calls")
 
 
 def _ask(url: str, token: str, over: threading.Event, answers: Counter[str]) -> None:
     with a_client(url, token) as http:
-        while not over.wait(ASKED_EACH):
+        while not over.wait(CALL_INTERVAL_SECONDS):
             try:
                 answers[str(http.get("/jobs", params={"limit": 1}).status_code)] += 1
             except httpx.HTTPError as error:

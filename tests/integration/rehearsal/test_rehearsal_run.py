@@ -8,7 +8,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.rehearsal import progress
-from tests.rehearsal.progress import Failed, everything, run
+from tests.rehearsal.progress import Failed, run, show_all
 
 IGNORES_SIGTERM = """
 import signal, subprocess, sys, time
@@ -29,14 +29,14 @@ def is_gone(number: int) -> bool:
 def test_slow_process_is_killed_with_the_children_that_hold_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENT", 0.1)
+    monkeypatch.setattr(progress, "STOP_SECONDS", 0.1)
     log = tmp_path / "log"
     with pytest.raises(Failed, match="took over 2 s"):
         run(
             [sys.executable, "-c", IGNORES_SIGTERM],
             dict(os.environ),
             log,
-            everything,
+            show_all,
             tmp_path,
             within=2,
         )
@@ -48,7 +48,7 @@ def test_ended_process_returns_exit_code_and_output(tmp_path: Path) -> None:
         [sys.executable, "-c", "print('done'); raise SystemExit(3)"],
         dict(os.environ),
         tmp_path / "log",
-        everything,
+        show_all,
         tmp_path,
     )
     assert result == (3, "done\n")
