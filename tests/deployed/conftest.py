@@ -1,17 +1,17 @@
-"""A deployment with its token in place; nobody may look away from what failed in it."""
+"""A deployment with its admin token."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import opened
+from tests.support.deployed.scenes import open_api
 from tests.support.deployed.world import World, a_world
 
 
 @pytest.fixture
 def stage() -> str:
-    """Tests that are to hold on more of them say so."""
+    """The stage of a test. A module may override it."""
     return "dev"
 
 
@@ -23,4 +23,4 @@ def world(stage: str) -> Iterator[World]:
 
 @pytest.fixture
 def api(world: World) -> Gateway:
-    return opened(world)
+    return open_api(world)

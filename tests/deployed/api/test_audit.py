@@ -1,4 +1,4 @@
-"""Killed at any call, whoever writes and whoever follows: each change has one line, and no more."""
+"""Crashes of the job service or the status function. Each change has one audit entry."""
 
 from collections import Counter
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import opened, submitted
+from tests.support.deployed.scenes import open_api, submit_job
 from tests.support.deployed.world import MINUTE, World, a_world
 
 EVENT = {"type": "event", "detail_type": "Paid"}
@@ -32,7 +32,7 @@ def lines(api: Gateway) -> list[dict[str, Any]]:
 
 
 def changed(world: World, api: Gateway) -> None:
-    submitted(api, **NEVER_SOON)
+    submit_job(api, **NEVER_SOON)
     for job in [one["job_id"] for one in api.get("/jobs").json["jobs"]]:
         for method, target, value in CHANGES:
             api.call(method, f"/jobs/{job}{target}", value)
@@ -40,7 +40,7 @@ def changed(world: World, api: Gateway) -> None:
 
 
 def as_they_stand(api: Gateway) -> Counter[tuple[str, bool]]:
-    """How many changes each job has seen: of its definition or state, and runs ordered."""
+    """Count the changes of each job, and separately its requested runs."""
     found: Counter[tuple[str, bool]] = Counter()
     for job in api.get("/jobs").json["jobs"]:
         found[job["job_id"], True] = job["version"]
@@ -53,10 +53,10 @@ def told(api: Gateway) -> Counter[tuple[str, bool]]:
 
 
 def struck(short: str, number: int) -> tuple[int, Counter[str]]:
-    """A life in which this function dies at its call of this number; how many it made at all."""
+    """Crash a function at one of its calls. Return its number of calls, and the failures."""
     with a_world() as world:
-        api = opened(world)
-        submitted(api, **NEVER_SOON)
+        api = open_api(world)
+        submit_job(api, **NEVER_SOON)
         world.run(MINUTE)
         seen = 0
 
@@ -71,7 +71,7 @@ def struck(short: str, number: int) -> tuple[int, Counter[str]]:
         try:
             changed(world, api)
         except AssertionError:
-            assert short == "job-service", "a submission is refused where it was killed"
+            assert short == "job-service", "only a crash of the job service refuses a submission"
             changed(world, api)
         world.faults.plan = None
         world.run(5 * MINUTE)
@@ -81,17 +81,17 @@ def struck(short: str, number: int) -> tuple[int, Counter[str]]:
         return seen, Counter(name for name, _ in world.failures)
 
 
-def test_without_a_fault_each_change_is_told_once() -> None:
+def test_each_change_has_one_audit_entry_without_faults() -> None:
     seen, failures = struck("job-service", 0)
     assert (seen > 20, failures) == (True, Counter())
 
 
 @pytest.mark.parametrize("number", range(1, 30, 5))
-def test_a_writer_that_dies_leaves_no_change_without_a_line(number: int) -> None:
+def test_crash_of_job_service_leaves_no_change_without_audit_entry(number: int) -> None:
     struck("job-service", number)
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_a_follower_that_dies_leaves_no_change_without_a_line(number: int) -> None:
+def test_crash_of_status_leaves_no_change_without_audit_entry(number: int) -> None:
     _, failures = struck("status", number)
     assert sum(failures.values()) == 1

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bench.sizes import WRITE_BYTES, item_bytes
+from bench.cost.sizes import WRITE_BYTES, item_bytes
 from punctual.aws.dynamodb.keys import state_key
 from punctual.engine.ports.rows import JobKey
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 MAX_LAG = timedelta(seconds=10)
@@ -18,7 +18,7 @@ MAX_LAG = timedelta(seconds=10)
 
 @pytest.fixture
 def each_second(world: World, api: Gateway) -> str:
-    job = submitted(api, schedule_type="INTERVAL", interval_seconds=1)
+    job = submit_job(api, schedule_type="INTERVAL", interval_seconds=1)
     world.run(MINUTE)
     return job
 
@@ -83,11 +83,11 @@ def test_state_of_job_that_runs_each_second_costs_one_write_unit(
 
 def test_later_page_has_run_that_ended_after_first_page(world: World, api: Gateway) -> None:
     """The run is older than the first page, and its job state does not hold it any more."""
-    old = submitted(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
+    old = submit_job(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
     world.throttled |= {world.name("status"), world.name("executor-quick")}
     run = api.post(f"/jobs/{old}/runNow").json["run_id"]
     world.run(SECOND)
-    submitted(api, schedule_type="INTERVAL", interval_seconds=1)
+    submit_job(api, schedule_type="INTERVAL", interval_seconds=1)
     world.run(12 * SECOND)
     first = api.get("/runs?limit=5").json
     met = [one["run_id"] for one in first["runs"]]

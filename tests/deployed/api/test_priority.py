@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.deployed.deployed import Deployed, Source
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import at_rest, runs_of, statuses
+from tests.support.deployed.observations import assert_at_rest, runs_of, statuses
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
@@ -16,10 +16,10 @@ def stage(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_hundred_low_wait_and_one_high_starts_next(
+def test_high_priority_run_starts_before_hundred_low_ones(
     world: World, api: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each priority has a queue, and executors that no other's runs take."""
+    """Each priority has its own queue and its own executors."""
     low = next(one for one in world.deployed.queues if one.name.endswith("-quick-low.fifo"))
     served = type(world.deployed).fed_by
 
@@ -28,11 +28,11 @@ def test_a_hundred_low_wait_and_one_high_starts_next(
 
     monkeypatch.setattr(type(world.deployed), "fed_by", busy)
     held = [
-        submitted(api, schedule_type="IMMEDIATE", priority="LOW", task=EVENT) for _ in range(100)
+        submit_job(api, schedule_type="IMMEDIATE", priority="LOW", task=EVENT) for _ in range(100)
     ]
     world.run(SECOND)
-    assert len(low.letters) == 100
-    urgent = submitted(api, schedule_type="IMMEDIATE", priority="HIGH", task=EVENT)
+    assert len(low.messages) == 100
+    urgent = submit_job(api, schedule_type="IMMEDIATE", priority="HIGH", task=EVENT)
     world.run(SECOND)
     (run,) = runs_of(api, urgent)
     assert (run["status"], run["lateness_ms"]) == ("SUCCESS", 0)
@@ -40,4 +40,4 @@ def test_a_hundred_low_wait_and_one_high_starts_next(
     monkeypatch.undo()
     world.run(2 * MINUTE)
     assert {status for job in held for status in statuses(api, job)} == {"SUCCESS"}
-    at_rest(world)
+    assert_at_rest(world)

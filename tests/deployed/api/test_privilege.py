@@ -1,4 +1,4 @@
-"""Least privilege, proved: whole lives' calls against the policies in the templates."""
+"""Least privilege: the recorded calls against the policies of the templates."""
 
 from dataclasses import replace
 
@@ -7,20 +7,20 @@ import pytest
 from tests.support.deployed.privilege import Statement, allowed, listed
 from tests.support.deployed.rights import (
     DOCUMENT,
-    LIVED,
-    UNUSED,
-    WIDE,
-    document,
-    granted,
-    seen,
-    used,
-    wide,
+    PLAYED_STAGES,
+    UNUSED_REASONS,
+    WIDE_REASONS,
+    all_grants,
+    build_document,
+    observed,
+    used_grants,
+    wide_grants,
 )
 from tests.support.deployed.world import MINUTE, OVER_TLS, a_world
 
 
 def _growing_without_a_right() -> None:
-    """The planner may not write down how many shards there are, and goes on without."""
+    """Run a planner without the right to store the shard count. It continues without."""
     with a_world() as world:
         policies = dict(world.deployed.policies)
         name = world.name("planner")
@@ -30,41 +30,43 @@ def _growing_without_a_right() -> None:
         world.run(2 * MINUTE)
 
 
-def test_a_test_in_which_a_function_calls_what_it_may_not_fails() -> None:
+def test_world_fails_if_function_makes_denied_call() -> None:
     said = r"punctual-dev-planner may not dynamodb:UpdateItem on arn:aws:dynamodb:.*ControlTable"
     with pytest.raises(AssertionError, match=said):
         _growing_without_a_right()
 
 
-@pytest.mark.parametrize("stage", LIVED)
-def test_every_function_lives(stage: str) -> None:
-    assert {right.role for right in seen(stage).rights} == set(seen(stage).policies)
+@pytest.mark.parametrize("stage", PLAYED_STAGES)
+def test_every_function_makes_calls(stage: str) -> None:
+    assert {right.role for right in observed(stage).rights} == set(observed(stage).policies)
 
 
-@pytest.mark.parametrize("stage", LIVED)
-def test_a_right_that_is_missing_is_found(stage: str) -> None:
-    """Each action that was used, taken away, denies something."""
-    for role, statements in seen(stage).policies.items():
-        mine = {right for right in seen(stage).rights if right.role == role}
+@pytest.mark.parametrize("stage", PLAYED_STAGES)
+def test_each_used_action_is_denied_without_its_grant(stage: str) -> None:
+    """Without an action, exactly the calls that need it are denied."""
+    for role, statements in observed(stage).policies.items():
+        mine = {right for right in observed(stage).rights if right.role == role}
         for action in {right.action for right in mine}:
             short = [_without(one, action) for one in statements]
             found = {one.action for one in mine if not allowed(one, short, OVER_TLS)}
             assert found == {action}, role
 
 
-def test_what_is_granted_is_used_or_there_is_a_reason() -> None:
-    left = granted().keys() - used()
-    assert sorted(left - UNUSED.keys()) == [], "these have no reason"
-    assert sorted(UNUSED.keys() & used()) == [], "these are used"
-    assert sorted(UNUSED.keys() - granted().keys()) == [], "these are not granted any more"
+def test_each_grant_is_used_or_has_a_reason() -> None:
+    left = all_grants().keys() - used_grants()
+    assert sorted(left - UNUSED_REASONS.keys()) == [], "these have no reason"
+    assert sorted(UNUSED_REASONS.keys() & used_grants()) == [], "these are used"
+    assert sorted(UNUSED_REASONS.keys() - all_grants().keys()) == [], (
+        "these are not granted any more"
+    )
 
 
-def test_what_is_granted_on_more_than_one_thing_has_a_reason() -> None:
-    assert {(one.action, one.what) for one in wide()} == WIDE.keys()
+def test_each_wildcard_grant_has_a_reason() -> None:
+    assert {(one.action, one.what) for one in wide_grants()} == WIDE_REASONS.keys()
 
 
-def test_docs_rights_is_what_make_rights_writes() -> None:
-    assert DOCUMENT.read_text() == document(), "make rights writes it anew"
+def test_rights_page_is_current() -> None:
+    assert DOCUMENT.read_text() == build_document(), "run make rights"
 
 
 def _without(statement: Statement, action: str) -> Statement:

@@ -1,11 +1,11 @@
-"""What a call needs and what a policy grants, by IAM's rules."""
+"""The rights that a call needs, and the rights that a policy grants, by IAM's rules."""
 
 from typing import Any
 
 import pytest
 
-from bench.meter import Call
-from tests.support.deployed.granted import Grant, grants, unused
+from bench.cost.meter import Call
+from tests.support.deployed.grants import Grant, grants, unused
 from tests.support.deployed.privilege import Right, allowed, arn, denied, needed
 
 TABLE = arn("dynamodb", "table/jobs")
@@ -23,7 +23,7 @@ def statement(effect: str, action: Any, resource: Any = "*", **more: Any) -> dic
     return {"Effect": effect, "Action": action, "Resource": resource, **more}
 
 
-def test_batches_of_rows_have_rights_of_their_own_and_batches_of_messages_none() -> None:
+def test_dynamodb_batches_have_own_actions_and_sqs_batches_do_not() -> None:
     assert actions(call("dynamodb", "BatchWriteItem", RequestItems={"jobs": []})) == {
         ("dynamodb:BatchWriteItem", TABLE)
     }
@@ -31,7 +31,7 @@ def test_batches_of_rows_have_rights_of_their_own_and_batches_of_messages_none()
     assert actions(sent) == {("sqs:SendMessage", arn("sqs", "wake"))}
 
 
-def test_a_transaction_needs_the_right_to_each_thing_it_does() -> None:
+def test_transaction_needs_action_of_each_item() -> None:
     items = [{"Put": {"TableName": "jobs"}}, {"ConditionCheck": {"TableName": "jobs"}}]
     assert actions(call("dynamodb", "TransactWriteItems", TransactItems=items)) == {
         ("dynamodb:PutItem", TABLE),
@@ -39,14 +39,14 @@ def test_a_transaction_needs_the_right_to_each_thing_it_does() -> None:
     }
 
 
-def test_to_be_told_that_an_object_is_missing_takes_the_right_to_list() -> None:
+def test_not_found_answer_of_s3_needs_list_bucket() -> None:
     there = call("s3", "GetObject", Bucket="b", Key="outputs/a")
     gone = call("s3", "GetObject", "NoSuchKey", Bucket="b", Key="outputs/a")
     assert actions(there) == {("s3:GetObject", "arn:aws:s3:::b/outputs/a")}
     assert actions(gone) == {*actions(there), ("s3:ListBucket", "arn:aws:s3:::b")}
 
 
-def test_each_object_that_goes_takes_its_own_right() -> None:
+def test_each_deleted_object_needs_its_own_right() -> None:
     objects = {"Objects": [{"Key": "a"}, {"Key": "b"}]}
     assert actions(call("s3", "DeleteObjects", Bucket="b", Delete=objects)) == {
         ("s3:DeleteObject", "arn:aws:s3:::b/a"),
@@ -77,14 +77,14 @@ def test_each_object_that_goes_takes_its_own_right() -> None:
         ),
     ],
 )
-def test_a_denial_wins_and_nothing_is_granted_unasked(
+def test_deny_overrides_allow_and_default_is_deny(
     statements: list[dict[str, Any]], answer: bool
 ) -> None:
     right = Right("f", "dynamodb:PutItem", TABLE)
     assert allowed(right, statements, {"aws:SecureTransport": "true"}) is answer
 
 
-def test_rows_of_a_table_are_granted_by_what_their_keys_begin_with() -> None:
+def test_leading_keys_condition_limits_rows() -> None:
     wanted = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#token#*"]}}
     policy = [statement("Allow", "dynamodb:GetItem", TABLE, Condition=wanted)]
     for row, answer in (("#token#ab", True), ("#watermark", False), ("acme#tokens", False)):
@@ -93,19 +93,19 @@ def test_rows_of_a_table_are_granted_by_what_their_keys_begin_with() -> None:
         assert allowed(right, policy, {}) is answer
 
 
-def test_a_condition_nobody_has_thought_of_is_not_taken_for_granted() -> None:
+def test_unknown_condition_raises_error() -> None:
     wanted = [statement("Allow", "*", Condition={"IpAddress": {"aws:SourceIp": "192.0.2.0/24"}})]
     with pytest.raises(NotImplementedError, match="IpAddress"):
         allowed(Right("f", "a:b", "*"), wanted, {})
 
 
-def test_what_no_call_needed_is_found() -> None:
+def test_unused_grant_is_found() -> None:
     granted = grants("f", [statement("Allow", ["dynamodb:PutItem", "dynamodb:Scan"], TABLE)])
     used = [Right("f", "dynamodb:PutItem", TABLE), Right("g", "dynamodb:Scan", TABLE)]
     assert unused(granted, used) == [Grant("f", "dynamodb:Scan", TABLE)]
 
 
-def test_who_has_no_policy_is_no_function() -> None:
+def test_role_without_policies_is_ignored() -> None:
     calls = [call("dynamodb", "PutItem", TableName="jobs", Item={"pk": {"S": "a"}})]
     assert denied(calls, {"g": []}, {}) == []
     assert denied(calls, {"f": []}, {}) == [Right("f", "dynamodb:PutItem", TABLE, "a")]

@@ -1,4 +1,4 @@
-"""Webhooks in the deployed functions: told, tried again, given up, and each tenant's own."""
+"""Webhooks in the deployed functions: delivery, retries, giving up, and tenant secrets."""
 
 import json
 from base64 import b64encode
@@ -13,8 +13,8 @@ from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.tasks.http.task import HttpTask
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import at_rest, runs_of
+from tests.support.deployed.observations import assert_at_rest, runs_of
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, World
 from tests.support.signatures import is_signed
 
@@ -25,7 +25,7 @@ DOWN = Outcome.failed("The server answered 503")
 
 
 class Receiver:
-    """What is at the other end of every call over HTTP, on the world's clock."""
+    """The receiver of every HTTP call, with the times of the world's clock."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class Receiver:
         return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
 
     @property
-    def told(self) -> list[Any]:
+    def events(self) -> list[Any]:
         return [json.loads(body)["data"] for _, _, body in self.calls]
 
 
@@ -54,23 +54,23 @@ def hook(*on: str, url: str = HOOK) -> list[dict[str, Any]]:
 
 
 def lines(world: World, message: str) -> list[dict[str, Any]]:
-    return [line for line in world.told() if line.get("message") == message]
+    return [line for line in world.log_lines() if line.get("message") == message]
 
 
 def missed(api: Gateway, **fields: Any) -> str:
-    """A job whose task fails for good: there is nothing to fill its placeholder with."""
+    """Submit a job that fails permanently, because its placeholder has no value."""
     task = {"type": "event", "detail_type": "{{payload.nothing}}"}
-    return submitted(api, schedule_type="IMMEDIATE", task=task, **fields)
+    return submit_job(api, schedule_type="IMMEDIATE", task=task, **fields)
 
 
-def test_a_failed_run_is_told_once_and_a_good_one_to_nobody(
+def test_webhook_for_failures_is_sent_once_and_not_for_success(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     job = missed(api, notify=hook("FAILED", "TIMED_OUT"))
-    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("FAILED"))
+    submit_job(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("FAILED"))
     world.run(20 * MINUTE)
     (run,) = runs_of(api, job)
-    (told,) = receiver.told
+    (told,) = receiver.events
     assert (told["run_id"], told["to"], told["from"]) == (run["run_id"], "FAILED", "RUNNING")
     _, headers, body = receiver.calls[0]
     secret = api.get("/webhook-secret").json["secret"]
@@ -80,21 +80,23 @@ def test_a_failed_run_is_told_once_and_a_good_one_to_nobody(
     assert headers["webhook-id"] == f"{run['run_id']}.0"
     (line,) = lines(world, "webhook_delivered")
     assert (line["job_id"], line["tries"]) == (job, 1)
-    assert secret not in json.dumps(world.told())
+    assert secret not in json.dumps(world.log_lines())
     assert world.failures == []
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_the_document_is_what_the_bus_tells(world: World, api: Gateway, receiver: Receiver) -> None:
-    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("SUCCESS"))
+def test_webhook_body_equals_event_of_the_bus(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    submit_job(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("SUCCESS"))
     world.run(MINUTE)
-    (told,) = receiver.told
+    (told,) = receiver.events
     changes = [json.loads(one["Detail"]) for one in world.published() if "Change" in str(one)]
     (change,) = [one for one in changes if one.get("run_id") == told["run_id"]]
     assert {**told, "time": ""} == {**change, "time": ""}
 
 
-def test_a_receiver_that_is_down_is_asked_until_it_is_up(
+def test_webhook_is_retried_with_backoff_until_receiver_answers(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     missed(api, notify=hook("FAILED"))
@@ -107,25 +109,25 @@ def test_a_receiver_that_is_down_is_asked_until_it_is_up(
     assert len({headers["webhook-timestamp"] for _, headers, _ in receiver.calls}) == 4
     world.run(HOUR)
     assert len(receiver.calls) == 4
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_one_that_stays_down_is_given_up_after_hours(
+def test_webhook_is_given_up_after_twenty_attempts(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     missed(api, notify=hook("FAILED"))
     receiver.answers = [DOWN] * 1_000
     world.run(MINUTE)
-    world.ticks = False  # nothing else is to come
+    world.ticks = False  # no other event is due
     world.run(8 * HOUR)
     assert len(receiver.calls) == 20
     (line,) = lines(world, "webhook_given_up")
     assert (line["tries"], line["error"]) == (20, "The server answered 503")
-    assert not world.lane("quick").letters
-    assert not world.queue("quick-normal-dead.fifo").letters
+    assert not world.lane("quick").messages
+    assert not world.queue("quick-normal-dead.fifo").messages
 
 
-def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
+def test_webhook_without_signing_key_ends_as_dead_letter(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     job = missed(api, notify=hook("FAILED"))
@@ -137,11 +139,11 @@ def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
     (line,) = lines(world, "webhook_given_up")
     assert (line["job_id"], line["service"]) == (job, "dead-letters")
     assert [run["status"] for run in runs_of(api, job)] == ["FAILED"]
-    assert not world.queue("quick-normal-dead.fifo").letters
+    assert not world.queue("quick-normal-dead.fifo").messages
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/"])
-def test_an_address_that_may_not_be_called_is_given_up_at_once(
+def test_webhook_to_denied_address_is_given_up_at_once(
     world: World, api: Gateway, url: str
 ) -> None:
     missed(api, notify=hook("FAILED", url=url))
@@ -151,7 +153,7 @@ def test_an_address_that_may_not_be_called_is_given_up_at_once(
     assert "may not be called" in line["error"]
 
 
-def test_each_tenant_has_a_secret_of_its_own_and_only_admins_see_it(
+def test_each_tenant_has_own_webhook_secret_shown_to_admins(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     tokens = {
@@ -167,10 +169,10 @@ def test_each_tenant_has_a_secret_of_its_own_and_only_admins_see_it(
     ((_, headers, body),) = receiver.calls
     assert is_signed(secret, headers, body)
     assert not is_signed(mine, headers, body)
-    assert receiver.told[0]["tenant"] == "acme"
+    assert receiver.events[0]["tenant"] == "acme"
 
 
-def test_after_a_rotation_both_secrets_are_good(
+def test_webhook_has_both_signatures_after_rotation(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
     before = api.get("/webhook-secret").json["secret"]
@@ -191,7 +193,7 @@ def test_after_a_rotation_both_secrets_are_good(
 
 @pytest.mark.parametrize("operation", ["SendMessageBatch", "BatchWriteItem"])
 @pytest.mark.parametrize("answered", [False, True])
-def test_an_executor_that_dies_around_the_end_of_a_run_loses_no_notice(
+def test_executor_crash_around_finish_loses_no_webhook(
     world: World, api: Gateway, receiver: Receiver, operation: str, answered: bool
 ) -> None:
     struck: list[Moment] = []
@@ -210,5 +212,5 @@ def test_an_executor_that_dies_around_the_end_of_a_run_loses_no_notice(
     world.run(15 * MINUTE)
     assert struck
     (run,) = runs_of(api, job)
-    assert {told["run_id"] for told in receiver.told} == {run["run_id"]}
+    assert {told["run_id"] for told in receiver.events} == {run["run_id"]}
     assert run["status"] == "FAILED"

@@ -1,4 +1,4 @@
-"""What a run, a submission and an empty minute are billed for: exact, and the same anywhere."""
+"""Billed units of a run, a submission and an empty minute. They are exact."""
 
 import pytest
 
@@ -33,7 +33,9 @@ SHARED_WRITES = {  # by all runs of a batch
     "status, control: #runs": 1,
     "status, control: #totals": 2,  # a transaction costs double
 }
-OUTCOMES = {"executor-quick, runs: results": 1}  # what a batch left, until each run has its own row
+OUTCOMES = {
+    "executor-quick, runs: results": 1
+}  # outcomes of a batch, until each run has its own row
 
 
 def test_recurring_run_writes_four_own_rows() -> None:
@@ -96,9 +98,13 @@ def test_hundred_minutely_jobs_share_their_waiting_time() -> None:
 
 def test_one_shot_run_writes_five_rows() -> None:
     own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
-    assert own == {**OWN_WRITES, "poller, timers: timer deleted": 1}, "submitted one by one"
+    assert own == {**OWN_WRITES, "poller, timers: timer deleted": 1}, (
+        "each was submitted on its own"
+    )
     assert sum(own.values()) <= 5
-    assert sum_amounts(measured("one-shot").lines, Unit.WRITE) <= 6.5, "shared with nine others"
+    assert sum_amounts(measured("one-shot").lines, Unit.WRITE) <= 6.5, (
+        "a tenth of each shared row included"
+    )
 
 
 def test_submission_writes_three_rows_and_reads_none() -> None:
@@ -181,5 +187,5 @@ def test_every_cost_line_has_an_explanation(scene: str) -> None:
 
 def test_cost_page_is_current() -> None:
     assert build_document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
-        "make cost writes it anew"
+        "run make cost"
     )

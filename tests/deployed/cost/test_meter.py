@@ -1,4 +1,4 @@
-"""The meter counts as AWS bills, whatever an emulator answers."""
+"""The meter counts units as AWS bills them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A function killed or throttled at every call of a job's way: nothing is lost, nothing doubled."""
+"""Crashes and throttling at every call of a run's path. No run is lost or duplicated."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,25 +8,30 @@ import pytest
 from tests.support.builders import after
 from tests.support.deployed.faults import LOST, Killed, Moment, Plan, Refusal
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import opened, submitted
-from tests.support.deployed.seen import at_rest, each_once, runs_of, told
+from tests.support.deployed.observations import (
+    assert_at_rest,
+    published_events,
+    runs_of,
+    unique_scheduled_times,
+)
+from tests.support.deployed.scenes import open_api, submit_job
 from tests.support.deployed.world import MINUTE, World, a_world
 
 EVENT = {"type": "event", "detail_type": "Paid"}
 THROTTLED = Refusal("ThrottlingException")
 FUNCTIONS = ("planner", "poller", "executor-quick", "executor-long", "status")
-TIMEOUT = {"executor-long": 900}  # in whose lane the jobs run, if not in the quick one
-# Until a message comes back whose holder died in its first second.
+TIMEOUT = {"executor-long": 900}  # the timeout selects the lane
+# A message is hidden this long after a crash in the first second.
 PATIENCE = {"executor-long": 18 * MINUTE}
 
 
 def live(plan: Callable[[World], Plan | None], short: str = "") -> Counter[str]:
-    """Two jobs of one moment, submitted before anything goes wrong; who failed, how often."""
+    """Run two jobs with one due time under a plan. Return the failures by function."""
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         says = {"task": EVENT, "timeout_seconds": TIMEOUT.get(short, 60)}
         at = after(90).isoformat()
-        jobs = [submitted(api, schedule_type="FUTURE", schedule_time=at, **says) for _ in range(2)]
+        jobs = [submit_job(api, schedule_type="FUTURE", schedule_time=at, **says) for _ in range(2)]
         world.faults.moments.clear()
         world.faults.plan = plan(world)
         world.run(3 * MINUTE)
@@ -37,17 +42,17 @@ def live(plan: Callable[[World], Plan | None], short: str = "") -> Counter[str]:
 
 
 def all_is_well(world: World, api: Gateway, jobs: list[str]) -> None:
-    """Each ran to one end, was told of, and left nothing behind."""
+    """Check that each job ran once and was published, and that nothing is left."""
     for job in jobs:
         (run,) = runs_of(api, job)
         assert run["status"] == "SUCCESS"
-        assert len(each_once(api, job)) == 1
-    ended = Counter(one["run_id"] for one in told(world, "Run State Change"))
+        assert len(unique_scheduled_times(api, job)) == 1
+    ended = Counter(one["run_id"] for one in published_events(world, "Run State Change"))
     assert len(ended) == len(jobs)
-    assert {one["job_id"] for one in told(world, "Paid")} == set(jobs)
+    assert {one["job_id"] for one in published_events(world, "Paid")} == set(jobs)
     counted = api.get("/stats").json
     assert (counted["jobs"], counted["runs"]) == ({"COMPLETED": 2}, {"SUCCESS": 2})
-    at_rest(world)
+    assert_at_rest(world)
 
 
 def at_call(
@@ -64,7 +69,7 @@ def at_call(
     return hit
 
 
-# The calls that change something or decide something, each at its first few times.
+# The calls that write or decide, each at its first few times.
 CALLS = [
     ("poller", "Query", 0),
     ("poller", "UpdateItem", 0),
@@ -93,7 +98,7 @@ CALLS = [
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("short", "operation", "number"), CALLS)
-def test_a_function_that_dies_loses_and_doubles_nothing(
+def test_crash_of_function_loses_and_duplicates_no_run(
     short: str, operation: str, number: int, answered: bool
 ) -> None:
     struck: list[Moment] = []
@@ -115,11 +120,11 @@ def test_a_function_that_dies_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", [0, 1], ids=["the batch's row", "their own rows"])
-def test_what_runs_left_is_answered_whoever_died_on_the_way(number: int, answered: bool) -> None:
+def test_crash_of_executor_keeps_outputs(number: int, answered: bool) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         at = after(90).isoformat()
-        jobs = [submitted(api, schedule_type="FUTURE", schedule_time=at) for _ in range(3)]
+        jobs = [submit_job(api, schedule_type="FUTURE", schedule_time=at) for _ in range(3)]
         world.work = lambda _: {"left": "by one attempt"}
         hit = at_call(world, "executor-quick", "BatchWriteItem", number, answered)
         killed = Killed("out of time or memory")
@@ -134,17 +139,15 @@ def test_what_runs_left_is_answered_whoever_died_on_the_way(number: int, answere
             assert run["output_url"].endswith(f"/jobs/{job}/runs/{run['run_id']}/output")
         packs = [one for call in world.meter.calls for one in call.writes if "#pack#" in one.key.pk]
         assert len(packs) == (1 if number else 2 if answered else 1), (
-            "one for each batch that ended"
+            "one row for each finished batch"
         )
-        at_rest(world)
+        assert_at_rest(world)
 
 
 @pytest.mark.parametrize("short", FUNCTIONS)
 @pytest.mark.parametrize("blow", [THROTTLED, LOST], ids=["throttled", "unanswered"])
-def test_a_store_that_fails_for_half_a_minute_delays_and_loses_nothing(
-    short: str, blow: Refusal | BaseException
-) -> None:
-    """Every call of one function, at the moment when its work is due."""
+def test_outage_of_half_a_minute_loses_no_run(short: str, blow: Refusal | BaseException) -> None:
+    """Every call of one function fails while its work is due."""
     struck: list[Moment] = []
 
     def plan(world: World) -> Plan:
@@ -162,8 +165,8 @@ def test_a_store_that_fails_for_half_a_minute_delays_and_loses_nothing(
     assert struck
 
 
-def test_answers_that_are_lost_are_found_to_have_been_given() -> None:
-    """Every third write takes effect and its answer never comes."""
+def test_lost_answers_of_writes_cause_no_failure() -> None:
+    """Every third write takes effect, but its answer is lost."""
 
     def plan(world: World) -> Plan:
         count = [0]

@@ -13,15 +13,15 @@ from punctual.domain.tenants.tokens import make_secret
 from punctual.engine.ports.audit_log import Actor
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON
-from tests.support.deployed.entrance import (
+from tests.support.deployed.authorizer import (
     IN,
     KEY,
     OUT,
     PLAIN,
     TOKEN,
     UNSURE,
-    Entrance,
-    an_entrance,
+    AuthorizerDriver,
+    an_authorizer,
     an_event,
     away,
     loaded,
@@ -29,23 +29,23 @@ from tests.support.deployed.entrance import (
 
 
 @pytest.fixture
-def entrance() -> Iterator[Entrance]:
-    with an_entrance() as entrance:
+def entrance() -> Iterator[AuthorizerDriver]:
+    with an_authorizer() as entrance:
         yield entrance
 
 
 @pytest.fixture
-def clock(entrance: Entrance) -> ManualClock:
+def clock(entrance: AuthorizerDriver) -> ManualClock:
     return entrance.clock
 
 
-def test_admin_token_is_accepted(entrance: Entrance) -> None:
+def test_admin_token_is_accepted(entrance: AuthorizerDriver) -> None:
     for scheme in ("Bearer ", "bearer ", "BEARER   ", " Bearer "):
         assert entrance(scheme=scheme) == IN
     assert entrance.store.calls["GetItem"] == 0
 
 
-def test_header_names_are_case_insensitive(entrance: Entrance) -> None:
+def test_header_names_are_case_insensitive(entrance: AuthorizerDriver) -> None:
     event = an_event(Authorization=f"Bearer {TOKEN}")
     assert entrance.authorize(event) == IN
     assert entrance.authorize({**event, "headers": None}) == OUT
@@ -72,30 +72,34 @@ def test_header_names_are_case_insensitive(entrance: Entrance) -> None:
         f"Bearer {make_secret(b'another key', b'r' * 32)}",
     ],
 )
-def test_invalid_token_is_refused_without_a_read(entrance: Entrance, header: str) -> None:
+def test_invalid_token_is_refused_without_a_read(entrance: AuthorizerDriver, header: str) -> None:
     assert entrance(header, scheme="") == OUT
     assert entrance(None) == OUT
     assert entrance.store.calls["GetItem"] == 0
 
 
 @pytest.mark.parametrize("stored", ["unset", "-" * 64, "k1:", "k1:ä", PLAIN, TOKEN])
-def test_admin_token_is_refused_without_a_valid_hash(entrance: Entrance, stored: str) -> None:
+def test_admin_token_is_refused_without_a_valid_hash(
+    entrance: AuthorizerDriver, stored: str
+) -> None:
     entrance.put("token-hash", stored)
     for token in (TOKEN, stored, PLAIN):
         assert entrance(token) == OUT
 
 
-def test_admin_hash_may_end_with_a_newline(entrance: Entrance) -> None:
+def test_admin_hash_may_end_with_a_newline(entrance: AuthorizerDriver) -> None:
     entrance.put("token-hash", f"{admin_hash(KEY, TOKEN)}\n")
     assert entrance(TOKEN) == IN
 
 
-def test_admin_token_is_refused_without_the_key(entrance: Entrance) -> None:
+def test_admin_token_is_refused_without_the_key(entrance: AuthorizerDriver) -> None:
     entrance.drop("token-key")
     assert entrance(TOKEN) == OUT
 
 
-def test_token_yields_tenant_caller_role_and_expiry(entrance: Entrance, clock: ManualClock) -> None:
+def test_token_yields_tenant_caller_role_and_expiry(
+    entrance: AuthorizerDriver, clock: ManualClock
+) -> None:
     until = NOON.replace(year=2027)
     token_id, text = entrance.make(role=Role.VIEWER, until=until)
     assert entrance(text)["context"] == {
@@ -110,7 +114,7 @@ def test_token_yields_tenant_caller_role_and_expiry(entrance: Entrance, clock: M
 
 
 def test_token_is_read_once_and_refused_a_minute_after_revocation(
-    entrance: Entrance, clock: ManualClock
+    entrance: AuthorizerDriver, clock: ManualClock
 ) -> None:
     token_id, text = entrance.make()
     assert all(entrance(text)["context"] for _ in range(20))
@@ -125,7 +129,7 @@ def test_token_is_read_once_and_refused_a_minute_after_revocation(
     assert entrance.store.calls["GetItem"] == reads == 2
 
 
-def test_cache_of_invalid_tokens_is_bounded(entrance: Entrance) -> None:
+def test_cache_of_invalid_tokens_is_bounded(entrance: AuthorizerDriver) -> None:
     """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
         assert entrance(make_secret(KEY, number.to_bytes(32, "big"))) == OUT
@@ -133,7 +137,9 @@ def test_cache_of_invalid_tokens_is_bounded(entrance: Entrance) -> None:
     assert len(cached) == 1_000
 
 
-def test_last_use_is_written_once_in_five_minutes(entrance: Entrance, clock: ManualClock) -> None:
+def test_last_use_is_written_once_in_five_minutes(
+    entrance: AuthorizerDriver, clock: ManualClock
+) -> None:
     token_id, text = entrance.make()
     written = entrance.store.calls["UpdateItem"]
     for _ in range(30):
@@ -145,7 +151,7 @@ def test_last_use_is_written_once_in_five_minutes(entrance: Entrance, clock: Man
     assert 0 <= (clock() - used).total_seconds() <= 320
 
 
-def test_last_use_is_written_once_by_two_instances(entrance: Entrance) -> None:
+def test_last_use_is_written_once_by_two_instances(entrance: AuthorizerDriver) -> None:
     token_id, text = entrance.make()
     entrance(text)
     first = entrance.tokens.load("acme", token_id).last_used_at
@@ -156,7 +162,7 @@ def test_last_use_is_written_once_by_two_instances(entrance: Entrance) -> None:
 
 
 def test_failed_write_of_the_last_use_refuses_no_call(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+    entrance: AuthorizerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = entrance.make()
     monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
@@ -167,7 +173,7 @@ def test_failed_write_of_the_last_use_refuses_no_call(
 
 
 def test_unreadable_token_row_is_an_outage_not_a_refusal(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+    entrance: AuthorizerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = entrance.make()
     with monkeypatch.context() as patched:
@@ -177,7 +183,9 @@ def test_unreadable_token_row_is_an_outage_not_a_refusal(
     assert entrance(text)["context"]["tenant"] == "acme"
 
 
-def test_admin_token_is_replaced_within_a_minute(entrance: Entrance, clock: ManualClock) -> None:
+def test_admin_token_is_replaced_within_a_minute(
+    entrance: AuthorizerDriver, clock: ManualClock
+) -> None:
     other = make_secret(KEY, b"o" * 32)
     assert entrance() == IN
     entrance.put("token-hash", admin_hash(KEY, other))
@@ -187,7 +195,9 @@ def test_admin_token_is_replaced_within_a_minute(entrance: Entrance, clock: Manu
     assert (entrance(), entrance(other)) == (OUT, IN)
 
 
-def test_clock_set_back_accepts_no_old_token(entrance: Entrance, clock: ManualClock) -> None:
+def test_clock_set_back_accepts_no_old_token(
+    entrance: AuthorizerDriver, clock: ManualClock
+) -> None:
     token_id, text = entrance.make()
     assert (entrance(), bool(entrance(text)["context"])) == (IN, True)
     entrance.put("token-hash", "unset")
@@ -197,7 +207,7 @@ def test_clock_set_back_accepts_no_old_token(entrance: Entrance, clock: ManualCl
 
 
 def test_cached_key_and_hash_are_used_for_ten_minutes(
-    entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    entrance: AuthorizerDriver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert entrance() == IN
     monkeypatch.setattr(entrance.store.clients.ssm, "get_parameter", away)
@@ -208,7 +218,7 @@ def test_cached_key_and_hash_are_used_for_ten_minutes(
 
 
 def test_hanging_aws_call_leaves_time_for_an_error_answer(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+    entrance: AuthorizerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each hanging attempt takes four seconds, and none begins after the third second."""
     from botocore.exceptions import ReadTimeoutError

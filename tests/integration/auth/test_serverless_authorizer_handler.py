@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.deployed.entrance import (
+from tests.support.deployed.authorizer import (
     IN,
     KNOBS,
     LAYER,
     OUT,
     TOKEN,
     UNSURE,
-    Entrance,
-    an_entrance,
+    AuthorizerDriver,
+    an_authorizer,
     an_event,
     away,
     loaded,
@@ -23,13 +23,13 @@ from tests.support.deployed.entrance import (
 
 
 @pytest.fixture
-def entrance() -> Iterator[Entrance]:
-    with an_entrance() as entrance:
+def entrance() -> Iterator[AuthorizerDriver]:
+    with an_authorizer() as entrance:
         yield entrance
 
 
 def test_authorizer_handler_accepts_and_refuses_tokens(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entrance: AuthorizerDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handler = loaded(monkeypatch, entrance.store)
     event = an_event(authorization=f"Bearer {TOKEN}")
@@ -44,7 +44,7 @@ def test_authorizer_handler_accepts_and_refuses_tokens(
 
 
 def test_failed_write_of_the_last_use_is_logged(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entrance: AuthorizerDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = entrance.make()
     handler = loaded(monkeypatch, entrance.store)

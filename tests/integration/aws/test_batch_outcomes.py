@@ -1,4 +1,4 @@
-"""Outcomes of a batch on AWS: one row, small, gone in days, and found by its own tenant only."""
+"""Outcomes of a batch on AWS: one small row that expires, separate for each tenant."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -45,7 +45,7 @@ def batch(count: int, **detail: Any) -> list[AttemptRow]:
     return [an_end(n, job_id=an_id(500 + n), detail=Detail(**detail)) for n in range(count)]
 
 
-def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
+def test_batch_outcomes_are_one_row_under_a_kilobyte(aws: Moto) -> None:
     blob = f"outputs/acme/{an_id(1)}/{an_id(2)}/1"
     rows = batch(10, output_blob=blob, output_size=27, output_type=JSON, http_status=200)
     assert aws.spend(lambda: aws.ports.history.put_results(rows)) == {"BatchWriteItem": 1}
@@ -56,8 +56,8 @@ def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
     assert [left(aws, one) for one in rows] == [one.detail for one in rows]
 
 
-def test_each_tenant_has_its_own_and_finds_no_other(aws: Moto) -> None:
-    """They were claimed together, and even their ids are alike."""
+def test_batch_outcomes_are_separate_for_each_tenant(aws: Moto) -> None:
+    """Both runs have the same ids and the same nonce."""
     mine, theirs = an_end(detail=Detail(error="mine")), an_end(tenant="globex")
     aws.ports.history.put_results([mine])
     assert left(aws, theirs) is None
@@ -67,8 +67,8 @@ def test_each_tenant_has_its_own_and_finds_no_other(aws: Moto) -> None:
     assert left(aws, theirs) == Detail()
 
 
-def test_two_batches_whose_claims_bear_one_mark_keep_apart(aws: Moto) -> None:
-    """It has 48 bits: with ten million batches a day two will meet some time."""
+def test_batches_with_equal_nonce_keep_their_own_outcomes(aws: Moto) -> None:
+    """A nonce has 48 bits, so two of many batches can have the same one."""
     mine = an_end(3, detail=Detail(error="mine"))
     other = an_end(4, nonce=mine.nonce, detail=Detail(error="another batch's"))
     aws.ports.history.put_results([mine])
@@ -76,7 +76,7 @@ def test_two_batches_whose_claims_bear_one_mark_keep_apart(aws: Moto) -> None:
     assert [left(aws, one) for one in (mine, other)] == [mine.detail, other.detail]
 
 
-def test_what_has_expired_is_not_found_though_it_still_stands(aws: Moto) -> None:
+def test_expired_batch_outcome_is_not_found(aws: Moto) -> None:
     gone = an_end(expires_at=NOON)
     aws.ports.history.put_results([gone])
     assert len(aws.rows("runs")) == 1
@@ -84,9 +84,7 @@ def test_what_has_expired_is_not_found_though_it_still_stands(aws: Moto) -> None
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"no pack", None])
-def test_a_row_that_nobody_can_read_stops_no_run_from_being_recorded(
-    aws: Moto, spoilt: bytes | None
-) -> None:
+def test_unreadable_batch_outcomes_yield_a_marked_detail(aws: Moto, spoilt: bytes | None) -> None:
     row = an_end(detail=Detail(output=b"lost"))
     aws.ports.history.put_results([row])
     (stored,) = aws.rows("runs")
@@ -97,10 +95,10 @@ def test_a_row_that_nobody_can_read_stops_no_run_from_being_recorded(
     assert left(aws, row) == UNREADABLE_RUN_DETAIL
     other = an_end(1, detail=Detail(output=b"kept"))
     aws.ports.history.put_results([other])
-    assert left(aws, other) == other.detail, "beside it"
+    assert left(aws, other) == other.detail, "other outcomes stay readable"
 
 
-def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
+def test_batch_outcomes_of_newer_format_raise_later_version(aws: Moto) -> None:
     row = an_end()
     aws.ports.history.put_results([row])
     (stored,) = aws.rows("runs")
@@ -120,7 +118,7 @@ def test_batch_outcomes_are_neither_runs_nor_attempts(aws: Moto) -> None:
     assert history.get([key], NOON) == {}
 
 
-def test_a_table_that_is_throttled_for_long_is_no_answer(aws: Moto) -> None:
+def test_long_throttling_is_unavailable(aws: Moto) -> None:
     row = an_end()
     with (
         refused(aws.clients.dynamodb, "BatchWriteItem", 99, "ThrottlingException"),

@@ -1,4 +1,4 @@
-"""Control rows and blobs on AWS: who looks after which minute, receipts, and what each costs."""
+"""Control rows and blobs on AWS: partitions, receipts, and the cost of each call."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,7 +18,7 @@ def aws() -> Iterator[Moto]:
         yield made
 
 
-def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
+def test_watermark_moves_only_from_the_value_that_was_read(aws: Moto) -> None:
     buckets = aws.ports.partitions
     assert buckets.watermark() is None
     assert not buckets.advance_watermark(NOON, after(60))
@@ -31,7 +31,7 @@ def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
     assert not buckets.is_done(after(60), 3)
 
 
-def test_shards_only_grow(aws: Moto) -> None:
+def test_shard_count_only_grows(aws: Moto) -> None:
     buckets = aws.ports.partitions
     assert buckets.shard_count() == 1
     for count, stands in ((4, 4), (2, 4), (64, 64), (64, 64)):
@@ -39,7 +39,7 @@ def test_shards_only_grow(aws: Moto) -> None:
         assert buckets.shard_count() == stands
 
 
-def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
+def test_partition_has_one_lease_at_a_time(aws: Moto) -> None:
     buckets = aws.ports.partitions
     first = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert first is not None
@@ -60,7 +60,7 @@ def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
     assert buckets.renew(second, after(300)) == second._replace(expires_at=after(300))
 
 
-def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
+def test_signal_prevents_release_of_older_lease(aws: Moto) -> None:
     buckets = aws.ports.partitions
     assert buckets.signal_new_timers(NOON, 0) is None
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
@@ -76,12 +76,12 @@ def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
     assert again == nudged._replace(owner="b", token=2)
 
 
-def test_a_lease_that_is_over_cannot_be_nudged(aws: Moto) -> None:
+def test_expired_lease_takes_no_signal(aws: Moto) -> None:
     aws.ports.partitions.acquire(NOON, 0, "a", after(-60), after(0))
     assert aws.ports.partitions.signal_new_timers(NOON, 0) is None
 
 
-def test_a_bucket_that_is_done_stays_done_for_some_days(aws: Moto) -> None:
+def test_done_partition_stays_done_for_a_week(aws: Moto) -> None:
     buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
@@ -99,7 +99,7 @@ def a_receipt(fingerprint: str, seconds: float = 60) -> Receipt:
     return Receipt(fingerprint, f"id-{fingerprint}", NOON, after(seconds))
 
 
-def test_the_first_receipt_stands_until_it_expires(aws: Moto) -> None:
+def test_first_receipt_wins_until_it_expires(aws: Moto) -> None:
     claim = aws.ports.receipts.claim
     one, two, three = (a_receipt(name) for name in "abc")
     assert claim("t", [("k", one), ("k#", two), ("k", three)], NOON) == [one, two, one]
@@ -109,7 +109,7 @@ def test_the_first_receipt_stands_until_it_expires(aws: Moto) -> None:
     assert claim("t", [], NOON) == []
 
 
-def test_control_rows_make_the_fewest_calls(aws: Moto) -> None:
+def test_control_rows_cost_one_call_each(aws: Moto) -> None:
     buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
     assert lease is not None
@@ -126,7 +126,7 @@ def test_control_rows_make_the_fewest_calls(aws: Moto) -> None:
         assert aws.spend(work) == spent
 
 
-def test_blobs_come_back_whole_and_in_part(aws: Moto) -> None:
+def test_blob_is_read_whole_and_in_ranges(aws: Moto) -> None:
     blobs = aws.ports.blobs
     name = "outputs/té#nant/j/r 1/7"
     assert blobs.get(name) is None
@@ -145,21 +145,21 @@ def test_blobs_come_back_whole_and_in_part(aws: Moto) -> None:
     assert blobs.get(name) == b"new"
 
 
-def test_an_empty_blob_is_one(aws: Moto) -> None:
+def test_empty_blob_is_found(aws: Moto) -> None:
     aws.ports.blobs.put("a", b"", "text/plain")
     assert aws.ports.blobs.get("a") == b""
     assert aws.ports.blobs.get("a", 0, 0) == b""
     assert aws.ports.blobs.get("a", 0, 1) == b""
 
 
-def test_a_large_blob_comes_back(aws: Moto) -> None:
+def test_large_blob_is_read_back(aws: Moto) -> None:
     data = Random(4).randbytes(2_000_000)
     aws.ports.blobs.put("a", data, "application/octet-stream")
     assert aws.ports.blobs.get("a") == data
     assert aws.ports.blobs.get("a", 1_999_990) == data[-10:]
 
 
-def test_blobs_are_deleted_though_some_are_not_there(aws: Moto) -> None:
+def test_blobs_are_deleted_with_missing_ones_ignored(aws: Moto) -> None:
     blobs = aws.ports.blobs
     for name in ("a", "b", "c"):
         blobs.put(name, b"x", "text/plain")
@@ -168,7 +168,7 @@ def test_blobs_are_deleted_though_some_are_not_there(aws: Moto) -> None:
     assert aws.spend(lambda: blobs.delete([])) == {}
 
 
-def test_a_link_names_the_blob_its_type_and_an_end(aws: Moto) -> None:
+def test_link_has_blob_name_type_and_expiry(aws: Moto) -> None:
     link = aws.ports.blobs.link("outputs/t/a b", "text/plain")
     assert link is not None
     assert BUCKET in link

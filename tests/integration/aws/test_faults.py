@@ -1,4 +1,4 @@
-"""Answers that were lost, calls that were refused, batches done in part: nothing counts wrongly."""
+"""Lost answers, refused calls and partial batches have the right result."""
 
 from collections.abc import Callable, Iterator
 
@@ -38,26 +38,26 @@ def aws() -> Iterator[Moto]:
 
 
 @pytest.mark.parametrize("times", [1, 3, 4])
-def test_a_swap_whose_answer_was_lost_has_won(aws: Moto, times: int) -> None:
-    """Four are all the tries: then the row itself is asked."""
+def test_swap_with_lost_answer_has_won(aws: Moto, times: int) -> None:
+    """After four tries the adapter reads the row."""
     with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
         assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [True]
     assert aws.ports.job_states.load([KEY]) == {KEY: StoredState(NEXT, {})}
 
 
-def test_a_creation_whose_answer_was_lost_has_won(aws: Moto) -> None:
+def test_creation_with_lost_answer_has_won(aws: Moto) -> None:
     new = a_job(job_id="new", write_ids=("me",))
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
         assert aws.ports.job_states.swap([Swap(new, 0)]) == [True]
 
 
-def test_a_swap_that_botocore_repeats_by_itself_has_won(aws: Moto) -> None:
+def test_swap_repeated_by_botocore_has_won(aws: Moto) -> None:
     with sent_twice(aws.clients.dynamodb, "UpdateItem"):
         assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [True]
     assert aws.slept == []
 
 
-def test_a_swap_that_another_won_meanwhile_is_lost(aws: Moto) -> None:
+def test_swap_after_a_concurrent_swap_is_lost(aws: Moto) -> None:
     with unreached(aws.clients.dynamodb, "UpdateItem", 1):
         aws.clients.dynamodb.meta.events.register_last(
             "before-call.dynamodb.UpdateItem", _once(lambda: _write_as_another(aws))
@@ -84,9 +84,7 @@ def _write_as_another(aws: Moto) -> None:
     ("code", "status"),
     [("InternalServerError", 500), ("ProvisionedThroughputExceededException", 400)],
 )
-def test_a_swap_that_never_takes_effect_is_unavailable_and_not_lost(
-    aws: Moto, code: str, status: int
-) -> None:
+def test_swap_without_effect_is_unavailable_and_not_lost(aws: Moto, code: str, status: int) -> None:
     with (
         refused(aws.clients.dynamodb, "UpdateItem", 99, code, status),
         pytest.raises(Unavailable, match="did not answer while writing jobs"),
@@ -96,13 +94,13 @@ def test_a_swap_that_never_takes_effect_is_unavailable_and_not_lost(
     assert aws.ports.job_states.load([KEY]) == {KEY: StoredState(HEAD, {})}
 
 
-def test_a_swap_without_an_answer_is_lost_where_the_row_has_gone_on(aws: Moto) -> None:
+def test_unanswered_swap_is_lost_if_row_has_newer_version(aws: Moto) -> None:
     aws.ports.job_states.swap([Swap(OTHER, 1)])
     with unreached(aws.clients.dynamodb, "UpdateItem", 99):
         assert aws.ports.job_states.swap([Swap(NEXT, 1)]) == [False]
 
 
-def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> None:
+def test_failed_swap_does_not_stop_other_swaps(aws: Moto) -> None:
     new = [a_job(job_id=f"j{n}", write_ids=("me",)) for n in range(3)]
     with (
         refused(aws.clients.dynamodb, "PutItem", 1, "AccessDeniedException"),
@@ -115,7 +113,7 @@ def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> Non
     }
 
 
-def test_a_beat_whose_answer_was_lost_renews(aws: Moto) -> None:
+def test_renewal_with_lost_answer_has_renewed(aws: Moto) -> None:
     aws.ports.job_states.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 2):
         assert aws.ports.job_states.renew_leases([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
@@ -128,7 +126,7 @@ def due(aws: Moto) -> list[Timer]:
     return list(aws.ports.timers.due(NOON, 0, after(60), None, 100).timers)
 
 
-def test_a_batch_done_in_part_sends_only_the_rest_again(aws: Moto) -> None:
+def test_unprocessed_rows_of_a_batch_are_sent_again(aws: Moto) -> None:
     with in_part(aws.clients.dynamodb, "BatchWriteItem", 2, done=10) as sent:
         aws.ports.timers.put(TIMERS[:25])
     assert sent == [25, 15, 5]
@@ -136,7 +134,7 @@ def test_a_batch_done_in_part_sends_only_the_rest_again(aws: Moto) -> None:
     assert due(aws) == TIMERS[:25]
 
 
-def test_a_delete_done_in_part_deletes_all(aws: Moto) -> None:
+def test_unprocessed_deletes_are_sent_again(aws: Moto) -> None:
     aws.ports.timers.put(TIMERS)
     with in_part(aws.clients.dynamodb, "BatchWriteItem", 1, done=1) as sent:
         aws.ports.timers.delete(TIMERS[:20])
@@ -144,7 +142,7 @@ def test_a_delete_done_in_part_deletes_all(aws: Moto) -> None:
     assert due(aws) == TIMERS[20:]
 
 
-def test_a_read_done_in_part_asks_only_for_the_rest(aws: Moto) -> None:
+def test_unprocessed_keys_are_read_again(aws: Moto) -> None:
     new = [a_job(job_id=f"j{n}", write_ids=("w",)) for n in range(12)]
     aws.ports.job_states.swap([Swap(head, 0) for head in new])
     with in_part(aws.clients.dynamodb, "BatchGetItem", 2, done=5) as asked:
@@ -154,7 +152,7 @@ def test_a_read_done_in_part_asks_only_for_the_rest(aws: Moto) -> None:
 
 
 @pytest.mark.parametrize("reached", [True, False])
-def test_a_batch_without_progress_is_given_up(aws: Moto, reached: bool) -> None:
+def test_batch_without_progress_is_unavailable(aws: Moto, reached: bool) -> None:
     client = aws.clients.dynamodb
     faults = (
         refused(client, "BatchWriteItem", 99, "ThrottlingException")
@@ -167,13 +165,13 @@ def test_a_batch_without_progress_is_given_up(aws: Moto, reached: bool) -> None:
     assert sum(aws.slept) < 10
 
 
-def test_a_batch_is_tried_again_after_a_lost_answer(aws: Moto) -> None:
+def test_batch_is_retried_after_lost_answer(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 1):
         aws.ports.timers.put(TIMERS[:5])
     assert due(aws) == TIMERS[:5]
 
 
-def test_a_read_that_is_refused_is_unavailable(aws: Moto) -> None:
+def test_refused_read_is_unavailable(aws: Moto) -> None:
     with (
         refused(aws.clients.dynamodb, "Query", 1, "ResourceNotFoundException"),
         pytest.raises(Unavailable, match="ResourceNotFoundException while reading timers"),
@@ -181,7 +179,7 @@ def test_a_read_that_is_refused_is_unavailable(aws: Moto) -> None:
         due(aws)
 
 
-def test_a_watermark_whose_answer_was_lost_has_advanced(aws: Moto) -> None:
+def test_watermark_write_with_lost_answer_has_advanced(aws: Moto) -> None:
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
         assert aws.ports.partitions.advance_watermark(None, NOON)
     assert not aws.ports.partitions.advance_watermark(None, NOON)
@@ -190,7 +188,7 @@ def test_a_watermark_whose_answer_was_lost_has_advanced(aws: Moto) -> None:
     assert aws.ports.partitions.watermark() == after(60)
 
 
-def test_giving_back_a_bucket_and_finishing_it_may_be_said_twice(aws: Moto) -> None:
+def test_repeated_release_and_completion_of_partition_succeed(aws: Moto) -> None:
     buckets = aws.ports.partitions
     lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
     assert lease is not None
@@ -200,12 +198,12 @@ def test_giving_back_a_bucket_and_finishing_it_may_be_said_twice(aws: Moto) -> N
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
         lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
     assert lease is not None
-    assert lease.token == 3  # a token is spent with the lost answer; it only has to grow
+    assert lease.token == 3  # the lost answer used up a token, which only has to grow
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
         assert buckets.mark_done(lease)
 
 
-def test_a_receipt_whose_answer_was_lost_stands(aws: Moto) -> None:
+def test_receipt_with_lost_answer_is_stored(aws: Moto) -> None:
     receipt = Receipt("print", "id", NOON, after(60))
     with lost_answers(aws.clients.dynamodb, "PutItem", 1):
         assert aws.ports.receipts.claim("t", [("k", receipt)], NOON) == [receipt]
@@ -214,30 +212,30 @@ def test_a_receipt_whose_answer_was_lost_stands(aws: Moto) -> None:
 MESSAGES = [Message("t", "j", f"r{n}", NOON, Priority.NORMAL, Lane.QUICK, 1) for n in range(12)]
 
 
-def test_messages_that_failed_are_sent_once_more(aws: Moto) -> None:
+def test_failed_messages_are_sent_once_more(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {0, 3}) as sent:
         assert aws.ports.run_queue.send(MESSAGES) == [True] * 12
     assert sent == [10, 2, 2]
 
 
-def test_a_message_that_fails_again_is_left_to_a_later_look(aws: Moto) -> None:
+def test_message_that_fails_twice_is_reported_unsent(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}) as sent:
         assert aws.ports.run_queue.send(MESSAGES[:3]) == [False, True, True]
     assert sent == [3, 1]
 
 
-def test_a_message_that_is_wrong_in_itself_is_not_sent_again(aws: Moto) -> None:
+def test_invalid_message_is_not_sent_again(aws: Moto) -> None:
     with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {1}, sender_fault=True) as sent:
         assert aws.ports.run_queue.send(MESSAGES[:3]) == [True, False, True]
     assert sent == [3]
 
 
-def test_a_call_that_fails_leaves_the_other_messages_sent(aws: Moto) -> None:
+def test_failed_call_does_not_stop_other_messages(aws: Moto) -> None:
     with refused(aws.clients.sqs, "SendMessageBatch", 1, "RequestThrottled"):
         assert aws.ports.run_queue.send(MESSAGES) == [False] * 10 + [True] * 2
 
 
-def test_a_queue_that_answers_nothing_is_unavailable(aws: Moto) -> None:
+def test_queue_without_answer_is_unavailable(aws: Moto) -> None:
     with (
         refused(aws.clients.sqs, "SendMessageBatch", 99, "InternalError", 500),
         pytest.raises(Unavailable, match="while sending messages"),
@@ -245,7 +243,7 @@ def test_a_queue_that_answers_nothing_is_unavailable(aws: Moto) -> None:
         aws.ports.run_queue.send(MESSAGES)
 
 
-def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
+def test_unsent_wake_up_is_unavailable(aws: Moto) -> None:
     with (
         failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}),
         pytest.raises(Unavailable),
@@ -256,7 +254,7 @@ def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
 EVENTS = [{"source": "punctual", "detail-type": "x", "detail": {"n": n}} for n in range(3)]
 
 
-def test_events_that_failed_are_published_again(aws: Moto) -> None:
+def test_failed_events_are_published_again(aws: Moto) -> None:
     with failed_entries(aws.clients.events, "PutEvents", 2, {0}) as sent:
         ids = aws.ports.feed.publish(EVENTS)
     assert sent == [3, 1, 1]
@@ -264,7 +262,7 @@ def test_events_that_failed_are_published_again(aws: Moto) -> None:
     assert all(ids)
 
 
-def test_a_bus_that_takes_nothing_is_unavailable(aws: Moto) -> None:
+def test_bus_that_refuses_events_is_unavailable(aws: Moto) -> None:
     with (
         failed_entries(aws.clients.events, "PutEvents", 99, {0}),
         pytest.raises(Unavailable, match="did not take 1 events"),
@@ -272,7 +270,7 @@ def test_a_bus_that_takes_nothing_is_unavailable(aws: Moto) -> None:
         aws.ports.feed.publish(EVENTS)
 
 
-def test_a_store_of_blobs_that_fails_is_unavailable(aws: Moto) -> None:
+def test_failing_blob_store_is_unavailable(aws: Moto) -> None:
     blobs = aws.ports.blobs
     planned: list[tuple[str, Callable[[], object]]] = [
         ("PutObject", lambda: blobs.put("a", b"", "")),

@@ -1,4 +1,4 @@
-"""Many large payloads in one request: stored side by side, and before anything that names them."""
+"""Many large payloads in one request: stored in parallel, and before their job states."""
 
 import threading
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ LARGE = {
 
 
 class CannedS3:
-    """Each call waits until as many are under way as there may be at a time."""
+    """Each call waits until `together` calls are in progress."""
 
     def __init__(self, together: int, refused: frozenset[str] = frozenset()) -> None:
         self._full = threading.Barrier(together)
@@ -63,7 +63,7 @@ def blobs_of(client: CannedS3, crew: ThreadPool) -> S3Blobs:
 MANY = [Blob(f"payloads/{n}", b"{}", "application/json") for n in range(MAX_AWS_CONNECTIONS * 5)]
 
 
-def test_as_many_are_stored_at_a_time_as_the_crew_has_hands() -> None:
+def test_payloads_are_stored_by_all_threads_of_the_pool() -> None:
     client, crew = CannedS3(MAX_AWS_CONNECTIONS), ThreadPool(MAX_AWS_CONNECTIONS)
     blobs_of(client, crew).put_many(MANY)
     crew.close()
@@ -71,7 +71,7 @@ def test_as_many_are_stored_at_a_time_as_the_crew_has_hands() -> None:
     assert client.kept == {blob.name for blob in MANY}
 
 
-def test_one_that_is_not_stored_is_told_when_nothing_is_under_way_any_more() -> None:
+def test_failed_payload_is_reported_after_all_calls_ended() -> None:
     client, crew = (
         CannedS3(MAX_AWS_CONNECTIONS, frozenset({"payloads/3"})),
         ThreadPool(MAX_AWS_CONNECTIONS),
@@ -86,7 +86,7 @@ def test_one_that_is_not_stored_is_told_when_nothing_is_under_way_any_more() -> 
 
 @contextmanager
 def refusing_the(number: int, store: Moto) -> Iterator[None]:
-    """S3 does not answer this one of the objects that are put."""
+    """Fail the put of the object with this number."""
     events, calls = store.clients.s3.meta.events, iter(range(1, 10_000))
     lock = threading.Lock()
 
@@ -102,7 +102,7 @@ def refusing_the(number: int, store: Moto) -> Iterator[None]:
         events.unregister("before-call.s3.PutObject", refuse)
 
 
-def test_a_batch_of_large_payloads_is_stored_whole_and_nothing_is_read_again() -> None:
+def test_batch_of_large_payloads_is_stored_without_reads() -> None:
     with an_api() as api:
         body = {"jobs": [{**LARGE, "payload": f"{n}{LARGE['payload']}"} for n in range(25)]}
         answers: list[Any] = []
@@ -116,7 +116,7 @@ def test_a_batch_of_large_payloads_is_stored_whole_and_nothing_is_read_again() -
         assert (single.status, single.json["payload"]) == (202, LARGE["payload"])
 
 
-def test_where_one_payload_is_not_stored_no_job_is() -> None:
+def test_failed_payload_creates_no_job_of_the_batch() -> None:
     with an_api() as api:
         with refusing_the(13, api.store):
             answer = api("POST", "/jobs/batch", {"jobs": [LARGE] * 25})
@@ -125,7 +125,7 @@ def test_where_one_payload_is_not_stored_no_job_is() -> None:
         assert api.store.rows("timers") == []
 
 
-def test_what_the_quota_refuses_is_not_stored() -> None:
+def test_payload_of_job_over_quota_is_not_stored() -> None:
     with limited("jobs=2") as (api, _):
         answers: list[Any] = []
         body = {"jobs": [LARGE] * 5}

@@ -1,4 +1,4 @@
-"""Messages, wake-ups and events: what stands in the queue, and where."""
+"""Messages, wake-ups and events: their contents and their queues."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def aws() -> Iterator[Moto]:
     with moto(lambda: NOON) as made:
-        made.ports.run_queue.send([])  # the kill switch is read once in thirty seconds
+        made.ports.run_queue.send([])  # the dispatch switch is read once in thirty seconds
         yield made
 
 
 @pytest.fixture
 def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
-    """The wake-ups that were sent: their places, and the seconds they were delayed."""
+    """The sent wake-ups: their partitions, and their delays in seconds."""
     found: list[tuple[list[TimerPartition], int]] = []
 
     def note(params: dict[str, Any], **_: object) -> None:
@@ -52,7 +52,7 @@ def a_message(run: int = 1, **fields: object) -> Message:
     return made._replace(**fields)  # type: ignore[arg-type]
 
 
-def test_a_message_comes_back_as_it_was_sent(aws: Moto) -> None:
+def test_message_is_received_as_it_was_sent(aws: Moto) -> None:
     message = a_message()
     assert aws.ports.run_queue.send([message]) == [True]
     (received,) = aws.messages(aws.settings.queues["quick-normal"])
@@ -66,8 +66,8 @@ def test_message_ignores_unknown_fields() -> None:
     assert parse_message(json.dumps({**values, "h": [2, {"version": 8}]})) == a_message()
 
 
-def test_no_message_waits_for_another(aws: Moto) -> None:
-    """Not runs of one job, and not the same run sent again while its first message is hidden."""
+def test_each_message_has_its_own_group(aws: Moto) -> None:
+    """Two runs of a job have different groups, and so have two messages of one run."""
     aws.ports.run_queue.send([a_message(1), a_message(2), a_message(1, version=8)])
     received = aws.messages(aws.settings.queues["quick-normal"])
     groups = [one["Attributes"]["MessageGroupId"] for one in received]
@@ -75,7 +75,7 @@ def test_no_message_waits_for_another(aws: Moto) -> None:
     assert all(len(group) <= 128 for group in groups)
 
 
-def test_a_run_sent_by_a_later_swap_is_another_message(aws: Moto) -> None:
+def test_message_of_later_version_is_not_deduplicated(aws: Moto) -> None:
     messages = [a_message(), a_message(), a_message(version=8)]
     assert aws.ports.run_queue.send(messages) == [True, True, True]
     received = aws.messages(aws.settings.queues["quick-normal"])
@@ -83,7 +83,7 @@ def test_a_run_sent_by_a_later_swap_is_another_message(aws: Moto) -> None:
     assert sorted(marks) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8"]
 
 
-def test_each_lane_and_priority_has_its_queue_where_it_is_deployed(aws: Moto) -> None:
+def test_message_is_sent_to_queue_of_its_lane_and_priority(aws: Moto) -> None:
     wanted = {
         (Lane.QUICK, Priority.HIGH): "quick-high",
         (Lane.QUICK, Priority.LOW): "quick-low",
@@ -100,7 +100,7 @@ def test_each_lane_and_priority_has_its_queue_where_it_is_deployed(aws: Moto) ->
         assert found == {m for m in messages if wanted[m.lane, m.priority] == name}
 
 
-def test_messages_go_ten_at_a_time_and_are_answered_in_order(aws: Moto) -> None:
+def test_messages_are_sent_ten_at_a_time(aws: Moto) -> None:
     messages = [a_message(n, priority=Priority(n % 2)) for n in range(26)]
     taken: list[bool] = []
     spent = aws.spend(lambda: taken.extend(aws.ports.run_queue.send(messages)))
@@ -110,14 +110,14 @@ def test_messages_go_ten_at_a_time_and_are_answered_in_order(aws: Moto) -> None:
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", "null", '{"f":2}', '"x"', "{"])
-def test_a_body_that_is_no_message_is_refused(body: str) -> None:
+def test_unreadable_message_body_is_refused(body: str) -> None:
     with pytest.raises(Invalid, match="not a message"):
         parse_message(body)
     with pytest.raises(Invalid, match="not a wake-up"):
         parse_wake_up(body)
 
 
-def test_a_message_of_a_later_version_is_refused() -> None:
+def test_message_of_newer_format_is_refused() -> None:
     later = {**json.loads(to_body(a_message())), "f": 2}
     with pytest.raises(Invalid, match="later version"):
         parse_message(json.dumps(later))
@@ -127,7 +127,7 @@ def a_timer(minutes: int, shard: int = 0, job_id: str = "j") -> Timer:
     return Timer(NOON + minutes * MINUTE, shard, after(60 * minutes), "t", job_id, 1)
 
 
-def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_near(
+def test_near_minutes_of_timer_batch_get_one_wake_up_each(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
@@ -137,11 +137,11 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
         (
             [TimerPartition(NOON + 2 * MINUTE, 0)],
             118,
-        ),  # two minutes, less what a poller takes to be there
+        ),  # two minutes, less the start of a poller
     ]
 
 
-def test_while_a_wake_up_is_under_way_later_timers_need_none(
+def test_later_timers_need_no_second_wake_up(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     nudge = aws.ports.wakeups.notify_new_timers
@@ -156,7 +156,7 @@ def test_while_a_wake_up_is_under_way_later_timers_need_none(
     assert [seconds for _, seconds in called] == [58, 28, 18]
 
 
-def test_many_timers_call_a_poller_once_more_and_a_minute_before(
+def test_many_timers_wake_poller_a_minute_before(
     aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     aws.ports.wakeups.notify_new_timers(
@@ -168,8 +168,8 @@ def test_many_timers_call_a_poller_once_more_and_a_minute_before(
 
 
 @pytest.mark.parametrize("before", ["another place of its minute", "a minute early, for many"])
-def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before: str) -> None:
-    """One message went out, at 18 s, or at once: whoever took it saw nothing of what came later."""
+def test_wake_up_sent_before_a_new_timer_is_sent_again(aws: Moto, before: str) -> None:
+    """The poller that received the first wake-up did not see the later timer."""
     now = [NOON]
     sent: list[list[TimerPartition]] = []
 
@@ -189,13 +189,13 @@ def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before
     assert [TimerPartition(NOON, 1) in places for places in sent] == [True, True]
 
 
-def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:
+def test_timers_of_distant_minutes_need_no_wake_up(aws: Moto) -> None:
     assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers([a_timer(4), a_timer(600)])) == {}
     assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers([])) == {}
 
 
 @pytest.mark.parametrize(("seconds", "delay"), [(30.9, 30), (-5, 0), (3_600, 900)])
-def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, delay: int) -> None:
+def test_wake_up_delay_is_rounded_down_and_bounded(aws: Moto, seconds: float, delay: int) -> None:
     sent: list[int] = []
 
     def note(params: dict[str, list[dict[str, int]]], **_: object) -> None:
@@ -206,7 +206,7 @@ def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, dela
     assert sent == [delay]
 
 
-def test_a_kill_costs_nothing_for_the_beat_carries_it(aws: Moto) -> None:
+def test_stop_request_makes_no_call(aws: Moto) -> None:
     assert aws.spend(lambda: aws.ports.wakeups.request_stop(JobKey("t", "j"), ["r"])) == {}
 
 
@@ -214,7 +214,7 @@ def an_event(size: int = 1) -> dict[str, object]:
     return {"source": "punctual", "detail-type": "Job Run", "detail": {"payload": "é" * size}}
 
 
-def test_events_reach_the_bus_ten_at_a_time_in_order(aws: Moto) -> None:
+def test_events_are_published_ten_at_a_time(aws: Moto) -> None:
     ids: list[str] = []
     events = [an_event(n) for n in range(12)]
     assert aws.spend(lambda: ids.extend(aws.ports.feed.publish(events))) == {"PutEvents": 2}
@@ -222,17 +222,17 @@ def test_events_reach_the_bus_ten_at_a_time_in_order(aws: Moto) -> None:
     assert aws.spend(lambda: aws.ports.feed.publish([])) == {}
 
 
-def test_large_events_go_in_calls_of_their_own(aws: Moto) -> None:
+def test_large_events_are_published_in_several_calls(aws: Moto) -> None:
     events = [an_event(60_000) for _ in range(5)]
     assert aws.spend(lambda: aws.ports.feed.publish(events)) == {"PutEvents": 3}
 
 
-def test_an_event_that_the_bus_would_refuse_is_refused_with_its_size(aws: Moto) -> None:
-    with pytest.raises(Invalid, match=f"over the bus's {MAX_EVENT_BYTES_PER_PUT}"):
+def test_event_over_size_limit_is_refused_with_its_limit(aws: Moto) -> None:
+    with pytest.raises(Invalid, match=f"at most {MAX_EVENT_BYTES_PER_PUT} bytes"):
         aws.ports.feed.publish([an_event(MAX_EVENT_BYTES_PER_PUT)])
 
 
-def test_an_event_names_its_bus(aws: Moto) -> None:
+def test_event_names_its_bus(aws: Moto) -> None:
     entries: list[dict[str, str]] = []
 
     def note(params: dict[str, list[dict[str, str]]], **_: object) -> None:

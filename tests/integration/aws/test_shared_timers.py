@@ -1,4 +1,4 @@
-"""Timers that share rows on AWS: what they cost, and what becomes of them when things go wrong."""
+"""Timers that share rows on AWS: their cost, and concurrent changes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,7 +104,7 @@ def test_second_of_two_partial_deletes_removes_row(aws: Moto) -> None:
 
 
 def test_concurrent_partial_deletes_leave_no_empty_row(aws: Moto) -> None:
-    """The other's change comes between what the one knows and what it writes."""
+    """One process changes the row between the read and the write of the other one."""
     aws.ports.timers.put(TEN)
     one, other = another(aws), another(aws)
     assert due(one) == due(other) == TEN
@@ -144,7 +144,7 @@ def test_timer_in_several_rows_is_read_once_and_deleted_from_all(aws: Moto) -> N
 
 @pytest.mark.parametrize("known", [TimerRowCache(), TimerRowCache(1)])
 def test_uncached_rows_are_read_again_before_delete(aws: Moto, known: TimerRowCache) -> None:
-    """A process that was started anew, or has known too many since."""
+    """The process was restarted, or its cache was too small."""
     aws.ports.timers.put(TEN)
     aws.ports.timers.put([a_timer(after(1), an_id(77))])
     poller = another(aws, known)
@@ -160,7 +160,7 @@ def test_uncached_rows_are_read_again_before_delete(aws: Moto, known: TimerRowCa
 def test_delete_larger_than_cache_works_in_parts(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a sweeper may that finds hours of what nobody looked at."""
+    """The reconciler may find hours of unhandled timers."""
     monkeypatch.setattr(timers, "MAX_TIMERS_PER_DELETE", 20)
     aws.ports.timers.put(MANY[:200])
     another(aws, TimerRowCache(60)).delete(MANY[:200])
@@ -177,7 +177,7 @@ def test_row_cache_keeps_two_generations() -> None:
 
 
 def test_check_for_existing_timer_costs_one_query(aws: Moto) -> None:
-    """Five hundred heads of one midnight, put by a poller in batches."""
+    """Five hundred timers of one midnight, put in batches."""
     for start in range(0, 500, 100):
         aws.ports.timers.put(MANY[start : start + 100])
     reader = another(aws)
@@ -188,7 +188,7 @@ def test_check_for_existing_timer_costs_one_query(aws: Moto) -> None:
 
 
 def scattered(aws: Moto) -> list[Timer]:
-    """Five that share a row, and behind its place many alone: asked for, and three not there."""
+    """Put a shared row and many single rows. Return four existing and three missing timers."""
     some = MANY[::100]
     aws.ports.timers.put(some)
     for one in MANY[1:100]:
@@ -213,11 +213,11 @@ def test_large_time_is_read_further_for_each_timer_first(
     assert another(aws).find_existing(asked) == frozenset(asked[:4])
     assert spent == {"Query": len(asked) + 1 + len(asked) + 1}
     spent = aws.spend(lambda: another(aws).find_existing(asked[-1:]))
-    assert spent == {"Query": 3}, "what was read for all was read for the one"
+    assert spent == {"Query": 3}, "the wider read serves a single timer, too"
 
 
 def test_cache_holds_two_pages_and_as_many_puts(aws: Moto) -> None:
-    """As a window does at the most, and what its looks put before its last is deleted."""
+    """A poller's window holds two pages, and its evaluations put as many timers."""
     page = 20
     first = [a_timer(after(1 + n / 1_000), an_id(n)) for n in range(2 * page)]
     aws.ports.timers.put(first)
@@ -230,7 +230,7 @@ def test_cache_holds_two_pages_and_as_many_puts(aws: Moto) -> None:
 
 
 def test_page_reads_no_more_rows_than_needed(aws: Moto) -> None:
-    """Nobody knows beforehand how many timers rows hold: the first rows tell."""
+    """The number of timers in a row is estimated from the first rows."""
     aws.ports.timers.put(MANY)
     for one in MANY[:70]:
         aws.ports.timers.put([one._replace(at=after(2))])

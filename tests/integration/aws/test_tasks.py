@@ -1,4 +1,4 @@
-"""What tasks reach on AWS: functions, queues, and secrets by reference."""
+"""Targets of tasks on AWS: functions, queues, and secrets by reference."""
 
 import base64
 import io
@@ -39,7 +39,7 @@ ORIGIN = {"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}
 
 
 class Lambda:
-    """moto runs functions in containers only: what boto3 would answer, or raise."""
+    """A Lambda client that returns or raises `said`. moto needs containers to invoke functions."""
 
     def __init__(self, said: Any) -> None:
         self._said = said
@@ -60,7 +60,7 @@ def error(code: str, status: int = 400) -> ClientError:
     return ClientError(about, "Invoke")
 
 
-def test_a_function_is_invoked_once_and_its_answer_read() -> None:
+def test_function_is_invoked_once_and_its_answer_is_returned() -> None:
     client = Lambda({"Payload": io.BytesIO(b"[1]"), "StatusCode": 200})
     assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN) == InvocationResult(
         b"[1]", ""
@@ -75,7 +75,7 @@ def test_a_function_is_invoked_once_and_its_answer_read() -> None:
     }
 
 
-def test_a_functions_error_comes_with_what_it_said() -> None:
+def test_function_error_is_returned_with_its_payload() -> None:
     client = Lambda({"Payload": io.BytesIO(b'{"errorType":"X"}'), "FunctionError": "Unhandled"})
     invoked = LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN)
     assert invoked == InvocationResult(b'{"errorType":"X"}', "Unhandled")
@@ -92,14 +92,14 @@ def test_a_functions_error_comes_with_what_it_said() -> None:
         ("ResourceConflictException", 409),
     ],
 )
-def test_what_may_pass_is_unavailable(code: str, status: int) -> None:
+def test_temporary_invoke_error_is_unavailable(code: str, status: int) -> None:
     client = Lambda(error(code, status))
     with pytest.raises(Unavailable):
         LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN)
-    assert len(client.asked) == 1, "once: the second call might be a second run"
+    assert len(client.asked) == 1, "one call, because a second one could run the task twice"
 
 
-def test_an_answer_that_never_comes_is_unavailable() -> None:
+def test_invoke_timeout_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="ReadTimeoutError"):
         LambdaInvoker(lambda _: Lambda(ReadTimeoutError(endpoint_url="x"))).invoke(
             "report", b"{}", 60, ORIGIN
@@ -113,7 +113,7 @@ def test_an_answer_that_never_comes_is_unavailable() -> None:
         ("AccessDeniedException", "Punctual may not invoke this function"),
     ],
 )
-def test_what_stays_wrong_is_not_tried_again(code: str, text: str) -> None:
+def test_permanent_invoke_error_is_a_bad_task(code: str, text: str) -> None:
     with pytest.raises(BadTask, match=text):
         LambdaInvoker(lambda _: Lambda(error(code, 404))).invoke("report", b"{}", 60, ORIGIN)
 
@@ -121,10 +121,10 @@ def test_what_stays_wrong_is_not_tried_again(code: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("allowed", "waited"), [(1, 5), (3, 5), (3.5, 30), (60, 120), (118, 120), (895, 900)]
 )
-def test_a_function_is_waited_for_little_longer_than_its_attempt_may_take(
+def test_invoke_timeout_is_little_longer_than_attempt_timeout(
     clients: Clients, allowed: float, waited: int
 ) -> None:
-    """A call that hangs keeps a thread and a socket, of which an environment has a thousand."""
+    """A hanging call holds a thread and a socket. An environment has a thousand."""
     config = clients.lambda_client(allowed).meta.config
     assert config.read_timeout == waited
     assert config.read_timeout > allowed + TASK_STOP_GRACE_SECONDS
@@ -132,7 +132,7 @@ def test_a_function_is_waited_for_little_longer_than_its_attempt_may_take(
     assert clients.lambda_client(allowed) is clients.lambda_client(allowed)
 
 
-def test_the_invoker_asks_for_a_client_by_its_attempts_time() -> None:
+def test_invoker_uses_client_with_timeout_of_attempt() -> None:
     asked: list[float] = []
 
     def client(seconds: float) -> Lambda:
@@ -143,8 +143,8 @@ def test_the_invoker_asks_for_a_client_by_its_attempts_time() -> None:
     assert asked == [7]
 
 
-def test_a_blob_is_not_waited_for_until_claims_are_over(clients: Clients) -> None:
-    """An executor's loop waits for it, and renews no other claim of its batch meanwhile."""
+def test_s3_timeout_is_shorter_than_run_lease(clients: Clients) -> None:
+    """The executor's loop waits for the read, and renews no lease meanwhile."""
     config = clients.s3.meta.config
     longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
     assert longest < RUN_LEASE.total_seconds() - RENEWAL_INTERVAL.total_seconds()
@@ -160,7 +160,7 @@ def received(clients: Clients, url: str) -> list[dict[str, Any]]:
     return [dict(one) for one in found.get("Messages", [])]
 
 
-def test_a_message_carries_its_run_and_its_tenant(clients: Clients) -> None:
+def test_message_has_run_and_tenant_as_attributes(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders")["QueueUrl"]
     message_id = SqsTaskSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", "acme", False)
     (message,) = received(clients, url)
@@ -169,7 +169,7 @@ def test_a_message_carries_its_run_and_its_tenant(clients: Clients) -> None:
     assert said == {"run_id": "run-1", "tenant": "acme"}
 
 
-def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients) -> None:
+def test_fifo_message_uses_run_id_as_group_and_deduplication_id(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})[
         "QueueUrl"
     ]
@@ -179,13 +179,13 @@ def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients)
     assert message["Attributes"]["MessageDeduplicationId"] == "run-1"
 
 
-def test_a_queue_that_is_not_there_is_not_tried_again(clients: Clients) -> None:
+def test_missing_queue_is_a_bad_task(clients: Clients) -> None:
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/nothing"
     with pytest.raises(BadTask, match="no such queue"):
         SqsTaskSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
-def test_a_queue_that_is_throttled_may_be_tried_again(clients: Clients) -> None:
+def test_throttled_queue_is_unavailable(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders")["QueueUrl"]
     with (
         refused(clients.sqs, "SendMessage", 99, "RequestThrottled"),
@@ -219,7 +219,7 @@ def secrets(clients: Clients, steady: Minute) -> AwsSecrets:
     return AwsSecrets(lambda: manager, lambda: parameters, "dev", steady)
 
 
-def test_a_secret_is_found_in_either_store_the_manager_first(secrets: AwsSecrets) -> None:
+def test_secrets_manager_comes_before_parameter_store(secrets: AwsSecrets) -> None:
     assert secrets.get("acme", "api-key") == "from the manager"
     assert secrets.get("acme", "db") == "ssm db"
 
@@ -236,14 +236,14 @@ def test_a_secret_is_found_in_either_store_the_manager_first(secrets: AwsSecrets
         ("acme", "a:b"),
     ],
 )
-def test_what_is_no_secret_of_the_tenant_is_missing(
+def test_value_that_is_not_a_secret_of_tenant_is_missing(
     secrets: AwsSecrets, tenant: str, name: str
 ) -> None:
     with pytest.raises(KeyError):
         secrets.get(tenant, name)
 
 
-def test_a_secret_is_kept_for_a_minute(
+def test_secret_is_cached_for_a_minute(
     clients: Clients, secrets: AwsSecrets, steady: Minute
 ) -> None:
     assert secrets.get("acme", "api-key") == "from the manager"
@@ -256,7 +256,7 @@ def test_a_secret_is_kept_for_a_minute(
     assert secrets.get("acme", "api-key") == "changed"
 
 
-def test_a_store_that_does_not_answer_is_no_missing_secret(
+def test_unavailable_secret_store_is_not_a_missing_secret(
     clients: Clients, secrets: AwsSecrets
 ) -> None:
     with (

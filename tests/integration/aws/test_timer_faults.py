@@ -1,4 +1,4 @@
-"""Rows that timers share, where AWS loses answers, does things in part, or knows later layouts."""
+"""Shared timer rows with lost answers, partial batches and newer formats."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -96,7 +96,7 @@ def test_throttled_row_does_not_stop_other_deletes(aws: Moto) -> None:
 
 
 def emptied(aws: Moto) -> None:
-    """As by hand: nothing of ours leaves such a row."""
+    """Remove all members of a row. No code of the product leaves such a row."""
     aws.ports.timers.put(TEN)
     (row,) = rows(aws)
     aws.clients.dynamodb.update_item(
@@ -138,15 +138,15 @@ def test_row_of_newer_format_is_skipped_and_unchanged(aws: Moto) -> None:
     poller = another(aws)
     assert due(poller) == others
     assert poller.due(NOON, 0, FOREVER, None, 100).newer_format_count == 1
-    assert poller.find_existing(TEN) == frozenset(TEN), "by the others"
+    assert poller.find_existing(TEN) == frozenset(TEN), "the readable rows have these timers"
     poller.delete([*TEN, *others])
     assert rows(aws) == [later]
     assert poller.due(NOON, 0, FOREVER, None, 100) == ([], None, 1)
-    assert poller.find_existing(TEN) == frozenset(), "so that the reconciler puts what it can read"
+    assert poller.find_existing(TEN) == frozenset(), "so the reconciler puts readable timers"
 
 
 def test_page_continues_after_rows_of_newer_format(aws: Moto) -> None:
-    """Whatever they are: of such a row nothing is read but its number."""
+    """Rows of a newer format are only counted."""
     later = [
         {**timer_keys.timer_key(*one).item(), "sk": to_attribute(f"{time_key(one.at)}#{n:03}?")}
         for n, one in enumerate([TEN[0]] * 60)
@@ -188,11 +188,11 @@ def test_partial_delete_of_missing_row_makes_no_row(aws: Moto) -> None:
     assert due(poller) == TEN
     aws.ports.timers.delete(TEN)
     poller.delete(TEN[:5])
-    assert rows(aws) == [], "an update must not make a row"
+    assert rows(aws) == [], "an update must not create a row"
 
 
 def test_row_put_again_late_yields_only_duplicate_timers(aws: Moto) -> None:
-    """The same put, done once more after its timers were handled in part."""
+    """A repeated put restores timers that were already deleted."""
     aws.ports.timers.put(TEN)
     (before,) = rows(aws)
     poller = another(aws)

@@ -1,4 +1,4 @@
-"""Timers on AWS against a set: any order of puts, deletes, restarts and answers that are lost."""
+"""Timers on AWS against a set: any order of puts, deletes, restarts and lost answers."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.timers import Timer, Timers
-from tests.support.aws.timer_hands import FOREVER
+from tests.support.aws.timer_processes import FOREVER
 from tests.support.aws.timer_table import Fault, TimerTable
 from tests.support.builders import NOON, a_timer, after, an_id
 
@@ -27,7 +27,7 @@ CALL = st.integers(0, 4)
 
 
 class Model(RuleBasedStateMachine):
-    """`must`: put, and not deleted since. More may stand: a timer too many is a look too many."""
+    """`must` has the timers that were put and not deleted. More may exist, which is harmless."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Model(RuleBasedStateMachine):
         self.puts: list[list[Timer]] = []
 
     def teardown(self) -> None:
-        """What is read can be deleted, and then nothing is left, not even a row."""
+        """Delete all timers that are read. No row may remain."""
         last = self.table.process()
         found = read(last)
         assert self.must <= found <= set(TIMERS)
@@ -53,7 +53,7 @@ class Model(RuleBasedStateMachine):
             self.must.update(timers)
             self.puts.append(timers)
         except Unavailable:
-            assert len(faults) >= 4, "it gives up after as many tries"
+            assert len(faults) >= 4, "the adapter gives up after four tries"
         self.table.faults = []
 
     @precondition(lambda self: self.puts)
@@ -61,7 +61,7 @@ class Model(RuleBasedStateMachine):
     def put_the_same_while_another_is_half_through(
         self, process: int, which: int, cut: int
     ) -> None:
-        """Its row must be another: of its own the one believes that only the rest is left."""
+        """The second put needs its own row, because the first process caches its own row."""
         timers = self.puts[which % len(self.puts)]
         self.processes[process].delete(timers[:cut])
         self.processes[1 - process].put(timers)
@@ -73,7 +73,7 @@ class Model(RuleBasedStateMachine):
     def two_at_once(
         self, timers: list[Timer], others: list[Timer], put: bool, others_put: bool, call: int
     ) -> None:
-        """The other does its work before one of the calls that this one makes."""
+        """One process works before one of the calls of the other process."""
         one, other = self.processes
 
         def meanwhile() -> None:
@@ -90,7 +90,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(process=who, timers=some, faults=faults)
     def delete(self, process: int, timers: list[Timer], faults: list[Fault]) -> None:
-        """Of what another may have put again since this one read it, some may stay."""
+        """A timer that another process put again may stay."""
         self.table.faults = list(faults)
         try:
             self.processes[process].delete(timers)
@@ -101,7 +101,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(process=who, timers=some)
     def read_and_delete(self, process: int, timers: list[Timer]) -> None:
-        """A process that has forgotten one of a timer's rows leaves it there."""
+        """A process without a row in its cache leaves that row."""
         read(self.processes[process])
         self.processes[process].delete(timers)
         self.must.difference_update(timers)

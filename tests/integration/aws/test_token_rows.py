@@ -1,4 +1,4 @@
-"""Both stores keep the same rules for token rows."""
+"""Token rows follow the same rules in every store."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -120,7 +120,7 @@ def test_invalid_token_is_listed_for_a_month(rows: Rows) -> None:
 
 @pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
 def test_first_revocation_request_wins(rows: Rows) -> None:
-    """On the node one transaction does all writes."""
+    """The node needs no request row, because it writes in one transaction."""
     put(rows, a_token(), a_token(2))
     assert rows.listed.store_revocation_request("acme", an_id(1), "mine") == "mine"
     assert rows.listed.store_revocation_request("acme", an_id(1), "theirs") == "mine"

@@ -1,4 +1,4 @@
-"""The acceptance suite against the deployed API, as far as nothing has to run for it."""
+"""The part of the acceptance suite that needs no runs, against the deployed API."""
 
 import os
 import subprocess

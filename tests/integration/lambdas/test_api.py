@@ -1,4 +1,4 @@
-"""The two functions of the API, asked as API Gateway asks them."""
+"""The two API functions, called with the events of API Gateway."""
 
 import importlib.util
 import json
@@ -46,7 +46,7 @@ def a_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
-def test_a_job_that_one_function_takes_the_other_shows(api: Api) -> None:
+def test_job_submitted_to_write_function_is_shown_by_read_function(api: Api) -> None:
     taken = api("POST", "/jobs", DAILY)
     job = taken.json
     assert (taken.status, taken.headers["location"]) == (202, f"/v1/jobs/{job['job_id']}")
@@ -57,7 +57,7 @@ def test_a_job_that_one_function_takes_the_other_shows(api: Api) -> None:
     assert listed.json == {"jobs": [job], "next_token": None}
 
 
-def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Api) -> None:
+def test_run_list_over_all_jobs_accepts_only_scheduled_order(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     run = api("POST", f"/jobs/{job_id}/runNow").json
     since = "from=2026-01-01T00:00:00Z"
@@ -69,7 +69,7 @@ def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Api) -> None:
     assert listed["run_id"] == run["run_id"]
 
 
-def test_every_call_reaches_the_function_that_serves_it(api: Api) -> None:
+def test_every_route_reaches_its_function(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     for route in API_CALLS:
         path = route.path.replace("{job_id}", job_id).replace("{run_id}", job_id)
@@ -81,7 +81,7 @@ def test_every_call_reaches_the_function_that_serves_it(api: Api) -> None:
             assert answer.headers["content-type"] == "application/problem+json", route
 
 
-def test_a_job_may_name_only_what_its_tenant_reaches(api: Api) -> None:
+def test_job_with_target_outside_tenant_allowlist_is_invalid(api: Api) -> None:
     reach = AllowedTargets({"default": ["orders"], "*": ["task-*"]}, {})
     api.store.settings = replace(api.store.settings, reach=encode_targets(reach))
     limited = Api(api.direct)
@@ -94,7 +94,7 @@ def test_a_job_may_name_only_what_its_tenant_reaches(api: Api) -> None:
     assert [error["field"] for error in problem["errors"]] == ["task.function"]
 
 
-def test_a_whole_life_of_calls(api: Api) -> None:
+def test_job_accepts_calls_from_creation_to_deletion(api: Api) -> None:
     job = f"/jobs/{api('POST', '/jobs', DAILY).json['job_id']}"
     assert api("PATCH", job, {"name": "b"}, headers={"if-match": '"1"'}).json["name"] == "b"
     stale = api("PUT", job, {"name": "c"}, headers={"if-match": '"1"'})
@@ -113,7 +113,9 @@ def test_a_whole_life_of_calls(api: Api) -> None:
 
 
 @pytest.mark.parametrize("authorizer", [None, {}, {"lambda": None}, {"lambda": {}}, {"jwt": {}}])
-def test_without_a_tenant_nothing_goes_on(api: Api, authorizer: Any) -> None:
+def test_call_without_tenant_is_unauthenticated_and_changes_nothing(
+    api: Api, authorizer: Any
+) -> None:
     before = api.store.rows(api.store.settings.jobs_table)
     for route in API_CALLS:
         path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
@@ -139,17 +141,17 @@ NOBODYS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("said", NOBODYS)
-def test_half_a_caller_is_none(api: Api, said: dict[str, Any]) -> None:
+def test_incomplete_caller_is_unauthenticated(api: Api, said: dict[str, Any]) -> None:
     a_problem(api("GET", "/jobs", authorizer={"lambda": said}), 401, "UNAUTHENTICATED")
 
 
-def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Api) -> None:
+def test_unchecked_token_is_unavailable_with_retry_after(api: Api) -> None:
     answer = api("GET", "/jobs", authorizer={"lambda": {"unsure": "yes"}})
     a_problem(answer, 503, "UNAVAILABLE")
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_tenant_sees_only_its_own(api: Api) -> None:
+def test_tenant_sees_only_own_jobs(api: Api) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     other = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
     a_problem(api("GET", f"/jobs/{job_id}", authorizer=other), 404, "NOT_FOUND")
@@ -169,7 +171,7 @@ def test_a_tenant_sees_only_its_own(api: Api) -> None:
         ("GET", "/jobs/", 200),
     ],
 )
-def test_what_no_route_names_is_answered_all_the_same(
+def test_path_outside_route_table_gets_correct_status(
     api: Api, method: str, path: str, status: int
 ) -> None:
     answer = api(method, path)
@@ -183,22 +185,24 @@ def test_what_no_route_names_is_answered_all_the_same(
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/jobs/x/pause", "/nothing", "/"])
-def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Api, path: str) -> None:
+def test_preflight_without_token_gets_empty_answer(api: Api, path: str) -> None:
     event = an_event("OPTIONS", path, headers={"Origin": "https://a.example"}, authorizer=None)
-    assert api.ask(event, READ_FUNCTION).status == 401, "but by the route that is open to all"
+    assert api.ask(event, READ_FUNCTION).status == 401, (
+        "without the preflight route a token is needed"
+    )
     answer = api.ask({**event, "routeKey": PREFLIGHT}, READ_FUNCTION)
     assert (answer.status, answer.body) == (204, b"")
     assert "allow" not in answer.headers
 
 
-def test_a_slash_too_many_is_sent_to_who_serves_it(api: Api) -> None:
+def test_trailing_slash_is_redirected_and_wrong_function_is_misrouted(api: Api) -> None:
     answer = api("POST", "/jobs/?x=1", DAILY)
     assert (answer.status, answer.headers["location"]) == (308, "/v1/jobs?x=1")
     strange = api.ask(an_event("POST", "/jobs", body="{}"), READ_FUNCTION)
     a_problem(strange, 421, "MISROUTED")
 
 
-def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Api) -> None:
+def test_custom_domain_works_without_stage_in_path(api: Api) -> None:
     answer = api("POST", "/jobs", DAILY, rooted=True)
     location = answer.headers["location"]
     assert (answer.status, location) == (202, f"/jobs/{answer.json['job_id']}")
@@ -207,13 +211,13 @@ def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Api) -> None:
     assert api("GET", location).status == 200
 
 
-def test_a_body_may_come_as_base64(api: Api) -> None:
+def test_base64_body_is_decoded(api: Api) -> None:
     answer = api.ask(an_event("POST", "/jobs", body=json.dumps(DAILY).encode()))
     assert (answer.status, answer.json["name"]) == (202, "ä")
     a_problem(api.ask(an_event("POST", "/jobs", body=b"\xff\x00")), 400, "BAD_REQUEST")
 
 
-def test_bodies_are_bounded(api: Api) -> None:
+def test_body_over_limit_is_too_large(api: Api) -> None:
     long = json.dumps(DAILY) + " " * 524_288
     a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
     many = {"jobs": [DAILY] * 3}
@@ -223,7 +227,7 @@ def test_bodies_are_bounded(api: Api) -> None:
     a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-def test_only_what_this_deployment_runs_is_taken(api: Api) -> None:
+def test_task_type_outside_deployment_is_invalid(api: Api) -> None:
     for task, field in (
         ({"type": "script", "runtime": "bash", "code": "ls"}, "task.type"),
         ({"type": "container", "image": "x"}, "task.type"),
@@ -237,7 +241,7 @@ def test_only_what_this_deployment_runs_is_taken(api: Api) -> None:
         assert api("POST", "/jobs", {**DAILY, "task": task}).status == 202
 
 
-def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Api) -> None:
+def test_page_ends_before_answer_exceeds_size_limit(api: Api) -> None:
     payload = "x" * 250_000
     made = [api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)]
     first = api("GET", "/jobs?limit=200")
@@ -248,7 +252,7 @@ def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Api) -> None:
     assert (found, rest.json["next_token"]) == (made[::-1], None)
 
 
-def test_health_needs_no_token_and_says_when_nobody_plans(api: Api, clock: ManualClock) -> None:
+def test_health_without_token_is_down_while_planner_is_silent(api: Api, clock: ManualClock) -> None:
     silent = api("GET", "/health", authorizer=None)
     assert (silent.status, silent.json["status"]) == (503, "down")
     buckets = api.store.ports.partitions
@@ -267,7 +271,7 @@ def test_health_needs_no_token_and_says_when_nobody_plans(api: Api, clock: Manua
 
 
 @pytest.mark.parametrize("client_id", [None, "pages"])
-def test_health_names_the_issuer_that_the_stage_trusts(api: Api, client_id: str | None) -> None:
+def test_health_shows_trusted_issuer(api: Api, client_id: str | None) -> None:
     assert api("GET", "/health", authorizer=None).json["auth"] is None
     trust = IssuerConfig("https://id.example.com", "punctual", client_id=client_id)
     trusting = Api(api.direct, first_id=1_000, trust=trust)
@@ -275,7 +279,9 @@ def test_health_names_the_issuer_that_the_stage_trusts(api: Api, client_id: str 
     assert told == {"issuer": "https://id.example.com", "client_id": client_id}
 
 
-def test_health_answers_when_the_store_does_not(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_down_while_store_is_unavailable(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(**_: Any) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
@@ -287,7 +293,7 @@ def test_health_answers_when_the_store_does_not(api: Api, monkeypatch: pytest.Mo
     a_problem(api("GET", "/jobs"), 503, "UNAVAILABLE")
 
 
-def test_a_stats_of_nothing_is_whole(api: Api) -> None:
+def test_stats_without_jobs_have_all_fields(api: Api) -> None:
     assert api("GET", "/stats").json == {
         "jobs": {},
         "runs": {},
@@ -298,10 +304,10 @@ def test_a_stats_of_nothing_is_whole(api: Api) -> None:
     }
 
 
-def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Api) -> None:
+def test_each_answer_is_logged_without_request_contents(api: Api) -> None:
     api("POST", "/jobs", {**DAILY, "payload": "secret"}, headers={"authorization": "Bearer hush"})
     api("GET", "/jobs?name_prefix=hidden", authorizer=None)
-    (written,) = api.told[WRITE_FUNCTION].named("answered")
+    (written,) = api.telemetry[WRITE_FUNCTION].named("answered")
     assert written == {
         "request_id": "request-1",
         "method": "POST",
@@ -309,14 +315,14 @@ def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Api) -> N
         "status": 202,
         "tenant": "default",
     }
-    (refused,) = api.told[READ_FUNCTION].named("answered")
+    (refused,) = api.telemetry[READ_FUNCTION].named("answered")
     assert (refused["status"], refused["tenant"], refused["route"]) == (401, "", "GET /jobs")
-    lines = json.dumps(api.told[WRITE_FUNCTION].events + api.told[READ_FUNCTION].events)
+    lines = json.dumps(api.telemetry[WRITE_FUNCTION].events + api.telemetry[READ_FUNCTION].events)
     assert not {word for word in ("secret", "hush", "hidden") if word in lines}
 
 
-def test_what_calls_cost(api: Api) -> None:
-    """Calls of AWS by kind, in an environment that is warm; a rise is to be noticed."""
+def test_api_calls_make_fixed_number_of_aws_calls(api: Api) -> None:
+    """The AWS calls of a warm environment, by operation. The test notices an increase."""
     api("POST", "/jobs", DAILY)
     spent: list[dict[str, int]] = []
 
@@ -343,7 +349,7 @@ def imported_by(module: str) -> set[str]:
     return set(found.stdout.split())
 
 
-def test_each_half_imports_only_what_it_needs() -> None:
+def test_read_and_write_functions_import_only_needed_modules() -> None:
     reads = imported_by("punctual.lambdas.job_search.handler")
     deciding = {
         "punctual.engine.commands.jobs",
@@ -364,7 +370,7 @@ def test_each_half_imports_only_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize("name", [READ_FUNCTION, WRITE_FUNCTION])
-def test_a_handler_is_built_from_its_environment(
+def test_handler_module_is_built_from_environment_variables(
     api: Api, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = load(api.store, name, monkeypatch)
@@ -389,7 +395,7 @@ def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module.handler
 
 
-def test_handlers_are_short() -> None:
+def test_handler_files_have_fewer_than_40_lines() -> None:
     for name in ("authorizer", READ_FUNCTION, WRITE_FUNCTION, "status"):
         lines = (ROOT / "functions" / name / "handler.py").read_text().splitlines()
         assert len(lines) < 40, name

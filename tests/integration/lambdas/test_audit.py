@@ -1,4 +1,4 @@
-"""The audit on AWS: with the head it is one write, and the stream makes a line of each."""
+"""The audit on AWS: a note in the job state's own write becomes an entry by the stream."""
 
 import json
 from base64 import b64encode
@@ -40,7 +40,7 @@ class World:
         )
 
     def follow(self) -> None:
-        """What the stream has brought since, over again until it is done."""
+        """Handle the new stream records, and repeat until all are handled."""
         records = self.stream.catch()
         while records:
             left = self.attempt(records)
@@ -53,7 +53,7 @@ class World:
             return place(records[0])
 
     def entries(self, query: str = "", **event: Any) -> list[dict[str, Any]]:
-        """Oldest first, by small pages."""
+        """Return all audit entries, the oldest first, read in small pages."""
         found: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -68,7 +68,7 @@ class World:
         return self.api.store.rows(self.api.store.settings.audit_table)
 
     def versions(self) -> list[tuple[str, int]]:
-        """Each job with as many changes as its version counts: its edition."""
+        """Return each job once for each of its versions."""
         jobs = self.api("GET", "/jobs?limit=200").json["jobs"]
         return [(job["job_id"], n) for job in jobs for n in range(1, job["version"] + 1)]
 
@@ -84,7 +84,7 @@ def world() -> Iterator[World]:
         yield World(api)
 
 
-def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
+def test_each_change_is_audited_after_its_stream_record(world: World) -> None:
     job = world.api("POST", "/jobs", DAILY).json["job_id"]
     steps: list[tuple[str, str, Any]] = [
         ("PATCH", "", {"priority": "HIGH"}),
@@ -97,7 +97,7 @@ def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
         world.follow()
         world.clock.advance(timedelta(seconds=1))
         assert world.api(method, f"/jobs/{job}{target}", value).status in (200, 202)
-    assert len(world.entries()) == len(steps), "what the stream has not brought is still to come"
+    assert len(world.entries()) == len(steps), "changes without a stream record have no entry yet"
     world.follow()
     found = world.entries()
     assert [one["action"] for one in found] == [
@@ -118,7 +118,7 @@ def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
     assert "hush" not in json.dumps(found)
 
 
-def test_the_note_stands_in_the_head_until_its_next_swap(world: World) -> None:
+def test_audit_note_is_in_job_state_until_next_swap(world: World) -> None:
     made = world.api("POST", "/jobs", SOON).json["job_id"]
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
     assert json.loads(head[keys.AUDIT_NOTE_ATTR]["S"])[1] == "job.create"
@@ -127,10 +127,10 @@ def test_the_note_stands_in_the_head_until_its_next_swap(world: World) -> None:
     (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
     assert keys.AUDIT_NOTE_ATTR not in head
     world.follow()
-    assert len(world.entries()) <= 1, "only the last image of a row is caught here"
+    assert len(world.entries()) <= 1, "the stream of this test has only the last image of a row"
 
 
-def test_another_tenant_reads_none_of_it_and_nobody_below_an_admin(world: World) -> None:
+def test_audit_is_readable_only_by_admins_of_the_tenant(world: World) -> None:
     world.api("POST", "/jobs", DAILY)
     world.follow()
     assert len(world.entries()) == 1
@@ -142,7 +142,7 @@ def test_another_tenant_reads_none_of_it_and_nobody_below_an_admin(world: World)
         assert world.api("GET", f"/audit?next_token={token}", authorizer=OTHER).status == 422
 
 
-def test_records_that_come_again_are_shown_once_and_change_no_row(world: World) -> None:
+def test_repeated_stream_records_change_no_audit_row(world: World) -> None:
     for _ in range(3):
         world.api("POST", "/jobs", DAILY)
         world.clock.advance(timedelta(seconds=0.3))
@@ -150,13 +150,13 @@ def test_records_that_come_again_are_shown_once_and_change_no_row(world: World) 
     assert world.status.handle(records) == []
     rows = world.rows()
     assert world.status.handle(records) == []
-    assert world.rows() == rows, "the same again lies in the same place"
+    assert world.rows() == rows, "a repeated batch has the same row key"
     for one in records:
         assert world.status.handle([one]) == []
     assert len(world.entries()) == 3
 
 
-def test_a_row_that_stands_is_never_written_over(world: World) -> None:
+def test_existing_audit_row_is_never_overwritten(world: World) -> None:
     world.api("POST", "/jobs", DAILY)
     records = world.stream.catch()
     world.status.handle(records)
@@ -165,10 +165,10 @@ def test_a_row_that_stands_is_never_written_over(world: World) -> None:
     table, client = world.api.store.settings.audit_table, world.api.store.clients.dynamodb
     client.put_item(TableName=table, Item=forged, ConditionExpression="attribute_exists(pk)")
     world.status.handle(records)
-    assert world.rows() == [forged], "our own put is refused where a row stands"
+    assert world.rows() == [forged], "a put never replaces a row"
 
 
-def test_a_batch_shares_a_row(world: World) -> None:
+def test_audit_entries_of_a_batch_share_one_row(world: World) -> None:
     jobs = [{**SOON, "name": f"n{n}"} for n in range(40)]
     assert world.api("POST", "/jobs/batch", {"jobs": jobs}).status == 207
     world.follow()
@@ -177,7 +177,7 @@ def test_a_batch_shares_a_row(world: World) -> None:
     assert sorted(one["after"]["name"] for one in found) == sorted(job["name"] for job in jobs)
 
 
-def test_one_key_asked_twice_is_one_line(world: World) -> None:
+def test_request_repeated_with_idempotency_key_has_one_audit_entry(world: World) -> None:
     key = {"idempotency-key": "k"}
     for _ in range(2):
         assert world.api("POST", "/jobs", DAILY, headers=key).status == 202
@@ -186,7 +186,7 @@ def test_one_key_asked_twice_is_one_line(world: World) -> None:
 
 
 def changed(world: World) -> None:
-    """One life of a job, whatever it is answered."""
+    """Create, change and delete a job, and ignore the answers."""
     made = world.api("POST", "/jobs", DAILY)
     jobs = [one["job_id"] for one in world.api("GET", "/jobs").json["jobs"]]
     assert made.status in (202, 503)
@@ -206,10 +206,10 @@ def changed(world: World) -> None:
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize("fault", [lost_answers, unreached, refused])
-def test_no_change_without_its_line_and_no_line_without_its_change(
+def test_changes_and_audit_entries_match_after_faults(
     world: World, fault: Fault, operation: str, times: int
 ) -> None:
-    """Whoever is hit, the writer or who follows: editions and lines come out the same."""
+    """A fault hits the API or the status function. Versions and audit entries still match."""
     client = world.api.store.clients.dynamodb
     more = ("ThrottlingException",) if fault is refused else ()
     with fault(client, operation, times, *more):
@@ -220,8 +220,8 @@ def test_no_change_without_its_line_and_no_line_without_its_change(
 
 @pytest.mark.parametrize("fault", [lost_answers, unreached, refused])
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 5, 8])
-def test_a_token_is_noted_before_it_is_there(world: World, fault: Fault, times: int) -> None:
-    """Of what a fault prevented there may be a line; of what is there, one line at the least."""
+def test_token_is_audited_before_it_exists(world: World, fault: Fault, times: int) -> None:
+    """A token that a fault prevented may have an entry. An existing token always has one."""
     client = world.api.store.clients.dynamodb
     more = ("ThrottlingException",) if fault is refused else ()
     with fault(client, "PutItem", times, *more):
@@ -236,7 +236,7 @@ def test_a_token_is_noted_before_it_is_there(world: World, fault: Fault, times: 
     assert len(noted) == len(set(noted))
 
 
-def test_tokens_are_noted_with_who_and_what_and_never_their_secret(world: World) -> None:
+def test_token_audit_entries_have_caller_and_no_secret(world: World) -> None:
     made = world.api("POST", "/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
     mine = world.api("POST", "/tokens", {"name": "me", "role": "admin"}).json
     world.clock.advance(timedelta(seconds=1))
@@ -254,22 +254,22 @@ def test_tokens_are_noted_with_who_and_what_and_never_their_secret(world: World)
     assert (one["subject_token_id"], one["after"]["tenant"]) == (made["token_id"], "acme")
 
 
-def test_a_record_that_cannot_be_published_is_noted_all_the_same(
+def test_change_with_failed_publish_is_audited(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> None:
-        raise ValueError("this one never")
+        raise ValueError("this event is refused")
 
     monkeypatch.setattr(world.status, "_publish", never)
     world.api("POST", "/jobs", DAILY)
     records = world.stream.catch()
-    with pytest.raises(ValueError, match="this one never"):
+    with pytest.raises(ValueError, match="this event is refused"):
         world.status.handle(records)
     assert len(world.entries()) == 1
 
 
-def test_a_page_reads_a_bounded_number_of_rows_and_goes_on(world: World) -> None:
-    """A filter that few lines pass is answered by short pages, not by a long wait."""
+def test_audit_page_reads_bounded_rows_and_continues(world: World) -> None:
+    """A filter with few matches yields short pages instead of one long read."""
     audit = world.api.runtimes[READ_FUNCTION].ports.audit_log
     job = world.api("POST", "/jobs", DAILY).json["job_id"]
     world.follow()

@@ -1,4 +1,4 @@
-"""An executor that dies or loses its stores between any two calls: delivered again, all is well."""
+"""An executor crashes or loses a store at any call. Redelivery finishes each run once."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -10,18 +10,18 @@ import pytest
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import JobKey
 from tests.support.deployed.executors import Executors, Record, executors
-from tests.support.simulation.torn import Call, Crash, Fault, Plan, tears
+from tests.support.simulation.port_faults import Call, Crash, Fault, Plan, fault_kinds
 
 JSON = "application/json"
 ROUNDS = 40
 
 
 class Story:
-    """What is submitted, and through which lane it goes."""
+    """The submitted jobs, and the lane of their runs."""
 
-    def __init__(self, lane: str, left: float, documents: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, lane: str, seconds_left: float, documents: Sequence[dict[str, Any]]) -> None:
         self.lane = lane
-        self.left = left
+        self.seconds_left = seconds_left
         self.documents = documents
 
     def begin(self, world: Executors) -> list[JobKey]:
@@ -50,7 +50,10 @@ def calls(story: str) -> tuple[Call, ...]:
         STORIES[story].begin(world)
         plan = Plan()
         world.invoke(
-            world.records(), world.torn_runtime(plan), STORIES[story].lane, STORIES[story].left
+            world.records(),
+            world.faulty_runtime(plan),
+            STORIES[story].lane,
+            STORIES[story].seconds_left,
         )
         return tuple(plan.calls)
 
@@ -59,30 +62,30 @@ def faults() -> list[Any]:
     return [
         pytest.param(
             story,
-            Fault(number, tear, crash),
-            id=f"{story} {call.port}.{call.method} {tear}{' crash' if crash else ''} {number}",
+            Fault(number, kind, crash),
+            id=f"{story} {call.port}.{call.method} {kind}{' crash' if crash else ''} {number}",
         )
         for story in STORIES
         for number, call in enumerate(calls(story), start=1)
-        for tear, crash in tears(call)
+        for kind, crash in fault_kinds(call)
     ]
 
 
 def settle(world: Executors, story: Story, old: list[Record]) -> None:
-    """Deliver what was not acknowledged, and look at what timers there are, until it rests."""
+    """Redeliver messages and evaluate timers until none is left."""
     for _ in range(ROUNDS):
         world.clock.advance(timedelta(seconds=31))
-        world.look()
+        world.evaluate_due_timers()
         records = [*old, *world.records()]
         if not records:
             return
-        failed = world.invoke(records, world.new_runtime(), story.lane, story.left)
+        failed = world.invoke(records, world.new_runtime(), story.lane, story.seconds_left)
         old = [one for one in records if one["messageId"] in failed]
-    raise AssertionError("it does not come to rest")
+    raise AssertionError("messages or timers are still left")
 
 
 def attempt(what: Callable[[], list[str]], records: Sequence[Record]) -> list[Record]:
-    """The records that were not acknowledged."""
+    """Return the records that were not acknowledged."""
     try:
         failed = what()
     except Crash:
@@ -91,13 +94,15 @@ def attempt(what: Callable[[], list[str]], records: Sequence[Record]) -> list[Re
 
 
 @pytest.mark.parametrize(("name", "fault"), faults())
-def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> None:
+def test_executor_with_one_fault_finishes_each_run_once(name: str, fault: Fault) -> None:
     story = STORIES[name]
     with executors() as world:
         keys = story.begin(world)
         records = world.records()
-        torn = world.torn_runtime(Plan((fault,)))
-        old = attempt(lambda: world.invoke(records, torn, story.lane, story.left), records)
+        with_faults = world.faulty_runtime(Plan((fault,)))
+        old = attempt(
+            lambda: world.invoke(records, with_faults, story.lane, story.seconds_left), records
+        )
         settle(world, story, old)
         for key, document in zip(keys, story.documents, strict=True):
             view = world.run(key)
@@ -105,16 +110,16 @@ def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> N
             assert world.output_of(key) == document["payload"]["out"].encode()
             assert not world.runtime.ports.job_states.load([key])[key].leases
         assert len(world.aws.rows("timers")) == 0
-        assert len(world.doing.ran) <= 2 * len(keys)
+        assert len(world.task.ran) <= 2 * len(keys)
 
 
-def test_there_is_something_to_break() -> None:
+def test_faults_cover_every_port_call_of_a_batch() -> None:
     assert [f"{call.port}.{call.method}" for call in calls("quick")] == [
-        *("job_states.load", "heads.swap", "job_states.load_definitions"),
-        *("job_states.load", "heads.swap", "history.put_runs"),
+        *("job_states.load", "job_states.swap", "job_states.load_definitions"),
+        *("job_states.load", "job_states.swap", "history.put_runs"),
     ]
     assert [f"{call.port}.{call.method}" for call in calls("outputs")] == [
-        *("job_states.load", "heads.swap", "job_states.load_definitions", "blobs.put_many"),
-        *("job_states.load", "history.put_results", "heads.swap", "history.put_runs"),
+        *("job_states.load", "job_states.swap", "job_states.load_definitions", "blobs.put_many"),
+        *("job_states.load", "history.put_results", "job_states.swap", "history.put_runs"),
     ]
     assert "job_states.renew_leases" in [f"{call.port}.{call.method}" for call in calls("long")]

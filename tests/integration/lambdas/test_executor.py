@@ -1,4 +1,4 @@
-"""Executor functions: batches, early and late messages, beats, cancels, deadlines, outputs."""
+"""Executor functions: batches, message times, heartbeats, cancels, deadlines, outputs."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -38,11 +38,11 @@ def test_batch_is_claimed_and_finished_together(world: Executors) -> None:
     assert spent == {"BatchGetItem": 3, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
     assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 10
     assert len(set(world.task.ran)) == 10
-    assert set(world.task_runner.begun_at) == {NOON}, "all at the same time"
+    assert set(world.task_runner.begun_at) == {NOON}, "all tasks start at once"
 
 
 def test_run_costs_three_writes(world: Executors) -> None:
-    """Claimed and ended, and its line of history; its output is a few bytes in that."""
+    """The claim, the finish and the history row, which holds the small output."""
     world.submit(payload={"out": "e" * 36})
     records = world.records()
     before = dict(world.aws.written)
@@ -89,7 +89,7 @@ def test_failed_task_is_not_an_executor_failure(world: Executors) -> None:
 
 
 def early(world: Executors, record: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The message as a poller whose clock is ahead would send it."""
+    """Return the message as a poller with a fast clock sends it."""
     message = parse_message(record["body"])._replace(due_at=after(seconds))
     return {**record, "body": to_body(message)}
 
@@ -100,7 +100,7 @@ def test_message_up_to_two_seconds_early_is_claimed_at_due_time(
     keys = [world.submit() for _ in range(2)]
     one, other = world.records()
     assert world.invoke([early(world, one, 1.75), other]) == []
-    assert world.task_runner.begun_at == [NOON, after(1.75)], "who is on time does not wait with it"
+    assert world.task_runner.begun_at == [NOON, after(1.75)], "the due run does not wait"
     assert {world.run(key).run.started_at for key in keys} == {NOON, after(1.75)}
 
 
@@ -110,7 +110,7 @@ def test_message_over_two_seconds_early_is_hidden_until_due_time(world: Executor
     assert world.invoke([early(world, record, 7.2)]) == [record["messageId"]]
     assert world.hidden == [(0, 8)]
     assert world.status(key) is RunStatus.QUEUED
-    assert elapsed(world) == 0, "nobody pays for the wait"
+    assert elapsed(world) == 0, "the invocation does not wait"
 
 
 def test_due_time_of_job_state_overrides_that_of_message(world: Executors) -> None:
@@ -143,7 +143,7 @@ def test_message_delivered_twice_runs_once(world: Executors) -> None:
     assert world.invoke([record, twin]) == ["twin"]
     assert world.status(key) is RunStatus.SUCCESS
     assert len(world.task.ran) == 1
-    assert world.invoke([twin]) == [], "now it is an old message and done with"
+    assert world.invoke([twin]) == [], "the message is stale now"
     assert len(world.task.ran) == 1
 
 
@@ -162,13 +162,13 @@ def test_message_of_run_over_one_second_is_hidden_for_its_lease(
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
     assert world.hidden == [(1, 30)]
-    assert spent["UpdateItem"] == 2, "and does not beat"
+    assert spent["UpdateItem"] == 2, "without a heartbeat"
 
 
 def test_run_over_four_seconds_renews_lease_and_deletes_message(
     world: Executors,
 ) -> None:
-    """The first beat puts a timer: from then on that carries the run."""
+    """The first heartbeat puts a timer. From then on the timer protects the run."""
     slow = world.submit(payload={"lasts": 13})
     fast = world.submit()
     records = world.records()
@@ -177,8 +177,8 @@ def test_run_over_four_seconds_renews_lease_and_deletes_message(
     assert world.status(slow) is RunStatus.SUCCESS
     assert spent["DeleteMessageBatch"] == 1
     written = world.aws.written["jobs"] - before
-    assert written == 4 + 3, "two swaps each, and a beat every four seconds"
-    assert world.run(fast).run.ended_at == after(0.2), "who has ended does not wait for the slow"
+    assert written == 4 + 3, "two swaps each, and a heartbeat every four seconds"
+    assert world.run(fast).run.ended_at == after(0.2), "the fast run does not wait for the slow one"
     assert world.run(slow).run.ended_at == after(13)
 
 
@@ -240,16 +240,18 @@ def test_run_without_time_left_is_returned_unstarted(world: Executors) -> None:
     run = world.run(key).run
     assert (run.status, run.return_count, run.past_attempts) == (RunStatus.QUEUED, 1, "")
     assert world.task.ran == []
-    assert world.invoke(world.records()) == [], "its new message is in the queue"
+    assert world.invoke(world.records()) == [], "the return sent a new message"
     assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_attempt_without_renewal_for_ten_seconds_stops_as_lost(world: Executors) -> None:
     key = world.submit(payload={"lasts": 100})
     records = world.records()
-    world.task_runner.beside = [0, 20]  # a beat that hangs
+    world.task_runner.beside = [0, 20]  # a heartbeat that hangs
     world.invoke(records)
-    assert world.task_runner.ended_at == [after(11)], "it looks for itself, ten seconds after"
+    assert world.task_runner.ended_at == [after(11)], (
+        "the task stops ten seconds after its last renewal"
+    )
     assert world.run(key).run.past_attempts == "L"
     assert world.status(key) is RunStatus.QUEUED
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.telemetry.infos]
@@ -259,7 +261,7 @@ def test_attempt_without_renewal_for_ten_seconds_stops_as_lost(world: Executors)
 def test_attempt_that_could_not_begin_is_not_counted(
     world: Executors, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
-    """The function has no descriptor left: nothing was sent, which is no failure of the run."""
+    """The process has no file descriptor left. Nothing was sent, so the run did not fail."""
     full = Outcome("FAILED", "Too many open files", begun=False)
     with monkeypatch.context() as patched:
         patched.setattr(world.task, "run", lambda *_: full)
@@ -287,7 +289,7 @@ TASKS = [
 def test_store_outage_over_ten_seconds_loses_only_running_attempt(
     world: Executors, task: dict[str, str], listens: bool
 ) -> None:
-    """Whatever the task: at twenty seconds another may begin it. One that waits is given up."""
+    """After twenty seconds another executor may claim the run, so the attempt is abandoned."""
     deaf = {} if listens else {"stubborn": True}
     key = world.submit(task=task, payload={"lasts": 25, **deaf})
     short = world.submit(task=task, payload={"lasts": 3})
@@ -297,11 +299,13 @@ def test_store_outage_over_ten_seconds_loses_only_running_attempt(
         0,
         30,
         30,
-    ]  # hidden, the short one's end; the beat, what is given back
+    ]  # visibility, short finish; heartbeat, return
     world.invoke(records)
     run = world.run(key).run
     assert (run.status, run.past_attempts, run.attempt) == (RunStatus.QUEUED, "L", 2)
-    assert world.status(short) is RunStatus.SUCCESS, "what ends before its first beat needs none"
+    assert world.status(short) is RunStatus.SUCCESS, (
+        "a run that ends before its first heartbeat needs none"
+    )
     (told,) = [fields for name, fields in world.telemetry.infos if name == "run_given_back"]
     assert told["begun"] is True
     world.clock.advance(timedelta(seconds=31))
@@ -310,14 +314,14 @@ def test_store_outage_over_ten_seconds_loses_only_running_attempt(
     world.invoke(world.records())
     assert (world.status(key), world.run(key).run.attempt) == (RunStatus.SUCCESS, 2)
     (former,) = world.run(key).attempts
-    assert (former.number, former.lost) == (1, True), "no try of the job's own is used up"
+    assert (former.number, former.lost) == (1, True), "the lost attempt does not use up a retry"
 
 
 @pytest.mark.parametrize("hangs", [30, 60])
 def test_hanging_finish_loses_no_claim(world: Executors, hangs: float) -> None:
     short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
     records = world.records()
-    world.task_runner.beside = [0, hangs]  # first the call that hides the messages, then the end
+    world.task_runner.beside = [0, hangs]  # first the visibility call, then the finish
     assert world.invoke(records) == []
     for key in (short, long):
         run = world.run(key).run
@@ -344,7 +348,7 @@ def test_finish_hanging_until_invocation_end_is_repaired_by_timer(
 def test_task_notices_expired_lease_while_executor_loop_hangs(
     world: Executors,
 ) -> None:
-    """A claim, or an end, of another of its batch may take a minute where the store hangs."""
+    """A claim or a finish of another run may block the loop for a minute."""
     key = world.submit(payload={"hangs": 11})
     world.invoke(world.records())
     run = world.run(key).run
@@ -379,7 +383,7 @@ def test_unreadable_payload_delays_only_its_own_run(
     records = world.records()
     with refused(world.aws.clients.s3, "GetObject", 99, "InternalError", 500):
         came = world.invoke(records)
-    assert came == [], "a timer brings it back"
+    assert came == [], "a timer sends the run again"
     waiting = world.run(keys[1]).run
     assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
     assert (waiting.past_attempts, waiting.return_count) == ("", 1)
@@ -394,7 +398,7 @@ def test_unreadable_payload_delays_only_its_own_run(
 def test_payload_unreadable_for_an_hour_loses_at_most_one_attempt(
     world: Executors,
 ) -> None:
-    """Five lost attempts end a run: they must not all be those of one outage."""
+    """Five lost attempts end a run. One outage must not cause all five."""
     key = world.submit(payload={"x": "y" * 10_000}, max_retries=0)
     with refused(world.aws.clients.s3, "GetObject", 9_999, "InternalError", 500):
         while elapsed(world) < 3_600:
@@ -470,7 +474,7 @@ def test_newer_job_state_format_backs_off_alone_in_its_batch(
 def test_job_state_upgraded_during_run_delays_only_its_own_finish(
     world: Executors, lasts: float
 ) -> None:
-    """An update in the middle: the new version changed the job that the old one is working on."""
+    """During a deployment the new version changes a job that the old version runs."""
     theirs, ours = world.submit(payload={"lasts": lasts}), world.submit(payload={"lasts": lasts})
     records = world.records()
     world.task_runner.at(after(1), lambda: world.set_layout(theirs))
@@ -503,7 +507,7 @@ def test_payload_read_is_retried_under_same_claim(
 def test_run_with_nearly_expired_claim_is_returned_unstarted(
     world: Executors,
 ) -> None:
-    """Reading what a run is to do may hang for longer than its claim lives."""
+    """The read of a payload may take longer than the lease."""
     key = world.submit(payload={"x": "y" * 10_000})
     records = world.records()
     s3 = world.aws.clients.s3
@@ -522,7 +526,7 @@ def test_run_with_nearly_expired_claim_is_returned_unstarted(
 def test_message_is_kept_if_claim_cannot_be_returned(
     world: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve others were faster at its head each time: nothing else would point at the run."""
+    """The swap lost every time. Only the message still leads to the run."""
     key = world.submit()
     records = world.records()
     executor = world.runtime.executor
@@ -558,7 +562,9 @@ def test_each_output_is_one_object_under_key_of_its_attempt(world: Executors) ->
     before = dict(world.aws.written)
     spent = world.aws.spend(lambda: world.invoke(records))
     assert spent["PutObject"] == 3
-    assert world.aws.written["runs"] - before.get("runs", 0) == 4, "one row of the batch's outcomes"
+    assert world.aws.written["runs"] - before.get("runs", 0) == 4, (
+        "three history rows, and one row of batch outcomes"
+    )
     runs = [world.run(key).run.run_id for key in keys]
     wanted = [f"outputs/acme/{key.job_id}/{run}/1" for key, run in zip(keys, runs, strict=True)]
     assert put_objects(world) == sorted(wanted)
@@ -613,7 +619,7 @@ def test_job_with_discarded_output_stores_neither_output_nor_log(
     records = world.records()
     before = dict(world.aws.written)
     assert "PutObject" not in world.aws.spend(lambda: world.invoke(records))
-    assert world.aws.written["runs"] - before.get("runs", 0) == 2, "their history rows only"
+    assert world.aws.written["runs"] - before.get("runs", 0) == 2, "only their history rows"
     for key in keys:
         run = world.run(key)
         assert (run.run.status, run.run.inline_output) == (RunStatus.SUCCESS, "")
@@ -646,7 +652,7 @@ def test_logs_are_read_at_any_offset(world: Executors) -> None:
 
 
 def test_run_fails_with_reason_if_output_cannot_be_stored(world: Executors) -> None:
-    """After ten seconds: until then each second brings another try."""
+    """The executor tries once a second, for ten seconds."""
     key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 99, "SlowDown", 503):
@@ -680,18 +686,18 @@ def test_unstored_output_fails_only_its_own_run(
         *(RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.SUCCESS, RunStatus.FAILED)
     ]
     waited = [round(((run.ended_at or NOON) - NOON).total_seconds()) for run in ended]
-    assert waited == [0, 10, 0, 10], "the others do not wait for S3"
+    assert waited == [0, 10, 0, 10], "runs without S3 output do not wait"
 
 
 def test_log_line_and_history_row_of_run_are_small(
     world: Executors, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines cost by the byte, rows by the kilobyte."""
+    """Log lines cost by the byte, and rows by the kilobyte."""
     for number in range(9):
         world.submit(name="n" * 256, payload={"out": f"{number}", "times": 200, "type": JSON})
     noted = world.submit(payload={"out": "e" * 36})
     world.clock.set(NOON + timedelta(microseconds=123_456))
-    # A name of its own: a logger keeps the stream it was first made with.
+    # A separate name, because a logger keeps its first stream.
     world.runtime.log = PowertoolsTelemetry("executor-lines", "prod")
     world.invoke(world.records())
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
@@ -699,13 +705,13 @@ def test_log_line_and_history_row_of_run_are_small(
     assert max(len(line) for line in lines) <= 300
     assert world.output_of(noted) == b"e" * 36
     rows = world.aws.rows("runs")
-    assert len(rows) == 11, "with what they left before they ended"
+    assert len(rows) == 11, "ten history rows and one row of batch outcomes"
     assert max(item_size(row) for row in rows) <= 1_024
 
 
 def test_hanging_heartbeat_does_not_delay_answer(world: Executors) -> None:
     key = world.submit(payload={"lasts": 5})
-    world.task_runner.beside = [0, 60]  # first the call that hides the message, then the beat
+    world.task_runner.beside = [0, 60]  # first the visibility call, then the heartbeat
     assert world.invoke(world.records()) == []
     assert world.status(key) is RunStatus.SUCCESS
     assert elapsed(world) == pytest.approx(7, abs=1)

@@ -1,4 +1,4 @@
-"""The functions themselves, as Lambda loads them: real tasks, real threads, real events."""
+"""The handler modules as Lambda loads them, with real tasks, threads and events."""
 
 import importlib.util
 import subprocess
@@ -25,7 +25,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
     with executors() as made:
         monkeypatch.setattr(Runtime, "from_env", lambda _service: made.new_runtime())
         monkeypatch.setenv("PUNCTUAL_LANE", "quick")
-        # The lanes stand for the queues behind them: messages look alike in both.
+        # The lane queues serve as dead-letter queues. Messages are equal in both.
         monkeypatch.setenv("PUNCTUAL_DEAD_LETTERS", " ".join(made.aws.settings.queues.values()))
         yield made
 
@@ -70,7 +70,7 @@ def test_executor_runs_every_task_type_in_one_batch(world: Executors) -> None:
 
 
 def test_task_with_target_outside_tenant_allowlist_fails(world: Executors) -> None:
-    """A job that was taken before the stage was changed fails when it runs."""
+    """A job from before a change of the stage's allowlist fails at its run."""
     world.aws.settings = replace(
         world.aws.settings, reach=encode_targets(AllowedTargets({}, {"*": ["task-*"]}))
     )

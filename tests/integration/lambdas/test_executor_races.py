@@ -35,7 +35,7 @@ def job_now(world: Executors) -> tuple[JobKey, Record]:
 
 def finished_after(world: Executors, event: Any) -> None:
     """Handle all messages; `event` happens half a second after the start."""
-    world.hands.at(after(0.5), event)
+    world.task_runner.at(after(0.5), event)
     world.invoke(world.records())
 
 
@@ -55,7 +55,7 @@ def test_claim_of_cancelled_job_starts_nothing(world: Executors) -> None:
     world.jobs.cancel(*key)
     assert world.invoke([record]) == []
     assert world.status(key) is RunStatus.CANCELLED
-    assert world.doing.ran == []
+    assert world.task.ran == []
 
 
 def test_claim_with_lost_answer_starts_run_once(world: Executors) -> None:
@@ -64,7 +64,7 @@ def test_claim_with_lost_answer_starts_run_once(world: Executors) -> None:
     with lost_answers(world.aws.clients.dynamodb, SWAPS, 1):
         assert world.invoke([record]) == []
     assert world.run(key).run.attempt == 1
-    assert len(world.doing.ran) == 1
+    assert len(world.task.ran) == 1
 
 
 def test_claim_after_store_failure_sees_cancel(world: Executors) -> None:
@@ -81,10 +81,10 @@ def test_claim_after_store_failure_sees_cancel(world: Executors) -> None:
             one.__exit__(None, None, None)
         world.jobs.cancel(*key)
 
-    world.hands.at(after(0.5), paused)
+    world.task_runner.at(after(0.5), paused)
     assert world.invoke([record]) == []
     assert world.status(key) is RunStatus.CANCELLED
-    assert world.doing.ran == []
+    assert world.task.ran == []
 
 
 def test_claim_ignores_job_state_in_message(world: Executors) -> None:
@@ -127,10 +127,10 @@ def test_two_messages_of_one_job_in_one_batch_both_run(world: Executors) -> None
     records = world.records()
     assert len(records) == 2
     assert world.invoke(records) == []
-    assert len(world.doing.ran) == 2
+    assert len(world.task.ran) == 2
 
 
-def test_finish_keeps_run_ordered_meanwhile(world: Executors) -> None:
+def test_finish_keeps_run_requested_during_task(world: Executors) -> None:
     key = world.submit(**ALLOW, payload={"lasts": 1})
     first = world.jobs.run_now(*key)
     finished_after(world, lambda: world.jobs.run_now(*key))
@@ -151,7 +151,7 @@ def test_finish_without_claim_changes_nothing(world: Executors) -> None:
 
     finished_after(world, given_back)
     assert world.status(key) is RunStatus.QUEUED
-    assert "run_taken_over" in [name for name, _ in world.told.lines]
+    assert "run_taken_over" in [name for name, _ in world.telemetry.infos]
 
 
 def test_finish_with_lost_answer_counts_one_attempt(world: Executors) -> None:

@@ -47,7 +47,7 @@ def test_recurring_run_writes_six_rows(deployed: Dispatch) -> None:
         before = Counter(deployed.aws.written)
         deployed.run(NOON + minute * MINUTE + MINUTE / 2)
         written = dict(deployed.aws.written - before)
-        written.pop(keys.CONTROL_TABLE.name)  # leases and lists, which many runs share
+        written.pop(keys.CONTROL_TABLE.name)  # leases and lists are shared by many runs
         written_by_minute.append(written)
     # Fired, claimed, finished; the next timer put and this one deleted; the row of history.
     assert written_by_minute == [{"jobs": 3, "timers": 2, "runs": 1}] * 3

@@ -1,4 +1,4 @@
-"""The last part of the daily walk: payloads whose job does not exist."""
+"""The last part of the daily walk: payloads without a job."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -32,7 +32,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
 
 
 def orphan(deployed: Dispatch, number: int) -> JobKey:
-    """What a submission leaves that dies before it writes the head."""
+    """Store what a submission leaves if it crashes before it writes the job state."""
     key = JobKey("acme", an_id(number))
     deployed.aws.ports.blobs.put(payload_name(key, "1-w"), b"{}", "application/json")
     deployed.aws.ports.job_states.put_definitions([a_definition_row(key.job_id, ref="1-w")])
@@ -51,7 +51,7 @@ def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
 
 
 def clear(deployed: Dispatch, seconds: float = 900) -> Progress:
-    """Go on with the walk, at its last part where it is new."""
+    """Continue the walk. A new walk starts at its last part."""
     kept = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table)
     last = kept.read()
     if last is None or last.is_complete:
@@ -66,10 +66,12 @@ def clear(deployed: Dispatch, seconds: float = 900) -> Progress:
 
 
 def removed(deployed: Dispatch) -> int:
-    return sum(one["number"] for name, one in deployed.told.events if name == "orphans_removed")
+    return sum(
+        one["number"] for name, one in deployed.telemetry.events if name == "orphans_removed"
+    )
 
 
-def test_what_a_lost_submission_leaves_goes_after_two_days(deployed: Dispatch) -> None:
+def test_orphaned_payload_is_deleted_after_two_days(deployed: Dispatch) -> None:
     key = orphan(deployed, 1)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE)
     assert clear(deployed).is_complete
@@ -80,22 +82,22 @@ def test_what_a_lost_submission_leaves_goes_after_two_days(deployed: Dispatch) -
     assert clear(deployed).is_complete
     assert payloads(deployed) == [f"acme/{an_id(2)}/1-w"]
     assert len(body_rows(deployed)) == 1
-    assert dict(deployed.told.events)["orphans_removed"] == {
+    assert dict(deployed.telemetry.events)["orphans_removed"] == {
         "number": 1,
         "jobs": [f"acme/{key.job_id}"],
     }
-    assert deployed.told.wrong == []
+    assert deployed.telemetry.problem_names == []
 
 
-def test_a_whole_walk_ends_with_it(deployed: Dispatch) -> None:
+def test_walk_deletes_orphaned_payloads_last(deployed: Dispatch) -> None:
     orphan(deployed, 1)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     deployed.walk(900)
     assert payloads(deployed) == []
-    assert deployed.told.events[-1] == ("walked", {"over": True, "finds": 0})
+    assert deployed.telemetry.events[-1] == ("walked", {"over": True, "finds": 0})
 
 
-def test_all_that_a_job_has_stays_while_its_head_stands(deployed: Dispatch) -> None:
+def test_payloads_of_existing_jobs_are_kept(deployed: Dispatch) -> None:
     kept = deployed.submit(payload=LARGE, **DAILY)
     unreadable = deployed.submit(payload=LARGE, **DAILY)
     deployed.jobs.run_now("acme", kept.job_id, LARGE)
@@ -115,7 +117,7 @@ def test_all_that_a_job_has_stays_while_its_head_stands(deployed: Dispatch) -> N
     assert removed(deployed) == 0
 
 
-def test_a_walk_that_fails_in_the_middle_goes_on_there(
+def test_walk_resumes_after_failed_delete(
     deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
@@ -125,7 +127,9 @@ def test_a_walk_that_fails_in_the_middle_goes_on_there(
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     with unreached(deployed.aws.clients.s3, "DeleteObjects", 9), pytest.raises(Unavailable):
         clear(deployed)
-    assert len(payloads(deployed)) == 6, "rows go first: the blobs still name their jobs"
+    assert len(payloads(deployed)) == 6, (
+        "rows are deleted first, because the blob keys still name the jobs"
+    )
     assert len(body_rows(deployed)) == 5
     found = clear(deployed)
     assert found.is_complete
@@ -134,7 +138,7 @@ def test_a_walk_that_fails_in_the_middle_goes_on_there(
     assert removed(deployed) == 5
 
 
-def test_each_invocation_goes_on_where_the_time_of_the_last_was_over(
+def test_invocation_resumes_where_previous_one_ran_out_of_time(
     deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
@@ -156,7 +160,7 @@ def test_each_invocation_goes_on_where_the_time_of_the_last_was_over(
     assert payloads(deployed) == []
 
 
-def test_what_is_not_named_as_a_payload_is_left_alone(deployed: Dispatch) -> None:
+def test_object_without_payload_name_is_kept(deployed: Dispatch) -> None:
     deployed.aws.ports.blobs.put(f"{PAYLOAD_PREFIX}by-hand", b"{}", "application/json")
     deployed.clock.set(NOON + 2 * MIN_ORPHANED_PAYLOAD_AGE)
     assert clear(deployed).is_complete

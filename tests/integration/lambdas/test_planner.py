@@ -1,4 +1,4 @@
-"""The planner's function: it looks before it hands out, and an empty minute writes nothing."""
+"""The planner function: it peeks before it wakes pollers, and an empty minute writes nothing."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -28,16 +28,16 @@ def deployed() -> Iterator[Dispatch]:
 
 
 def reads_and_writes(spent: dict[str, int]) -> tuple[int, int]:
-    """Looks at timers, and rows written."""
+    """Return the number of timer queries and of written rows."""
     assert set(spent) <= {"Query", "BatchGetItem", "SendMessageBatch", *WRITES}, spent
     return spent.get("Query", 0), sum(spent.get(name, 0) for name in WRITES)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_an_empty_minute_costs_two_queries_a_shard_and_writes_nothing(
+def test_empty_minute_costs_two_queries_a_shard_and_no_write(
     deployed: Dispatch, shards: int
 ) -> None:
-    deployed.turn(shards=str(shards))
+    deployed.put_settings(shards=str(shards))
     for minute in range(3):
         deployed.clock.set(NOON + minute * MINUTE)
         deployed.planner.tick()
@@ -45,12 +45,12 @@ def test_an_empty_minute_costs_two_queries_a_shard_and_writes_nothing(
         deployed.clock.set(NOON + minute * MINUTE)
         spent = deployed.spend(deployed.planner.tick)
         assert reads_and_writes(spent) == (2 * shards, 0)
-        assert spent["BatchGetItem"] == 1, "the row of the shard count and the kill switch"
+        assert spent["BatchGetItem"] == 1, "the row of the shard count and the dispatch switch"
         assert "SendMessageBatch" not in spent
     assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
 
 
-def test_the_watermark_is_kept_every_five_minutes_while_nothing_is_due(deployed: Dispatch) -> None:
+def test_idle_planner_stores_watermark_every_five_minutes(deployed: Dispatch) -> None:
     writes = []
     for minute in range(16):
         deployed.clock.set(NOON + minute * MINUTE)
@@ -61,7 +61,7 @@ def test_the_watermark_is_kept_every_five_minutes_while_nothing_is_due(deployed:
     assert deployed.new_runtime().ports.partitions.heartbeat() == NOON + 15 * MINUTE
 
 
-def test_a_second_planner_starts_from_the_stored_watermark_and_finds_the_same(
+def test_second_planner_starts_from_stored_watermark(
     deployed: Dispatch,
 ) -> None:
     for minute in range(4):
@@ -73,25 +73,25 @@ def test_a_second_planner_starts_from_the_stored_watermark_and_finds_the_same(
     deployed.planner.tick()
     assert stored is not None
     assert stored < deployed.aws.ports.partitions.watermark()  # type: ignore[operator]
-    assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
+    assert deployed.telemetry.latest[Metric.WATERMARK_LAG] == 60
 
 
-def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
+def test_wake_up_is_sent_two_seconds_before_due_minute(
     deployed: Dispatch,
 ) -> None:
     deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     for minute in range(9):
         deployed.clock.set(NOON + minute * MINUTE)
         deployed.planner.tick()
-    (called,) = deployed.called()
+    (called,) = deployed.wake_ups()
     assert called == (after(598), [TimerPartition(after(600), 0)])
     assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
 
 
-def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their_own(
+def test_busy_shards_get_own_pollers_and_quiet_shards_share_one(
     deployed: Dispatch,
 ) -> None:
-    deployed.turn(shards="4")
+    deployed.put_settings(shards="4")
     deployed.planner.tick()
     put = deployed.aws.ports.timers.put
     quiet, busy = after(600), after(660)
@@ -100,14 +100,14 @@ def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their
     deployed.clock.set(after(540))
     deployed.planner = deployed.new_planner()
     deployed.planner.tick()
-    assert deployed.called() == [
+    assert deployed.wake_ups() == [
         (after(598), [TimerPartition(quiet, shard) for shard in range(4)]),
         (after(600), [TimerPartition(busy, 0)]),
         (after(600), [TimerPartition(busy, 1)]),
     ]
 
 
-def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Dispatch) -> None:
+def test_repeated_ticks_start_each_run_once(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     other = deployed.new_planner()
     deployed.clock.set(after(510))
@@ -117,8 +117,8 @@ def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Dispatch)
     assert deployed.runs_sent() == [(600, key.job_id)]
 
 
-def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Dispatch) -> None:
-    deployed.turn(pace="5")
+def test_planner_catches_up_three_hours_at_configured_pace(deployed: Dispatch) -> None:
+    deployed.put_settings(pace="5")
     deployed.planner.tick()
     for minute in range(10, 25):
         deployed.submit(schedule_type="FUTURE", schedule_time=after(60 * minute).isoformat())
@@ -126,7 +126,7 @@ def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Dispatch
     calls = []
     for _ in range(3):
         deployed.planner.tick()
-        calls.append(sum(len(places) for _, places in deployed.called()))
+        calls.append(sum(len(places) for _, places in deployed.wake_ups()))
         while deployed.deliver() is not None:
             pass
         deployed.clock.advance(MINUTE)
@@ -134,17 +134,17 @@ def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Dispatch
     deployed.run(after(3 * 3600 + 900))
     assert len(deployed.runs_sent()) == 15
     deployed.planner.tick()
-    assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
+    assert deployed.telemetry.latest[Metric.WATERMARK_LAG] < 180
 
 
-def test_more_shards_in_the_middle_lose_nothing(deployed: Dispatch) -> None:
+def test_raised_shard_count_loses_no_run(deployed: Dispatch) -> None:
     deployed.planner.tick()
     first = deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
-    deployed.turn(shards="8")
+    deployed.put_settings(shards="8")
     deployed.run(after(100))
     assert deployed.aws.ports.partitions.shard_count() == 8
     deployed.restart()
-    deployed.turn(shards="2")  # a wish for fewer changes nothing
+    deployed.put_settings(shards="2")  # a smaller value changes nothing
     later = [
         deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
         for _ in range(12)
@@ -155,18 +155,18 @@ def test_more_shards_in_the_middle_lose_nothing(deployed: Dispatch) -> None:
     assert deployed.aws.ports.partitions.shard_count() == 8
 
 
-def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Dispatch) -> None:
+def test_lost_wake_up_is_sent_again_by_next_ticks(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     deployed.clock.set(after(540))
     deployed.planner.tick()
-    deployed.wake.letters.clear()
+    deployed.wake_queue.messages.clear()
     deployed.run(after(660), at_second=30)
     assert deployed.runs_sent() == [(600, key.job_id)]
     ((at, _),) = deployed.sent
     assert at < after(631)
 
 
-def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: Dispatch) -> None:
+def test_planner_with_failed_send_wakes_poller_at_next_tick(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
     deployed.clock.set(after(510))
     with (
@@ -174,13 +174,13 @@ def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: 
         pytest.raises(Unavailable),
     ):
         deployed.planner.tick()
-    assert deployed.called() == []
+    assert deployed.wake_ups() == []
     deployed.clock.set(after(570))
     deployed.planner.tick()
-    assert [places for _, places in deployed.called()] == [[TimerPartition(after(600), 0)]]
+    assert [places for _, places in deployed.wake_ups()] == [[TimerPartition(after(600), 0)]]
 
 
-def test_a_shard_that_cannot_be_read_keeps_the_watermark_and_no_other_shard(
+def test_unreadable_shard_holds_back_watermark(
     deployed: Dispatch,
 ) -> None:
     deployed.planner.tick()
@@ -190,66 +190,64 @@ def test_a_shard_that_cannot_be_read_keeps_the_watermark_and_no_other_shard(
         deployed.aws.clients.dynamodb, "Query", 100, "ProvisionedThroughputExceededException"
     ):
         deployed.planner.tick()
-    assert deployed.told.wrong == ["places_unread"]
+    assert deployed.telemetry.problem_names == ["places_unread"]
     assert deployed.aws.ports.partitions.watermark() == stood
     deployed.planner.tick()
-    assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
+    assert deployed.telemetry.latest[Metric.WATERMARK_LAG] == 60
 
 
-def test_with_dispatch_off_nothing_is_handed_out_and_then_all_of_it(deployed: Dispatch) -> None:
+def test_dispatch_off_sends_no_run_until_on_again(deployed: Dispatch) -> None:
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
-    deployed.turn(dispatch="off")
+    deployed.put_settings(dispatch="off")
     deployed.run(after(400))
     assert deployed.runs_sent() == []
     assert deployed.new_runtime().dispatch_switch.is_on() is False
     now = deployed.submit(schedule_type="IMMEDIATE")
     deployed.collect()
-    assert deployed.runs_sent() == [], "nothing is sent, the run stands and its timer too"
-    deployed.turn(dispatch="on")
+    assert deployed.runs_sent() == [], "nothing is sent, and the run keeps its timer"
+    deployed.put_settings(dispatch="on")
     deployed.run(after(800))
     assert {job for _, job in deployed.runs_sent()} == {key.job_id, now.job_id}
 
 
-def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Dispatch) -> None:
-    deployed.turn(shards="many", pace="0", dispatch="maybe")
+def test_invalid_or_unreadable_settings_do_not_stop_planner(deployed: Dispatch) -> None:
+    deployed.put_settings(shards="many", pace="0", dispatch="maybe")
     deployed.planner.tick()
-    assert deployed.told.wrong == ["knobs_wrong"]
+    assert deployed.telemetry.problem_names == ["knobs_wrong"]
     with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
         deployed.planner.tick()
-    assert deployed.told.wrong == ["knobs_wrong", "knobs_unread"]
-    assert deployed.told.metrics[Metric.TICKS] == 2
+    assert deployed.telemetry.problem_names == ["knobs_wrong", "knobs_unread"]
+    assert deployed.telemetry.metrics[Metric.TICKS] == 2
 
 
 @pytest.mark.parametrize("value", ["of", "false", "stop"])
-def test_a_switch_that_says_neither_stays_as_it_was_and_is_told(
-    deployed: Dispatch, value: str
-) -> None:
+def test_invalid_dispatch_value_keeps_switch_and_is_logged(deployed: Dispatch, value: str) -> None:
     for turned in ("OFF", "on"):
-        deployed.turn(dispatch=turned)
+        deployed.put_settings(dispatch=turned)
         deployed.planner.tick()
-        deployed.turn(dispatch=value)
+        deployed.put_settings(dispatch=value)
         deployed.planner.tick()
         deployed.new_planner().tick()
         assert deployed.new_runtime().dispatch_switch.is_on() is (turned == "on")
-    assert deployed.told.wrong == ["knobs_wrong"] * 4
+    assert deployed.telemetry.problem_names == ["knobs_wrong"] * 4
 
 
-def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
+def test_new_planner_with_unreadable_settings_keeps_dispatch_off(
     deployed: Dispatch,
 ) -> None:
-    deployed.turn(dispatch="off")
+    deployed.put_settings(dispatch="off")
     deployed.planner.tick()
     anew = deployed.new_planner()
     with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
         anew.tick()
-    assert not deployed.new_runtime().dispatch_switch.is_on(), "nobody turned it on again"
+    assert not deployed.new_runtime().dispatch_switch.is_on(), "the switch is still off"
 
 
-def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
+def test_tick_wakes_pollers_in_time_with_slow_store(
     deployed: Dispatch,
 ) -> None:
-    """A function that is cut off at its end has called nobody, and the next would see no more."""
-    deployed.turn(shards="40")
+    """A tick that reaches its timeout would wake no poller, and the next one neither."""
+    deployed.put_settings(shards="40")
     deployed.planner.tick()
     jobs = [
         deployed.submit(schedule_type="FUTURE", schedule_time=after(900 + n).isoformat())
@@ -269,12 +267,12 @@ def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
         assert deployed.clock() - began < timedelta(seconds=35)
         deployed.clock.set(began + MINUTE)
     events.unregister("before-call.dynamodb.Query", slowly)
-    called = {place for _, places in deployed.called() for place in places}
+    called = {place for _, places in deployed.wake_ups() for place in places}
     due = {TimerPartition(after(900), shard_of(job, 40)) for _, job in jobs}
     assert due <= called
 
 
-def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Dispatch) -> None:
+def test_tick_makes_bounded_number_of_reads(deployed: Dispatch) -> None:
     spent: dict[str, Any] = {}
     deployed.planner.tick()
     deployed.clock.advance(timedelta(minutes=1))

@@ -1,4 +1,4 @@
-"""The reconciler's function: it goes on where it stopped, a day's walk in as many pieces."""
+"""The reconciler function: several invocations continue one daily walk."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -31,7 +31,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
 
 
 def forgotten(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
-    """A job whose timer is gone."""
+    """Submit a job and delete its timer."""
     before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
     deployed.aws.ports.timers.delete([one for one in timers(deployed) if one not in before])
@@ -57,21 +57,21 @@ def kept(deployed: Dispatch) -> Progress:
     return found
 
 
-def test_a_walk_that_finds_nothing_says_so(deployed: Dispatch) -> None:
+def test_walk_without_finds_is_logged_as_complete(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     followed(deployed)
     walked(deployed)
     assert kept(deployed).is_complete
-    assert deployed.told.wrong == []
-    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 0
+    assert deployed.telemetry.problem_names == []
+    assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 0
 
 
-def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Dispatch) -> None:
+def test_missing_timer_is_put_again_and_logged(deployed: Dispatch) -> None:
     key = forgotten(deployed)
     walked(deployed)
-    assert deployed.told.wrong == ["reconciler_mended"]
-    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
-    ((_, fields),) = [one for one in deployed.told.events if one[0] == "reconciler_mended"]
+    assert deployed.telemetry.problem_names == ["reconciler_mended"]
+    assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 1
+    ((_, fields),) = [one for one in deployed.telemetry.events if one[0] == "reconciler_mended"]
     assert fields == {"number": 1, "jobs": [f"acme/{key.job_id}"]}
     deployed.planner.tick()
     deployed.clock.set(after(7_100))
@@ -87,7 +87,7 @@ def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Dispatch) -> None:
         (keys.TTL, {"S": "soon"}, "KeyError"),
     ],
 )
-def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
+def test_unreadable_job_state_is_logged_and_walk_continues(
     deployed: Dispatch, name: str, value: dict[str, str], why: str
 ) -> None:
     broken = deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
@@ -102,16 +102,16 @@ def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
     )
     walked(deployed)
     assert kept(deployed).is_complete
-    told = dict(deployed.told.events)
+    told = dict(deployed.telemetry.events)
     assert told["head_unreadable"] == {"tenant": "acme", "job_id": broken.job_id, "error": why}
     assert told["reconciler_mended"]["jobs"] == [f"acme/{other.job_id}"]
-    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 2
+    assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 2
 
 
-def test_jobs_whose_timers_a_later_version_has_laid_out_get_one_that_this_one_can_read(
+def test_job_with_newer_timer_row_format_gets_readable_timer(
     deployed: Dispatch,
 ) -> None:
-    """So they run on time without it; when it is back, what it finds is a look too many."""
+    """The jobs run on time. After the upgrade the old row only causes needless evaluations."""
     document = {
         "name": "n",
         "schedule_type": "FUTURE",
@@ -121,7 +121,7 @@ def test_jobs_whose_timers_a_later_version_has_laid_out_get_one_that_this_one_ca
     (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
     put_row(deployed, {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}})
     walked(deployed)
-    assert deployed.told.wrong == ["reconciler_mended"]
+    assert deployed.telemetry.problem_names == ["reconciler_mended"]
     deployed.run(after(7_300))
     assert len(deployed.runs_sent()) == 2
     put_row(deployed, shared)
@@ -137,7 +137,7 @@ def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
     )
 
 
-def test_what_stands_behind_the_watermark_is_looked_at(deployed: Dispatch) -> None:
+def test_timer_behind_watermark_is_evaluated(deployed: Dispatch) -> None:
     job = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
     standing = timers(deployed)
     deployed.aws.ports.timers.delete(standing)
@@ -146,12 +146,12 @@ def test_what_stands_behind_the_watermark_is_looked_at(deployed: Dispatch) -> No
         deployed.planner.tick()
     deployed.aws.ports.timers.put(standing)
     walked(deployed)
-    assert "timers_behind_watermark" in deployed.told.wrong
+    assert "timers_behind_watermark" in deployed.telemetry.problem_names
     deployed.collect()
     assert {found for _, found in deployed.runs_sent()} == {job.job_id}
 
 
-def test_it_goes_on_where_its_time_was_over(
+def test_walk_resumes_where_previous_invocation_ran_out_of_time(
     deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
@@ -171,10 +171,10 @@ def test_it_goes_on_where_its_time_was_over(
         pieces += 1
         assert pieces < 20
     assert pieces >= 4
-    assert deployed.told.metrics[Metric.RECONCILER_FINDS] == 5
+    assert deployed.telemetry.metrics[Metric.RECONCILER_FINDS] == 5
 
 
-def test_once_a_day_and_no_more(deployed: Dispatch) -> None:
+def test_walk_runs_once_a_day(deployed: Dispatch) -> None:
     walked(deployed)
     first = kept(deployed)
     forgotten(deployed, 200_000)
@@ -186,10 +186,10 @@ def test_once_a_day_and_no_more(deployed: Dispatch) -> None:
     deployed.clock.set(NOON + timedelta(hours=24))
     walked(deployed)
     assert kept(deployed).started_at == NOON + DAY
-    assert deployed.told.wrong == ["reconciler_mended"]
+    assert deployed.telemetry.problem_names == ["reconciler_mended"]
 
 
-def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Dispatch) -> None:
+def test_only_one_of_two_concurrent_walks_continues(deployed: Dispatch) -> None:
     rows = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table)
     assert rows.save(Progress(started_at=NOON, state_cursor="here"))
     assert not rows.save(Progress(started_at=NOON, state_cursor="there"))
@@ -197,4 +197,4 @@ def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Dispatch) -> None
     assert standing is not None
     assert standing.state_cursor == "here"
     with lost_answers(deployed.aws.clients.dynamodb, "PutItem", 1):
-        assert rows.save(standing), "its own write, the answer to which was lost"
+        assert rows.save(standing), "its own write with a lost answer"

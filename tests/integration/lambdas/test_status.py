@@ -1,4 +1,4 @@
-"""What follows from the stream of heads: lists, events, counts, and the end of what was a job's."""
+"""Effects of the stream of job states: lists, events, counts, and deleted data."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ from tests.support.builders import (
     an_id,
 )
 from tests.support.deployed.api import Api, an_api
-from tests.support.deployed.told import Told
+from tests.support.deployed.telemetry import RecordedTelemetry
 from tests.support.ports import job_queries
 
 ENDED = a_run(
@@ -53,7 +53,7 @@ QUEUED = a_run()
 
 
 class Bus:
-    """Keeps what it is given; `refuse` is the id of a run whose event it cannot take."""
+    """Keeps published events. It refuses events of the run with id `refuse`."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -64,11 +64,11 @@ class Bus:
         if self.error is not None:
             raise self.error
         if any(event["detail"].get("run_id") == self.refuse for event in events):
-            raise ValueError("this one never")
+            raise ValueError("this event is refused")
         self.events += [dict(event) for event in events]
         return ["id"] * len(events)
 
-    def told(self, kind: str) -> list[tuple[Any, Any]]:
+    def changes(self, kind: str) -> list[tuple[Any, Any]]:
         return [
             (event["detail"]["from"], event["detail"]["to"])
             for event in self.events
@@ -83,7 +83,7 @@ class World:
         self.bus = Bus()
         self.stream = Stream(api.store)
         runtime = api.runtimes[READ_FUNCTION]
-        self.told: Told = api.told[READ_FUNCTION]
+        self.telemetry: RecordedTelemetry = api.telemetry[READ_FUNCTION]
         self.status: StatusHandler = build_handler(runtime)
         self.status._run_events = run_events
         self.status._feed = self.bus
@@ -116,7 +116,7 @@ def place(record: Any) -> str:
     return sequence
 
 
-def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
+def test_run_is_listed_counted_and_published_from_firing_to_end(world: World) -> None:
     heads = [
         None,
         a_job_state(version=1),
@@ -128,8 +128,8 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
     world.store.ports.history.put_attempts([an_attempt(1, 3, ENDED.run_id, status="SUCCESS")])
     records = [world.stream.of(old, new) for old, new in itertools.pairwise(heads)]
     assert world.follow(*records) == []
-    assert world.bus.told("Job") == [(None, "SCHEDULED")]
-    assert world.bus.told("Run") == [
+    assert world.bus.changes("Job") == [(None, "SCHEDULED")]
+    assert world.bus.changes("Run") == [
         (None, "QUEUED"),
         ("QUEUED", "RUNNING"),
         ("RUNNING", "SUCCESS"),
@@ -144,7 +144,7 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
     assert stats.queue == {"depth": 0, "oldest_seconds": 0}
 
 
-def test_an_event_says_what_the_schema_says(world: World) -> None:
+def test_event_matches_its_schema(world: World) -> None:
     world.follow(
         world.stream.of(
             a_job_state(version=3, runs=(RUNNING,)), a_job_state(version=4, unrecorded=(ENDED,))
@@ -188,7 +188,7 @@ def test_an_event_says_what_the_schema_says(world: World) -> None:
         ({}, {}, None),
     ],
 )
-def test_what_became_of_a_job_has_a_reason(
+def test_job_event_has_a_reason(
     world: World, old: dict[str, Any], new: dict[str, Any], told: tuple[str, str, str] | None
 ) -> None:
     world.follow(world.stream.of(a_job_state(version=1, **old), a_job_state(version=2, **new)))
@@ -199,7 +199,7 @@ def test_what_became_of_a_job_has_a_reason(
 
 
 @pytest.mark.parametrize(("run_events", "told"), [("all", 4), ("ended", 2), ("none", 1)])
-def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> None:
+def test_stage_setting_selects_run_events(run_events: str, told: int) -> None:
     with an_api() as api:
         world = World(api, run_events)
         heads = [
@@ -213,34 +213,34 @@ def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> Non
         assert len(world.bus.events) == told
 
 
-def test_what_was_fired_ahead_and_taken_back_says_so(world: World) -> None:
+def test_run_fired_ahead_and_withdrawn_is_published(world: World) -> None:
     ahead = a_run(due_at=after(60))
     world.follow(world.stream.of(a_job_state(version=1), a_job_state(version=2, runs=(ahead,))))
     assert world.stats().queue["depth"] == 0
     world.follow(
         world.stream.of(a_job_state(version=2, runs=(ahead,)), a_job_state(version=3, edition=2))
     )
-    assert world.bus.told("Run") == [(None, "QUEUED"), ("QUEUED", None)]
+    assert world.bus.changes("Run") == [(None, "QUEUED"), ("QUEUED", None)]
     assert world.stats().runs == {}
 
 
-def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
+def test_packed_wait_queue_is_read(world: World) -> None:
     line = tuple(
         WaitingRun(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
     )
     record = world.stream.of(a_job_state(version=1), a_job_state(version=2, wait_queue=line))
     assert "B" in record["dynamodb"]["NewImage"]["line"]
     world.follow(record)
-    assert world.bus.told("Run") == [(None, "WAITING")] * 20
+    assert world.bus.changes("Run") == [(None, "WAITING")] * 20
     assert world.stats().runs == {"WAITING": 20}
 
 
-def test_what_waits_shows_how_long(world: World) -> None:
+def test_stats_show_age_of_oldest_queued_run(world: World) -> None:
     world.follow(world.stream.of(a_job_state(version=1), a_job_state(version=2, runs=(QUEUED,))))
     assert world.stats().queue == {"depth": 1, "oldest_seconds": 30}
 
 
-def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) -> None:
+def test_list_shows_error_with_and_without_history_row(world: World) -> None:
     failed = replace(ENDED, status=RunStatus.FAILED)
     detail = Detail(error="exit 1")
     left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
@@ -262,7 +262,7 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
 
 
-def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_after(
+def test_ended_run_is_listed_once_before_and_after_its_stream_record(
     world: World,
 ) -> None:
     ports = world.api.runtimes[READ_FUNCTION].ports
@@ -286,7 +286,7 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
     assert listed() == once
 
 
-def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
+def test_list_shows_output_link_without_output(world: World) -> None:
     detail = Detail(output=b"{}", output_type="application/json")
     end = an_attempt(1, 3, ENDED.run_id, status="SUCCESS", detail=detail)
     world.store.ports.history.put_results([end])
@@ -304,7 +304,7 @@ def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
     ]
 
 
-def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
+def test_growing_entry_is_listed_in_its_last_state(world: World) -> None:
     def missed(count: int) -> Run:
         return a_run(
             status=RunStatus.MISSED,
@@ -326,7 +326,7 @@ def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
     assert world.stats().runs == {"MISSED": 9}
 
 
-def test_the_same_records_again_change_nothing(world: World) -> None:
+def test_repeated_records_change_nothing(world: World) -> None:
     records = [
         world.stream.of(None, a_job_state(version=1, runs=(QUEUED,))),
         world.stream.of(
@@ -343,7 +343,7 @@ def test_the_same_records_again_change_nothing(world: World) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
+def test_expired_runs_and_minutes_are_not_stored_again(world: World) -> None:
     record = world.stream.of(a_job_state(version=1), a_job_state(version=2, unrecorded=(ENDED,)))
     world.clock.advance(timedelta(seconds=40 * 86_400))
     world.follow(record)
@@ -352,22 +352,22 @@ def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
     assert world.stats().runs == {"SUCCESS": 1}
 
 
-def test_other_rows_and_blank_heads_are_passed_over(world: World) -> None:
+def test_other_rows_and_blank_job_states_are_skipped(world: World) -> None:
     body = {"pk": {"S": "acme#03#body"}, "sk": {"S": f"{JOB}#body#1-x"}, "f": {"N": "1"}}
     blank = a_job_state(version=7, is_blank=True)
     assert world.follow(world.stream.record(None, body), world.stream.of(None, blank)) == []
     assert world.bus.events == []
     world.follow(world.stream.of(blank, a_job_state(version=8)))
-    assert world.bus.told("Job") == [(None, "SCHEDULED")]
+    assert world.bus.changes("Job") == [(None, "SCHEDULED")]
 
 
-def test_a_lease_alone_is_no_change(world: World) -> None:
+def test_lease_change_alone_has_no_effect(world: World) -> None:
     head = a_job_state(version=3, runs=(RUNNING,))
     spent = world.store.spend(lambda: world.follow(world.stream.of(head, head)))
     assert (spent, world.bus.events) == ({}, [])
 
 
-def test_order_is_kept_within_a_job(world: World) -> None:
+def test_events_of_a_job_keep_their_order(world: World) -> None:
     heads = [a_job_state(version=v, edition=v) for v in range(1, 30)]
     world.follow(*(world.stream.of(a, b) for a, b in itertools.pairwise(heads)))
     assert [event["detail"]["sequence"] for event in world.bus.events] == list(range(2, 30))
@@ -398,13 +398,13 @@ POISON = ("later layout", "no layout", "no state", "no image", "unknown event", 
 
 
 @pytest.mark.parametrize("kind", [*POISON, "broken line"])
-def test_a_record_that_nobody_can_read_holds_up_only_what_follows(world: World, kind: str) -> None:
+def test_unreadable_record_holds_up_only_later_records(world: World, kind: str) -> None:
     good = [world.stream.of(None, a_job_state(an_id(n))) for n in range(2)]
     poison = a_poison(world, kind)
     behind = world.stream.of(None, a_job_state(an_id(9)))
     assert world.follow(*good, poison, behind) == [place(poison)]
     assert len(world.bus.events) == 2
-    (line,) = world.told.named("record_not_read")
+    (line,) = world.telemetry.named("record_not_read")
     assert line["keys"]["sk"]["S"] == an_id(77)
     with pytest.raises(Exception, match=r".*"):
         world.follow(poison, behind)
@@ -414,13 +414,13 @@ def test_a_record_that_nobody_can_read_holds_up_only_what_follows(world: World, 
     assert world.stats().jobs == {"SCHEDULED": 3}
 
 
-def test_a_record_whose_effects_fail_is_found_among_its_neighbours(world: World) -> None:
+def test_record_with_failing_effects_is_reported_alone(world: World) -> None:
     heads = [a_job_state(an_id(n), runs=(a_run(an_id(n + 100)),)) for n in range(3)]
     records = [world.stream.of(None, head) for head in heads]
     world.bus.refuse = heads[1].runs[0].run_id
     assert world.follow(*records) == [place(records[1])]
     assert [event["detail"]["job_id"] for event in world.bus.events] == [heads[0].job_id] * 2
-    (line,) = world.told.named("record_failed")
+    (line,) = world.telemetry.named("record_failed")
     assert line["job_id"] == heads[1].job_id
     with pytest.raises(ValueError, match="never"):
         world.follow(*records[1:])
@@ -428,7 +428,7 @@ def test_a_record_whose_effects_fail_is_found_among_its_neighbours(world: World)
     assert world.stats().jobs == {"SCHEDULED": 2}
 
 
-def test_a_store_that_does_not_answer_fails_the_batch_and_counts_nothing(world: World) -> None:
+def test_unavailable_bus_fails_batch_and_counts_nothing(world: World) -> None:
     record = world.stream.of(None, a_job_state())
     world.bus.error = Unavailable("no bus")
     with pytest.raises(Unavailable):
@@ -440,7 +440,7 @@ def test_a_store_that_does_not_answer_fails_the_batch_and_counts_nothing(world: 
 
 
 @pytest.mark.parametrize("identity", [{"userIdentity": BY_TTL}, {}], ids=["by TTL", "by hand"])
-def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str, Any]) -> None:
+def test_deleted_job_state_deletes_all_data_of_job(world: World, identity: dict[str, Any]) -> None:
     api, clock = world.api, world.clock
     kept = api("POST", "/jobs", {**DAILY, "payload": "y" * 9_000}).json["job_id"]
     job_id = api("POST", "/jobs", {**DAILY, "payload": "x" * 9_000}).json["job_id"]
@@ -458,12 +458,12 @@ def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str,
     assert world.follow(record) == []
     assert [name.split("/")[2] for name in blobs(world)] == [kept]
     assert {row["sk"]["S"].split("#")[0] for row in world.store.rows("jobs")} == {kept}
-    assert world.bus.told("Job")[-1] == ("CANCELLED", None)
+    assert world.bus.changes("Job")[-1] == ("CANCELLED", None)
     assert world.stats("default").jobs == {"SCHEDULED": 1}
     assert world.follow(record) == []
 
 
-def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
+def test_recreated_job_keeps_its_data(world: World) -> None:
     heads = world.store.ports.job_states
     heads.put_definitions([a_definition_row()])
     assert heads.swap([Swap(a_job_state(version=2), 0)]) == [True]
@@ -471,7 +471,7 @@ def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
     assert heads.load_definitions([(JobKey("acme", JOB), "1-body")])
 
 
-def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
+def test_job_without_large_payloads_is_deleted_without_s3_calls(world: World) -> None:
     world.store.ports.job_states.put_definitions([a_definition_row()])
     record = world.stream.of(a_job_state(status=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
@@ -479,16 +479,16 @@ def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: Worl
     assert world.store.rows("jobs") == []
 
 
-def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
+def test_inline_output_needs_no_history_read(world: World) -> None:
     run = replace(ENDED, run_id=an_id(1), inline_output="an event's id")
     record = world.stream.of(a_job_state(version=3), a_job_state(version=4, unrecorded=(run,)))
     assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
     (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
-    assert row.detail.output is not None, "the list tells that there is one"
+    assert row.detail.output is not None, "the list shows that an output exists"
 
 
-def test_a_batch_costs_few_calls(world: World) -> None:
-    """A hundred runs that began and ended, told in one batch."""
+def test_batch_of_hundred_runs_costs_four_calls(world: World) -> None:
+    """One batch of records reports a hundred ended runs."""
     world.status._run_events = "none"
     records = []
     for n in range(100):
@@ -500,7 +500,7 @@ def test_a_batch_costs_few_calls(world: World) -> None:
     assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
 
 
-def test_health_is_late_when_runs_are(world: World) -> None:
+def test_health_is_late_while_runs_are_late(world: World) -> None:
     assert world.store.ports.partitions.advance_watermark(None, NOON)
     assert world.monitor().health(world.clock.now).status == "ok"
     late = replace(RUNNING, started_at=after(20), attempt_at=after(20))
@@ -516,7 +516,7 @@ def test_health_is_late_when_runs_are(world: World) -> None:
     ("let_in", "sends", "status"),
     [(20, 1, "ok"), (1, 1, "late"), (20, 2, "ok"), (0, 1, "late")],
 )
-def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
+def test_time_in_wait_queue_is_not_lateness(
     world: World, let_in: int, sends: int, status: str
 ) -> None:
     assert world.store.ports.partitions.advance_watermark(None, NOON)
@@ -531,8 +531,8 @@ def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
     assert world.monitor().health(world.clock.now).status == status
 
 
-def test_what_was_fired_late_is_late(world: World) -> None:
-    """It was queued when it was fired: it stood in no line."""
+def test_run_fired_late_is_late(world: World) -> None:
+    """The run was queued when it fired. It was never in the wait queue."""
     assert world.store.ports.partitions.advance_watermark(None, NOON)
     queued = replace(QUEUED, created_at=after(20), sent_at=after(20), send_count=1)
     claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, send_count=0, token=9)
@@ -545,7 +545,7 @@ def test_what_was_fired_late_is_late(world: World) -> None:
     assert world.monitor().health(world.clock.now).status == "late"
 
 
-def test_the_handler_answers_as_the_event_source_expects(
+def test_status_handler_reports_batch_item_failures(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = load(world.store, "status", monkeypatch)

@@ -1,4 +1,4 @@
-"""Counts are exact, wherever the function that adds them dies and however Lambda splits again."""
+"""Counts are exact after a crash at any call and any split of the batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -22,11 +22,11 @@ SOONER = a_run(an_id(900), scheduled_at=after(-60), due_at=after(-60))
 
 
 class Died(BaseException):
-    """The environment is gone: no code of ours sees it coming."""
+    """The environment is gone. No code can catch this."""
 
 
 class Dying(DynamoClient):
-    """Dies at some of its transactions, counted from 0: before, or when it is written."""
+    """Crashes at some transactions, counted from 0, before or after the write."""
 
     def __init__(self, world: World) -> None:
         self.__dict__.update(world.status._counters._dynamo.__dict__)
@@ -44,7 +44,7 @@ class Dying(DynamoClient):
 
 
 class Counting:
-    """The status function, and its rows for a tenant of each trial's own."""
+    """The status function, with a separate tenant for each trial."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -54,7 +54,7 @@ class Counting:
         self._trials = 0
 
     def records(self) -> tuple[str, list[Any]]:
-        """Three jobs that lie in slots of their own, each with runs in two minutes."""
+        """Return the records of three jobs in different slots, each with runs in two minutes."""
         self._trials += 1
         tenant, of = f"t{self._trials}", self.world.stream.of
         lives = []
@@ -70,7 +70,7 @@ class Counting:
         return tenant, [of(life[number], life[number + 1]) for number in range(4) for life in lives]
 
     def handed(self, records: Sequence[Any], deaths: Sequence[tuple[int, bool]]) -> None:
-        """As Lambda does: what failed is halved, and goes on where it failed."""
+        """Handle the records as Lambda does, which halves a failed batch."""
         self.dying.calls, self.dying.deaths = 0, frozenset(deaths)
         waiting = [list(records)]
         while waiting:
@@ -113,25 +113,25 @@ def counting(world: World) -> Counting:
 
 @pytest.fixture(scope="module")
 def right(counting: Counting) -> Stats:
-    """What is counted where nothing goes wrong."""
+    """The counts without any fault."""
     tenant, records = counting.records()
     counting.handed(records, [])
     found = counting.shown(tenant)
     assert found.jobs == {"SCHEDULED": 3}
     assert found.runs == {"SUCCESS": 6}
-    assert counting.dying.calls == 1, "what there is, two minutes, and what is counted"
+    assert counting.dying.calls == 1, "one transaction for totals, minutes and counted changes"
     return found
 
 
 MOMENTS = [(number, done) for number in range(3) for done in (False, True)]
 
 
-def test_the_jobs_lie_in_slots_of_their_own() -> None:
+def test_sample_jobs_are_in_different_slots() -> None:
     assert len({slot_of(job) for job in JOBS}) == len(JOBS)
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_death_at_any_moment_and_again_in_what_was_split_counts_nothing_twice(
+def test_crash_at_any_transaction_counts_each_change_once(
     counting: Counting, right: Stats, deaths: int
 ) -> None:
     for some in combinations(MOMENTS, deaths):
@@ -140,10 +140,10 @@ def test_a_death_at_any_moment_and_again_in_what_was_split_counts_nothing_twice(
         assert counting.shown(tenant) == right, some
 
 
-def test_what_is_cut_elsewhere_when_it_comes_again_is_counted_once(
+def test_redelivery_with_other_batch_bounds_is_counted_once(
     counting: Counting, right: Stats
 ) -> None:
-    """A poller that lost its place begins at the last that it knows, with more behind."""
+    """A stream reader restarts at its last checkpoint, and its batch now has more records."""
     for first in (1, 5, 11):
         for back in range(0, first, 2):
             tenant, records = counting.records()
@@ -152,10 +152,8 @@ def test_what_is_cut_elsewhere_when_it_comes_again_is_counted_once(
             assert counting.shown(tenant) == right, (first, back)
 
 
-def test_readers_beside_each_other_do_not_hide_what_the_other_counted(
-    counting: Counting, right: Stats
-) -> None:
-    """Lambda reads a shard by several at a time, each with slots of its own."""
+def test_concurrent_readers_count_all_changes(counting: Counting, right: Stats) -> None:
+    """Lambda reads a shard with several readers. Each has its own jobs."""
     tenant, records = counting.records()
     mine, theirs = records[0::3], [one for n, one in enumerate(records) if n % 3]
     counting.dying.calls, counting.dying.deaths = 0, frozenset({(0, True)})
@@ -167,9 +165,7 @@ def test_readers_beside_each_other_do_not_hide_what_the_other_counted(
     assert counting.shown(tenant) == right
 
 
-def test_what_was_set_aside_is_counted_when_it_is_handed_on_much_later(
-    counting: Counting, right: Stats
-) -> None:
+def test_records_redriven_late_are_counted(counting: Counting, right: Stats) -> None:
     tenant, records = counting.records()
     counting.handed(records[:3], [])
     counting.handed(records[6:], [])

@@ -1,4 +1,4 @@
-"""Webhooks on AWS: put before the run is on record, told beside runs, and given up in the end."""
+"""Webhooks on AWS: queued before the history row, sent beside runs, and given up at last."""
 
 import json
 from base64 import b64decode
@@ -34,7 +34,7 @@ REFUSED = Outcome.failed("it may not be called", retryable=False)
 
 
 class Receiving(ScriptedTask):
-    """Does as payloads say, and answers webhooks as it is told: well, where it is not."""
+    """Runs scripted tasks, and answers webhooks with `answers` or with success."""
 
     def __init__(self, world: Executors) -> None:
         super().__init__(world.clock)
@@ -52,7 +52,7 @@ class Receiving(ScriptedTask):
 @pytest.fixture
 def world() -> Iterator[Executors]:
     with executors() as made:
-        made.doing = Receiving(made)
+        made.task = Receiving(made)
         put_keys(made, KEY)
         yield made
 
@@ -67,13 +67,13 @@ def put_keys(world: Executors, *keys: bytes) -> None:
 
 
 def received(world: Executors) -> list[Attempt]:
-    assert isinstance(world.doing, Receiving)
-    return [attempt for _, attempt in world.doing.calls]
+    assert isinstance(world.task, Receiving)
+    return [attempt for _, attempt in world.task.calls]
 
 
 def answers(world: Executors, *outcomes: Outcome) -> None:
-    assert isinstance(world.doing, Receiving)
-    world.doing.answers += outcomes
+    assert isinstance(world.task, Receiving)
+    world.task.answers += outcomes
 
 
 def submit(world: Executors, *on: str, **fields: Any) -> JobKey:
@@ -95,10 +95,10 @@ def again(record: Record, receives: int) -> Record:
 
 
 def lines(world: Executors, event: str) -> list[dict[str, Any]]:
-    return [said for name, said in world.told.lines if name == event]
+    return [said for name, said in world.telemetry.infos if name == event]
 
 
-def test_who_wants_to_know_of_this_end_is_told_once(world: Executors) -> None:
+def test_webhook_of_matching_status_is_sent_once(world: Executors) -> None:
     key = ended(world, "SUCCESS", "FAILED", "TIMED_OUT")
     run = world.run(key).run
     (record,) = world.records()
@@ -117,7 +117,7 @@ def test_who_wants_to_know_of_this_end_is_told_once(world: Executors) -> None:
     assert lines(world, "webhook_delivered") == [said]
 
 
-def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: Executors) -> None:
+def test_webhook_is_signed_for_its_tenant_with_each_key(world: Executors) -> None:
     put_keys(world, KEY, OLD)
     ended(world, "FAILED")
     world.invoke(world.records())
@@ -129,7 +129,7 @@ def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: Executors) -> 
     assert len(b64decode(headers["webhook-signature"].split()[0].removeprefix("v1,"))) == 32
 
 
-def test_a_job_without_webhooks_tells_nobody_and_its_head_says_nothing(
+def test_job_without_webhooks_has_no_notify_attribute(
     world: Executors,
 ) -> None:
     ended(world)
@@ -138,25 +138,25 @@ def test_a_job_without_webhooks_tells_nobody_and_its_head_says_nothing(
     assert "notify" not in row
 
 
-def test_the_head_says_in_letters_who_is_for_what(world: Executors) -> None:
+def test_job_state_names_webhook_statuses_by_letters(world: Executors) -> None:
     submit(world, "FAILED", "SUCCESS")
     (row,) = [row for row in world.aws.rows("jobs") if "state" in row]
     assert row["notify"] == {"S": "F S"}
 
 
-def test_an_attempt_that_is_tried_again_is_no_end(world: Executors) -> None:
+def test_failed_attempt_with_retry_sends_no_webhook(world: Executors) -> None:
     notify = [{"on": ["FAILED"], "url": HOOK}]
     world.submit(payload=FAILS, notify=notify, max_retries=1)
     world.invoke(world.records())
     assert world.records() == []
     world.clock.set(after(60))
-    world.look()
+    world.evaluate_due_timers()
     world.invoke(world.records())
     (record,) = world.records()
     assert '"st":"FAILED"' in record["body"]
 
 
-def test_what_fails_comes_again_each_time_later_and_is_given_up(world: Executors) -> None:
+def test_failing_webhook_backs_off_and_is_given_up(world: Executors) -> None:
     key = ended(world, "FAILED")
     (record,) = world.records()
     answers(world, *[DOWN] * MAX_WEBHOOK_ATTEMPTS)
@@ -174,25 +174,25 @@ def test_what_fails_comes_again_each_time_later_and_is_given_up(world: Executors
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["tries"]) == (key.job_id, MAX_WEBHOOK_ATTEMPTS)
     assert said["error"] == "The server answered 503"
-    assert HOOK not in json.dumps(said), "an address may hold a secret"
-    assert world.told.count(Metric.WEBHOOKS_GIVEN_UP) == 1
+    assert HOOK not in json.dumps(said), "an address may contain a secret"
+    assert world.telemetry.count(Metric.WEBHOOKS_GIVEN_UP) == 1
     ids = {attempt.task["headers"]["webhook-id"] for attempt in received(world)}
     bodies = {attempt.task["body"] for attempt in received(world)}
-    assert (len(ids), len(bodies)) == (1, 1), "the same each time"
+    assert (len(ids), len(bodies)) == (1, 1), "each attempt sends the same id and body"
 
 
-def test_what_is_hopeless_is_given_up_at_once(world: Executors) -> None:
+def test_webhook_with_permanent_failure_is_given_up_at_once(world: Executors) -> None:
     ended(world, "FAILED")
     answers(world, REFUSED)
     assert world.invoke(world.records()) == []
     assert lines(world, "webhook_given_up")[0]["error"] == "it may not be called"
 
 
-def test_no_run_of_the_batch_waits_for_a_receiver(world: Executors) -> None:
+def test_slow_receiver_delays_no_run_of_the_batch(world: Executors) -> None:
     ended(world, "FAILED")
     key = world.submit(payload={"lasts": 0.1})
     records = world.records()
-    world.hands.beside = [9.5]
+    world.task_runner.beside = [9.5]
     assert world.invoke(records) == []
     assert len(received(world)) == 1
     assert (world.clock() - NOON).total_seconds() >= 9.5
@@ -201,25 +201,27 @@ def test_no_run_of_the_batch_waits_for_a_receiver(world: Executors) -> None:
     assert ended_at < after(1)
 
 
-def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: Executors) -> None:
+def test_webhook_without_answer_before_invocation_end_is_retried(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
-    world.hands.beside = [1_000]
-    assert world.invoke([record], left=30) == [record["messageId"]]
-    assert world.invoke([record], left=5) == [record["messageId"]], "no time is left for it"
+    world.task_runner.beside = [1_000]
+    assert world.invoke([record], seconds_left=30) == [record["messageId"]]
+    assert world.invoke([record], seconds_left=5) == [record["messageId"]], (
+        "the invocation has no time left"
+    )
     assert received(world) == []
 
 
-def test_while_the_store_does_not_answer_it_comes_again(world: Executors) -> None:
+def test_webhook_is_retried_while_store_is_unavailable(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
-    runtime = world.torn_runtime(Plan((Fault(1, FaultKind.BEFORE),)))
+    runtime = world.faulty_runtime(Plan((Fault(1, FaultKind.BEFORE),)))
     assert world.invoke([record], runtime) == [record["messageId"]]
     assert world.invoke([again(record, 2)]) == []
     assert len(received(world)) == 1
 
 
-def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: Executors) -> None:
+def test_webhook_waits_until_signing_key_exists(world: Executors) -> None:
     ended(world, "FAILED")
     put_keys(world)
     (record,) = world.records()
@@ -230,7 +232,7 @@ def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: Executors) -> 
 
 
 @pytest.mark.parametrize("notify", [[], [{"on": ["SUCCESS"], "url": HOOK}]])
-def test_who_is_told_is_said_by_the_definition_in_force_then(world: Executors, notify: Any) -> None:
+def test_webhook_removed_from_definition_is_not_sent(world: Executors, notify: Any) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     world.invoke(world.records())
     world.jobs.change(*key, lambda old: {**old, "notify": notify})
@@ -239,7 +241,7 @@ def test_who_is_told_is_said_by_the_definition_in_force_then(world: Executors, n
     assert len(lines(world, "webhook_not_wanted")) == 1
 
 
-def test_another_address_is_told_from_then_on(world: Executors) -> None:
+def test_changed_webhook_address_is_used(world: Executors) -> None:
     key = ended(world, "FAILED")
     there = "https://elsewhere.example/"
     world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": there}]})
@@ -247,16 +249,18 @@ def test_another_address_is_told_from_then_on(world: Executors) -> None:
     assert [attempt.task["url"] for attempt in received(world)] == [there]
 
 
-def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> None:
+def test_webhook_is_queued_when_dispatch_is_on_again(world: Executors) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     records = world.records()
     world.runtime.dispatch_switch.set(False)
     failed = world.invoke(records)
-    assert failed == [records[0]["messageId"]], "what brought it stays"
+    assert failed == [records[0]["messageId"]], "the message of the run stays"
     assert world.records() == []
     run = world.run(key).run
     place = RunKey(*key, run.run_id)
-    assert world.runtime.ports.history.recorded_keys([place]) == frozenset(), "not on record yet"
+    assert world.runtime.ports.history.recorded_keys([place]) == frozenset(), (
+        "the history row is not written yet"
+    )
     world.runtime.dispatch_switch.set(True)
     world.clock.set(after(120))
     assert world.invoke([again(records[0], 2)]) == []
@@ -268,46 +272,46 @@ def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> 
 
 @pytest.mark.parametrize("call", range(1, 12))
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
-def test_whoever_dies_where_ever_somebody_is_told(
+def test_webhook_survives_executor_crash_at_any_call(
     world: Executors, call: int, kind: FaultKind
 ) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     (record,) = world.records()
     told: list[Record] = []
     try:
-        world.invoke([record], world.torn_runtime(Plan((Fault(call, kind, crash=True),))))
+        world.invoke([record], world.faulty_runtime(Plan((Fault(call, kind, crash=True),))))
     except Crash:
         for minutes in range(1, 12):
             world.clock.set(after(60 * minutes))
-            world.look()
+            world.evaluate_due_timers()
             found = world.records()
             told += [one for one in found if '"n":1' in one["body"]]
             world.invoke([again(record, 2), *(one for one in found if one not in told)])
     told += world.records()
     run = world.run(key).run
     assert run.status is RunStatus.FAILED
-    assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "somebody is told"
+    assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "the webhook is queued"
 
 
-def test_a_notice_that_came_back_too_often_ends_no_run(world: Executors) -> None:
+def test_dead_lettered_notification_ends_no_run(world: Executors) -> None:
     key = ended(world, "FAILED", payload={})
     dead = world.world.queue("quick-normal-dead.fifo")
     run = world.run(key).run
     body = to_body(a_notification(run.run_id)._replace(job_id=key.job_id))
     fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     world.world.sqs.send(dead, {"MessageBody": body, **fifo})
-    world.bury(240, dead)
+    world.handle_dead_letters(240, dead)
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
-    assert world.told.count(Metric.DEAD_LETTERS) == 1
+    assert world.telemetry.count(Metric.DEAD_LETTERS) == 1
     assert world.status(key) is RunStatus.SUCCESS
-    assert world.told.problems == []
-    assert dead.letters == []
+    assert world.telemetry.problems == []
+    assert dead.messages == []
 
 
-def test_a_notice_of_a_later_version_waits_for_it(world: Executors) -> None:
+def test_notification_of_newer_format_is_kept(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
     later = {**record, "body": record["body"].replace('{"n":1', '{"n":2')}
     assert world.invoke([later]) == [record["messageId"]]
-    assert [name for name, _ in world.told.problems] == ["message_unreadable"]
+    assert [name for name, _ in world.telemetry.problems] == ["message_unreadable"]

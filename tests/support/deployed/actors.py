@@ -126,11 +126,11 @@ class Actors:
         if mine is None:
             self._clock.set(max(until, self._clock()))
         elif self._closing:
-            raise Killed("the world is over")
+            raise Killed("the world is closed")
         else:
             mine.wait(until)
             if self._closing:
-                raise Killed("the world is over")
+                raise Killed("the world is closed")
 
     def close(self) -> None:
         """Kill all waiting invocations, without a report."""

@@ -21,7 +21,7 @@ from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READ_FUNCTION, W
 from tests.support import openapi_answers
 from tests.support.builders import NOON
 from tests.support.deployed.direct import Direct
-from tests.support.deployed.told import Told
+from tests.support.deployed.telemetry import RecordedTelemetry
 from tests.support.deployed.world import a_world
 
 ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}
@@ -116,7 +116,7 @@ class Api:
         self.clock = direct.clock
         self.store = direct.aws
         store, pause = self.store, pause or self.store.slept.append
-        self.told = {READ_FUNCTION: Told(), WRITE_FUNCTION: Told()}
+        self.telemetry = {READ_FUNCTION: RecordedTelemetry(), WRITE_FUNCTION: RecordedTelemetry()}
         numbers = count(first_id)
 
         def new_id() -> str:
@@ -126,7 +126,7 @@ class Api:
         def runtime(function: str) -> Runtime:
             return Runtime(
                 store.settings,
-                self.told[function],
+                self.telemetry[function],
                 store.clients,
                 self.clock,
                 steady,
@@ -151,7 +151,7 @@ class Api:
         context = SimpleNamespace(aws_request_id=f"request-{next(self._ids)}")
         world = self.direct.world
         with world.meter.as_role(world.name(function.replace("_", "-"))):
-            said = respond(self._apps[function], self.told[function], event, context)
+            said = respond(self._apps[function], self.telemetry[function], event, context)
         body = said["body"] or ""
         raw = base64.b64decode(body) if said["isBase64Encoded"] else body.encode()
         headers = {name.lower(): value for name, value in said["headers"].items()}

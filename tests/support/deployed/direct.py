@@ -13,7 +13,7 @@ from punctual.engine.queries.views import JobView
 from punctual.lambdas.runtime import Runtime
 from punctual.settings import Settings
 from tests.support.aws.moto_adapter import adapter
-from tests.support.deployed.told import Told
+from tests.support.deployed.telemetry import RecordedTelemetry
 from tests.support.deployed.world import World
 from tests.support.ports import job_commands, job_queries
 
@@ -28,7 +28,7 @@ class Direct:
     def __init__(self, world: World) -> None:
         self.world = world
         self.clock = world.clock
-        self.told = Told()
+        self.telemetry = RecordedTelemetry()
         found = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
         places = dict.fromkeys(found.queues, PLACES)
         settings = replace(found, reach=ANY, places=places, metrics=True)
@@ -47,7 +47,7 @@ class Direct:
         """Return the runtime of a new environment. It retries a failed call once."""
         return Runtime(
             self.aws.settings,
-            self.told,
+            self.telemetry,
             clients=self.aws.clients,
             clock=self.clock,
             steady=self.clock.monotonic,

@@ -20,7 +20,7 @@ from punctual.lambdas.runtime import Runtime
 from tests.support.builders import NOON
 from tests.support.deployed.deployed import REGION
 from tests.support.deployed.direct import Direct
-from tests.support.deployed.sqs import Letter, Queue, record
+from tests.support.deployed.sqs import Queue, QueuedMessage, record
 from tests.support.deployed.world import MINUTE, World, a_world
 
 
@@ -41,22 +41,22 @@ class Dispatch(Direct):
 
     def __init__(self, world: World) -> None:
         self.slept = timedelta()  # the billed sleep of functions
-        self.meanwhile: list[tuple[datetime, Callable[[], Any]]] = []
+        self.planned_actions: list[tuple[datetime, Callable[[], Any]]] = []
         self.invocations = 0
         self.timeout = float(world.deployed.functions[world.name("poller")].timeout)
         self.sent: list[tuple[datetime, Message]] = []
         self.queued: list[Message] = []
         super().__init__(world)
-        self.turn(shards="1", pace="30", dispatch="on")
+        self.put_settings(shards="1", pace="30", dispatch="on")
 
     def restart(self) -> None:
         """Start new environments of all functions, with empty caches."""
         super().restart()
         self.planner = self.new_planner()
-        self.polling = PollerHandler(self.new_runtime())
+        self.poller_handler = PollerHandler(self.new_runtime())
 
-    def turn(self, **knobs: str) -> None:
-        for name, value in knobs.items():
+    def put_settings(self, **settings: str) -> None:
+        for name, value in settings.items():
             self.world.put_knob(name, value)
 
     def new_runtime(self, pause: Callable[[float], None] | None = None) -> Runtime:
@@ -69,9 +69,9 @@ class Dispatch(Direct):
         """Advance the clock as a function's sleep does, and run the planned events until then."""
         end = self.clock.now + timedelta(seconds=seconds)
         self.slept += timedelta(seconds=seconds)
-        while self.meanwhile and min(at for at, _ in self.meanwhile) <= end:
-            first = min(self.meanwhile, key=lambda one: one[0])
-            self.meanwhile.remove(first)
+        while self.planned_actions and min(at for at, _ in self.planned_actions) <= end:
+            first = min(self.planned_actions, key=lambda one: one[0])
+            self.planned_actions.remove(first)
             self.clock.set(max(first[0], self.clock.now))
             with self.world.meter.as_role("test"):
                 first[1]()
@@ -82,30 +82,30 @@ class Dispatch(Direct):
         with self.world.meter.as_role(self.world.name("reconciler")):
             continue_walk(self.new_runtime(), seconds)
 
-    def head(self, key: JobKey) -> JobState:
+    def job_state(self, key: JobKey) -> JobState:
         return self.aws.ports.job_states.load([key])[key].state
 
     @property
-    def wake(self) -> Queue:
+    def wake_queue(self) -> Queue:
         return self.world.queue("wake")
 
-    def called(self) -> list[tuple[datetime, list[TimerPartition]]]:
+    def wake_ups(self) -> list[tuple[datetime, list[TimerPartition]]]:
         """Return the waiting wake-ups with their times."""
-        return sorted((one.visible_at, parse_wake_up(one.body)) for one in self.wake.letters)
+        return sorted((one.visible_at, parse_wake_up(one.body)) for one in self.wake_queue.messages)
 
-    def event(self, letters: Sequence[Letter]) -> dict[str, Any]:
-        return {"Records": [record(self.wake, one, REGION) for one in letters]}
+    def event(self, messages: Sequence[QueuedMessage]) -> dict[str, Any]:
+        return {"Records": [record(self.wake_queue, one, REGION) for one in messages]}
 
-    def deliver(self, polling: PollerHandler | None = None) -> Mapping[str, Any] | None:
+    def deliver(self, handler: PollerHandler | None = None) -> Mapping[str, Any] | None:
         """Deliver one batch of wake-ups to a poller, as the event source mapping does."""
-        letters = self.world.sqs.receive(self.wake, 10)
-        if not letters:
+        messages = self.world.sqs.receive(self.wake_queue, 10)
+        if not messages:
             return None
         self.invocations += 1
         with self.world.meter.as_role(self.world.name("poller")):
-            answer = (polling or self.polling).handle(self.event(letters), self.timeout)
+            answer = (handler or self.poller_handler).handle(self.event(messages), self.timeout)
         again = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        self.world.sqs.delete(self.wake, [one for one in letters if one.id not in again])
+        self.world.sqs.delete(self.wake_queue, [one for one in messages if one.id not in again])
         self.collect()
         return answer
 
@@ -113,9 +113,9 @@ class Dispatch(Direct):
         """Move messages from the executor queues to `sent` and `queued`."""
         for url in self.aws.settings.queues.values():
             queue = self.world.sqs.by_url[url]
-            self.sent += [(one.sent_at, parse_message(one.body)) for one in queue.letters]
-            self.queued += [parse_message(one.body) for one in queue.letters]
-            queue.letters.clear()
+            self.sent += [(one.sent_at, parse_message(one.body)) for one in queue.messages]
+            self.queued += [parse_message(one.body) for one in queue.messages]
+            queue.messages.clear()
 
     def execute(self) -> None:
         """Claim due runs and finish them at once."""
@@ -140,7 +140,7 @@ class Dispatch(Direct):
         """
         tick_at = _next_tick(self.clock.now, at_second)
         while True:
-            moments = [one.visible_at for one in self.wake.letters]
+            moments = [one.visible_at for one in self.wake_queue.messages]
             moments += [one.due_at for one in self.queued]
             if ticks:
                 moments.append(tick_at)

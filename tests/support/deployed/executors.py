@@ -27,7 +27,7 @@ from tests.support.simulation.port_faults import Plan, with_faults
 Record = dict[str, Any]
 
 
-class Left:
+class InvocationContext:
     """The context of an invocation, which ends after some seconds."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
@@ -38,7 +38,7 @@ class Left:
         return int((self._until - self._clock.monotonic()) * 1000)
 
 
-class _Hands(ManualTaskRunner):
+class _TestTaskRunner(ManualTaskRunner):
     """A task runner that makes the planned calls as the test, not as the function."""
 
     def __init__(self, world: World) -> None:
@@ -58,8 +58,8 @@ class Executors(Direct):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.doing = ScriptedTask(self.clock)
-        self.hands = _Hands(world)
+        self.task = ScriptedTask(self.clock)
+        self.task_runner = _TestTaskRunner(world)
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
         events = self.aws.clients.sqs.meta.events
         events.register("provide-client-params.sqs.ChangeMessageVisibilityBatch", self._note)
@@ -68,8 +68,8 @@ class Executors(Direct):
         seconds = (self.clock() - NOON).total_seconds()
         self.hidden += [(seconds, one["VisibilityTimeout"]) for one in params["Entries"]]
 
-    def torn_runtime(self, plan: Plan) -> Runtime:
-        """Return the runtime of an environment whose calls fail by a plan."""
+    def faulty_runtime(self, plan: Plan) -> Runtime:
+        """Return the runtime of an environment with planned faults."""
         made = self.new_runtime()
         made.__dict__["ports"] = with_faults(made.ports, plan, "executor")
         return made
@@ -82,8 +82,8 @@ class Executors(Direct):
         found = []
         for url in self.aws.settings.queues.values():
             queue = self.world.sqs.by_url[url]
-            while letters := self.world.sqs.receive(queue, 10):
-                found += [record(queue, one, REGION) for one in letters]
+            while messages := self.world.sqs.receive(queue, 10):
+                found += [record(queue, one, REGION) for one in messages]
         return found
 
     def invoke(
@@ -91,17 +91,21 @@ class Executors(Direct):
         records: Sequence[Record],
         runtime: Runtime | None = None,
         lane: str = "quick",
-        left: float = 330,
+        seconds_left: float = 330,
         role: str = "",
     ) -> list[str]:
         """Invoke the executor, and return the ids of messages that it reports as failed.
 
         It has the rights of the lane's function, or of `role`.
         """
-        tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
+        tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.task))
         with self.world.meter.as_role(role or self.world.name(f"executor-{lane}")):
-            executing = ExecutorHandler(runtime or self.runtime, lane, lambda _: tasks, self.hands)
-            answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
+            executing = ExecutorHandler(
+                runtime or self.runtime, lane, lambda _: tasks, self.task_runner
+            )
+            answer = executing.handle(
+                {"Records": list(records)}, InvocationContext(self.clock, seconds_left)
+            )
         failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
         self.acknowledge([one for one in records if one["messageId"] not in failed])
         return failed
@@ -112,9 +116,9 @@ class Executors(Direct):
             url = self.world.sqs.by_arn[one["eventSourceARN"]].url
             self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
 
-    def bury(self, left: float, *queues: Queue) -> None:
-        """Invoke the function of the dead letters for some queues, with `left` seconds."""
-        until = self.clock.monotonic() + left
+    def handle_dead_letters(self, seconds_left: float, *queues: Queue) -> None:
+        """Invoke the function of the dead letters for some queues, with `seconds_left` seconds."""
+        until = self.clock.monotonic() + seconds_left
         with self.world.meter.as_role(self.world.name("dead-letters")):
             handler = DeadLetterHandler(self.new_runtime(), tuple(one.url for one in queues))
             handler.handle(lambda: until - self.clock.monotonic())
@@ -123,18 +127,18 @@ class Executors(Direct):
         (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
         return self.search.run(*key, listed.run.run_id)
 
-    def outdate(self, key: JobKey, layout: int = keys.ROW_LAYOUT + 1) -> None:
+    def set_layout(self, key: JobKey, layout: int = keys.ROW_LAYOUT + 1) -> None:
         """Set a newer format on the job state, or restore the current one."""
         self.set_attribute(key, keys.LAYOUT_ATTR, {"N": str(layout)})
 
-    def spoil(self, key: JobKey) -> None:
+    def make_unreadable(self, key: JobKey) -> None:
         """Make the job state unreadable, as a manual edit or a newer version can."""
         self.set_attribute(key, keys.STATUS_ATTR, {"S": "UNHEARD_OF"})
 
     def status(self, key: JobKey) -> RunStatus:
         return self.run(key).run.status
 
-    def look(self) -> None:
+    def evaluate_due_timers(self) -> None:
         """Evaluate every due timer, as a poller does."""
         minutes = {timer.bucket for timer in self.aws.timers()}
         for minute in sorted(minutes):

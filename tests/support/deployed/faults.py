@@ -72,7 +72,7 @@ class Faults:
         if isinstance(blow, BaseException):
             raise blow
         if blow is not None:
-            assert not answered, "what was done is not refused"
+            assert not answered, "an answered call cannot be refused"
             error = {"Code": blow.code, "Message": "planted"}
             about = {"HTTPStatusCode": blow.status}
             return _Http(blow.status), {"Error": error, "ResponseMetadata": about}

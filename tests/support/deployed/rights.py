@@ -7,37 +7,37 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infra.config.stage import FUNCTION_NAMES
-from tests.support.deployed.everything import lived
-from tests.support.deployed.granted import Grant, Named, grants, is_wide, named, unused
+from tests.support.deployed.full_scenario import play_all_features
+from tests.support.deployed.grants import Grant, Named, grants, is_wide, named, unused
 from tests.support.deployed.privilege import Right, Statement, needed
 from tests.support.deployed.world import a_world
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "rights.md"
 STAGES = ("dev", "rehearsal", "prod")
-LIVED = ("dev", "rehearsal")  # without limits, and with limits and two shards
+PLAYED_STAGES = ("dev", "rehearsal")  # without limits, and with limits and two shards
 
-MADE = "Lambda asks it when it begins to take from the queue: without, it takes nothing"
-UNUSED: Mapping[Named, str] = {
-    Named("poller", "sqs:GetQueueAttributes", "wake"): MADE,
+SOURCE_SETUP = "Lambda needs it to start the event source of the queue"
+UNUSED_REASONS: Mapping[Named, str] = {
+    Named("poller", "sqs:GetQueueAttributes", "wake"): SOURCE_SETUP,
     **{
-        Named("executor-quick", "sqs:GetQueueAttributes", queue): MADE
+        Named("executor-quick", "sqs:GetQueueAttributes", queue): SOURCE_SETUP
         for queue in ("quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
     },
-    Named("executor-long", "sqs:GetQueueAttributes", "long.fifo"): MADE,
+    Named("executor-long", "sqs:GetQueueAttributes", "long.fifo"): SOURCE_SETUP,
     Named("status", "dynamodb:ListStreams", "*"): (
-        "Lambda asks it when it begins to read the stream: without, it reads nothing"
+        "Lambda needs it to start the event source of the stream"
     ),
 }
 """Rights that these scenes do not use, with the reason they are granted."""
 
-OBJECTS = "named by tenant and job, of which one function serves all: "
-WIDE: Mapping[tuple[str, str], str] = {
-    ("s3:GetObject", "outputs/*"): f"{OBJECTS}what a run returned",
-    ("s3:GetObject", "logs/*"): f"{OBJECTS}what a run printed",
-    ("s3:GetObject", "payloads/*"): f"{OBJECTS}a payload too large for its row",
-    ("s3:PutObject", "outputs/*"): f"{OBJECTS}what runs return",
-    ("s3:PutObject", "payloads/*"): f"{OBJECTS}a payload too large for its row",
-    ("s3:DeleteObject", "payloads/*"): f"{OBJECTS}those of a job that is gone",
+OBJECT_KEYS = "keys begin with tenant and job, and one function serves all: "
+WIDE_REASONS: Mapping[tuple[str, str], str] = {
+    ("s3:GetObject", "outputs/*"): f"{OBJECT_KEYS}outputs of runs",
+    ("s3:GetObject", "logs/*"): f"{OBJECT_KEYS}logs of runs",
+    ("s3:GetObject", "payloads/*"): f"{OBJECT_KEYS}payloads too large for their row",
+    ("s3:PutObject", "outputs/*"): f"{OBJECT_KEYS}outputs of runs",
+    ("s3:PutObject", "payloads/*"): f"{OBJECT_KEYS}payloads too large for their row",
+    ("s3:DeleteObject", "payloads/*"): f"{OBJECT_KEYS}payloads of a deleted job",
     ("logs:CreateLogStream", "its log group, *"): "streams of its own log group, named by Lambda",
     ("logs:PutLogEvents", "its log group, *"): "streams of its own log group, named by Lambda",
     ("dynamodb:ListStreams", "*"): "AWS lists the streams of all tables or none",
@@ -45,10 +45,10 @@ WIDE: Mapping[tuple[str, str], str] = {
     ("lambda:InvokeFunction", "function:acme-answers:*"): "a function's versions and aliases",
     ("sqs:SendMessage", "task-*"): "`tasksMayReach` names queues by prefix",
     ("secretsmanager:GetSecretValue", "secret:punctual/STAGE/*"): (
-        "tasks name secrets; each tenant's begin with its own name, which the function sees to"
+        "tasks name secrets; the function allows only names with the tenant's prefix"
     ),
     ("ssm:GetParameter", "parameter/punctual/STAGE/secrets/*"): (
-        "tasks name secrets; each tenant's begin with its own name, which the function sees to"
+        "tasks name secrets; the function allows only names with the tenant's prefix"
     ),
 }
 """Rights on more than one resource, with the contents or the bound of the resource."""
@@ -61,10 +61,10 @@ class Stage(NamedTuple):
 
 
 @cache
-def seen(stage: str) -> Stage:
+def observed(stage: str) -> Stage:
     with a_world(stage) as world:
-        if stage in LIVED:
-            lived(world)
+        if stage in PLAYED_STAGES:
+            play_all_features(world)
         policies = world.deployed.policies
         calls = [call for call in world.meter.calls if call.role in policies]
     granted = [one for role, some in policies.items() for one in grants(role, some)]
@@ -76,37 +76,37 @@ def seen(stage: str) -> Stage:
 
 
 @cache
-def granted() -> Mapping[Named, Sequence[str]]:
+def all_grants() -> Mapping[Named, Sequence[str]]:
     """Return each grant with its stages."""
     found: dict[Named, list[str]] = {}
     for stage in STAGES:
-        for one in seen(stage).granted:
+        for one in observed(stage).granted:
             found.setdefault(one, []).append(stage)
     return found
 
 
 @cache
-def used() -> frozenset[Named]:
+def used_grants() -> frozenset[Named]:
     """Return the grants that any stage's scenes used.
 
     A function's work does not depend on the stage.
     """
     return frozenset(
         name
-        for stage in LIVED
-        for name, grant in seen(stage).granted.items()
-        if not unused([grant], seen(stage).rights)
+        for stage in PLAYED_STAGES
+        for name, grant in observed(stage).granted.items()
+        if not unused([grant], observed(stage).rights)
     )
 
 
 @cache
-def wide() -> frozenset[Named]:
+def wide_grants() -> frozenset[Named]:
     return frozenset(
-        name for stage in STAGES for name, one in seen(stage).granted.items() if is_wide(one)
+        name for stage in STAGES for name, one in observed(stage).granted.items() if is_wide(one)
     )
 
 
-def document() -> str:
+def build_document() -> str:
     return "\n".join([*_head(), *(line for name in FUNCTION_NAMES for line in _about(name))]) + "\n"
 
 
@@ -115,21 +115,21 @@ def _head() -> Iterator[str]:
     yield ""
     yield (
         "Generated by `make rights` from the policies in the templates of the stages "
-        f"{', '.join(f'`{one}`' for one in STAGES)}; a test compares it. Two lives with everything "
-        "in it that a deployment does, crashes and what they leave included, are lived on "
-        f"{' and '.join(f'`{one}`' for one in LIVED)} "
-        "(`tests/support/deployed/everything.py`); what a function calls is recorded at the "
-        "boto3 boundary, "
-        "and batches and transactions count as the actions that they need. Every test in which a "
-        "function calls what its policies deny fails (`tests/support/deployed/world.py`)."
+        f"{', '.join(f'`{stage}`' for stage in STAGES)}; a test compares it. A scenario uses every "
+        "feature, with crashes and their repair, on "
+        f"{' and '.join(f'`{stage}`' for stage in PLAYED_STAGES)} "
+        "(`tests/support/deployed/full_scenario.py`). The meter records the calls of each function "
+        "at the boto3 boundary. Batches and transactions count as the actions that they need. "
+        "Every test fails in which a function calls what its policies deny "
+        "(`tests/support/deployed/world.py`)."
     )
     yield ""
-    left, on_many = granted().keys() - used(), wide()
+    unused_grants, on_many = all_grants().keys() - used_grants(), wide_grants()
     yield (
-        f"Of {len(granted())} grants, an action on a resource each, {len(left)} were not used in "
-        f"these lives: what for is said beside them. {len(on_many)} are on more than one thing, "
-        "each with what bounds it. Nothing else is allowed to anybody; what is denied besides, "
-        "whatever a stage says, is in `infra/iam.py`."
+        f"There are {len(all_grants())} grants of an action on a resource. "
+        f"The scenario did not use {len(unused_grants)} of them, and {len(on_many)} cover more "
+        "than one resource. The tables give a reason for each of these. Everything else is denied; "
+        "`infra/iam.py` has explicit denials for all stages."
     )
 
 
@@ -139,7 +139,7 @@ def _about(function: str) -> Iterator[str]:
     yield ""
     yield "| on | may | where | not used, because | on so much, because |"
     yield "|---|---|---|---|---|"
-    mine = [one for one in granted() if one.function == function]
+    mine = [one for one in all_grants() if one.function == function]
     for (what, *notes), some in groupby(sorted(mine, key=_row), key=_row):
         may = ", ".join(one.action for one in some)
         yield f"| {what} | {may} | {' | '.join(notes)} |"
@@ -147,15 +147,15 @@ def _about(function: str) -> Iterator[str]:
 
 def _row(one: Named) -> tuple[str, ...]:
     """Return the table cells of a grant. Grants with equal cells share a row."""
-    where = granted()[one]
+    where = all_grants()[one]
     return (
         one.what.replace("*", "\\*"),
         "" if len(where) == len(STAGES) else ", ".join(where),
-        "" if one in used() else UNUSED[one],
-        WIDE[one.action, one.what] if one in wide() else "",
+        "" if one in used_grants() else UNUSED_REASONS[one],
+        WIDE_REASONS[one.action, one.what] if one in wide_grants() else "",
     )
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(document())
+    DOCUMENT.write_text(build_document())
     print(f"{DOCUMENT.name} is written")

@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from bench.accounts import Line, UnitSums, priced_lines, subtract_units, sum_units
-from bench.meter import Call, Unit, purpose
-from bench.prices import prices
-from bench.sizes import ITEM_OVERHEAD_BYTES, item_bytes
+from bench.cost.accounts import Line, UnitSums, priced_lines, subtract_units, sum_units
+from bench.cost.meter import Call, Unit, purpose
+from bench.cost.prices import prices
+from bench.cost.sizes import ITEM_OVERHEAD_BYTES, item_bytes
 from tests.support.deployed.gateway import Answer, Gateway
 from tests.support.deployed.latency import Latency
 from tests.support.deployed.world import MINUTE, SECOND, World, a_world
@@ -31,7 +31,7 @@ class Counted(NamedTuple):
     stored: Mapping[str, float]
 
 
-def opened(world: World) -> Gateway:
+def open_api(world: World) -> Gateway:
     """Set the admin token as a deployment does, and return the API."""
     world.put_token(TOKEN)
     return Gateway(world, TOKEN)
@@ -42,7 +42,7 @@ def a_task() -> dict[str, Any]:
     return {"type": "lambda", "function": "task-work"}
 
 
-def submitted(gateway: Gateway, **document: Any) -> str:
+def submit_job(gateway: Gateway, **document: Any) -> str:
     wanted = {"name": "count", "task": a_task(), "payload": PAYLOAD, **document}
     answer: Answer = gateway.post("/jobs", wanted)
     assert answer.status in (201, 202), answer.body
@@ -60,13 +60,13 @@ def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
     for call in calls:
         for one in call.writes:
             what = purpose(one.table, one.key)
-            found[what] += _kept(one.after) - _kept(one.before)
+            found[what] += _stored_bytes(one.after) - _stored_bytes(one.before)
         if call.operation == "PutObject" and not call.error:
             found["outputs"] += len(call.params["Body"])
     return {what: size / by for what, size in sorted(found.items()) if size > 0}
 
 
-def _kept(item: Mapping[str, Any] | None) -> int:
+def _stored_bytes(item: Mapping[str, Any] | None) -> int:
     return 0 if item is None else item_bytes(item) + ITEM_OVERHEAD_BYTES
 
 
@@ -79,7 +79,7 @@ def empty_minute(world: World) -> Counted:
     return Counted("an empty minute", priced_lines(spent_in(world, calls), 10, prices()), {})
 
 
-def reconciled(world: World) -> Counted:
+def daily_walk(world: World) -> Counted:
     """Count a daily walk without anything to repair."""
     world.run(5 * MINUTE)
     world.ticks = False
@@ -90,7 +90,7 @@ def reconciled(world: World) -> Counted:
     return Counted("a day's walk", priced_lines(spent_in(world, calls), 1, prices()), {})
 
 
-def buried(world: World) -> Counted:
+def dead_letter_round(world: World) -> Counted:
     """Count a round over all dead-letter queues while they are empty."""
     world.ticks = False
     world.tick("dead-letters")
@@ -110,12 +110,12 @@ def recurring(
     `returned` is the result of each task, and `document` holds extra fields of the definition.
     """
     world.work = lambda _: returned
-    gateway = opened(world)
+    gateway = open_api(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
     world.run(MINUTE / 2)
     for _ in range(jobs):
-        submitted(gateway, schedule_type="CRON", cron_expression="* * * * *", **document)
+        submit_job(gateway, schedule_type="CRON", cron_expression="* * * * *", **document)
     world.run(2 * MINUTE)
     began, seen = len(world.meter.calls), len(world.ended())
     world.run(minutes * MINUTE)
@@ -146,14 +146,14 @@ def one_shot(world: World, jobs: int) -> Counted:
     times.
     """
     world.work = lambda _: None
-    gateway = opened(world)
+    gateway = open_api(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
     for number in range(MOMENTS):
         later = timedelta(minutes=5 + number, seconds=10 + number / MOMENTS)
         at = (world.clock() + later).isoformat()
         for _ in range(jobs):
-            submitted(gateway, schedule_type="FUTURE", schedule_time=at)
+            submit_job(gateway, schedule_type="FUTURE", schedule_time=at)
     world.run(MINUTE)
     began, seen, minutes = len(world.meter.calls), len(world.ended()), 4 + MOMENTS
     world.run(minutes * MINUTE)
@@ -176,8 +176,8 @@ SCENES: Mapping[str, Callable[[World], Counted]] = {
     "submission": lambda world: submission(world, 10, SMALL),
     "large submission": lambda world: submission(world, 10, PAYLOAD),
     "minute": empty_minute,
-    "day": reconciled,
-    "round": buried,
+    "day": daily_walk,
+    "round": dead_letter_round,
 }
 IDLE = ("minute", "round", "day")
 
@@ -196,14 +196,14 @@ def measured(scene: str, stage: str = "dev") -> Counted:
 def metrics_of(stage: str) -> int:
     """Return how many of our own metrics a stage emits. Each is paid by the month."""
     with a_world(stage) as world:
-        gateway = opened(world)
+        gateway = open_api(world)
         minutely = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
         # Every stage lets its tasks reach these targets.
-        submitted(gateway, **minutely, task={"type": "event", "detail_type": "Paid"})
-        submitted(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
+        submit_job(gateway, **minutely, task={"type": "event", "detail_type": "Paid"})
+        submit_job(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
         world.run(3 * MINUTE)
         found = set()
-        for line in world.told():
+        for line in world.log_lines():
             for told in line.get("_aws", {}).get("CloudWatchMetrics", []):
                 for names in told["Dimensions"]:
                     values = tuple(line[name] for name in names)
@@ -225,13 +225,13 @@ def _idle(world: World, minutes: int) -> UnitSums:
 def submission(world: World, count: int, payload: Any) -> Counted:
     """Count the submission of future jobs, with its storage and its stream records."""
     world.ticks = False
-    gateway = opened(world)
+    gateway = open_api(world)
     daily = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "payload": payload}
-    submitted(gateway, **daily)
+    submit_job(gateway, **daily)
     world.run(5 * SECOND)
     began = len(world.meter.calls)
     for _ in range(count):
-        submitted(gateway, **daily)
+        submit_job(gateway, **daily)
     world.run(5 * SECOND)
     calls = world.meter.calls[began:]
     spent_here = spent_in(world, calls)

@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Letter:
+class QueuedMessage:
     """One message. `receipt` changes with every delivery."""
 
     number: int
@@ -50,7 +50,7 @@ class Queue:
     dead_letters: str = ""  # the ARN of the dead-letter queue
     most: int = 0
     delay: timedelta = timedelta(0)
-    letters: list[Letter] = field(default_factory=list)
+    messages: list[QueuedMessage] = field(default_factory=list)
     remembered: dict[str, datetime] = field(default_factory=dict)
 
     @property
@@ -112,8 +112,8 @@ class Sqs:
                 "Error": {"Code": "AWS.SimpleQueueService.NonExistentQueue", "Message": "none"}
             }
         if model.name == "ReceiveMessage":
-            letters = self.receive(queue, params["MaxNumberOfMessages"])
-            return Answer(200), {"Messages": [_shown(one) for one in letters]}
+            messages = self.receive(queue, params["MaxNumberOfMessages"])
+            return Answer(200), {"Messages": [_shown(one) for one in messages]}
         if model.name.startswith("SendMessage"):
             self._late = self._latency()
         if not model.name.endswith("Batch"):
@@ -127,14 +127,14 @@ class Sqs:
     def _one(self, queue: Queue, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if operation == "SendMessage":
             return self.send(queue, params)
-        letter = next(
-            (one for one in queue.letters if one.receipt == params["ReceiptHandle"]), None
+        message = next(
+            (one for one in queue.messages if one.receipt == params["ReceiptHandle"]), None
         )
-        if letter is not None and operation == "DeleteMessage":
-            queue.letters.remove(letter)
-        elif letter is not None:
+        if message is not None and operation == "DeleteMessage":
+            queue.messages.remove(message)
+        elif message is not None:
             seconds = timedelta(seconds=params["VisibilityTimeout"])
-            letter.visible_at = self._clock() + seconds
+            message.visible_at = self._clock() + seconds
         return {}
 
     def send(self, queue: Queue, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Sqs:
         if not queue.fifo or known is None or known + REMEMBERED <= now:
             queue.remembered[mark] = now
             delay = timedelta(seconds=params.get("DelaySeconds", queue.delay.total_seconds()))
-            letter = Letter(
+            message = QueuedMessage(
                 next(self._numbers),
                 params["MessageBody"],
                 now,
@@ -158,48 +158,48 @@ class Sqs:
                 dedup,
                 params.get("MessageAttributes", {}),
             )
-            queue.letters.append(letter)
-            message_id = letter.id
+            queue.messages.append(message)
+            message_id = message.id
         digest = hashlib.md5(params["MessageBody"].encode(), usedforsecurity=False)
         return {"MessageId": message_id, "MD5OfMessageBody": digest.hexdigest()}
 
-    def receive(self, queue: Queue, most: int) -> list[Letter]:
+    def receive(self, queue: Queue, most: int) -> list[QueuedMessage]:
         """Receive messages. A message that was received too often goes to the dead letters."""
         now = self._clock()
-        busy = {one.group for one in queue.letters if queue.fifo and one.visible_at > now}
-        found: list[Letter] = []
-        for letter in list(queue.letters):
-            if letter.sent_at + queue.retention <= now:
-                queue.letters.remove(letter)
+        busy = {one.group for one in queue.messages if queue.fifo and one.visible_at > now}
+        found: list[QueuedMessage] = []
+        for message in list(queue.messages):
+            if message.sent_at + queue.retention <= now:
+                queue.messages.remove(message)
                 continue
-            if letter.visible_at > now or letter.group in busy or len(found) == most:
+            if message.visible_at > now or message.group in busy or len(found) == most:
                 if queue.fifo:
-                    busy.add(letter.group)
+                    busy.add(message.group)
                 continue
-            if queue.most and letter.received >= queue.most:
-                self.bury(queue, letter)
+            if queue.most and message.received >= queue.most:
+                self.move_to_dead_letters(queue, message)
                 continue
-            letter.received += 1
-            letter.receipt = f"{letter.id}/{letter.received}"
-            letter.visible_at = now + queue.visibility
-            found.append(letter)
+            message.received += 1
+            message.receipt = f"{message.id}/{message.received}"
+            message.visible_at = now + queue.visibility
+            found.append(message)
         return found
 
-    def bury(self, queue: Queue, letter: Letter) -> None:
+    def move_to_dead_letters(self, queue: Queue, message: QueuedMessage) -> None:
         """Move a message to the dead letters."""
-        queue.letters.remove(letter)
-        letter.received, letter.visible_at = 0, self._clock()
-        self.by_arn[queue.dead_letters].letters.append(letter)
+        queue.messages.remove(message)
+        message.received, message.visible_at = 0, self._clock()
+        self.by_arn[queue.dead_letters].messages.append(message)
 
-    def delete(self, queue: Queue, letters: Sequence[Letter]) -> None:
+    def delete(self, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
         """Delete messages that were not delivered again."""
-        for letter in letters:
-            if letter in queue.letters:
-                queue.letters.remove(letter)
+        for message in messages:
+            if message in queue.messages:
+                queue.messages.remove(message)
 
     def next_at(self, now: datetime) -> datetime | None:
         """Return the time at which the next hidden message becomes visible."""
-        moments = (one.visible_at for queue in self.by_url.values() for one in queue.letters)
+        moments = (one.visible_at for queue in self.by_url.values() for one in queue.messages)
         return min((at for at in moments if at > now), default=None)
 
 
@@ -207,39 +207,39 @@ def _keep_params(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -
     context["sqs_params"] = dict(params)
 
 
-def _shown(letter: Letter) -> dict[str, str]:
+def _shown(message: QueuedMessage) -> dict[str, str]:
     """Return a message in the format of ReceiveMessage."""
-    digest = hashlib.md5(letter.body.encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.md5(message.body.encode(), usedforsecurity=False).hexdigest()
     return {
-        "MessageId": letter.id,
-        "ReceiptHandle": letter.receipt,
-        "Body": letter.body,
+        "MessageId": message.id,
+        "ReceiptHandle": message.receipt,
+        "Body": message.body,
         "MD5OfBody": digest,
     }
 
 
-def record(queue: Queue, letter: Letter, region: str) -> dict[str, Any]:
+def record(queue: Queue, message: QueuedMessage, region: str) -> dict[str, Any]:
     """Return a message in the format of a Lambda event."""
-    digest = hashlib.md5(letter.body.encode(), usedforsecurity=False)
-    milliseconds = str(int(letter.sent_at.timestamp() * 1000))
+    digest = hashlib.md5(message.body.encode(), usedforsecurity=False)
+    milliseconds = str(int(message.sent_at.timestamp() * 1000))
     attributes = {
-        "ApproximateReceiveCount": str(letter.received),
+        "ApproximateReceiveCount": str(message.received),
         "SentTimestamp": milliseconds,
         "SenderId": "AROAEXAMPLE:function",
         "ApproximateFirstReceiveTimestamp": milliseconds,
     }
     if queue.fifo:
         attributes |= {
-            "MessageGroupId": letter.group,
-            "MessageDeduplicationId": letter.dedup,
-            "SequenceNumber": f"{letter.number:020d}",
+            "MessageGroupId": message.group,
+            "MessageDeduplicationId": message.dedup,
+            "SequenceNumber": f"{message.number:020d}",
         }
     return {
-        "messageId": letter.id,
-        "receiptHandle": letter.receipt,
-        "body": letter.body,
+        "messageId": message.id,
+        "receiptHandle": message.receipt,
+        "body": message.body,
         "attributes": attributes,
-        "messageAttributes": dict(letter.attributes),
+        "messageAttributes": dict(message.attributes),
         "md5OfBody": digest.hexdigest(),
         "eventSource": "aws:sqs",
         "eventSourceARN": queue.arn,

@@ -13,7 +13,7 @@ from infra.app import add_stacks, read_context
 
 Template = Mapping[str, Any]
 
-# moto lacks these types, or handlers cannot see them.
+# moto lacks these types, or handlers do not use them.
 LEFT_OUT = (
     "AWS::ApiGatewayV2::",
     "AWS::CDK::",

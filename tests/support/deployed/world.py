@@ -16,7 +16,7 @@ import boto3
 from botocore.response import StreamingBody
 from moto import mock_aws
 
-from bench.meter import Call, Meter, Unit, WrittenRow, row_key
+from bench.cost.meter import Call, Meter, Unit, WrittenRow, row_key
 from punctual.auth.authenticator import admin_hash
 from punctual.aws.clients import Clients
 from punctual.aws.dynamodb import keys
@@ -32,8 +32,8 @@ from tests.support.builders import NOON
 from tests.support.deployed.actors import Actor, Actors
 from tests.support.deployed.clocks import Clock, every
 from tests.support.deployed.deployed import REGION, Deployed, Rule, deploy
+from tests.support.deployed.event_sources import EventSources
 from tests.support.deployed.faults import Faults
-from tests.support.deployed.feeding import Feeding
 from tests.support.deployed.functions import Environment
 from tests.support.deployed.latency import NONE
 from tests.support.deployed.privilege import denied
@@ -54,7 +54,7 @@ class Watched(Clients):
         return super().lambda_client(0)
 
 
-class World(Feeding):
+class World(EventSources):
     def __init__(
         self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: float
     ) -> None:
@@ -73,7 +73,7 @@ class World(Feeding):
         self.environments: dict[str, list[Environment]] = {
             name: [] for name in self.deployed.functions
         }
-        self._born: list[Environment] = []
+        self._started: list[Environment] = []
         self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
         self.failures: list[tuple[str, BaseException]] = []
         self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
@@ -218,7 +218,7 @@ class World(Feeding):
         if found is None:
             found = Environment(deployed)
             pool.append(found)
-            self._born.append(found)
+            self._started.append(found)
         return found
 
     def _logs(self, name: str) -> None:
@@ -341,9 +341,9 @@ class World(Feeding):
             for entry in call.params["Entries"]
         ]
 
-    def told(self) -> list[dict[str, Any]]:
+    def log_lines(self) -> list[dict[str, Any]]:
         """Return the log lines of the functions."""
-        lines = [line for one in self._born for line in one.log]
+        lines = [line for one in self._started for line in one.log]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 

@@ -1,6 +1,6 @@
-"""What the stream's reader gave up is handed on by hand: lists, audit, events and counts are whole.
+"""An operator redrives failed stream batches. Lists, audit, events and counts are complete.
 
-The queue of failures names places in the stream alone, which holds changes for a day.
+The failure queue has only positions in the stream, which keeps records for a day.
 """
 
 import io
@@ -17,8 +17,8 @@ from infra.operations.redrive import redrive
 from tests.support.builders import after
 from tests.support.deployed.faults import Moment, Refusal
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import runs_of, told
+from tests.support.deployed.observations import published_events, runs_of
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.stream import SHARD
 from tests.support.deployed.world import MINUTE, World
 
@@ -27,7 +27,7 @@ STAGE = read_stage("dev", read_context()["stages"])
 
 
 class Streams:
-    """As the service answers: what stands in the shard from some place on."""
+    """The streams client: returns the records of a shard from a sequence number on."""
 
     class exceptions:
         class TrimmedDataAccessException(Exception): ...
@@ -48,7 +48,7 @@ class Streams:
 
 
 class Account:
-    """The session that a person at hand would have."""
+    """The boto3 session of an operator."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -72,7 +72,7 @@ class Account:
 
 
 def given_up_soon(world: World) -> None:
-    """All tries are the same: of a hundred we play two."""
+    """Reduce the hundred retries to one, because all are equal."""
     sources = [
         replace(one, retries=1) if one.function == world.name("status") else one
         for one in world.deployed.sources
@@ -81,7 +81,7 @@ def given_up_soon(world: World) -> None:
 
 
 def shown(api: Gateway) -> tuple[Any, ...]:
-    """What a tenant sees of all that `status` makes."""
+    """Return what a tenant sees of the status function's results."""
     runs = api.get("/runs?limit=100").json["runs"]
     lines = api.get("/audit?limit=100").json["entries"]
     stats = api.get("/stats").json
@@ -94,10 +94,10 @@ def shown(api: Gateway) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("away", ["PutEvents", "TransactWriteItems", "PutItem"])
-def test_what_was_given_up_is_whole_again_after_a_redrive(
+def test_redrive_completes_lists_audit_events_and_counts(
     world: World, api: Gateway, away: str
 ) -> None:
-    """One of what it calls is away, from the first change to the last, for as long as it tries."""
+    """One operation of the status function fails for all its retries."""
     given_up_soon(world)
 
     def refuses(moment: Moment) -> Refusal | None:
@@ -106,20 +106,22 @@ def test_what_was_given_up_is_whole_again_after_a_redrive(
 
     world.faults.plan = refuses
     once = {"schedule_type": "FUTURE", "schedule_time": after(90).isoformat(), "task": EVENT}
-    jobs = [submitted(api, **once) for _ in range(3)]
-    later = submitted(api, **{**once, "schedule_time": after(86_400).isoformat()})
+    jobs = [submit_job(api, **once) for _ in range(3)]
+    later = submit_job(api, **{**once, "schedule_time": after(86_400).isoformat()})
     assert api.post(f"/jobs/{later}/pause").status == 200
     world.run(4 * MINUTE)
-    assert world.queue("status-failed").letters
-    assert all(stream.records == [] for stream in world.streams.values()), "all is given up"
+    assert world.queue("status-failed").messages
+    assert all(stream.records == [] for stream in world.streams.values()), (
+        "all batches were given up"
+    )
     said: list[str] = []
-    assert redrive(STAGE, Account(world), said.append) > 0, "what made it fail is still there"
+    assert redrive(STAGE, Account(world), said.append) > 0, "the fault still exists"
     world.faults.plan = None
     world.run(16 * MINUTE)
-    next_day = submitted(api, **{**once, "schedule_time": after(90_000).isoformat()})
+    next_day = submit_job(api, **{**once, "schedule_time": after(90_000).isoformat()})
     world.run(MINUTE)
     assert redrive(STAGE, Account(world), said.append) == 0
-    assert world.queue("status-failed").letters == []
+    assert world.queue("status-failed").messages == []
     runs, lines, by_state, by_status = shown(api)
     assert runs == {(job, "SUCCESS"): 1 for job in jobs}
     assert lines == {
@@ -128,8 +130,8 @@ def test_what_was_given_up_is_whole_again_after_a_redrive(
     }
     assert by_state == {"COMPLETED": 3, "PAUSED": 1, "SCHEDULED": 1}
     assert by_status == {"SUCCESS": 3}
-    changes = {one["id"]: one["to"] for one in told(world, "Job State Change")}
+    changes = {one["id"]: one["to"] for one in published_events(world, "Job State Change")}
     assert Counter(changes.values()) == {"SCHEDULED": 5, "COMPLETED": 3, "PAUSED": 1}
-    assert {one["run_id"] for one in told(world, "Run State Change")} == {
+    assert {one["run_id"] for one in published_events(world, "Run State Change")} == {
         runs_of(api, job)[0]["run_id"] for job in jobs
     }

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from bench.meter import purpose
+from bench.cost.meter import purpose
 from punctual.aws.dynamodb import keys
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.world import World
@@ -28,34 +28,34 @@ def job_of(api: Gateway, job_id: str) -> Mapping[str, Any]:
     return job
 
 
-def told(world: World, kind: str) -> list[Any]:
+def published_events(world: World, kind: str) -> list[Any]:
     """Return the details of events on the bus by kind, our own or those of `event` tasks."""
     return [
         json.loads(entry["Detail"]) for entry in world.published() if entry["DetailType"] == kind
     ]
 
 
-def ends_told(world: World) -> list[Any]:
+def ended_run_events(world: World) -> list[Any]:
     """Return the changes that end a run. Every stage publishes these."""
-    return [one for one in told(world, "Run State Change") if one["end_time"]]
+    return [one for one in published_events(world, "Run State Change") if one["end_time"]]
 
 
-def at_rest(world: World) -> None:
+def assert_at_rest(world: World) -> None:
     """Check that no timer, message or stream record is left."""
     assert world.rows(keys.TIMERS_TABLE) == []
     for queue in world.deployed.queues:
-        assert queue.letters == [], queue.name
+        assert queue.messages == [], queue.name
     assert all(stream.records == [] for stream in world.streams.values())
 
 
-def each_once(api: Gateway, job_id: str) -> list[str]:
+def unique_scheduled_times(api: Gateway, job_id: str) -> list[str]:
     """Return the nominal times of a job's runs. Each time must have exactly one outcome."""
     times = [run["scheduled_time"] for run in runs_of(api, job_id)]
-    assert len(set(times)) == len(times), "an occurrence with two outcomes"
+    assert len(set(times)) == len(times), "an occurrence has two outcomes"
     return sorted(times)
 
 
-def written(world: World, since: int = 0) -> Counter[str]:
+def write_counts(world: World, since: int = 0) -> Counter[str]:
     return Counter(
         purpose(one.table, one.key, one.after is None)
         for call in world.meter.calls[since:]

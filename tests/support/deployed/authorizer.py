@@ -51,7 +51,7 @@ def an_event(**headers: str) -> dict[str, Any]:
     }
 
 
-class Entrance:
+class AuthorizerDriver:
     """The authorizer of a deployment, and the token calls of an admin."""
 
     def __init__(self, direct: Direct) -> None:
@@ -118,9 +118,9 @@ class Entrance:
 
 
 @contextmanager
-def an_entrance() -> Iterator[Entrance]:
+def an_authorizer() -> Iterator[AuthorizerDriver]:
     with a_world() as world:
-        yield Entrance(Direct(world))
+        yield AuthorizerDriver(Direct(world))
 
 
 def away(**_: Any) -> Any:

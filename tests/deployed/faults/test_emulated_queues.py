@@ -1,9 +1,9 @@
-"""The queues and streams of these tests do what AWS documents of its own."""
+"""The emulated queues and streams behave as AWS documents."""
 
 from datetime import timedelta
 from typing import Any
 
-from bench.meter import WrittenRow
+from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON, after
@@ -30,7 +30,7 @@ def bodies(found: list[Any]) -> list[str]:
     return [one.body for one in found]
 
 
-def test_an_id_is_remembered_for_five_minutes_though_its_message_is_gone() -> None:
+def test_fifo_deduplicates_for_five_minutes_after_delete() -> None:
     clock, queue = ManualClock(NOON), fifo()
     sqs = Sqs(clock, [queue])
     sqs.send(queue, entry("a"))
@@ -44,7 +44,7 @@ def test_an_id_is_remembered_for_five_minutes_though_its_message_is_gone() -> No
     assert len(sqs.receive(queue, 10)) == 2
 
 
-def test_a_group_is_handed_out_in_order_and_to_one_at_a_time() -> None:
+def test_fifo_group_is_delivered_in_order_to_one_receiver() -> None:
     clock, queue = ManualClock(NOON), fifo()
     sqs = Sqs(clock, [queue])
     for body, group in (("a", "g"), ("b", "g"), ("c", "h")):
@@ -55,7 +55,7 @@ def test_a_group_is_handed_out_in_order_and_to_one_at_a_time() -> None:
     assert bodies(sqs.receive(queue, 10)) == ["a", "b", "c"]
 
 
-def test_what_is_received_too_often_becomes_a_dead_letter() -> None:
+def test_message_received_too_often_is_dead_lettered() -> None:
     clock, dead = ManualClock(NOON), standard("dead")
     queue = fifo(most=2, dead="arn:dead")
     sqs = Sqs(clock, [queue, dead])
@@ -68,7 +68,7 @@ def test_what_is_received_too_often_becomes_a_dead_letter() -> None:
     assert bodies(sqs.receive(dead, 10)) == ["a"]
 
 
-def test_a_delayed_message_comes_at_its_time() -> None:
+def test_delayed_message_is_delivered_at_its_time() -> None:
     clock, queue = ManualClock(NOON), standard()
     sqs = Sqs(clock, [queue])
     sqs.send(queue, {"MessageBody": "a", "DelaySeconds": 20})
@@ -87,7 +87,7 @@ def a_stream(records: int) -> Stream:
     return stream
 
 
-def test_a_batch_that_fails_is_halved_down_to_the_record_at_fault() -> None:
+def test_failed_stream_batch_is_bisected_to_failing_record() -> None:
     source = Source("f", "arn", 8, True, bisect=True, retries=2, age=-1, failed_to="", filters=[])
     (reader,) = a_stream(4).readers
     sizes, given_up = [], []
@@ -102,7 +102,7 @@ def test_a_batch_that_fails_is_halved_down_to_the_record_at_fault() -> None:
     assert sizes == [4, 2, 2, 1, 1, 1, 1]
 
 
-def test_a_filter_lets_through_what_it_names() -> None:
+def test_event_filter_passes_matching_records() -> None:
     (record,) = a_stream(1).records
     assert record["dynamodb"]["NewImage"]["b"] == {"B": "AA=="}
     assert passes(record, {"eventName": ["INSERT", "MODIFY"]})

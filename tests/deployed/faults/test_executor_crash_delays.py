@@ -1,6 +1,6 @@
-"""An executor that is gone within its first second: how late its runs are then, at the most.
+"""The maximum lateness of runs after an executor crashed in its first second.
 
-Later on its messages are hidden for 30 s; until then for 330, as long as it might have run.
+In its first second its messages are hidden for 330 s, later for 30 s.
 """
 
 from collections import Counter
@@ -12,19 +12,19 @@ import pytest
 from tests.support.builders import after
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import at_rest, runs_of, told
+from tests.support.deployed.observations import assert_at_rest, published_events, runs_of
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
 DUE = after(90)
 ONCE = {"schedule_type": "FUTURE", "schedule_time": DUE.isoformat()}
 MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
-READ, CLAIMED = ("BatchGetItem", False), ("UpdateItem", True)  # before its claim, and right after
+READ, CLAIMED = ("BatchGetItem", False), ("UpdateItem", True)  # before and right after the claim
 
 
 def strike(world: World, at: tuple[str, bool], blow: BaseException, times: int) -> None:
-    """The first of these calls of so many invocations."""
+    """Apply `blow` to the first `times` of these calls."""
     struck: Counter[str] = Counter()
 
     def plan(moment: Moment) -> BaseException | None:
@@ -38,7 +38,7 @@ def strike(world: World, at: tuple[str, bool], blow: BaseException, times: int) 
 
 
 def late(run: dict[str, Any], due: datetime = DUE) -> float:
-    """Seconds between when a run was due and when it had ended."""
+    """Return the seconds from the due time of a run to its end."""
     return (datetime.fromisoformat(run["end_time"]) - due).total_seconds()
 
 
@@ -48,30 +48,34 @@ def at(request: pytest.FixtureRequest) -> Any:
 
 
 def lived(world: World, api: Gateway) -> dict[str, Any]:
-    job = submitted(api, task=EVENT, **ONCE)
+    job = submit_job(api, task=EVENT, **ONCE)
     world.run(25 * MINUTE)
     (run,) = runs_of(api, job)
     assert run["status"] == "SUCCESS"
-    assert len(told(world, "Run State Change")) == len(told(world, "Paid")) == 1
-    at_rest(world)
+    assert (
+        len(published_events(world, "Run State Change"))
+        == len(published_events(world, "Paid"))
+        == 1
+    )
+    assert_at_rest(world)
     return run
 
 
-def test_what_raises_hands_its_messages_back_for_half_a_minute(world: World, api: Gateway) -> None:
-    """A defect of ours, or memory that Python itself could not have: the function can still act."""
+def test_exception_delays_messages_by_half_a_minute(world: World, api: Gateway) -> None:
+    """After a Python exception the function can still change the visibility."""
     strike(world, CLAIMED, MemoryError("no more"), 1)
     assert late(lived(world, api)) <= 31
     assert [name for name, _ in world.failures] == [world.name("executor-quick")]
 
 
-def test_an_environment_that_is_gone_costs_as_long_as_it_might_have_run(
+def test_crashed_environment_delays_run_by_visibility_timeout(
     world: World, api: Gateway, at: tuple[str, bool]
 ) -> None:
     strike(world, at, Killed("no environment"), 1)
     assert 300 < late(lived(world, api)) <= 331
 
 
-def test_a_message_that_comes_again_is_hidden_at_once_and_for_longer_each_time(
+def test_redelivered_message_backs_off_longer_each_time(
     world: World, api: Gateway, at: tuple[str, bool]
 ) -> None:
     strike(world, at, Killed("no environment"), 4)
@@ -79,11 +83,11 @@ def test_a_message_that_comes_again_is_hidden_at_once_and_for_longer_each_time(
     assert len(world.failures) == 4
 
 
-def test_the_next_look_at_the_job_does_not_wait_for_the_message_that_is_hidden(
+def test_next_evaluation_does_not_wait_for_hidden_message(
     world: World, api: Gateway, at: tuple[str, bool]
 ) -> None:
-    """What it sends is in a group of its own: SQS hands it out beside the one that is held."""
-    job = submitted(api, task=EVENT, **MINUTELY)
+    """The new message has its own group, so SQS does not hold it back."""
+    job = submit_job(api, task=EVENT, **MINUTELY)
     strike(world, at, Killed("no environment"), 1)
     world.run(3 * MINUTE)
     first = runs_of(api, job)[-1]
@@ -91,5 +95,5 @@ def test_the_next_look_at_the_job_does_not_wait_for_the_message_that_is_hidden(
     assert late(first, after(60)) <= 61
     world.run(7 * MINUTE)
     assert {run["status"] for run in runs_of(api, job)} == {"SUCCESS"}
-    ran = Counter(one["scheduled_time"] for one in told(world, "Paid"))
+    ran = Counter(one["scheduled_time"] for one in published_events(world, "Paid"))
     assert set(ran.values()) == {1}

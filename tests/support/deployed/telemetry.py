@@ -8,13 +8,13 @@ from typing import Any
 from punctual.lambdas.telemetry import Metric
 
 
-class Told:
+class RecordedTelemetry:
     """Keeps what functions log and measure, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.problems: list[tuple[str, dict[str, Any]]] = []
-        self.measured: list[tuple[Metric, float]] = []
+        self.measurements: list[tuple[Metric, float]] = []
         self.metrics: Counter[Metric] = Counter()
         self.latest: dict[Metric, float] = {}
 
@@ -26,7 +26,7 @@ class Told:
         self.problems.append((event, fields))
 
     def metric(self, metric: Metric, value: float = 1) -> None:
-        self.measured.append((metric, value))
+        self.measurements.append((metric, value))
         self.metrics[metric] += int(value)
         self.latest[metric] = value
 
@@ -35,12 +35,12 @@ class Told:
         yield
 
     @property
-    def lines(self) -> list[tuple[str, dict[str, Any]]]:
+    def infos(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the log events that report no problem."""
         return [one for one in self.events if one not in self.problems]
 
     @property
-    def wrong(self) -> list[str]:
+    def problem_names(self) -> list[str]:
         """Return the names of the problems."""
         return [event for event, _ in self.problems]
 
@@ -48,4 +48,4 @@ class Told:
         return [fields for name, fields in self.events if name == event]
 
     def count(self, metric: Metric) -> int:
-        return sum(1 for one, _ in self.measured if one is metric)
+        return sum(1 for one, _ in self.measurements if one is metric)

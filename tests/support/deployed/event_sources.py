@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from bench.meter import Call, Meter, Unit
+from bench.cost.meter import Call, Meter, Unit
 from punctual.node.clock import ManualClock
 from tests.support.deployed.actors import Actor, Actors
 from tests.support.deployed.deployed import REGION, Deployed, Source
-from tests.support.deployed.sqs import Letter, Queue, Sqs, record
+from tests.support.deployed.sqs import Queue, QueuedMessage, Sqs, record
 from tests.support.deployed.stream import SHARD, Reader, Stream
 
 
-class Feeding:
+class EventSources:
     """The part of a world that delivers messages, records and timed events."""
 
     clock: ManualClock
@@ -39,26 +39,26 @@ class Feeding:
             source = self.deployed.fed_by(queue.arn)
             if source is None:
                 continue
-            letters = self.sqs.receive(queue, source.batch)
-            if letters:
+            messages = self.sqs.receive(queue, source.batch)
+            if messages:
                 moved += 1
-                self.deliver(source, queue, letters)
+                self.deliver(source, queue, messages)
         return moved
 
-    def deliver(self, source: Source, queue: Queue, letters: Sequence[Letter]) -> None:
+    def deliver(self, source: Source, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
         """Deliver one batch to a function, and delete the messages that did not fail."""
         self._polled(source.function, queue, "ReceiveMessage")
         if source.function in self.throttled:
             return  # the messages become visible again later
-        event = {"Records": [record(queue, one, REGION) for one in letters]}
-        receipts = {one.id: one.receipt for one in letters}
+        event = {"Records": [record(queue, one, REGION) for one in messages]}
+        receipts = {one.id: one.receipt for one in messages}
 
         def done(actor: Actor) -> None:
             if actor.error is not None:
                 return
             again = _failed(actor.answer) if source.partial else []
-            assert set(again) <= receipts.keys(), "only what was handed out can fail"
-            gone = [one for one in letters if one.id not in again]
+            assert set(again) <= receipts.keys(), "only a delivered message can fail"
+            gone = [one for one in messages if one.id not in again]
             if gone:
                 self._polled(source.function, queue, "DeleteMessageBatch")
                 held = [one for one in gone if one.receipt == receipts[one.id]]

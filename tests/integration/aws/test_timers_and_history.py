@@ -1,4 +1,4 @@
-"""Timers, history and the lists over all jobs on AWS, and what each costs."""
+"""Timers, history and the lists over all jobs on AWS, and the cost of their calls."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ def a_timer(seconds: float = 1, **fields: Any) -> Timer:
     return made._replace(**fields)
 
 
-def test_timers_come_in_order_from_behind_the_last(aws: Moto) -> None:
+def test_timers_are_paged_in_order(aws: Moto) -> None:
     timers = [
         a_timer(0, tenant=tenant, job_id=job_id, version=version)
         for tenant in ("", "!", "a", "a!", "a#", "b é")
@@ -55,7 +55,7 @@ def test_timers_come_in_order_from_behind_the_last(aws: Moto) -> None:
     assert aws.ports.timers.due(NOON, 0, FOREVER, last.cursor, 1)[:2] == ([a_timer(30)], None)
 
 
-def test_a_timer_is_deleted_exactly(aws: Moto) -> None:
+def test_only_the_exact_timer_is_deleted(aws: Moto) -> None:
     timers = [a_timer(1), a_timer(1, version=2), a_timer(1.000001), a_timer(1, tenant="T")]
     aws.ports.timers.put(timers)
     aws.ports.timers.delete([a_timer(1), a_timer(1), a_timer(2), a_timer(1, bucket=NOON - MINUTE)])
@@ -63,7 +63,7 @@ def test_a_timer_is_deleted_exactly(aws: Moto) -> None:
     assert set(left) == set(timers[1:])
 
 
-def test_a_timer_is_a_tiny_row(aws: Moto) -> None:
+def test_timer_row_has_only_its_key(aws: Moto) -> None:
     aws.ports.timers.put([a_timer()])
     (row,) = aws.rows("timers")
     assert set(row) == {keys.PK, keys.SK}
@@ -81,7 +81,7 @@ def a_row(seconds: float = 0, job_id: str = "j", **fields: Any) -> RunRow:
     return RunRow(job_id=job_id, run=run, **{**built, **fields})
 
 
-def test_rows_come_back_and_are_written_once(aws: Moto) -> None:
+def test_history_rows_are_read_back_and_written_once(aws: Moto) -> None:
     history = aws.ports.history
     detail = Detail(error="é\u0000", exit_code=1, output=b"\xff\x00", http_headers=(("a", "b"),))
     row = a_row(detail=detail)
@@ -94,7 +94,7 @@ def test_rows_come_back_and_are_written_once(aws: Moto) -> None:
     assert len(aws.rows("runs")) == 1
 
 
-def test_expired_rows_are_not_shown_but_known_to_be_written(aws: Moto) -> None:
+def test_expired_history_row_is_hidden_but_recorded(aws: Moto) -> None:
     history = aws.ports.history
     row = a_row(expires_at=after(0.5))
     history.put_runs([row, a_row(1)])
@@ -107,7 +107,7 @@ def test_expired_rows_are_not_shown_but_known_to_be_written(aws: Moto) -> None:
     assert history.recorded_keys([key]) == {key}
 
 
-def test_attempts_come_by_number_and_token_and_not_among_the_runs(aws: Moto) -> None:
+def test_attempts_are_ordered_and_not_listed_as_runs(aws: Moto) -> None:
     history = aws.ports.history
     rows = [
         AttemptRow("t", "j", "r", number, token, "FAILED", NOON, after(1), "e", lost, expires_at=at)
@@ -126,7 +126,7 @@ def test_attempts_come_by_number_and_token_and_not_among_the_runs(aws: Moto) -> 
     assert history.recorded_keys([RunKey("t", "j", "r")]) == frozenset()
 
 
-def test_a_jobs_runs_are_paged_newest_first_between_two(aws: Moto) -> None:
+def test_runs_of_job_are_paged_newest_first_between_bounds(aws: Moto) -> None:
     history, key = aws.ports.history, JobKey("t", "j")
     rows = [a_row(n) for n in range(9)]
     history.put_runs([*rows, a_row(3, "other"), a_row(3, tenant="T")])
@@ -142,7 +142,7 @@ def test_a_jobs_runs_are_paged_newest_first_between_two(aws: Moto) -> None:
     assert page(ids[2], ids[5]) == []
 
 
-def test_runs_over_all_jobs_are_paged_newest_first_each_once(aws: Moto) -> None:
+def test_runs_of_all_jobs_are_paged_newest_first_once_each(aws: Moto) -> None:
     history = aws.ports.history
     rows = [a_row(n % 40 / 3, f"j{n % 7}", run_id=run_id(n % 40 / 3, n)) for n in range(90)]
     twins = [a_row(5, "a", run_id=run_id(5, 200)), a_row(5, "b", run_id=run_id(5, 200))]
@@ -161,7 +161,7 @@ def test_runs_over_all_jobs_are_paged_newest_first_each_once(aws: Moto) -> None:
     assert read == wanted
 
 
-def test_a_batch_of_ended_runs_is_packed_into_one_row(aws: Moto) -> None:
+def test_batch_of_ended_runs_is_packed_into_one_row(aws: Moto) -> None:
     rows = [a_row(0.01 * n, run_id=run_id(0.01 * n, n)) for n in range(100)]
     assert aws.spend(lambda: aws.lists.append("t", rows)) == {"BatchWriteItem": 1}
     (row,) = aws.rows("control")
@@ -170,7 +170,7 @@ def test_a_batch_of_ended_runs_is_packed_into_one_row(aws: Moto) -> None:
     assert len(aws.lists.page("t", None, 200, NOON)) == 100
 
 
-def test_a_batch_that_is_too_large_is_packed_into_several(aws: Moto) -> None:
+def test_large_batch_is_packed_into_several_rows(aws: Moto) -> None:
     chance = Random(3)
     rows = [
         a_row(0.01 * n, run_id=run_id(0.01 * n, n), detail=Detail(output=chance.randbytes(80_000)))
@@ -182,7 +182,7 @@ def test_a_batch_that_is_too_large_is_packed_into_several(aws: Moto) -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.COALESCED, Reason.OUTAGE])
-def test_a_row_for_many_that_did_not_run_comes_back(aws: Moto, reason: Reason) -> None:
+def test_row_of_several_skipped_occurrences_is_read_back(aws: Moto, reason: Reason) -> None:
     run = Run(
         "r",
         RunStatus.SKIPPED,
@@ -201,15 +201,15 @@ def test_a_row_for_many_that_did_not_run_comes_back(aws: Moto, reason: Reason) -
 
 
 @pytest.mark.parametrize("kind", ["text/plain; charset=\xe9", "text/" + "x" * 5_000])
-def test_a_type_that_no_header_of_s3_carries_costs_nobody_the_blob(aws: Moto, kind: str) -> None:
-    """A server may call its answer anything: signed as UTF-8 and sent as Latin-1, S3 refuses it."""
+def test_blob_with_invalid_content_type_is_stored(aws: Moto, kind: str) -> None:
+    """A server may return any content type. S3 refuses one that is not ASCII."""
     aws.ports.blobs.put("outputs/acme/odd", b"data", kind)
     stored = aws.clients.s3.get_object(Bucket=aws.settings.bucket, Key="outputs/acme/odd")
     assert stored["ContentType"] == "binary/octet-stream"
     assert "response-content-type" not in (aws.ports.blobs.link("outputs/acme/odd", kind) or "")
 
 
-def test_stores_make_the_fewest_calls(aws: Moto) -> None:
+def test_store_operations_cost_few_calls(aws: Moto) -> None:
     timers, history = aws.ports.timers, aws.ports.history
     some = [a_timer(n) for n in range(30)]
     rows = [a_row(n) for n in range(30)]

@@ -1,4 +1,4 @@
-"""A run that has ended is shown with what it left, also before its history row stands."""
+"""An ended run is shown with its results before its history row is written."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ import pytest
 from punctual.domain.run import RunStatus
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.left import EVENT, OFTEN, QUICK, struck
-from tests.support.deployed.scenes import a_task, submitted
+from tests.support.deployed.interrupted_work import EVENT, HOURLY, QUICK, inject_fault
+from tests.support.deployed.scenes import a_task, submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 REFUSED = {"type": "http", "url": "https://192.0.2.1/"}
 
 
 def after_the_swap_that_ends(world: World) -> Callable[[Moment], bool]:
-    """An executor claims with its first write of a head, and ends the run with the second."""
+    """Match the second write of a job state by an executor, which ends the run."""
     seen = [0]
 
     def hit(moment: Moment) -> bool:
@@ -30,21 +30,21 @@ def after_the_swap_that_ends(world: World) -> Callable[[Moment], bool]:
 
 @contextmanager
 def ended_unrecorded(world: World, api: Gateway, task: Any, payload: Any) -> Iterator[str]:
-    """A job with one run, whose executor died between the swap and the history row."""
+    """Yield a job with one run. Its executor crashed between the swap and the history row."""
     world.work = lambda given: given
-    says = {**OFTEN, **QUICK, "task": task, "payload": payload, "max_retries": 0}
-    job = submitted(api, **says)
+    says = {**HOURLY, **QUICK, "task": task, "payload": payload, "max_retries": 0}
+    job = submit_job(api, **says)
     killed = Killed("out of memory")
-    with struck(world, after_the_swap_that_ends(world), killed):
+    with inject_fault(world, after_the_swap_that_ends(world), killed):
         assert api.post(f"/jobs/{job}/runNow").status == 202
         world.run(SECOND / 2)
-    assert world.ended() == [], "the history row stands already"
+    assert world.ended() == [], "the history row is already written"
     yield job
-    assert world.ended() == [], "the history row was written while it was looked at"
+    assert world.ended() == [], "the history row was written during the test"
 
 
 def shown_everywhere(api: Gateway, job: str) -> list[Mapping[str, Any]]:
-    """The one run of a job, by each call that shows it."""
+    """Return the only run of a job from each call that shows it."""
     (listed,) = api.get(f"/jobs/{job}/runs").json["runs"]
     (of_all,) = api.get("/runs").json["runs"]
     (in_list,) = api.get("/jobs").json["jobs"]
@@ -63,7 +63,7 @@ def shown_everywhere(api: Gateway, job: str) -> list[Mapping[str, Any]]:
     [(a_task(), {"order": 1}), (EVENT, {"order": 1})],
     ids=["in S3", "in the run itself"],
 )
-def test_a_run_that_succeeded_is_shown_with_its_output_at_once(
+def test_unrecorded_success_is_shown_with_output(
     world: World, api: Gateway, task: Any, payload: Any
 ) -> None:
     with ended_unrecorded(world, api, task, payload) as job:
@@ -77,7 +77,7 @@ def test_a_run_that_succeeded_is_shown_with_its_output_at_once(
             assert run["output_url"] is not None
 
 
-def test_a_run_that_failed_is_shown_with_its_error_at_once(world: World, api: Gateway) -> None:
+def test_unrecorded_failure_is_shown_with_error(world: World, api: Gateway) -> None:
     with ended_unrecorded(world, api, REFUSED, {}) as job:
         world.throttled.add(world.name("status"))
         for run in shown_everywhere(api, job):
@@ -85,10 +85,8 @@ def test_a_run_that_failed_is_shown_with_its_error_at_once(world: World, api: Ga
             assert run["error_message"], run
 
 
-def test_the_list_over_all_jobs_keeps_what_a_run_left_whose_row_came_later(
-    world: World, api: Gateway
-) -> None:
-    """The stream is read before the row stands: what is listed then is never written again."""
+def test_run_list_shows_output_recorded_after_stream_record(world: World, api: Gateway) -> None:
+    """The stream is read before the history row exists. The list entry is written only once."""
     with ended_unrecorded(world, api, a_task(), {"order": 1}) as job:
         world.run(3 * SECOND)
     world.run(2 * MINUTE)
@@ -98,12 +96,12 @@ def test_the_list_over_all_jobs_keeps_what_a_run_left_whose_row_came_later(
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_a_repeated_submission_shows_its_run_with_what_it_left(
+def test_repeated_submission_shows_error_of_its_run(
     world: World, api: Gateway, recorded: bool
 ) -> None:
     asked = {"name": "once", "schedule_type": "IMMEDIATE", "task": REFUSED, **QUICK}
     key = {"idempotency_key": "a payout"}
-    with struck(world, after_the_swap_that_ends(world), Killed("out of memory")):
+    with inject_fault(world, after_the_swap_that_ends(world), Killed("out of memory")):
         job = api.post("/jobs", asked, **key).json
         world.run(SECOND / 2)
     if recorded:

@@ -1,4 +1,4 @@
-"""Heads on DynamoDB: swaps, leases, expiry, lists, bodies; and what each costs in calls."""
+"""Job states on DynamoDB: swaps, leases, expiry, lists, definitions, and their calls."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -59,7 +59,7 @@ def loaded(aws: Moto, key: JobKey = KEY) -> StoredState | None:
     return aws.ports.job_states.load([key]).get(key)
 
 
-def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
+def test_swap_replaces_all_fields(aws: Moto) -> None:
     waiting = WaitingRun("r", 1, NOON, NOON, NOON)
     head = created(aws, wait_queue=(waiting,), latest_run_id="r")
     new = changed(
@@ -69,20 +69,20 @@ def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
     assert loaded(aws) == StoredState(new, {})
 
 
-def test_of_two_swaps_of_one_version_one_wins(aws: Moto) -> None:
+def test_one_of_two_swaps_of_a_version_wins(aws: Moto) -> None:
     head = created(aws)
     one, other = changed(head, "one"), changed(head, "other", started_runs=9)
     assert aws.ports.job_states.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
     assert loaded(aws) == StoredState(one, {})
 
 
-def test_a_head_is_created_once(aws: Moto) -> None:
+def test_job_state_is_created_once(aws: Moto) -> None:
     created(aws)
     assert aws.ports.job_states.swap([Swap(a_job(write_ids=("x",), started_runs=5), 0)]) == [False]
     assert aws.ports.job_states.swap([Swap(a_job(job_id="other", version=4), 3)]) == [False]
 
 
-def test_a_swap_that_meets_its_own_effect_has_won(aws: Moto) -> None:
+def test_repeated_swap_with_own_write_id_has_won(aws: Moto) -> None:
     new = changed(created(aws), "me")
     assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
     assert aws.ports.job_states.swap([Swap(new, 1)]) == [True]
@@ -92,7 +92,7 @@ def test_a_swap_that_meets_its_own_effect_has_won(aws: Moto) -> None:
     assert loaded(aws) == StoredState(later, {})
 
 
-def test_leases_live_beside_the_head(aws: Moto) -> None:
+def test_leases_are_stored_with_job_state(aws: Moto) -> None:
     head = created(aws)
     lease = Lease(2, after(30))
     claimed = changed(head, "w2")
@@ -106,7 +106,7 @@ def test_leases_live_beside_the_head(aws: Moto) -> None:
     assert loaded(aws) == StoredState(ended, {})
 
 
-def test_a_beat_renews_and_raises_no_version(aws: Moto) -> None:
+def test_renewal_extends_lease_without_new_version(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     aws.ports.job_states.swap([Swap(claimed, 1, {RUN: Lease(2, after(30))})])
     beats = [
@@ -118,7 +118,7 @@ def test_a_beat_renews_and_raises_no_version(aws: Moto) -> None:
     assert loaded(aws) == StoredState(claimed, {RUN: Lease(2, after(60), is_renewed=True)})
 
 
-def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
+def test_swap_with_outdated_required_lease_loses(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     read = Lease(2, after(30))
     aws.ports.job_states.swap([Swap(claimed, 1, {RUN: read})])
@@ -130,7 +130,7 @@ def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
     assert loaded(aws) == StoredState(lost.state, {})
 
 
-def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clock) -> None:
+def test_expired_job_state_is_absent_and_replaceable(aws: Moto, clock: Clock) -> None:
     over = a_job(status=JobStatus.COMPLETED, ended_at=NOON, write_ids=("old",))
     aws.ports.job_states.swap([Swap(over, 0, {RUN: Lease(1, NOON)})])
     assert loaded(aws) is not None
@@ -144,7 +144,7 @@ def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clo
     assert loaded(aws) == StoredState(new, {})
 
 
-def test_a_blank_head_is_read_and_not_listed(aws: Moto, clock: Clock) -> None:
+def test_blank_job_state_is_loaded_and_not_listed(aws: Moto, clock: Clock) -> None:
     blank = created(aws, is_blank=True, ended_at=NOON, status=JobStatus.COMPLETED, rules={})
     assert loaded(aws) == StoredState(blank, {})
     assert aws.ports.job_states.page("t", None, 10).items == []
@@ -187,7 +187,7 @@ def listed(found: list[list[str]]) -> list[str]:
     return list(chain.from_iterable(found))
 
 
-def test_jobs_are_listed_newest_first_and_the_last_page_says_so(aws: Moto) -> None:
+def test_jobs_are_listed_newest_first_until_last_page(aws: Moto) -> None:
     ids = job_ids(40)
     with_jobs(aws, ids)
     found = pages(aws, 20)
@@ -196,14 +196,14 @@ def test_jobs_are_listed_newest_first_and_the_last_page_says_so(aws: Moto) -> No
     assert [len(page) for page in pages(aws, 100)] == [40]
 
 
-def test_lists_are_complete_and_without_doubles_while_jobs_are_added(aws: Moto) -> None:
+def test_job_list_has_no_gaps_or_duplicates_while_jobs_are_added(aws: Moto) -> None:
     ids = job_ids(30)
     with_jobs(aws, ids[:25])
     found = pages(aws, 7, between=lambda: with_jobs(aws, ids[25:]))
     assert listed(found) == ids[:25][::-1]
 
 
-def test_a_list_holds_one_tenant_only(aws: Moto) -> None:
+def test_job_list_has_one_tenant(aws: Moto) -> None:
     with_jobs(aws, job_ids(2))
     created(aws, tenant="t#", job_id="j1")
     created(aws, tenant="", job_id="j2")
@@ -211,7 +211,7 @@ def test_a_list_holds_one_tenant_only(aws: Moto) -> None:
     assert aws.ports.job_states.page("x", None, 10).items == []
 
 
-def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
+def test_walk_yields_every_job_state_of_every_tenant(aws: Moto) -> None:
     with_jobs(aws, job_ids(9))
     created(aws, tenant="a b#c", job_id="j")
     met, cursor = [], None
@@ -224,20 +224,20 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
     assert sorted(met) == sorted([*job_ids(9), "j"])
 
 
-def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> None:
+def test_active_states_have_runs_or_waiting_runs(aws: Moto) -> None:
     with_jobs(aws, job_ids(5))
     waiting = created(aws, job_id="j1", wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
     assert aws.ports.job_states.active_states("t") == [waiting]
 
 
 def noise(size: int) -> str:
-    """Text that cannot be made much smaller."""
+    """Return text that does not compress well."""
     chance = Random(size)
     return "".join(chr(0x4E00 + chance.randrange(20_000)) for _ in range(size // 3))
 
 
 @pytest.mark.parametrize("size", [0, 10_000, 300_000, 900_000])
-def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
+def test_definition_of_any_size_is_read_back(aws: Moto, size: int) -> None:
     body = a_definition_row(
         "j", "2", payload={"a": [1, 2.5, None, noise(size)], "": {"\U0001f600": {}}}
     )
@@ -248,7 +248,7 @@ def test_a_definition_of_any_size_comes_back(aws: Moto, size: int) -> None:
     assert aws.ports.job_states.load_definitions(wanted) == {(key, "2"): body, (key, "1"): small}
 
 
-def test_a_definition_that_lacks_a_part_is_an_error(aws: Moto) -> None:
+def test_definition_without_a_part_is_an_error(aws: Moto) -> None:
     aws.ports.job_states.put_definitions([a_definition_row("j", payload=noise(900_000))])
     place = keys.definition_key("t", "j", "1", 1)
     aws.clients.dynamodb.delete_item(TableName="jobs", Key=place.item())
@@ -256,7 +256,7 @@ def test_a_definition_that_lacks_a_part_is_an_error(aws: Moto) -> None:
         aws.ports.job_states.load_definitions([(JobKey("t", "j"), "1")])
 
 
-def test_a_row_of_a_later_layout_stops_the_reader(aws: Moto) -> None:
+def test_job_state_of_newer_format_is_unavailable(aws: Moto) -> None:
     created(aws)
     (row,) = aws.rows("jobs")
     row[keys.LAYOUT_ATTR] = to_attribute(keys.ROW_LAYOUT + 1)
@@ -267,7 +267,7 @@ def test_a_row_of_a_later_layout_stops_the_reader(aws: Moto) -> None:
         loaded(aws)
 
 
-def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
+def test_job_states_are_loaded_a_hundred_at_a_time(aws: Moto) -> None:
     ids = job_ids(101)
     with_jobs(aws, ids)
     wanted = [JobKey("t", one) for one in (*ids, *ids)]
@@ -276,13 +276,15 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     assert len(found) == 101
 
 
-def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
+def test_job_state_operations_cost_few_calls(aws: Moto) -> None:
     heads = aws.ports.job_states
     head = created(aws)
     new = changed(head, "w2")
     swap = Swap(new, 1, {RUN: Lease(2, after(30))})
     assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}
-    assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}  # lost or own: no read
+    assert aws.spend(lambda: heads.swap([swap])) == {
+        "UpdateItem": 1
+    }  # the answer of the refused write has the row, so no read follows
     assert aws.spend(lambda: heads.swap([Swap(a_job(job_id="x"), 0)])) == {"PutItem": 1}
     assert aws.spend(lambda: heads.renew_leases([LeaseRenewal(KEY, RUN, 2, after(60))])) == {
         "UpdateItem": 1

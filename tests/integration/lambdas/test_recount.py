@@ -38,14 +38,14 @@ LIVE = [RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNIN
 
 
 class Died(BaseException):
-    """The environment is gone: no code of ours sees it coming."""
+    """The environment is gone. No code can catch this."""
 
 
 class Deployed:
-    """The reconciler and the status function; a test says when each of them is called."""
+    """The reconciler and the status function, both called by the test."""
 
     def __init__(self, made: Dispatch) -> None:
-        self.made, self.clock, self.told = made, made.clock, made.told
+        self.made, self.clock, self.telemetry = made, made.clock, made.telemetry
         self.tallies = Counters(made.new_runtime().dynamo, made.aws.settings.control_table)
         self._status, self._stream = build_handler(made.new_runtime()), Stream(made.aws)
         self._drifts = count()
@@ -62,7 +62,7 @@ class Deployed:
         assert self._status.handle(records) == []
 
     def drift(self, counts: Mapping[str, int], tenant: str = "acme") -> None:
-        """Make the counts wrong by so much."""
+        """Add `counts` to the stored counts, so that they are wrong."""
         mark = change_id_of(str(next(self._drifts)), tenant)
         self.tallies.count(tenant, [CountChange(mark, NOON - 5 * HOUR, counts)])
 
@@ -106,11 +106,11 @@ def test_counts_of_a_tenant_at_rest_become_exact(
     deployed.drift({**drift, "run_SUCCESS": 7})
     deployed.clock.set(after(1_800))
     assert not deployed.walk()
-    assert deployed.told.wrong == []
+    assert deployed.telemetry.problem_names == []
     deployed.clock.advance(HOUR)
     assert deployed.walk()
-    assert deployed.told.wrong == ["counts_corrected"]
-    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
+    assert deployed.telemetry.problem_names == ["counts_corrected"]
+    assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 1
     assert deployed.totals() == {**right, "run_SUCCESS": 7}
 
 
@@ -118,10 +118,10 @@ def test_right_counts_need_no_second_invocation(deployed: Deployed) -> None:
     deployed.submit(3)
     deployed.follow()
     assert deployed.walk()
-    assert (deployed.told.wrong, deployed.totals()) == ([], {"job_SCHEDULED": 3})
+    assert (deployed.telemetry.problem_names, deployed.totals()) == ([], {"job_SCHEDULED": 3})
 
 
-def test_changes_that_status_has_not_counted_yet_are_not_counted_twice(deployed: Deployed) -> None:
+def test_changes_not_counted_by_status_yet_are_not_counted_twice(deployed: Deployed) -> None:
     deployed.submit(3)
     deployed.follow()
     deployed.clock.set(after(7_200))
@@ -130,10 +130,10 @@ def test_changes_that_status_has_not_counted_yet_are_not_counted_twice(deployed:
     deployed.follow()
     deployed.clock.advance(HOUR)
     assert deployed.walk()
-    assert (deployed.told.wrong, deployed.totals()) == ([], {"job_SCHEDULED": 5})
+    assert (deployed.telemetry.problem_names, deployed.totals()) == ([], {"job_SCHEDULED": 5})
 
 
-def test_a_busy_tenant_is_corrected_by_what_its_changes_do_not_explain(deployed: Deployed) -> None:
+def test_busy_tenant_is_corrected_only_by_unexplained_difference(deployed: Deployed) -> None:
     deployed.submit(3)
     deployed.follow()
     deployed.drift({"job_SCHEDULED": 10})
@@ -149,12 +149,12 @@ def test_a_busy_tenant_is_corrected_by_what_its_changes_do_not_explain(deployed:
     deployed.submit()
     deployed.follow()
     assert deployed.walk()
-    assert deployed.told.wrong == ["counts_corrected"]
-    slack = 3  # the jobs made shortly before the walk, and in the minute in which it read heads
+    assert deployed.telemetry.problem_names == ["counts_corrected"]
+    slack = 3  # jobs made just before the walk, or during it
     assert deployed.totals() == {"job_SCHEDULED": 7 + slack}
 
 
-def test_a_correction_waits_until_status_has_counted_what_the_walk_saw(deployed: Deployed) -> None:
+def test_correction_waits_for_count_lag_of_status(deployed: Deployed) -> None:
     deployed.submit()
     deployed.follow()
     deployed.drift({"job_SCHEDULED": 1})
@@ -168,7 +168,7 @@ def test_a_correction_waits_until_status_has_counted_what_the_walk_saw(deployed:
     assert deployed.totals() == {"job_SCHEDULED": 1}
 
 
-def test_a_walk_of_several_invocations_goes_on_with_its_counts(
+def test_walk_of_several_invocations_keeps_its_counts(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
@@ -191,14 +191,14 @@ def test_a_walk_of_several_invocations_goes_on_with_its_counts(
         deployed.clock.advance(MINUTE * 20)
         invocations += 1
         assert invocations < 20
-    assert pages["read"] >= 3, "a page for each invocation"
-    assert (deployed.told.wrong, deployed.totals()) == (
+    assert pages["read"] >= 3, "each invocation reads a page"
+    assert (deployed.telemetry.problem_names, deployed.totals()) == (
         ["counts_corrected"],
         {"job_SCHEDULED": 5},
     )
 
 
-def test_an_invocation_that_dies_after_a_correction_does_not_repeat_it(
+def test_correction_is_not_repeated_after_crash(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployed.submit()
@@ -220,7 +220,7 @@ def test_an_invocation_that_dies_after_a_correction_does_not_repeat_it(
     assert deployed.totals() == {"job_SCHEDULED": 1}
 
 
-def test_each_day_draws_the_tenants_that_are_counted_where_these_are_too_many(
+def test_tenants_to_count_are_drawn_daily_if_too_many(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recounting, "MAX_RECOUNT_TENANTS", 2)
@@ -238,12 +238,12 @@ def test_each_day_draws_the_tenants_that_are_counted_where_these_are_too_many(
         assert deployed.walk()
         wrong = [name for name in tenants if deployed.totals(name) != {"job_SCHEDULED": 1}]
         assert day or len(wrong) == 2
-        assert ("counts_left_out", {"why": "too many tenants"}) in deployed.told.events
+        assert ("counts_left_out", {"why": "too many tenants"}) in deployed.telemetry.events
         deployed.clock.advance(timedelta(days=1))
     assert wrong == []
 
 
-def test_a_walk_of_more_than_a_day_leaves_the_counts_to_the_next_one(deployed: Deployed) -> None:
+def test_walk_over_a_day_leaves_counts_to_next_walk(deployed: Deployed) -> None:
     deployed.submit()
     deployed.follow()
     deployed.drift({"job_SCHEDULED": 1})
@@ -251,7 +251,7 @@ def test_a_walk_of_more_than_a_day_leaves_the_counts_to_the_next_one(deployed: D
     assert not deployed.walk()
     deployed.clock.advance(25 * HOUR)
     assert deployed.walk()
-    assert ("counts_left_out", {"why": "the walk took too long"}) in deployed.told.events
+    assert ("counts_left_out", {"why": "the walk took too long"}) in deployed.telemetry.events
     assert deployed.totals() == {"job_SCHEDULED": 2}
 
 
@@ -261,7 +261,7 @@ def aws() -> Iterator[Moto]:
         yield found
 
 
-def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
+def test_counts_of_maximum_tenants_fit_into_progress_row(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(1)
@@ -288,13 +288,13 @@ def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
 
 
 class Busy:
-    """Jobs that change while they are walked over, and a status function that is behind."""
+    """Jobs that change during the walk, and a status function that lags."""
 
     def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
         self.tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
         self.tenant, self.chance, self.now = tenant, chance, NOON
         self.heads: dict[str, JobState] = {}
-        self.waiting: list[tuple[datetime, CountChange]] = []  # until when each is counted
+        self.waiting: list[tuple[datetime, CountChange]] = []  # the time at which each is counted
         self.made: list[CountChange] = []
 
     def change(self) -> None:
@@ -334,14 +334,14 @@ class Busy:
         return counters.live_counts(found)
 
     def off(self) -> dict[str, int]:
-        """How much the counts are too high, once nothing is on its way."""
+        """Return by how much the counts are too high, after all changes were counted."""
         found = Counter(counters.live_counts(self.tallies.totals(self.tenant)))
         found.subtract(self.right())
         return {name: number for name, number in found.items() if number}
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_correction_takes_no_count_further_from_what_is_right(aws: Moto, seed: int) -> None:
+def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     chance = random.Random(seed)
     busy = Busy(aws, f"busy{seed}", chance)
     busy.live(120, chance.choice((10, 30)))

@@ -1,4 +1,4 @@
-"""Counts are right though several readers share the stream, its shard splits, and readers die."""
+"""Counts are right with several stream readers, a shard split and crashes."""
 
 import random
 from collections import Counter
@@ -9,9 +9,9 @@ import pytest
 from tests.support.builders import after
 from tests.support.deployed.faults import Killed, Moment
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.left import EVENT
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import runs_of
+from tests.support.deployed.interrupted_work import EVENT
+from tests.support.deployed.observations import runs_of
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 AT_ONCE = {"schedule_type": "IMMEDIATE", "task": EVENT}
@@ -19,10 +19,10 @@ LATER = {"schedule_type": "FUTURE", "schedule_time": after(80_000).isoformat(), 
 
 
 def changed(world: World, api: Gateway, chance: random.Random) -> Sequence[str]:
-    """Jobs that run, and jobs that are made, paused and cancelled in the same seconds."""
+    """Submit jobs that run, and jobs that are paused or cancelled within seconds."""
     jobs = []
     for number in range(12):
-        jobs.append(submitted(api, **(AT_ONCE if number % 3 == 0 else LATER)))
+        jobs.append(submit_job(api, **(AT_ONCE if number % 3 == 0 else LATER)))
         if number % 3:
             for step in ("pause", "resume")[: chance.randrange(3)]:
                 assert api.post(f"/jobs/{jobs[-1]}/{step}").status == 200

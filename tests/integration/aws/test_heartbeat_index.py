@@ -1,4 +1,4 @@
-"""The index of heads of which a run has a heartbeat: who is in it, and what is read by it."""
+"""The index of job states with a heartbeat: its members, and the reads that use it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,7 +16,7 @@ from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.job_search.monitor import DeployedMonitor
-from tests.integration.aws.test_heads import Clock
+from tests.integration.aws.test_job_states import Clock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 
@@ -46,7 +46,7 @@ def held(number: int, by: str = "e") -> Run:
 def claimed(
     aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fields: Any
 ) -> JobState:
-    """A job whose run is held, and has had a heartbeat, or none yet."""
+    """Store a job with a claimed run, and renew its lease unless `beat` is None."""
     run = held(number, by)
     head = a_job_state(an_id(number), runs=(run,), **fields)
     aws.ports.job_states.put_definitions([a_definition_row(head.job_id)])
@@ -67,7 +67,7 @@ def indexed(aws: Moto) -> list[str]:
     return sorted(key.job_id for key in aws.ports.job_states.load_heartbeat_states("acme", ALL))
 
 
-def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
+def test_only_a_heartbeat_puts_job_state_into_index(aws: Moto) -> None:
     stored(
         aws,
         a_job_state(an_id(1)),
@@ -81,11 +81,11 @@ def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
     assert indexed(aws) == [an_id(7)]
 
 
-def test_a_head_is_in_it_until_nothing_of_it_is_held(aws: Moto) -> None:
+def test_job_state_is_in_index_until_its_last_lease_ends(aws: Moto) -> None:
     head = claimed(aws, 1)
     cancelling = changed(head)
     assert aws.ports.job_states.swap([Swap(cancelling, 1)]) == [True]
-    assert indexed(aws) == [an_id(1)], "who changes a job knows nothing of its heartbeats"
+    assert indexed(aws) == [an_id(1)], "a change of the job keeps the heartbeat"
     two = changed(cancelling, runs=(*cancelling.runs, held(2)))
     one = changed(two, runs=(held(2),))
     none = changed(one, runs=(a_run("next"),))
@@ -94,7 +94,7 @@ def test_a_head_is_in_it_until_nothing_of_it_is_held(aws: Moto) -> None:
         assert indexed(aws) == [an_id(1)] * there
 
 
-def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
+def test_renewal_of_lost_lease_puts_nothing_into_index(aws: Moto) -> None:
     head = claimed(aws, 1)
     over = changed(head, runs=())
     assert aws.ports.job_states.swap([Swap(over, 1, {"r1": None})]) == [True]
@@ -107,19 +107,19 @@ def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
     }
 
 
-def test_another_tenant_s_are_not_in_it(aws: Moto) -> None:
+def test_index_has_no_job_states_of_other_tenants(aws: Moto) -> None:
     claimed(aws, 1, tenant="other")
     assert indexed(aws) == []
 
 
-def test_a_head_that_has_expired_and_was_not_removed_yet_is_not_found(aws: Moto) -> None:
+def test_expired_job_state_is_not_found_by_index(aws: Moto) -> None:
     claimed(aws, 1, ended_at=NOON - timedelta(days=31))
     assert indexed(aws) == []
 
 
 @pytest.fixture
 def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
-    """A tenant of whom most slots hold more heads than are walked over."""
+    """A tenant with more job states in most slots than one read may page over."""
     monkeypatch.setattr(module, "ALL_STATES_PAGE_SIZE", 3)
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 2)
     stored(aws, *[a_job_state(an_id(n)) for n in range(1, 121)])
@@ -129,23 +129,21 @@ def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
     return aws.ports.job_states
 
 
-def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
+def test_crowded_slot_yields_job_states_with_heartbeat(
     crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {head.job_id for head in crowd.active_states("acme")}
     beating = {an_id(n) for n in range(201, 221)}
     queued = {an_id(n) for n in range(301, 331)}
     assert beating <= found
-    assert 0 < len(found & queued) < 30, "of slots that are no crowd, all"
+    assert 0 < len(found & queued) < 30, "all job states of slots that are not crowded"
     assert found <= beating | queued
     crowd._crowded_until.clear()
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
     assert {head.job_id for head in crowd.active_states("acme")} == beating | queued
 
 
-def test_that_a_slot_is_crowded_is_remembered_for_a_while(
-    aws: Moto, crowd: DynamoJobStates, clock: Clock
-) -> None:
+def test_crowded_slot_is_cached(aws: Moto, crowd: DynamoJobStates, clock: Clock) -> None:
     first = aws.spend(lambda: crowd.active_states("acme"))
     again = aws.spend(lambda: crowd.active_states("acme"))
     assert again["Query"] < first["Query"]
@@ -153,17 +151,17 @@ def test_that_a_slot_is_crowded_is_remembered_for_a_while(
     assert aws.spend(lambda: crowd.active_states("acme")) == first
 
 
-def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoJobStates) -> None:
+def test_index_reads_at_most_the_limit(aws: Moto, crowd: DynamoJobStates) -> None:
     assert len(crowd.load_heartbeat_states("acme", ALL)) == 20
     assert 0 < len(crowd.load_heartbeat_states("acme", 1)) <= 16
     spent = aws.spend(lambda: crowd.load_heartbeat_states("acme", ALL))
     assert spent == {"Query": 16, "BatchGetItem": 1}
 
 
-def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
+def test_job_state_changed_after_index_read_is_current(
     aws: Moto, crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The index is behind, the heads that it names are not."""
+    """The index may lag. The job states that it names are read consistently."""
     crowd.active_states("acme")
     (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
     over = changed(a_job_state(an_id(number), runs=(held(number),)), runs=())
@@ -184,7 +182,7 @@ def _is_crowded(crowd: DynamoJobStates, job_id: str) -> bool:
     return state_key("acme", job_id).pk in crowd._crowded_until
 
 
-def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> None:
+def test_stats_show_runs_and_last_heartbeat_of_executors(aws: Moto) -> None:
     claimed(aws, 1, "b", beat=30)
     claimed(aws, 2, "a", beat=8)
     claimed(aws, 3, "a", beat=12)
@@ -198,7 +196,7 @@ def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> 
     assert monitor(aws).stats("other", after(60)).executors == []
 
 
-def test_of_two_runs_of_a_job_the_one_without_a_heartbeat_yet_counts_as_well(aws: Moto) -> None:
+def test_stats_count_second_run_without_heartbeat(aws: Moto) -> None:
     head = claimed(aws, 1, "a", beat=8)
     two = changed(head, runs=(*head.runs, held(2, "b")))
     assert aws.ports.job_states.swap([Swap(two, 1, {"r2": Lease(1, after(30))})]) == [True]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.meter import short_table_name
+from bench.cost.meter import short_table_name
 from tests.support.deployed.privilege import Right, Statement, listed, matches
 
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from bench.meter import WrittenRow
+from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.settings import Settings
-from tests.support.deployed import left, mending
+from tests.support.deployed import interrupted_work, repairs
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import PAYLOAD, SMALL, opened, submitted
-from tests.support.deployed.seen import runs_of
+from tests.support.deployed.observations import runs_of
+from tests.support.deployed.scenes import PAYLOAD, SMALL, open_api, submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
@@ -21,44 +21,44 @@ THEIR_INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/acme-inbox"
 HUGE = {"order": 1, "text": "x" * 90_000}
 
 
-def lived(world: World) -> None:
-    api = opened(world)
+def play_all_features(world: World) -> None:
+    api = open_api(world)
     if (
         Settings.from_env(world.deployed.functions[world.name("job-service")].env).limits
         is not None
     ):
-        _limited(world)
+        _write_limits(world)
     world.run(MINUTE)
-    _prepared(world)
+    _create_targets(world)
     if world.stage == "rehearsal":
-        _own_targets(world, api)
-    jobs = _all_tasks(world, api, {**MINUTELY, **left.QUICK})
-    _all_tasks(world, api, {"schedule_type": "IMMEDIATE", **left.LONG})
+        _run_tenant_targets(world, api)
+    jobs = _submit_all_tasks(world, api, {**MINUTELY, **interrupted_work.QUICK})
+    _submit_all_tasks(world, api, {"schedule_type": "IMMEDIATE", **interrupted_work.LONG})
     world.run(2 * MINUTE)
-    _read_it_all(api, jobs)
-    _changed(world, api, jobs[0])
-    _tokens(world, api)
+    _read_everything(api, jobs)
+    _change_job(world, api, jobs[0])
+    _use_tokens(world, api)
     for job in jobs:
         api.call("DELETE", f"/jobs/{job}")
-    _stopped_and_started(world)
-    _died(world, api)
-    left.held_by_nobody(world, api)
-    left.ends_are_found(world, api)
-    left.others_are_let_in(world, api)
-    left.buried(world, api)
-    left.torn(world, api)
-    _poisoned(world)
-    mending.mended(world, api)
-    _grown(world)
-    mending.lost_before_its_head(world, api, "BatchWriteItem")
-    _expired(world)
-    mending.orphans_removed(world)
-    submitted(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
+    _switch_dispatch(world)
+    _crash_executors(world, api)
+    interrupted_work.check_lost_claim(world, api)
+    interrupted_work.check_unrecorded_ends(world, api)
+    interrupted_work.check_admission_after_end(world, api)
+    interrupted_work.check_dead_letters(world, api)
+    interrupted_work.check_interrupted_requests(world, api)
+    _put_poison_record(world)
+    repairs.check_timer_repair(world, api)
+    _raise_shard_count(world)
+    repairs.crash_submission(world, api, "BatchWriteItem")
+    _expire_jobs(world)
+    repairs.remove_orphans(world)
+    submit_job(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
     world.run(5 * SECOND)
-    mending.recounted(world, {"job_SCHEDULED": 100})
+    repairs.recount_tenant(world, {"job_SCHEDULED": 100})
 
 
-def _tokens(world: World, api: Gateway) -> None:
+def _use_tokens(world: World, api: Gateway) -> None:
     made = api.post("/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
     theirs = Gateway(world, made["token"])
     assert theirs.get("/whoami").json["token_id"] == made["token_id"]
@@ -68,14 +68,14 @@ def _tokens(world: World, api: Gateway) -> None:
     assert api.call("DELETE", f"/tokens/{mine}").json["revoked_at"]
 
 
-def _limited(world: World) -> None:
+def _write_limits(world: World) -> None:
     """Write limits for a tenant as an operator does, far above the use in this test."""
     many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
     row = limits_row("default", many)
     world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 
 
-def _prepared(world: World) -> None:
+def _create_targets(world: World) -> None:
     """Create the targets of tasks."""
     secrets = world.session.client("secretsmanager")
     secrets.create_secret(Name=f"punctual/{world.stage}/default/name", SecretString="Paid")
@@ -86,7 +86,7 @@ def _prepared(world: World) -> None:
     world.work = lambda payload: payload
 
 
-def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]:
+def _submit_all_tasks(world: World, api: Gateway, fields: Mapping[str, Any]) -> list[str]:
     work = {"type": "lambda", "function": "task-work"}
     tasks: list[dict[str, Any]] = [
         EVENT,
@@ -97,23 +97,23 @@ def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]
         {"type": "event", "detail_type": "{{secret:other}}"},
     ]
     backoff = {"backoff_seconds": 1}
-    jobs = [submitted(api, **says, task=task, retry=backoff) for task in tasks]
-    at_once = {"schedule_type": "IMMEDIATE", "timeout_seconds": says["timeout_seconds"]}
-    large = submitted(api, **at_once, task=work, payload=HUGE)
-    alone = submitted(api, **at_once, task=work, payload=PAYLOAD)
+    jobs = [submit_job(api, **fields, task=task, retry=backoff) for task in tasks]
+    at_once = {"schedule_type": "IMMEDIATE", "timeout_seconds": fields["timeout_seconds"]}
+    large = submit_job(api, **at_once, task=work, payload=HUGE)
+    alone = submit_job(api, **at_once, task=work, payload=PAYLOAD)
     hook = [{"on": ["SUCCESS"], "url": "https://192.0.2.1/"}]
-    submitted(api, **at_once, task=EVENT, notify=hook)
+    submit_job(api, **at_once, task=EVENT, notify=hook)
     batch = {"jobs": [{"name": "n", **at_once, "task": EVENT}] * 3}
     assert api.post("/jobs/batch", batch).status < 300
     asked, key = (
         {"name": "n", **at_once, "task": EVENT},
-        {"idempotency_key": f"in {says['timeout_seconds']} s"},
+        {"idempotency_key": f"in {fields['timeout_seconds']} s"},
     )
     assert {api.call("POST", "/jobs", asked, key).status for _ in range(2)} <= {200, 202}
     return [*jobs, large, alone]
 
 
-def _own_targets(world: World, api: Gateway) -> None:
+def _run_tenant_targets(world: World, api: Gateway) -> None:
     """Run tasks of a tenant that may reach its own function and queue."""
     made = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
     theirs = Gateway(world, made["token"])
@@ -123,13 +123,13 @@ def _own_targets(world: World, api: Gateway) -> None:
         {"type": "lambda", "function": "acme-answers:live"},
         {"type": "sqs", "queue_url": THEIR_INBOX},
     ]
-    for lane in (left.QUICK, left.LONG):
-        jobs = [submitted(theirs, schedule_type="IMMEDIATE", **lane, task=task) for task in tasks]
+    for lane in (interrupted_work.QUICK, interrupted_work.LONG):
+        jobs = [submit_job(theirs, schedule_type="IMMEDIATE", **lane, task=task) for task in tasks]
         world.run(MINUTE)
         assert {run["status"] for job in jobs for run in runs_of(theirs, job)} == {"SUCCESS"}
 
 
-def _read_it_all(api: Gateway, jobs: list[str]) -> None:
+def _read_everything(api: Gateway, jobs: list[str]) -> None:
     for target in ("/audit", "/jobs", "/runs", "/stats", "/health", "/schedules/upcoming"):
         assert api.get(target).status == 200, target
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
@@ -145,7 +145,7 @@ def _read_it_all(api: Gateway, jobs: list[str]) -> None:
     assert api.get("/webhook-secret").json["secret"].startswith("whsec_")
 
 
-def _changed(world: World, api: Gateway, job: str) -> None:
+def _change_job(world: World, api: Gateway, job: str) -> None:
     for method, target, value in (
         ("PATCH", "", {"name": "other"}),
         ("PATCH", "", {"payload": HUGE}),
@@ -160,7 +160,7 @@ def _changed(world: World, api: Gateway, job: str) -> None:
     assert api.post(f"/jobs/{job}/runs/{ended['run_id']}/retry").status < 300
     times = {"start": "2026-03-02T12:00:00Z", "end": "2026-03-02T12:02:00Z"}
     assert api.post(f"/jobs/{job}/backfill", times).status < 500
-    later = submitted(api, schedule_type="FUTURE", schedule_time="2026-03-03T12:00:00Z")
+    later = submit_job(api, schedule_type="FUTURE", schedule_time="2026-03-03T12:00:00Z")
     world.run(5 * SECOND)
     for step in ("pause", "resume"):  # the pair does not change the counts
         assert api.post(f"/jobs/{later}/{step}").status == 200
@@ -169,28 +169,28 @@ def _changed(world: World, api: Gateway, job: str) -> None:
     world.run(MINUTE)
 
 
-def _stopped_and_started(world: World) -> None:
+def _switch_dispatch(world: World) -> None:
     world.put_dispatch("off")
     world.run(2 * MINUTE)
     world.put_dispatch("on")
     world.run(2 * MINUTE)
 
 
-def _died(world: World, api: Gateway) -> None:
+def _crash_executors(world: World, api: Gateway) -> None:
     """Kill executors after a claim, and after their output was packed."""
     for operation in ("UpdateItem", "PutObject"):
-        hit = left.by(world, "executor-quick", operation, answered=True)
+        hit = interrupted_work.call_of(world, "executor-quick", operation, answered=True)
         at = (world.clock() + 30 * SECOND).isoformat()
-        with left.struck(world, hit, left.GONE):
+        with interrupted_work.inject_fault(world, hit, interrupted_work.OUT_OF_MEMORY):
             jobs = [
-                submitted(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
+                submit_job(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
                 for _ in range(9)
             ]
             world.run(7 * MINUTE)
         assert {run["status"] for job in jobs for run in runs_of(api, job)} == {"SUCCESS"}
 
 
-def _poisoned(world: World) -> None:
+def _put_poison_record(world: World) -> None:
     """Put a record that cannot be read."""
     (stream,) = world.streams.values()
     key = keys.state_key("default", "poison")
@@ -199,13 +199,13 @@ def _poisoned(world: World) -> None:
     world.run(5 * MINUTE)
 
 
-def _grown(world: World) -> None:
+def _raise_shard_count(world: World) -> None:
     """Raise the number of shards. The planner stores the new number."""
     world.put_knob("shards", "2")
     world.run(2 * MINUTE)
 
 
-def _expired(world: World) -> None:
+def _expire_jobs(world: World) -> None:
     """Expire jobs by TTL a month after their end. The status function deletes their data."""
     world.run(MINUTE)
     world.ticks = False

@@ -1,4 +1,4 @@
-"""What is counted is what happened: in any order of jobs, again, in parts, and after deaths."""
+"""Counts equal all changes in any order, after repeats, splits and crashes."""
 
 import random
 import threading
@@ -35,21 +35,21 @@ MORE, LESS = {"job_SCHEDULED": 1}, {"job_SCHEDULED": -1}
 
 
 class Died(BaseException):
-    """The environment is gone: no code of ours sees it coming."""
+    """The environment is gone. No code can catch this."""
 
 
 class Dying(DynamoClient):
-    """Dies before a transaction or after it, or finds that others were faster, as it is told."""
+    """Crashes before or after a transaction, or loses it to another writer, by `fates`."""
 
     def __init__(self, aws: Moto) -> None:
         patience = RetryPolicy(aws.slept.append, seed="t")
         super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
         self.fates: list[str] = []
-        self.meanwhile: list[Callable[[], None]] = []
+        self.planned_actions: list[Callable[[], None]] = []
 
     def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
-        if self.meanwhile:
-            self.meanwhile.pop()()
+        if self.planned_actions:
+            self.planned_actions.pop()()
         fate = self.fates.pop() if self.fates else ""
         if fate == "before":
             raise Died
@@ -62,7 +62,7 @@ class Dying(DynamoClient):
 
 
 class Turns:
-    """Threads of which one runs at a time, in the order of their moments on a clock of the test."""
+    """Threads that run one at a time, in the order of a test clock."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -98,7 +98,7 @@ class Turns:
 
 
 class Slow(DynamoClient):
-    """The store of one reader among others: each call takes some milliseconds."""
+    """The store of one of several readers. Each call takes some milliseconds."""
 
     def __init__(self, aws: Moto, turns: Turns, chance: random.Random) -> None:
         patience = RetryPolicy(turns.pause, seed=str(chance.random()))
@@ -143,7 +143,7 @@ def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -
     return CountChange(mark, after(seconds), counts, {NOON: {"started_runs": sum(counts.values())}})
 
 
-def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Counters) -> None:
+def test_changes_of_slower_reader_are_counted(tallies: Counters) -> None:
     for places in ((10, 30, 50), (20, 40, 60)):
         tallies.count("acme", [a_change(place) for place in places])
     assert tallies.totals("acme") == {"job_SCHEDULED": 6}
@@ -151,7 +151,7 @@ def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Co
     assert (minute.minute_at, minute.counts) == (NOON, {"started": 6})
 
 
-def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Counters) -> None:
+def test_two_thousand_jobs_created_and_deleted_count_zero(tallies: Counters) -> None:
     chance = random.Random(1)
     made = [CountChange(change_id_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
     gone = [CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
@@ -159,11 +159,11 @@ def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Counters) -> 
     while any(readers):
         reader = chance.choice([one for one in readers if one])
         tallies.count("many", reader[:200])
-        del reader[: chance.choice([100, 200])]  # the other half comes again
+        del reader[: chance.choice([100, 200])]  # the other half is delivered again
     assert tallies.totals("many") == {}
 
 
-def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Counters) -> None:
+def test_changes_that_cancel_out_are_counted_once(tallies: Counters) -> None:
     both = [a_change(1), a_change(2, LESS)]
     tallies.count("nothing", both)
     tallies.count("nothing", both[:1])
@@ -171,7 +171,7 @@ def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Counters
     assert tallies.totals("nothing") == {}
 
 
-def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Counters) -> None:
+def test_changes_without_counts_make_no_call(aws: Moto, tallies: Counters) -> None:
     none = [
         CountChange(b"1" * 8, NOON, {}),
         CountChange(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}}),
@@ -179,14 +179,14 @@ def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Counters) 
     assert aws.spend(lambda: tallies.count("none", none)) == {}
 
 
-def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Counters) -> None:
+def test_batch_costs_a_query_and_a_transaction(aws: Moto, tallies: Counters) -> None:
     for place in (1, 2):
         counted = partial(tallies.count, "calls", [a_change(place), a_change(place + 10)])
         assert aws.spend(counted) == {"Query": 1, "TransactWriteItems": 1}
-    assert aws.spend(counted) == {"Query": 1}, "it came again"
+    assert aws.spend(counted) == {"Query": 1}, "a repeated batch writes nothing"
 
 
-def test_one_that_meets_others_adds_to_another_row(
+def test_conflicting_writer_adds_to_another_row(
     aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
     dynamo.fates = ["others"]
@@ -200,21 +200,21 @@ def test_one_that_meets_others_adds_to_another_row(
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("ab", "bc"), ("bc", "ab"), ("abc", "b")])
-def test_readers_that_share_some_changes_at_the_same_moment_count_each_once(
+def test_concurrent_readers_count_shared_changes_once(
     dynamo: Dying, tallies: Counters, mine: str, theirs: str
 ) -> None:
-    """One reader counts its changes after the other one has read, and before that one writes."""
+    """One reader writes between the read and the write of the other one."""
     changes = {name: CountChange(name.encode() * 8, NOON, MORE) for name in "abc"}
     tenant = f"shared {mine} {theirs}"
-    dynamo.meanwhile = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
+    dynamo.planned_actions = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
     tallies.count(tenant, [changes[name] for name in mine])
-    assert dynamo.meanwhile == []
+    assert dynamo.planned_actions == []
     assert tallies.totals(tenant) == {"job_SCHEDULED": len({*mine, *theirs})}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto, seed: int) -> None:
-    """A reader that meets the others too often fails, and Lambda hands out its batch again."""
+def test_eight_concurrent_readers_count_each_change_once(aws: Moto, seed: int) -> None:
+    """A reader with too many conflicts fails, and Lambda delivers its batch again."""
     chance, turns, tenant = random.Random(seed), Turns(), f"eight {seed}"
     table = aws.settings.control_table
     changes = [a_change(place) for place in range(100)]
@@ -243,16 +243,14 @@ def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto,
     assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
 
 
-def test_counts_that_others_change_all_the_time_end_in_an_error(
-    dynamo: Dying, tallies: Counters
-) -> None:
+def test_endless_conflicts_are_an_error(dynamo: Dying, tallies: Counters) -> None:
     dynamo.fates = ["others"] * 100
     with pytest.raises(Unavailable, match="too often"):
         tallies.count("busy", [a_change(1)])
     assert len(dynamo.fates) > 90
 
 
-def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
+def test_counter_rows_stay_under_their_size_limits(
     aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
     counts = {f"job_{one}": 10**6 for one in JobStatus} | {f"run_{one}": 10**9 for one in RunStatus}
@@ -270,7 +268,7 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     assert max(others) <= 1024
 
 
-def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
+def test_change_of_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
     minutes = [NOON - timedelta(minutes=n) for n in range(70)]
     changes = [
         CountChange(change_id_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
@@ -285,12 +283,15 @@ def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Counters
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counts_are_the_sum_of_what_happened(tallies: Counters, dynamo: Dying, seed: int) -> None:
-    """Readers that each have the jobs that hash to them; a shard that splits; deaths; repeats."""
+def test_counts_equal_sum_of_all_changes(tallies: Counters, dynamo: Dying, seed: int) -> None:
+    """Readers with separate jobs, a shard split, crashes and repeats."""
     chance, tenant = random.Random(seed), f"walk{seed}"
     happened = _happened(chance)
     split_at = chance.randrange(len(happened))
-    for shard in (happened[:split_at], happened[split_at:]):  # the second is read after the first
+    for shard in (
+        happened[:split_at],
+        happened[split_at:],
+    ):  # the second part is read after the first one
         feeds = _readers(shard, chance.choice((1, 4, 10)))
         while any(feeds):
             feed = chance.choice([feed for feed in feeds if feed])
@@ -298,7 +299,7 @@ def test_counts_are_the_sum_of_what_happened(tallies: Counters, dynamo: Dying, s
             many = chance.randrange(1, 9)
             if _tried(tallies, tenant, feed[:many]):
                 del feed[:many]
-            if chance.random() < 0.2:  # a mapping that is made anew begins a day ago
+            if chance.random() < 0.2:  # a new event source mapping starts with records of a day ago
                 _tried(tallies, tenant, [change for _, change in chance.sample(happened, 5)])
     dynamo.fates = []
     tallies.count(tenant, [change for _, change in happened])
@@ -320,7 +321,7 @@ def _happened(chance: random.Random) -> list[tuple[str, CountChange]]:
 
 
 def _readers(shard: Sequence[tuple[str, CountChange]], number: int) -> list[list[CountChange]]:
-    """Lambda keeps the order of each item, and no other."""
+    """Return the records by reader. Lambda keeps only the order of each item."""
     found: list[list[CountChange]] = [[] for _ in range(number)]
     for job, change in shard:
         found[crc32(job.encode()) % number].append(change)

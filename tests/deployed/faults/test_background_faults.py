@@ -1,4 +1,4 @@
-"""Those who see to what others left, and who takes requests: killed or throttled at every call."""
+"""Crashes and throttling at every call of dead letters, reconciler and job service."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,15 @@ from tests.deployed.faults.test_faults import at_call
 from tests.support.builders import after
 from tests.support.deployed.faults import LOST, Killed, Moment, Plan, Refusal
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.left import without_executors
-from tests.support.deployed.mending import walk_from
-from tests.support.deployed.scenes import opened, submitted
-from tests.support.deployed.seen import at_rest, ends_told, runs_of, told
+from tests.support.deployed.interrupted_work import without_executors
+from tests.support.deployed.observations import (
+    assert_at_rest,
+    ended_run_events,
+    published_events,
+    runs_of,
+)
+from tests.support.deployed.repairs import set_walk_start
+from tests.support.deployed.scenes import open_api, submit_job
 from tests.support.deployed.world import MINUTE, World, a_world
 
 EVENT = {"type": "event", "detail_type": "Paid"}
@@ -23,7 +28,7 @@ ONCE = {"schedule_type": "FUTURE", "task": EVENT}
 
 
 def dies(world: World, short: str, operation: str, number: int, answered: bool) -> Sequence[Moment]:
-    """From now on; the moment is told, when it has come."""
+    """Crash the function at one call, and return the list that will have this call."""
     hit = at_call(world, short, operation, number, answered)
     struck: list[Moment] = []
 
@@ -38,7 +43,7 @@ def dies(world: World, short: str, operation: str, number: int, answered: bool) 
 
 
 def away(world: World, short: str, blow: Refusal | BaseException, struck: list[Moment]) -> Plan:
-    """Whatever this function calls fails, and is noted."""
+    """Return a plan that fails and records every call of a function."""
 
     def fails(moment: Moment) -> Refusal | BaseException | None:
         if moment.role != world.name(short) or moment.answered:
@@ -54,24 +59,24 @@ def failed(world: World) -> list[str]:
 
 
 def given_up(world: World, api: Gateway) -> list[str]:
-    """Jobs whose messages have come too often."""
+    """Submit jobs, and move their messages to the dead letters."""
     with without_executors(world):
-        jobs = [submitted(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(2)]
+        jobs = [submit_job(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(2)]
         queue = world.lane("quick")
-        for letter in list(queue.letters):
-            world.sqs.bury(queue, letter)
+        for message in list(queue.messages):
+            world.sqs.move_to_dead_letters(queue, message)
     return jobs
 
 
 def each_ended_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
-    """Given up; or run after all, where a look at the job sent it again before the next round."""
-    paid = [one["job_id"] for one in told(world, "Paid")]
+    """Check that each run failed as a dead letter, or ran because an evaluation sent it again."""
+    paid = [one["job_id"] for one in published_events(world, "Paid")]
     for job in jobs:
         (run,) = runs_of(api, job)
         given_up = (run["reason"] or {}).get("code") == "POISON"
         assert (run["status"], paid.count(job)) == (("FAILED", 0) if given_up else ("SUCCESS", 1))
-    assert sorted(one["job_id"] for one in ends_told(world)) == sorted(jobs)
-    at_rest(world)
+    assert sorted(one["job_id"] for one in ended_run_events(world)) == sorted(jobs)
+    assert_at_rest(world)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
@@ -87,11 +92,11 @@ def each_ended_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
         ("DeleteMessageBatch", 0),
     ],
 )
-def test_whoever_buries_messages_and_dies_loses_and_doubles_no_end(
+def test_crash_of_dead_letters_ends_each_run_once(
     operation: str, number: int, answered: bool
 ) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         jobs = given_up(world, api)
         struck = dies(world, "dead-letters", operation, number, answered)
         world.run(12 * MINUTE)
@@ -101,9 +106,9 @@ def test_whoever_buries_messages_and_dies_loses_and_doubles_no_end(
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
-def test_messages_are_buried_when_the_stores_answer_again(blow: Refusal | BaseException) -> None:
+def test_dead_letters_are_handled_after_outage(blow: Refusal | BaseException) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         jobs = given_up(world, api)
         struck: list[Moment] = []
         world.faults.plan = away(world, "dead-letters", blow, struck)
@@ -115,14 +120,14 @@ def test_messages_are_buried_when_the_stores_answer_again(blow: Refusal | BaseEx
 
 
 def forgotten(world: World, api: Gateway) -> list[str]:
-    """Jobs whose timers are gone, which no crash of ours leaves."""
+    """Submit jobs and delete their timers. No crash of a function has this effect."""
     at = after(240).isoformat()
-    jobs = [submitted(api, **ONCE, schedule_time=at) for _ in range(2)]
+    jobs = [submit_job(api, **ONCE, schedule_time=at) for _ in range(2)]
     for row in world.rows(keys.TIMERS_TABLE):
         world.bare.delete_item(
             TableName=world.table(keys.TIMERS_TABLE), Key=parse_row(row).key.item()
         )
-    walk_from(world, world.clock.now - 10 * MINUTE)
+    set_walk_start(world, world.clock.now - 10 * MINUTE)
     return jobs
 
 
@@ -130,8 +135,8 @@ def each_ran_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
     for job in jobs:
         (run,) = runs_of(api, job)
         assert (run["status"], run["lateness_ms"]) == ("SUCCESS", 0)
-    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
-    at_rest(world)
+    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
+    assert_at_rest(world)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
@@ -145,14 +150,14 @@ def each_ran_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
         ("PutItem", 0),
     ],
 )
-def test_whoever_mends_jobs_and_dies_mends_them_when_it_is_started_again(
+def test_crash_of_reconciler_repairs_jobs_on_retry(
     operation: str, number: int, answered: bool
 ) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         jobs = forgotten(world, api)
         struck = dies(world, "reconciler", operation, number, answered)
-        world.tick("reconciler")  # whose rule tries once more
+        world.tick("reconciler")  # EventBridge retries once
         world.run(5 * MINUTE)
         assert len(struck) == 1
         assert failed(world) == [world.name("reconciler")]
@@ -160,9 +165,9 @@ def test_whoever_mends_jobs_and_dies_mends_them_when_it_is_started_again(
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
-def test_jobs_are_mended_when_the_stores_answer_again(blow: Refusal | BaseException) -> None:
+def test_reconciler_repairs_jobs_after_outage(blow: Refusal | BaseException) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         jobs = forgotten(world, api)
         struck: list[Moment] = []
         world.faults.plan = away(world, "reconciler", blow, struck)
@@ -181,12 +186,12 @@ def test_jobs_are_mended_when_the_stores_answer_again(blow: Refusal | BaseExcept
     [("PutItem", 0), ("BatchWriteItem", 0), ("BatchWriteItem", 1), ("PutItem", 1)],
     ids=["receipt", "definition", "timer", "head"],
 )
-def test_a_request_that_is_cut_off_and_sent_again_makes_one_job(
+def test_submission_repeated_after_crash_creates_one_job(
     operation: str, number: int, answered: bool
 ) -> None:
-    """Its Idempotency-Key says that it is the same."""
+    """Both requests have the same Idempotency-Key."""
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         struck = dies(world, "job-service", operation, number, answered)
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         key = {"idempotency_key": "a payout"}
@@ -197,18 +202,18 @@ def test_a_request_that_is_cut_off_and_sent_again_makes_one_job(
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
-def test_a_request_is_refused_while_the_stores_are_away_and_nothing_of_it_is_left(
+def test_submission_during_outage_is_refused_without_a_trace(
     blow: Refusal | BaseException,
 ) -> None:
     with a_world() as world:
-        api = opened(world)
+        api = open_api(world)
         struck: list[Moment] = []
         world.faults.plan = away(world, "job-service", blow, struck)
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         assert api.post("/jobs", asked).status == 503
         world.faults.plan = None
         assert struck
-        job = submitted(api, **ONCE, schedule_time=after(90).isoformat())
+        job = submit_job(api, **ONCE, schedule_time=after(90).isoformat())
         world.run(3 * MINUTE)
         each_ran_once(world, api, [job])
         assert [one["job_id"] for one in api.get("/jobs").json["jobs"]] == [job]

@@ -13,44 +13,44 @@ from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.reconciler.recount import COUNT_LAG
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.left import (
+from tests.support.deployed.interrupted_work import (
     AT_ONCE,
     EVENT,
-    GONE,
-    OFTEN,
-    by,
-    is_over,
+    HOURLY,
+    OUT_OF_MEMORY,
+    assert_succeeded,
+    call_of,
+    inject_fault,
+    job_with_unrecorded_end,
+    queue_fields,
     queues,
-    struck,
-    unreadable,
-    unrecorded,
-    ways,
+    unreadable_state,
     without_executors,
 )
-from tests.support.deployed.scenes import SMALL, submitted
+from tests.support.deployed.scenes import SMALL, submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 
-def mended(world: World, api: Gateway) -> None:
+def check_timer_repair(world: World, api: Gateway) -> None:
     """Check that the daily walk repairs missing timers, and timers behind the watermark."""
     at = (world.clock() + 2 * MINUTE).isoformat()
-    gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
+    gone = submit_job(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
     _forget_timers(world, gone)
-    ended = unrecorded(world, api, "quick")
+    ended = job_with_unrecorded_end(world, api, "quick")
     with without_executors(world):
-        waiting = [submitted(api, **AT_ONCE, **says) for says in ways(world)]
-        few = [submitted(api, **OFTEN) for _ in range(6)]
+        waiting = [submit_job(api, **AT_ONCE, **fields) for fields in queue_fields(world)]
+        few = [submit_job(api, **HOURLY) for _ in range(6)]
         for queue in queues(world):
-            queue.letters.clear()
+            queue.messages.clear()
         world.run(20 * SECOND)
-        walk_from(world, world.clock.now - 70 * MINUTE)
-        _behind(world, [*waiting, *few, ended, "no-such-job"])
-        with unreadable(world, few[0]):
+        set_walk_start(world, world.clock.now - 70 * MINUTE)
+        _put_late_timers(world, [*waiting, *few, ended, "no-such-job"])
+        with unreadable_state(world, few[0]):
             world.tick("reconciler")
             world.run(SECOND)
     world.run(4 * MINUTE)
     for job in (gone, *waiting, ended):
-        is_over(api, job)
+        assert_succeeded(api, job)
 
 
 def _forget_timers(world: World, job: str) -> None:
@@ -60,7 +60,7 @@ def _forget_timers(world: World, job: str) -> None:
             world.bare.delete_item(TableName=world.table(keys.TIMERS_TABLE), Key=found.key.item())
 
 
-def walk_from(world: World, minute: datetime) -> None:
+def set_walk_start(world: World, minute: datetime) -> None:
     """Let today's walk start its sweep at `minute`, because a sweep of two days takes long."""
     _put_progress(
         world,
@@ -71,14 +71,16 @@ def walk_from(world: World, minute: datetime) -> None:
     )
 
 
-def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
+def crash_submission(world: World, api: Gateway, operation: str) -> None:
     """Kill the function during a large submission, after its call of `operation`."""
-    large = {"name": "n", **OFTEN, "payload": {**SMALL, "text": "x" * 10_000}}
-    with struck(world, by(world, "job-service", operation, answered=True), GONE):
+    large = {"name": "n", **HOURLY, "payload": {**SMALL, "text": "x" * 10_000}}
+    with inject_fault(
+        world, call_of(world, "job-service", operation, answered=True), OUT_OF_MEMORY
+    ):
         assert api.post("/jobs", large).status >= 500
 
 
-def orphans_removed(world: World) -> None:
+def remove_orphans(world: World) -> None:
     """Run the last part of the walk, which deletes orphaned payloads."""
     _put_progress(
         world, {walk_progress.STATES_DONE_ATTR: True, walk_progress.TIMERS_DONE_ATTR: True}
@@ -87,7 +89,7 @@ def orphans_removed(world: World) -> None:
     world.run(SECOND)
 
 
-def recounted(world: World, wrong: Mapping[str, int]) -> None:
+def recount_tenant(world: World, wrong: Mapping[str, int]) -> None:
     """Change a tenant's counts by `wrong`, and let two separate invocations repair them."""
     world.bare.update_item(
         TableName=world.table(keys.CONTROL_TABLE),
@@ -95,26 +97,26 @@ def recounted(world: World, wrong: Mapping[str, int]) -> None:
         UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
         ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
     )
-    walk_from(world, world.clock.now - MINUTE)
+    set_walk_start(world, world.clock.now - MINUTE)
     world.tick("reconciler")
     world.run(COUNT_LAG + MINUTE)
     world.tick("reconciler")
     world.run(10 * SECOND)
 
 
-def _put_progress(world: World, says: Mapping[str, Any]) -> None:
+def _put_progress(world: World, fields: Mapping[str, Any]) -> None:
     values = {
         keys.LAYOUT_ATTR: keys.ROW_LAYOUT,
         walk_progress.STARTED_AT_ATTR: time_key(world.clock.now),
         walk_progress.COMPLETE_ATTR: False,
         walk_progress.STEP_ATTR: 1,
-        **says,
+        **fields,
     }
     row = {**keys.walk_key().item(), **to_item(values)}
     world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 
 
-def _behind(world: World, jobs: Sequence[str]) -> None:
+def _put_late_timers(world: World, jobs: Sequence[str]) -> None:
     """Put timers into a minute that closed an hour ago."""
     at = bucket_of(world.clock()) - 60 * MINUTE
     timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]

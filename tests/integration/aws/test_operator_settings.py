@@ -1,4 +1,4 @@
-"""Knobs and the kill switch: who reads them, how often, and what a slip of the pen does."""
+"""Operator settings and the dispatch switch: reads, caching and invalid values."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -56,30 +56,28 @@ def a_message(run: int) -> Message:
     return Message("t", "j", f"r{run}", NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
 
 
-def test_knobs_are_read_as_they_stand(aws: Moto) -> None:
+def test_operator_settings_are_read(aws: Moto) -> None:
     assert read(aws, shards="64", pace=" 7 ", dispatch="off") == OperatorSettings(64, 7, False)
     assert read(aws, dispatch="on") == OperatorSettings(64, 7, True)
 
 
 @pytest.mark.parametrize("value", ["Off", "OFF", "off "])
-def test_the_switch_may_be_written_in_capitals(aws: Moto, value: str) -> None:
+def test_dispatch_value_is_case_insensitive(aws: Moto, value: str) -> None:
     assert read(aws, shards="1", pace="7", dispatch=value) == OperatorSettings(1, 7, False)
     assert read(aws, dispatch="On") == OperatorSettings(1, 7, True)
 
 
-def test_knobs_that_are_not_there_have_their_defaults_and_are_told(aws: Moto) -> None:
+def test_missing_settings_have_defaults_and_are_reported(aws: Moto) -> None:
     assert read(aws) == OperatorSettings(1, 30, True, ("dispatch", "shards", "pace"))
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1001", "99999", "two", "", "1.5", "٣"])
-def test_a_shard_count_that_makes_no_sense_is_told_and_one_is_in_force(
-    aws: Moto, value: str
-) -> None:
+def test_invalid_shard_count_is_reported_and_counts_as_one(aws: Moto, value: str) -> None:
     found = read(aws, shards=value or " ", pace="5", dispatch="on")
     assert found == OperatorSettings(1, 5, True, ("shards",))
 
 
-def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) -> None:
+def test_failing_parameter_store_is_unavailable(aws: Moto) -> None:
     with (
         refused(aws.clients.ssm, "GetParameters", 5, "AccessDeniedException"),
         pytest.raises(Unavailable),
@@ -87,22 +85,24 @@ def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) ->
         read(aws)
 
 
-def test_the_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
+def test_dispatch_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
     planner, other = a_gate(aws, clock), a_gate(aws, clock)
     assert other.is_on()
     planner.set(False)
     assert aws.spend(other.is_on) == {}
-    assert other.is_on(), "what was read half a minute ago"
+    assert other.is_on(), "the cached value"
     clock.advance(timedelta(seconds=30))
     assert aws.spend(other.is_on) == {"BatchGetItem": 1}
     assert not other.is_on()
-    assert aws.spend(lambda: planner.set(False)) == {"BatchGetItem": 1}, "nothing to say"
+    assert aws.spend(lambda: planner.set(False)) == {"BatchGetItem": 1}, (
+        "an unchanged value is not written"
+    )
     planner.set(True)
     assert a_gate(aws, clock).is_on()
 
 
-def test_who_knows_it_off_sees_at_once_that_it_is_on(aws: Moto, clock: ManualClock) -> None:
-    """A wake-up that comes before that would be taken for nothing, and its sender calls no more."""
+def test_dispatch_switched_on_is_seen_at_once(aws: Moto, clock: ManualClock) -> None:
+    """Otherwise a poller drops a wake-up, and its sender sends no second one."""
     planner, other = a_gate(aws, clock), a_gate(aws, clock)
     planner.set(False)
     assert not other.is_on()
@@ -110,7 +110,7 @@ def test_who_knows_it_off_sees_at_once_that_it_is_on(aws: Moto, clock: ManualClo
     assert other.is_on()
 
 
-def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualClock) -> None:
+def test_unreadable_dispatch_switch_keeps_its_value(aws: Moto, clock: ManualClock) -> None:
     a_gate(aws, clock).set(False)
     gate = a_gate(aws, clock)
     with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
@@ -121,9 +121,7 @@ def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualCl
         assert not gate.is_on()
 
 
-def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
-    aws: Moto, clock: ManualClock
-) -> None:
+def test_dispatch_switch_and_shard_count_share_a_row(aws: Moto, clock: ManualClock) -> None:
     a_gate(aws, clock).set(False)
     assert aws.ports.partitions.shard_count() == 1
     aws.ports.partitions.raise_shard_count(8)
@@ -132,7 +130,7 @@ def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
     assert len(aws.rows("control")) == 1
 
 
-def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) -> None:
+def test_dispatch_off_sends_no_message(aws: Moto, clock: ManualClock) -> None:
     gate = a_gate(aws, clock)
     messages = SwitchedMessages(aws.ports.run_queue, gate)
     assert messages.send([a_message(1)]) == [True]
@@ -141,7 +139,7 @@ def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) ->
     assert [one.run_id for one in aws.delivered()] == ["r1"]
 
 
-def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
+def test_valid_leases_are_read_in_one_call(aws: Moto, clock: ManualClock) -> None:
     dynamo = DynamoClient(
         lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test")
     )
@@ -163,7 +161,7 @@ def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
     assert aws.spend(lambda: buckets.valid_leases([])) == {}
 
 
-def test_the_row_of_a_lease_expires_a_week_after_its_end(aws: Moto) -> None:
+def test_partition_lease_row_expires_after_a_week(aws: Moto) -> None:
     aws.ports.partitions.acquire(NOON, 0, "a", NOON, after(60))
     (row,) = aws.rows("control")
     assert int(row[keys.TTL]["N"]) == (after(60) + timedelta(days=7)).timestamp()

@@ -1,19 +1,25 @@
-"""Lives that go wrong: poison, parts of batches, dead letters, formats of other versions."""
+"""Poison messages, partial batches, dead letters and newer formats in a deployment."""
 
 import json
 from datetime import timedelta
 
 import pytest
 
-from bench.meter import WrittenRow
+from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_attribute
 from punctual.aws.dynamodb.timers.rows import parse_row
 from tests.support.builders import NOON
 from tests.support.deployed.faults import Killed, Moment, Refusal
 from tests.support.deployed.gateway import Gateway
-from tests.support.deployed.scenes import submitted
-from tests.support.deployed.seen import at_rest, ends_told, runs_of, statuses, told
+from tests.support.deployed.observations import (
+    assert_at_rest,
+    ended_run_events,
+    published_events,
+    runs_of,
+    statuses,
+)
+from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.sqs import Queue
 from tests.support.deployed.world import MINUTE, SECOND, World
 
@@ -22,7 +28,7 @@ EVENT = {"type": "event", "detail_type": "Paid"}
 
 @pytest.fixture(params=["dev", "rehearsal"])
 def stage(request: pytest.FixtureRequest) -> str:
-    """One queue a lane and one shard; one for each priority, two shards, limits and metrics."""
+    """`dev` has one shard. `rehearsal` has two shards, limits and metrics."""
     return str(request.param)
 
 
@@ -36,74 +42,66 @@ def put(world: World, queue: Queue, body: str) -> None:
 
 
 def problems(world: World) -> set[str]:
-    return {line["message"] for line in world.told() if line.get("level") == "ERROR"}
+    return {line["message"] for line in world.log_lines() if line.get("level") == "ERROR"}
 
 
-def test_a_message_whose_executor_always_dies_ends_its_run_with_the_reason(
-    world: World, api: Gateway
-) -> None:
+def test_run_is_dead_lettered_if_executor_always_crashes(world: World, api: Gateway) -> None:
     world.faults.plan = lambda moment: (
         Killed("out of memory") if moment.role == world.name("executor-quick") else None
     )
     world.lane("quick").most = 3
-    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(25 * MINUTE)
     (run,) = runs_of(api, job)
     assert (run["status"], run["reason"]["code"]) == ("FAILED", "POISON")
     assert {name for name, _ in world.failures} == {world.name("executor-quick")}
     assert "run_poisoned" in problems(world)
     world.run(10 * MINUTE)
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_a_run_whose_executor_always_dies_with_it_fails_after_five_claims(
-    world: World, api: Gateway
-) -> None:
+def test_run_fails_after_five_claims_with_crashes(world: World, api: Gateway) -> None:
     def dies(moment: Moment) -> BaseException | None:
         claimed = moment.answered and moment.operation == "UpdateItem"
         return Killed("oom") if claimed and moment.role.endswith("executor-quick") else None
 
     world.faults.plan = dies
-    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(90 * MINUTE)
     (run,) = runs_of(api, job)
     assert run["status"] == "FAILED"
-    assert told(world, "Paid") == []
+    assert published_events(world, "Paid") == []
     shown = api.get(f"/jobs/{job}/runs/{run['run_id']}").json
     assert [one["status"] for one in shown["attempts"]] == ["LOST"] * 4 + ["FAILED"]
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_what_is_no_message_becomes_a_dead_letter_and_stops_nobody(
-    world: World, api: Gateway
-) -> None:
+def test_unreadable_message_is_dead_lettered_and_stops_no_run(world: World, api: Gateway) -> None:
     put(world, world.lane("quick"), "not json")
     put(world, world.queue("wake"), "not json either")
-    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(20 * MINUTE)
     assert statuses(api, job) == {"SUCCESS": 1}
     assert {"message_unreadable", "wake_up_refused"} <= problems(world)
-    assert [one.body for one in world.queue("wake-dead").letters] == ["not json either"]
+    assert [one.body for one in world.queue("wake-dead").messages] == ["not json either"]
 
 
-def test_a_message_of_a_later_version_is_kept_and_one_of_ours_runs(
-    world: World, api: Gateway
-) -> None:
-    """A new version sends, the old one still receives: refused, it waits for who can read it."""
-    later = json.dumps({"f": 99, "what": "nobody knows yet"})
+def test_message_of_newer_format_is_kept_and_stops_no_run(world: World, api: Gateway) -> None:
+    """The old version refuses a message of the new one, and the queue keeps it."""
+    later = json.dumps({"f": 99, "what": "a field of a newer format"})
     put(world, world.lane("quick"), later)
     put(world, world.queue("wake"), later)
     world.run(2 * MINUTE)
-    assert [one.body for one in world.lane("quick").letters] == [later]
-    assert [one.body for one in world.queue("wake").letters] == [later]
-    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    assert [one.body for one in world.lane("quick").messages] == [later]
+    assert [one.body for one in world.queue("wake").messages] == [later]
+    job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(2 * SECOND)
     assert statuses(api, job) == {"SUCCESS": 1}
 
 
-def test_a_row_of_a_later_version_is_refused_and_left_as_it_is(world: World, api: Gateway) -> None:
-    mine = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
-    theirs = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
+def test_job_state_of_newer_format_is_unchanged_until_readable(world: World, api: Gateway) -> None:
+    mine = submit_job(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
+    theirs = submit_job(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
     table = world.table(keys.JOBS_TABLE)
     key = keys.state_key("default", theirs).item()
     world.bare.update_item(
@@ -131,13 +129,13 @@ def test_a_row_of_a_later_version_is_refused_and_left_as_it_is(world: World, api
     world.run(15 * MINUTE)
     assert statuses(api, mine) == {"SUCCESS": 1}
     assert statuses(api, theirs) == {"SUCCESS": 1}
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_of_a_batch_only_what_failed_comes_again(world: World, api: Gateway) -> None:
-    """The store refuses to write one of three jobs for as long as one invocation has patience."""
+def test_only_failed_run_of_a_batch_is_retried(world: World, api: Gateway) -> None:
+    """The store refuses writes of one of three jobs for a whole invocation."""
     jobs = [
-        submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT) for _ in range(3)
+        submit_job(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT) for _ in range(3)
     ]
     until = NOON + timedelta(seconds=110)
 
@@ -151,38 +149,36 @@ def test_of_a_batch_only_what_failed_comes_again(world: World, api: Gateway) -> 
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
     late = [runs_of(api, job)[0]["lateness_ms"] for job in jobs]
     assert (late[0], late[2]) == (0, 0) or max(late) > 15_000
-    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
+    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
     assert world.failures == []
-    at_rest(world)
+    assert_at_rest(world)
 
 
-def test_a_poison_record_of_the_stream_is_set_aside_and_the_others_are_told(
-    world: World, api: Gateway
-) -> None:
-    job = submitted(api, schedule_type="FUTURE", schedule_time=at(3600), task=EVENT)
+def test_poison_stream_record_is_set_aside(world: World, api: Gateway) -> None:
+    job = submit_job(api, schedule_type="FUTURE", schedule_time=at(3600), task=EVENT)
     world.run(3 * SECOND)
     poison = keys.state_key("default", "poison")
     row = {**poison.item(), keys.STATUS_ATTR: {"S": "NO_SUCH_STATE"}, keys.LAYOUT_ATTR: {"N": "1"}}
     (stream,) = world.streams.values()
     stream.append(WrittenRow(world.table(keys.JOBS_TABLE), poison, None, row), world.clock())
-    others = [submitted(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]
+    others = [submit_job(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]
     world.run(10 * MINUTE)
-    assert {one["job_id"] for one in told(world, "Job State Change")} == {job, *others}
+    assert {one["job_id"] for one in published_events(world, "Job State Change")} == {job, *others}
     assert all(statuses(api, one) == {"SUCCESS": 1} for one in others)
-    (letter,) = world.queue("status-failed").letters
-    assert json.loads(letter.body)["DDBStreamBatchInfo"]["batchSize"] == 1
+    (message,) = world.queue("status-failed").messages
+    assert json.loads(message.body)["DDBStreamBatchInfo"]["batchSize"] == 1
     assert "record_not_read" in problems(world)
 
 
-def test_a_deploy_while_jobs_run_loses_and_doubles_nothing(world: World, api: Gateway) -> None:
-    """Every environment is replaced, whatever it was about to do next."""
-    job = submitted(api, schedule_type="INTERVAL", interval_seconds=10, task=EVENT)
+def test_deployment_during_runs_loses_and_duplicates_no_run(world: World, api: Gateway) -> None:
+    """Each deployment replaces every environment, also in the middle of its work."""
+    job = submit_job(api, schedule_type="INTERVAL", interval_seconds=10, task=EVENT)
     for _ in range(12):
         world.run(5 * SECOND)
         world.deploy_again()
     world.run(SECOND)
     assert statuses(api, job) == {"SUCCESS": 6}
-    ran = [one["scheduled_time"] for one in told(world, "Paid")]
+    ran = [one["scheduled_time"] for one in published_events(world, "Paid")]
     assert len(ran) == len(set(ran)) == 6
     assert all(run["lateness_ms"] == 0 for run in runs_of(api, job))
     assert world.failures == []
@@ -191,11 +187,9 @@ def test_a_deploy_while_jobs_run_loses_and_doubles_nothing(world: World, api: Ga
 @pytest.mark.parametrize(
     "short", ["planner", "poller", "executor-quick", "executor-long", "status"]
 )
-def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
-    world: World, api: Gateway, short: str
-) -> None:
+def test_throttled_function_delays_and_loses_no_run(world: World, api: Gateway, short: str) -> None:
     jobs = [
-        submitted(api, schedule_type="FUTURE", schedule_time=at(150), task=EVENT) for _ in range(3)
+        submit_job(api, schedule_type="FUTURE", schedule_time=at(150), task=EVENT) for _ in range(3)
     ]
     world.run(MINUTE)
     world.throttled.add(world.name(short))
@@ -203,7 +197,7 @@ def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
     world.throttled.clear()
     world.run(12 * MINUTE)
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
-    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
-    assert len(ends_told(world)) == 3
+    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
+    assert len(ended_run_events(world)) == 3
     assert world.failures == []
-    at_rest(world)
+    assert_at_rest(world)
