@@ -11,7 +11,7 @@ from punctual.domain.tenants.tokens import is_valid_tenant
 from tests.support.openapi_answers import closed
 
 _OWN = os.environ.get("PUNCTUAL_TOKEN_ID")
-_NOBODYS = "01a1f03d-b0dd-700e-a7ae-69bae6d94507"
+_UNKNOWN_ID = "01a1f03d-b0dd-700e-a7ae-69bae6d94507"
 _FIELDS = ("*", "*/5", "0", "1,15", "2-4", "L")
 _CRON = st.one_of(
     st.sampled_from(
@@ -52,7 +52,7 @@ def before_call(context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
     the own tenant, because those of another tenant cannot be read.
     """
     if case.method == "DELETE" and case.path_parameters.get("token_id") == _OWN:
-        case.path_parameters["token_id"] = _NOBODYS
+        case.path_parameters["token_id"] = _UNKNOWN_ID
     if case.method == "POST" and case.path == "/tokens" and isinstance(case.body, dict):
         tenant = case.body.get("tenant")
         if isinstance(tenant, str) and is_valid_tenant(tenant):

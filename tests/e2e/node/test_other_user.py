@@ -12,7 +12,7 @@ import pytest
 from bench.client import request
 from bench.running import RunningNode
 
-NOBODY = 65_534
+UNPRIVILEGED_UID = 65_534
 # The program imports nothing of the project, because another user cannot read its files.
 CALL = """
 import encodings.idna, os, socket, sys
@@ -48,7 +48,7 @@ def last(raw_request: bytes) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names a socket's user")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can call as another user")
-@pytest.mark.parametrize("uid", [NOBODY, 12_345])
+@pytest.mark.parametrize("uid", [UNPRIVILEGED_UID, 12_345])
 def test_another_user_needs_the_local_token(tmp_path: Path, uid: int) -> None:
     node = RunningNode(tmp_path / "data").start()
     try:

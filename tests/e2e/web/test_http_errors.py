@@ -14,7 +14,7 @@ from tests.support import openapi_answers
 from tests.support.fuzz import Node, a_node
 
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 29 2 *"}
-NOBODYS = "01a1f03d-b0dd-700e-a7ae-69bae6d94507"
+UNKNOWN_ID = "01a1f03d-b0dd-700e-a7ae-69bae6d94507"
 JSON = {"content-type": "application/json"}
 
 
@@ -119,7 +119,7 @@ def test_all_unknown_jobs_return_the_same_404(place: Place) -> None:
     details = {
         refused(caller("GET", path), 404, "NOT_FOUND")["detail"]
         for caller, path in (
-            (place.admin, f"/jobs/{NOBODYS}"),
+            (place.admin, f"/jobs/{UNKNOWN_ID}"),
             (place.admin, "/jobs/no-id"),
             (place.small, place.job),
         )

@@ -14,8 +14,8 @@ from tests.support.acceptance.contract import (
     unique,
 )
 
-WHO = ("caller", "token_id", "address")
-NOBODY = "01939f6a-7b12-7000-8000-000000000000"
+CALLER_FIELDS = ("caller", "token_id", "address")
+UNKNOWN_ID = "01939f6a-7b12-7000-8000-000000000000"
 
 
 def of_job(api: Api, job_id: str, **filters: Any) -> list[Json]:
@@ -149,7 +149,7 @@ def test_filters_combine(api: Api) -> None:
     assert of_job(api, job, from_=paused["at"]) in ([paused], [created, paused])
     assert paused not in of_job(api, job, to=paused["at"])
     assert of_job(api, job, action="job.pause", to=created["at"]) == []
-    assert of_job(api, NOBODY) == []
+    assert of_job(api, UNKNOWN_ID) == []
 
 
 def test_wrong_filters_are_named(api: Api) -> None:

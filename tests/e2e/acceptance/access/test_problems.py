@@ -9,20 +9,20 @@ import pytest
 from tests.support.acceptance.contract import NEVER_SOON, Api, Json, fields_of, unique
 
 BODY = json.dumps({"name": "n", **NEVER_SOON}).encode()
-NOBODY = "01890000-0000-7000-8000-000000000000"
+UNKNOWN_ID = "01890000-0000-7000-8000-000000000000"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         ("DELETE", "/jobs", {"GET", "POST"}),
-        ("POST", f"/jobs/{NOBODY}", {"GET", "PUT", "PATCH", "DELETE"}),
-        ("GET", f"/jobs/{NOBODY}/pause", {"POST"}),
+        ("POST", f"/jobs/{UNKNOWN_ID}", {"GET", "PUT", "PATCH", "DELETE"}),
+        ("GET", f"/jobs/{UNKNOWN_ID}/pause", {"POST"}),
         ("GET", "/jobs/x/runNow", {"POST"}),
         ("PUT", "/runs", {"GET"}),
         ("POST", "/health", {"GET"}),
         ("GET", "/schedules/preview", {"POST"}),
-        ("PATCH", f"/jobs/{NOBODY}/runs/{NOBODY}/output", {"GET"}),
+        ("PATCH", f"/jobs/{UNKNOWN_ID}/runs/{UNKNOWN_ID}/output", {"GET"}),
     ],
 )
 def test_unsupported_method_lists_the_allowed_methods(
@@ -278,7 +278,7 @@ def test_junk_in_any_field_causes_no_server_error(api: Api, junk: Json) -> None:
     ],
 )
 def test_unusual_queries_cause_no_server_error(api: Api, query: str) -> None:
-    for path in ("/jobs", "/runs", "/schedules/upcoming", "/stats", "/health", f"/jobs/{NOBODY}"):
+    for path in ("/jobs", "/runs", "/schedules/upcoming", "/stats", "/health", f"/jobs/{UNKNOWN_ID}"):
         status = api("GET", f"{path}?{query}").status_code
         assert status in (200, 400, 404, 414, 422) or (path, status) == ("/health", 503), path
 
