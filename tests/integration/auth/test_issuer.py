@@ -30,7 +30,7 @@ from tests.support.node.issuer import (
     KEYS,
     Issuer,
     an_issuer,
-    forged,
+    encode_jwt,
     jwk_of,
     private_key,
 )
@@ -171,7 +171,7 @@ def test_algorithm_outside_the_allowed_list_is_refused(
     issuer: Issuer, clock: ManualClock, algorithm: Any
 ) -> None:
     header = {"alg": algorithm, "kid": "rsa-0", "typ": "JWT"}
-    assert verifier(issuer, clock).identify(forged(header, issuer.claims(NOON))) is None
+    assert verifier(issuer, clock).identify(encode_jwt(header, issuer.claims(NOON))) is None
 
 
 def test_public_key_as_hmac_secret_is_refused(issuer: Issuer, clock: ManualClock) -> None:
@@ -180,7 +180,7 @@ def test_public_key_as_hmac_secret_is_refused(issuer: Issuer, clock: ManualClock
     header = {"alg": "HS256", "kid": "rsa-0"}
     for form in (Encoding.PEM, Encoding.DER):
         secret = public.public_bytes(form, PublicFormat.SubjectPublicKeyInfo)
-        unsigned = forged(header, issuer.claims(NOON)).rpartition(".")[0]
+        unsigned = encode_jwt(header, issuer.claims(NOON)).rpartition(".")[0]
         signature = hmac.digest(secret, unsigned.encode(), "sha256")
         text = f"{unsigned}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
         assert verifier(issuer, clock).identify(text) is None
@@ -229,7 +229,7 @@ def test_key_of_another_type_or_use_is_refused(issuer: Issuer, clock: ManualCloc
 def test_header_without_a_key_id_is_refused(
     issuer: Issuer, clock: ManualClock, header: Any
 ) -> None:
-    assert verifier(issuer, clock).identify(forged(header, issuer.claims(NOON))) is None
+    assert verifier(issuer, clock).identify(encode_jwt(header, issuer.claims(NOON))) is None
     assert issuer.request_counts == {}
 
 
@@ -415,7 +415,7 @@ def test_refused_connection_to_the_issuer_is_an_outage(clock: ManualClock) -> No
     config = IssuerConfig("http://127.0.0.1:1", "punctual")
     checker = Verifier(config, fetch_document, clock, lambda: 0.0)
     with pytest.raises(Unavailable, match="ConnectionRefusedError"):
-        checker.identify(forged({"alg": "RS256", "kid": "k"}, {}))
+        checker.identify(encode_jwt({"alg": "RS256", "kid": "k"}, {}))
 
 
 def test_authenticator_chooses_the_verifier_by_the_token_format(

@@ -85,7 +85,7 @@ def send(world: World, *messages: Message) -> list[bool]:
     return list(world.ports.run_queue.send(messages))
 
 
-def delivered(world: World) -> list[tuple[str, str]]:
+def delivered_runs(world: World) -> list[tuple[str, str]]:
     return [(message.job_id, message.run_id) for message in world.delivered(NOON)]
 
 
@@ -95,21 +95,21 @@ def test_sent_messages_are_delivered(world: World) -> None:
         for n in range(25)
     ]
     assert send(world, *sent) == [True] * 25
-    assert sorted(delivered(world)) == sorted((an_id(n), an_id(n)) for n in range(25))
+    assert sorted(delivered_runs(world)) == sorted((an_id(n), an_id(n)) for n in range(25))
 
 
 def test_message_sent_twice_is_delivered_at_least_once(world: World) -> None:
     assert send(world, a_message()) == [True]
     assert send(world, a_message()) == [True]
-    assert set(delivered(world)) == {(JOB, RUN)}
+    assert set(delivered_runs(world)) == {(JOB, RUN)}
 
 
 def test_message_of_a_newer_version_is_delivered_again(world: World) -> None:
     """An evaluation sends a queued run again. The queue must not treat it as a duplicate."""
     assert send(world, a_message(version=2)) == [True]
-    assert set(delivered(world)) == {(JOB, RUN)}
+    assert set(delivered_runs(world)) == {(JOB, RUN)}
     assert send(world, a_message(version=3)) == [True]
-    assert (JOB, RUN) in delivered(world)
+    assert (JOB, RUN) in delivered_runs(world)
 
 
 def test_send_without_messages_returns_nothing(ports: Ports) -> None:

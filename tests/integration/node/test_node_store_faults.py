@@ -71,7 +71,7 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 
 @pytest.fixture
-def failing(client: NodeClient) -> FailingConnection:
+def connection(client: NodeClient) -> FailingConnection:
     transaction = client.store._transaction
     connection = FailingConnection(transaction.db)
     transaction.db = connection  # type: ignore[assignment]
@@ -103,7 +103,7 @@ def a_run(client: NodeClient, job: str) -> str:
     return str(client.post(f"/v1/jobs/{job}/runNow", {"payload": 1}).json["run_id"])
 
 
-def ended_run(client: NodeClient) -> str:
+def end_run(client: NodeClient) -> str:
     job = a_job(client)
     run = f"/v1/jobs/{job}/runs/{a_run(client, job)}"
     assert client.post(f"{run}/cancel", {}).status == 202
@@ -117,11 +117,11 @@ WRITES: dict[str, Callable[[NodeClient], tuple[str, Json]]] = {
     "batch": lambda _: ("/v1/jobs/batch", {"jobs": [DAILY, DAILY]}),
     "order": lambda c: (f"/v1/jobs/{a_job(c)}/runNow", {"payload": 2}),
     "pause": lambda c: (f"/v1/jobs/{a_job(c)}/pause", {}),
-    "retry": lambda c: (f"{ended_run(c)}/retry", {}),
+    "retry": lambda c: (f"{end_run(c)}/retry", {}),
 }
 
 
-def listed(client: NodeClient) -> Json:
+def list_jobs_and_runs(client: NodeClient) -> Json:
     """Return all jobs and runs that the API lists."""
     jobs = client.get("/v1/jobs?limit=200").json["jobs"]
     runs = client.get("/v1/runs?limit=200").json["runs"]
@@ -135,24 +135,24 @@ def timers(store: Store) -> set[str]:
 @pytest.mark.parametrize("code", [FULL, BUSY, IO], ids=["full", "locked", "I/O error"])
 @pytest.mark.parametrize("name", sorted(WRITES))
 def test_write_refused_by_the_disk_changes_nothing(
-    client: NodeClient, failing: FailingConnection, name: str, code: int
+    client: NodeClient, connection: FailingConnection, name: str, code: int
 ) -> None:
     for first in count():
         path, body = WRITES[name](client)
-        before, key = listed(client), f"{name}-{first}"
-        failing.fail(code, first)
+        before, key = list_jobs_and_runs(client), f"{name}-{first}"
+        connection.fail(code, first)
         answer = send(client, "POST", path, body, key)
-        hit = failing.hit
-        failing.heal()
+        hit = connection.hit
+        connection.heal()
         if not hit:
             assert answer.status in (200, 202, 207)
             break
         assert is_refused(answer), (first, answer.body)
-        assert listed(client) == before
+        assert list_jobs_and_runs(client) == before
         retried = send(client, "POST", path, body, key)
         assert retried.status in (200, 202, 207), retried.body
         assert send(client, "POST", path, body, key).json == retried.json
-        jobs, runs = listed(client)
+        jobs, runs = list_jobs_and_runs(client)
         new_jobs = {"submit": 1, "now": 1, "large": 1, "batch": 2}.get(name, 0)
         assert len(jobs) - len(before[0]) == new_jobs
         assert len(runs) - len(before[1]) == (name in ("now", "order", "retry"))
@@ -160,14 +160,17 @@ def test_write_refused_by_the_disk_changes_nothing(
         assert waiting <= timers(client.store)
     assert first > 1
     client.node.step()
-    assert {run["status"] for run in listed(client)[1].values()} <= {"SUCCESS", "CANCELLED"}
+    assert {run["status"] for run in list_jobs_and_runs(client)[1].values()} <= {
+        "SUCCESS",
+        "CANCELLED",
+    }
 
 
 def test_failed_read_is_refused_and_never_partial(
-    client: NodeClient, failing: FailingConnection
+    client: NodeClient, connection: FailingConnection
 ) -> None:
     jobs = [a_job(client) for _ in range(3)]
-    run = ended_run(client)
+    run = end_run(client)
     paths = (
         *("/v1/jobs", "/v1/jobs?limit=2", f"/v1/jobs/{jobs[0]}", f"/v1/jobs/{jobs[0]}/status"),
         *(run, f"{run.rpartition('/')[0]}", "/v1/runs", "/v1/schedules/upcoming", "/v1/stats"),
@@ -177,10 +180,10 @@ def test_failed_read_is_refused_and_never_partial(
         right = client.get(path)
         refused = 0
         for first in count():
-            failing.fail(IO, first)
+            connection.fail(IO, first)
             answer = client.get(path)
-            hit = failing.hit
-            failing.heal()
+            hit = connection.hit
+            connection.heal()
             if not hit:
                 break
             assert is_refused(answer) or answer.json == right.json, (path, first, answer.body)

@@ -26,8 +26,8 @@ from punctual.tasks.script.sandbox import OpenPath, choose_sandbox
 from punctual.tasks.script.task import ScriptTask
 from tests.integration.tasks.test_http import answer, serving
 from tests.support.node.node_world import NOON, T, World, a_world
-from tests.support.scripts.descriptor_faults import LauncherFaults, Openings, failing
-from tests.support.scripts.script_runs import usual
+from tests.support.scripts.descriptor_faults import LauncherFaults, Openings, openings_failing
+from tests.support.scripts.script_runs import default_sandbox
 
 # The number of openings that fail: one, or enough to return the run.
 CASES = [("AT_MOST_ONCE", 1), ("AT_MOST_ONCE", 12), ("AT_LEAST_ONCE", 12)]
@@ -45,7 +45,7 @@ def a_node(folder: Path, writable: Path) -> Iterator[World]:
     """A node with its real tasks, which allows its scripts to write to one more folder."""
     clock = ManualClock(NOON)
     with a_world(folder, clock) as world:
-        name = usual(folder).name
+        name = default_sandbox(folder).name
         sandbox = choose_sandbox(
             name, folder, is_shared=False, open_paths=(OpenPath(writable, True),)
         )
@@ -113,7 +113,7 @@ def test_script_runs_once_if_any_opening_fails(
             marks = tmp_path / f"marks-{first}"
             marks.mkdir()
             job_id = submit(world, delivery, task=script_task(marks), payload="x" * 20_000)
-            with failing(monkeypatch, Openings(first, failures)) as openings:
+            with openings_failing(monkeypatch, Openings(first, failures)) as openings:
                 world.node.step()
                 view = end_of(world, job_id)
             check_script(world, view, marks)
@@ -163,7 +163,7 @@ def test_http_task_calls_once_if_any_opening_fails(
             url = server.url(host="localhost")
             task = {"type": "http", "method": "POST", "url": url, "follow_redirects": 1}
             job_id = submit(world, delivery, task=task)
-            with failing(monkeypatch, Openings(first, failures)) as openings:
+            with openings_failing(monkeypatch, Openings(first, failures)) as openings:
                 world.node.step()
                 view = end_of(world, job_id)
             assert_succeeded(view)

@@ -55,7 +55,7 @@ class NoLog:
     def log(self, _data: bytes) -> None: ...
 
 
-def failing(times: float) -> Callable[[], str]:
+def failing_action(times: float) -> Callable[[], str]:
     failures_left = times
 
     def action() -> str:
@@ -70,19 +70,19 @@ def failing(times: float) -> Callable[[], str]:
 
 def test_opening_of_a_file_is_retried_a_limited_number_of_times() -> None:
     pauses: list[float] = []
-    assert retry_not_begun(failing(3), pauses.append) == "done"
+    assert retry_not_begun(failing_action(3), pauses.append) == "done"
     assert pauses == list(RETRY_PAUSE_SECONDS[:3])
     pauses.clear()
     with pytest.raises(NotBegun):
-        retry_not_begun(failing(float("inf")), pauses.append)
+        retry_not_begun(failing_action(float("inf")), pauses.append)
     assert pauses == list(RETRY_PAUSE_SECONDS)
     with pytest.raises(NotBegun):
-        retry_not_begun(failing(3), lambda _seconds: True)  # a stop is requested
+        retry_not_begun(failing_action(3), lambda _seconds: True)  # a stop is requested
 
 
 def test_begun_attempt_retries_until_a_file_is_free() -> None:
     pauses: list[float] = []
-    assert retry_until_free(failing(100), pauses.append) == "done"
+    assert retry_until_free(failing_action(100), pauses.append) == "done"
     assert pauses[: len(RETRY_PAUSE_SECONDS)] == list(RETRY_PAUSE_SECONDS)
     assert set(pauses[len(RETRY_PAUSE_SECONDS) :]) == {RETRY_PAUSE_SECONDS[-1]}
 

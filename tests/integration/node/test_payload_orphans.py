@@ -14,7 +14,7 @@ from punctual.node.clock import ManualClock
 from punctual.node.files import orphans
 from tests.support.builders import an_id
 from tests.support.node.node_world import NOON, T, World, a_world
-from tests.support.scripts.descriptor_faults import Openings, failing
+from tests.support.scripts.descriptor_faults import Openings, openings_failing
 
 LARGE = "x" * 20_000
 HOUR = 3_600
@@ -122,7 +122,7 @@ def test_payload_walk_that_cannot_read_the_folder_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_world(tmp_path, ManualClock(NOON)) as world:
-        with failing(monkeypatch, Openings(1, 100)):
+        with openings_failing(monkeypatch, Openings(1, 100)):
             world.until(5)
         assert world.events.count("payloads_not_walked") == 1
         put(world, (JobKey(T, an_id(77)), "1-abc"))

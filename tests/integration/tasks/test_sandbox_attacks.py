@@ -39,7 +39,7 @@ def run_attacks(
     if user == "nobody":
         os.chown(folder, NOBODY, NOBODY)
     arguments = ("-m", NEEDED, str(folder / "data"), sandbox, mode)
-    output = run_python(user, *arguments, said=code, NODES_SECRET="hush")
+    output = run_python(user, *arguments, stdin=code, NODES_SECRET="hush")
     outcome: dict[str, Any] = json.loads(output.splitlines()[-1])
     assert outcome["sandbox"] == sandbox
     return outcome

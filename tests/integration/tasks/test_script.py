@@ -195,12 +195,12 @@ def test_stop_request_before_the_launcher_is_ready_starts_nothing(tmp_path: Path
 
         questions = 0
 
-        def wanted(self) -> str:
+        def reason(self) -> str:
             self.questions += 1
             return "CANCEL" if self.questions > 1 else ""
 
     began = time.monotonic()
-    outcome = execute(tmp_path, an_attempt("sleep 1000"), stop=SecondTime(), book=recorder)
+    outcome = execute(tmp_path, an_attempt("sleep 1000"), stop=SecondTime(), recorder=recorder)
     assert outcome.status == "CANCELLED"
     assert time.monotonic() - began < PATIENCE
 
@@ -390,7 +390,7 @@ def test_truncated_error_output_shows_no_part_of_a_secret(tmp_path: Path) -> Non
 
 def test_process_groups_are_recorded_at_start_and_at_end(tmp_path: Path) -> None:
     recorder = GroupRecorder()
-    outcome = execute(tmp_path, an_attempt("echo $$; sleep 0.2"), book=recorder)
+    outcome = execute(tmp_path, an_attempt("echo $$; sleep 0.2"), recorder=recorder)
     ((run_id, group),) = recorder.started
     assert run_id == RUN
     assert recorder.ended == recorder.started
@@ -406,7 +406,7 @@ def test_failed_write_of_the_group_file_ends_the_script(tmp_path: Path) -> None:
             raise OSError("disk full")
 
     recorder = FullDisk()
-    outcome = execute(tmp_path, an_attempt("sleep 1000"), book=recorder)
+    outcome = execute(tmp_path, an_attempt("sleep 1000"), recorder=recorder)
     assert outcome == Outcome.failed("The task failed inside Punctual: OSError")
     assert not exists(recorder.started[0][1].pid)
 
@@ -467,7 +467,7 @@ code = "trap '' TERM; setsid sleep 1000 & echo $$ $!; sleep 1000"
 task = {{"type": "script", "runtime": "bash", "code": code}}
 attempt = Attempt("t", "j", "r", "n", 1, datetime(2026, 1, 1, tzinfo=UTC), task, None,
                   timedelta(seconds=300), 1)
-sandbox = choose_sandbox("none", Path(), shared=False)
+sandbox = choose_sandbox("none", Path(), is_shared=False)
 task = ScriptTask(Path({str(tmp_path)!r}), sandbox, monotonic=time.monotonic)
 task.run(attempt, StopSignal(), Log())
 """

@@ -206,7 +206,7 @@ def test_endlessly_forking_processes_end_with_the_run() -> None:
         "time.sleep(0.5)"
     )
     began = time.monotonic()
-    status, run_id = run_python("nobody", "-c", BOMB, said=code).split()
+    status, run_id = run_python("nobody", "-c", BOMB, stdin=code).split()
     assert status == "SUCCESS"
     assert not _pids_with(f"PUNCTUAL_RUN_ID={run_id}".encode())
     assert time.monotonic() - began < 18  # the processes end by themselves after 20 s

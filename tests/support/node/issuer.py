@@ -89,7 +89,7 @@ class Issuer:
         return jwt.encode(claims, self.keys[kind], algorithm=algorithm, headers=headers)
 
 
-def forged(header: Mapping[str, Any], claims: Any, signature: bytes = b"") -> str:
+def encode_jwt(header: Mapping[str, Any], claims: Any, signature: bytes = b"") -> str:
     """Return a JWT of these parts without checking them."""
     raw = [json.dumps(part).encode() for part in (header, claims)]
     parts = [urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*raw, signature)]

@@ -25,7 +25,7 @@ def attack(function: Attack) -> Attack:
     return function
 
 
-def checked(result: int) -> None:
+def check_result(result: int) -> None:
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -145,14 +145,14 @@ def open_the_memory(node: int, data: str) -> str:
 @attack
 def attach_a_debugger(node: int, data: str) -> str:
     PTRACE_SEIZE = 0x4206
-    checked(LIBC.ptrace(PTRACE_SEIZE, node, None, None))
+    check_result(LIBC.ptrace(PTRACE_SEIZE, node, None, None))
     return "attached"
 
 
 @attack
 def copy_a_descriptor(node: int, data: str) -> str:
     PIDFD_GETFD = 438
-    checked(LIBC.syscall(PIDFD_GETFD, os.pidfd_open(node), 0, 0))
+    check_result(LIBC.syscall(PIDFD_GETFD, os.pidfd_open(node), 0, 0))
     return "copied"
 
 

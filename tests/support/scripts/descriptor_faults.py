@@ -55,7 +55,7 @@ _hooked = False
 
 
 @contextmanager
-def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Openings]:
+def openings_failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Openings]:
     """Make this process's openings fail. Audited calls, pipes and selectors are counted."""
     global _hooked
     if not _hooked:

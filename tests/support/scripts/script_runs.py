@@ -74,7 +74,7 @@ def unconfined() -> Sandbox:
     return choose_sandbox("none", Path(), is_shared=False)
 
 
-def usual(closed: Path) -> Sandbox:
+def default_sandbox(closed: Path) -> Sandbox:
     """Return a Landlock sandbox, or none if the kernel lacks it. The tests pass with both."""
     return choose_sandbox("landlock" if landlock.abi_version() else "none", closed, is_shared=False)
 
@@ -110,7 +110,7 @@ def execute(
 ) -> Outcome:
     task = ScriptTask(
         root,
-        sandbox or usual(root.parent),
+        sandbox or default_sandbox(root.parent),
         monotonic=time.monotonic,
         path=path,
         groups=recorder,

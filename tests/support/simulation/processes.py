@@ -148,7 +148,7 @@ class PollerProcess(Process):
         next_at = self.poller.step(self.clock()).next_step_at
         self._next_at = self.world.now + RENEWALS if self.poller.leased_partitions else None
         if next_at is not None:
-            next_at = self.true(next_at)
+            next_at = self.to_world_time(next_at)
             self._next_at = min(next_at, self._next_at) if self._next_at else next_at
 
     def next_at(self) -> datetime | None:
@@ -299,7 +299,7 @@ class ExecutorProcess(Process):
         for delivery in deliveries:
             message = delivery.message
             if message in retry_later:
-                queue.change_visibility(delivery, self.true(retry_later[message]))
+                queue.change_visibility(delivery, self.to_world_time(retry_later[message]))
             elif message in new_leases.done:
                 queue.acknowledge(delivery)
 
