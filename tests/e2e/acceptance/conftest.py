@@ -48,7 +48,7 @@ def task_types(http: httpx.Client) -> frozenset[str]:
 
 
 @pytest.fixture(autouse=True)
-def what_it_needs(request: pytest.FixtureRequest, task_types: frozenset[str]) -> None:
+def skip_without_task_types(request: pytest.FixtureRequest, task_types: frozenset[str]) -> None:
     """Skip a test if a task type of its mark `needs` is missing, for example `needs("script")`."""
     needed = {kind for mark in request.node.iter_markers("needs") for kind in mark.args}
     missing = sorted(needed - task_types)

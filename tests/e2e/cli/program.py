@@ -51,7 +51,7 @@ class Program:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         self.env = {**inherited, "HOME": str(home), "COLUMNS": "80", "TZ": "Europe/Berlin", **env}
 
-    def but(self, **env: str | None) -> "Program":
+    def with_env(self, **env: str | None) -> "Program":
         changed = Program(self.home)
         both: dict[str, str | None] = {**self.env, **env}
         changed.env = {name: value for name, value in both.items() if value is not None}
@@ -148,7 +148,7 @@ class Terminal:
         return bool(data)
 
 
-def steady(text: str) -> str:
+def normalized(text: str) -> str:
     """Replace ids, dates and durations, which differ from run to run."""
     text = _ID.sub("<id>", text)
     text = _DAY.sub("<day>", text)

@@ -93,9 +93,9 @@ def test_profiles_are_kept_separately(home: Program, guarded: Guarded, node_url:
     home("login", "--url", node_url)
     assert home.json("whoami", "--profile", "work")["name"] == "first"
     assert home.json("whoami")["name"] == "local"
-    assert home.but(PUNCTUAL_PROFILE="work").json("whoami")["name"] == "first"
+    assert home.with_env(PUNCTUAL_PROFILE="work").json("whoami")["name"] == "first"
     # The environment sets the address unless the command line names a profile.
-    elsewhere = home.but(PUNCTUAL_URL=node_url, PUNCTUAL_TOKEN="pnc_none")
+    elsewhere = home.with_env(PUNCTUAL_URL=node_url, PUNCTUAL_TOKEN="pnc_none")
     assert elsewhere.json("whoami", "--profile", "work")["name"] == "first"
     home("logout", "--profile", "work")
     home("whoami", "--profile", "work", code=2)
@@ -111,12 +111,12 @@ def test_damaged_config_error_names_the_remedy(home: Program) -> None:
 
 
 def test_tokens_are_created_listed_and_revoked(home: Program, guarded: Guarded) -> None:
-    admin = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
+    admin = home.with_env(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
     result = admin("tokens", "create", "ci", "--role", "operator", "--expires", "+90d")
     secret = result.out.strip()
     assert re.fullmatch(r"pnc_[A-Za-z0-9_-]+", secret)
     assert "It is not shown again" in result.err
-    ci = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=secret)
+    ci = home.with_env(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=secret)
     assert ci.json("whoami")["role"] == "operator"
     refused = ci("jobs", "create", "x", "--every", "5m", code=5).err
     assert "punctual whoami" in refused
@@ -133,7 +133,7 @@ def test_tokens_are_created_listed_and_revoked(home: Program, guarded: Guarded) 
 
 
 def test_audit_shows_caller_and_action(home: Program, guarded: Guarded) -> None:
-    admin = home.but(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
+    admin = home.with_env(PUNCTUAL_URL=guarded.url, PUNCTUAL_TOKEN=guarded.token)
     admin("jobs", "create", "watched", "--every", "5m")
     admin("jobs", "update", "watched", "--retries", "1")
     rows = admin("audit", "--job", "watched").out.splitlines()

@@ -50,7 +50,7 @@ def test_bash_completes_job_names_and_ids_of_names_with_spaces(program: Program)
 
 
 def test_completion_without_a_server_is_empty(program: Program) -> None:
-    nowhere = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    nowhere = program.with_env(PUNCTUAL_URL="http://127.0.0.1:1/v1")
     assert in_bash(nowhere, "jobs", "run", "x") == []
 
 
@@ -72,11 +72,11 @@ def test_completion_without_a_server_is_empty(program: Program) -> None:
 def test_zsh_and_fish_completion_works(
     program: Program, shell: str, env: dict[str, str], expected: str
 ) -> None:
-    completion = program.but(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
+    completion = program.with_env(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
     assert expected in completion().out
     script = program("completion", shell).out
     assert f"_PUNCTUAL_COMPLETE=complete_{shell}" in script
-    assert program.but(SHELL=f"/usr/bin/{shell}")("completion").out == script
+    assert program.with_env(SHELL=f"/usr/bin/{shell}")("completion").out == script
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

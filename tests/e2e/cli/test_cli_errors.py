@@ -178,7 +178,7 @@ def test_not_found_exits_with_3(program: Program) -> None:
     ],
 )
 def test_usage_error_exits_with_2(program: Program, args: tuple[str, ...], expected: str) -> None:
-    result = program.but(COLUMNS="200")(*args, code=2)
+    result = program.with_env(COLUMNS="200")(*args, code=2)
     assert expected in result.err
     assert result.out == ""
 
@@ -216,7 +216,7 @@ def test_json_with_tabs_and_emoji_is_read_as_a_job_file(program: Program) -> Non
 
 
 def test_preview_needs_no_server(program: Program) -> None:
-    offline = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    offline = program.with_env(PUNCTUAL_URL="http://127.0.0.1:1/v1")
     args = ("preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2037-03-28", "-n", "2")
     output_lines = offline(*args).out.splitlines()
     assert output_lines[0] == "At 02:30, in Europe/Berlin"
@@ -236,7 +236,7 @@ def test_preview_needs_no_server(program: Program) -> None:
 
 
 def test_preview_compares_its_times_with_croniter(program: Program) -> None:
-    offline = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    offline = program.with_env(PUNCTUAL_URL="http://127.0.0.1:1/v1")
     berlin = ("--tz", "Europe/Berlin", "--compare", "croniter")
     args = ("preview", "30 2 * * *", *berlin, "-n", "3", "--from")
     assert " agrees on the 3 times." in offline(*args, "2037-03-28").out
@@ -252,7 +252,7 @@ def test_preview_compares_its_times_with_croniter(program: Program) -> None:
 
 def test_global_options_work_before_and_after_the_command(program: Program) -> None:
     url = program.env["PUNCTUAL_URL"]
-    nowhere = program.but(PUNCTUAL_URL=None)
+    nowhere = program.with_env(PUNCTUAL_URL=None)
     before = nowhere("--url", url, "--json", "whoami").json
     assert before == nowhere("whoami", "--url", url, "--json").json
     assert before["tenant"] == "local"
@@ -284,7 +284,7 @@ def test_full_disk_closed_stream_and_ascii_output_are_handled(program: Program) 
             assert done.returncode == code, done
             assert expected in done.stderr
             assert "Traceback" not in done.stderr
-    quiet = program.but(PYTHONIOENCODING="ascii")
+    quiet = program.with_env(PYTHONIOENCODING="ascii")
     quiet("jobs", "create", "größe", "--every", "5m")
     assert "gr\\xf6\\xdfe" in quiet("jobs", "show", "größe").out
 

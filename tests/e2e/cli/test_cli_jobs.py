@@ -2,7 +2,7 @@
 
 import json
 
-from tests.e2e.cli.program import Program, steady
+from tests.e2e.cli.program import Program, normalized
 
 NIGHTLY = ("jobs", "create", "nightly", "--cron", "0 2 * * *", "--tz", "Europe/Berlin")
 ALIVE = ("--status", "scheduled", "--status", "paused")
@@ -10,7 +10,7 @@ ALIVE = ("--status", "scheduled", "--status", "paused")
 
 def test_create_shows_only_fields_that_differ_from_defaults(program: Program) -> None:
     output = program(*NIGHTLY, "--bash", "echo hi", "--tag", "team=data", "--retries", "1").out
-    shown_lines = steady(output).splitlines()
+    shown_lines = normalized(output).splitlines()
     assert shown_lines[:6] == [
         "Created nightly.",
         "Name         nightly",
@@ -92,7 +92,7 @@ def test_job_list_fits_80_columns(program: Program) -> None:
     program("jobs", "pause", long)
     output = program("jobs", "list", *ALIVE).out
     assert max(map(len, output.splitlines())) <= 80
-    head, first, second = steady(output).splitlines()
+    head, first, second = normalized(output).splitlines()
     assert head.split() == ["NAME", "SCHEDULE", "STATUS", "NEXT", "LAST"]
     assert first.split("  ")[0].endswith("…")
     assert "PAUSED" in first
@@ -103,7 +103,7 @@ def test_job_list_fits_80_columns(program: Program) -> None:
 def test_pipe_receives_full_names(program: Program) -> None:
     long = "a job with a name that is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")
-    assert long in program.but(COLUMNS=None)("jobs", "list", *ALIVE).out
+    assert long in program.with_env(COLUMNS=None)("jobs", "list", *ALIVE).out
 
 
 def test_list_filters_and_prints_ids_only(program: Program) -> None:
@@ -148,7 +148,7 @@ def test_pause_resume_and_cancel_print_the_status(program: Program) -> None:
     program(*NIGHTLY)
     assert program("jobs", "pause", "nightly").out == "PAUSED  nightly\n"
     resumed = program("jobs", "resume", "nightly", "--missed", "skip").out
-    assert steady(resumed).startswith("SCHEDULED  nightly; next run <day> <time> CET (in")
+    assert normalized(resumed).startswith("SCHEDULED  nightly; next run <day> <time> CET (in")
     assert program("jobs", "cancel", "nightly").out == "CANCELLED  nightly\n"
     assert program("jobs", "resume", "nightly", code=4).err.startswith(
         "Error: The job is CANCELLED"

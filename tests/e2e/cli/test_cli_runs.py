@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from tests.e2e.cli.program import PROGRAM, WITHIN, Program, steady
+from tests.e2e.cli.program import PROGRAM, WITHIN, Program, normalized
 
 
 def create_job(program: Program, name: str, code: str, *more: str) -> None:
@@ -12,7 +12,7 @@ def create_job(program: Program, name: str, code: str, *more: str) -> None:
 
 def test_successful_run_exits_with_0(program: Program) -> None:
     create_job(program, "good", "cat; echo logged >&2", "--payload", '{"a": 1}')
-    output = steady(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
+    output = normalized(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
     lines = output.splitlines()
     assert lines[0] == "Run <id>"
     assert lines[-1] == "<time>  SUCCESS after <ago>"
@@ -40,7 +40,7 @@ def test_retried_run_shows_its_attempts(program: Program) -> None:
     )
     program("jobs", "run", "shaky", "--wait")
     details = program("runs", "show", "shaky").out
-    table = steady(details).partition("\n\n")[2].splitlines()
+    table = normalized(details).partition("\n\n")[2].splitlines()
     assert table[0].split() == ["ATTEMPT", "STATUS", "STARTED", "TOOK", "ERROR"]
     assert [row.split()[:2] for row in table[1:]] == [["1", "FAILED"], ["2", "SUCCESS"]]
     assert max(map(len, details.splitlines())) <= 80
@@ -92,7 +92,7 @@ def test_run_list_fits_80_columns_with_full_ids(program: Program) -> None:
     program("jobs", "run", "a job with a name that is rather long", "--wait")
     output = program("runs", "list", "-n", "3").out
     assert max(map(len, output.splitlines())) <= 80
-    head, first, *_ = steady(output).splitlines()
+    head, first, *_ = normalized(output).splitlines()
     assert head.split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert re.fullmatch(r"a job.*…\s+<id>  SUCCESS\s+<ago>\s+<ago>", first)
     of_job = program("runs", "list", "a job with a name that is rather long").out
@@ -239,10 +239,10 @@ def test_run_details_show_the_due_time(program: Program) -> None:
 
 def test_punctual_port_applies_to_client_commands(program: Program, node_url: str) -> None:
     port = node_url.split(":")[2].split("/")[0]
-    here = program.but(PUNCTUAL_URL=None, PUNCTUAL_PORT=port)
+    here = program.with_env(PUNCTUAL_URL=None, PUNCTUAL_PORT=port)
     assert here.json("health")["status"] in ("ok", "late")
     assert "PUNCTUAL_PORT must be a port from 1 to 65535; got 'x'." in (
-        program.but(PUNCTUAL_URL=None, PUNCTUAL_PORT="x")("jobs", "list", code=2).err
+        program.with_env(PUNCTUAL_URL=None, PUNCTUAL_PORT="x")("jobs", "list", code=2).err
     )
 
 

@@ -17,7 +17,7 @@ def names(client: Punctual) -> list[str]:
 
 
 def test_login_asks_for_the_address_and_hides_the_token(program: Program, node_url: str) -> None:
-    fresh = program.but(PUNCTUAL_URL=None)
+    fresh = program.with_env(PUNCTUAL_URL=None)
     with fresh.terminal("login") as terminal:
         terminal.until("URL of the API [http://127.0.0.1:8080/v1]: ").types(f"{node_url}\n")
         terminal.until("Token (empty if the node has no tokens): ").types("pnc_secret\n")
@@ -95,7 +95,7 @@ def test_no_color_is_respected(program: Program) -> None:
     assert "\x1b[32mSCHEDULED" in terminal.raw
     for quiet in (
         program.terminal("jobs", "list", "--no-color"),
-        program.but(NO_COLOR="1").terminal("jobs", "list"),
+        program.with_env(NO_COLOR="1").terminal("jobs", "list"),
     ):
         with quiet as terminal:
             assert terminal.ends() == 0

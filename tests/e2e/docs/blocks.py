@@ -8,7 +8,7 @@ from pathlib import Path
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$")
 NAME = re.compile(r"^# (?P<name>[\w.-]+\.\w+)$")
-GIVEN = re.compile(r"^file=(?P<name>[\w.-]+)$")
+FILE_INFO = re.compile(r"^file=(?P<name>[\w.-]+)$")
 
 
 class Use(Enum):
@@ -22,7 +22,7 @@ class Use(Enum):
     DRAWING = "a drawing"
 
 
-class Wrong(ValueError):
+class UnknownBlock(ValueError):
     """A block without a known use."""
 
 
@@ -44,7 +44,7 @@ class Block:
     @property
     def file(self) -> str | None:
         """Return the file name, from the first line's comment or from the info string, or None."""
-        info_match = GIVEN.match(self.info)
+        info_match = FILE_INFO.match(self.info)
         if info_match:
             return info_match["name"]
         named = NAME.match(self.text.partition("\n")[0])
@@ -56,7 +56,9 @@ class Block:
             return Use.FILE
         kind = (self.language, self.info.removeprefix("aws").strip())
         if kind not in USES:
-            raise Wrong(f"{self}: nothing is known about a block `{self.language} {self.info}`")
+            raise UnknownBlock(
+                f"{self}: nothing is known about a block `{self.language} {self.info}`"
+            )
         return USES[kind]
 
 
@@ -89,7 +91,7 @@ def blocks(page: str, text: str) -> Iterator[Block]:
                 break
             inner_lines.append(inner.removeprefix(begin["indent"]) + "\n")
         else:
-            raise Wrong(f"{page}:{number}: this block has no end")
+            raise UnknownBlock(f"{page}:{number}: this block has no end")
         yield Block(page, number, language, info.strip(), "".join(inner_lines))
 
 

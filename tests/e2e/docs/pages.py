@@ -13,7 +13,7 @@ from tests.e2e.docs.sessions import Failed, Python, Shell, Terminal, answers
 from tests.rehearsal.emulator import free_port
 
 ROOT = Path(__file__).parents[3]
-OWN = {
+PAGES_WITH_TESTS = {
     "docs/runbook.md": "tests/infra/operations/test_runbook.py",
     "docs/how-to/deploy-from-github.md": "tests/infra/operations/test_deploy_workflow.py",
     "docs/how-to/use-from-the-aws-console.md": "tests/integration/lambdas/test_console_page.py",
@@ -39,7 +39,11 @@ INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 def pages() -> list[str]:
     paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     names = [path.relative_to(ROOT).as_posix() for path in paths]
-    return [name for name in names if not name.startswith("docs/decisions/") and name not in OWN]
+    return [
+        name
+        for name in names
+        if not name.startswith("docs/decisions/") and name not in PAGES_WITH_TESTS
+    ]
 
 
 def has_local_commands(page: str) -> bool:
@@ -95,23 +99,23 @@ class Page:
             output: str | None = None
             for block in blocks:
                 try:
-                    output = self._one(block, output, stack)
+                    output = self._run_block(block, output, stack)
                 except Failed as error:
                     raise Failed(f"{block}: {error}") from None
 
-    def _one(self, block: Block, output: str | None, stack: ExitStack) -> str | None:
-        text = self._here(block.text)
+    def _run_block(self, block: Block, output: str | None, stack: ExitStack) -> str | None:
+        text = self._to_this_run(block.text)
         match block.use:
             case Use.SHELL:
                 if self._shell is None:
                     self._shell = stack.enter_context(Shell(self._environment, self._folder))
-                return self._there(self._shell.run(text))
+                return self._to_page(self._shell.run(text))
             case Use.PYTHON:
                 if self._python is None:
                     self._python = stack.enter_context(Python(self._environment, self._folder))
-                return self._there(self._python.run(text, str(block)))
+                return self._to_page(self._python.run(text, str(block)))
             case Use.NODE:
-                return self._there(self._serve(text))
+                return self._to_page(self._serve(text))
             case Use.STOP:
                 self._stop()
             case Use.FILE:
@@ -136,14 +140,14 @@ class Page:
             self._terminal.stop()
             self._terminal = None
 
-    def _here(self, text: str) -> str:
+    def _to_this_run(self, text: str) -> str:
         """Replace the token, the address and the ports of the page by those of this run."""
         if self._token is not None:
             text = text.replace(SOME_TOKEN, self._token)
         text = SOME_ADDRESS.sub(self._environment["PUNCTUAL_URL"], text)
         return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda match: self._ports[match[1]], text)
 
-    def _there(self, text: str) -> str:
+    def _to_page(self, text: str) -> str:
         for token in TOKEN.findall(text):
             self._token = token
             text = text.replace(token, SOME_TOKEN)
@@ -152,20 +156,22 @@ class Page:
         return text
 
 
-def try_here(name: str, folder: Path) -> None:
+def run_locally(name: str, folder: Path) -> None:
     """Run all blocks for the local node."""
-    page_blocks = list(_those(blocks_of(ROOT, name), aws=False))
+    page_blocks = list(_selected(blocks_of(ROOT, name), aws=False))
     Page(name, folder, {}).run(
         page_blocks, served=all(block.use is not Use.NODE for block in page_blocks)
     )
 
 
-def try_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
+def run_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
     """Run all blocks for the deployment of `environment`."""
-    Page(name, folder, environment).run(list(_those(blocks_of(ROOT, name), aws=True)), served=False)
+    Page(name, folder, environment).run(
+        list(_selected(blocks_of(ROOT, name), aws=True)), served=False
+    )
 
 
-def _those(page_blocks: list[Block], *, aws: bool) -> Iterator[Block]:
+def _selected(page_blocks: list[Block], *, aws: bool) -> Iterator[Block]:
     """Select blocks. Output follows the command before it, and files are written in both cases."""
     is_selected = True
     for block in page_blocks:

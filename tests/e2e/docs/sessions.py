@@ -69,18 +69,18 @@ class Session:
         _end_group(self._process, signal.SIGTERM)
         self._process.stdout.close()
 
-    def _say(self, line: str) -> str:
+    def _send(self, line: str) -> str:
         """Send a line, and return the output up to the mark of a successful end."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
-        output = self._heard()
+        output = self._read_output()
         text, mark, code = output.rpartition(MARK)
         if not mark or code.strip() != "0":
             raise Failed(text + code if not mark else text)
         return text
 
-    def _heard(self) -> str:
+    def _read_output(self) -> str:
         assert self._process.stdout is not None
         source = self._process.stdout.fileno()
         output = b""
@@ -102,7 +102,7 @@ class Shell(Session):
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         super().__init__(["bash", "--norc"], environment, folder)
         self._folder = folder
-        self._say(
+        self._send(
             "trap 'printf \"\\036ended %s\\n\" $?' EXIT; set -euo pipefail; "
             "printf '\\036ended 0\\n'"
         )
@@ -110,7 +110,7 @@ class Shell(Session):
     def run(self, text: str) -> str:
         script = self._folder / ".block.sh"
         script.write_text(text)
-        return self._say(f"source {script} < /dev/null; printf '\\036ended 0\\n'")
+        return self._send(f"source {script} < /dev/null; printf '\\036ended 0\\n'")
 
 
 class Python(Session):
@@ -120,7 +120,7 @@ class Python(Session):
         super().__init__([sys.executable, "-W", "error", "-c", PYTHON], environment, folder)
 
     def run(self, text: str, page: str = "<page>") -> str:
-        return self._say(json.dumps([page, text]))
+        return self._send(json.dumps([page, text]))
 
 
 class Terminal:
@@ -142,16 +142,16 @@ class Terminal:
             start_new_session=True,
         )
         os.close(program_end)
-        self._reader = threading.Thread(target=self._keep, args=(controller,), daemon=True)
+        self._reader = threading.Thread(target=self._copy_to_log, args=(controller,), daemon=True)
         self._reader.start()
 
-    def _keep(self, controller: int) -> None:
+    def _copy_to_log(self, controller: int) -> None:
         """Append the terminal's output to the log until its last process has ended."""
         with (
             self._log.open("ab", buffering=0) as log_file,
             os.fdopen(controller, "rb", 0) as terminal,
         ):
-            while data := _shown_by(terminal):
+            while data := _read_terminal(terminal):
                 log_file.write(data.replace(b"\r\n", b"\n"))
 
     def until(self, serves: Callable[[], bool]) -> str:
@@ -168,7 +168,7 @@ class Terminal:
         self._reader.join(WITHIN)
 
 
-def _shown_by(terminal: BinaryIO) -> bytes:
+def _read_terminal(terminal: BinaryIO) -> bytes:
     try:
         return terminal.read(65_536)
     except OSError as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.docs.blocks import Block, Use, Wrong, blocks, blocks_of
-from tests.e2e.docs.pages import OWN, ROOT, pages
+from tests.e2e.docs.blocks import Block, UnknownBlock, Use, blocks, blocks_of
+from tests.e2e.docs.pages import PAGES_WITH_TESTS, ROOT, pages
 
 DONE = {
     "npm ci": "Makefile",
@@ -36,7 +36,7 @@ def every_block() -> Iterator[Block]:
 
 
 def documents() -> list[str]:
-    return [*pages(), *OWN]
+    return [*pages(), *PAGES_WITH_TESTS]
 
 
 def prose(page: str) -> str:
@@ -84,18 +84,18 @@ def test_output_blocks_follow_a_command() -> None:
 
 
 def test_page_with_its_own_test_is_named_in_that_test() -> None:
-    for page, test in OWN.items():
+    for page, test in PAGES_WITH_TESTS.items():
         assert Path(page).stem in (ROOT / test).read_text().lower(), test
 
 
 def test_block_of_unknown_kind_is_refused() -> None:
     (block,) = blocks("a.md", "```zsh\nls\n```\n")
-    with pytest.raises(Wrong, match=r"a\.md:1"):
+    with pytest.raises(UnknownBlock, match=r"a\.md:1"):
         assert block.use
 
 
 def test_block_without_an_end_is_refused() -> None:
-    with pytest.raises(Wrong, match="no end"):
+    with pytest.raises(UnknownBlock, match="no end"):
         list(blocks("a.md", "```bash\nls\n"))
 
 

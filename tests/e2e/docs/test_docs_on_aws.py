@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.docs.pages import has_aws_commands, pages, try_on_aws
+from tests.e2e.docs.pages import has_aws_commands, pages, run_on_aws
 
 PASSED_ON = ("PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_STAGE")
 AUTHORITY = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
@@ -20,4 +20,4 @@ def test_page_commands_work_on_aws(name: str, tmp_path: Path) -> None:
     authority = os.environ.get("PUNCTUAL_AUTHORITY")
     if authority:
         environment |= dict.fromkeys(AUTHORITY, authority)
-    try_on_aws(name, tmp_path, environment)
+    run_on_aws(name, tmp_path, environment)

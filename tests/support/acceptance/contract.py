@@ -48,7 +48,7 @@ def script(code: str, **fields: Json) -> Json:
 # How many times slower than the local node the installation may be. It may be an emulator of AWS on
 # shared cores, or a remote host.
 PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
-LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
+POLL_SECONDS = min(0.03 * PATIENCE, 0.1)  # seconds
 
 
 def eventually(condition: Callable[[], Seen], within: float = 15) -> Seen:
@@ -56,7 +56,7 @@ def eventually(condition: Callable[[], Seen], within: float = 15) -> Seen:
     until = time.monotonic() + within * PATIENCE
     while not (result := condition()):
         assert time.monotonic() < until, f"it did not come about: {result!r}"
-        time.sleep(LOOKS_EACH)
+        time.sleep(POLL_SECONDS)
     return result
 
 

@@ -61,15 +61,15 @@ def make(api: Api) -> Iterator[Make]:
 
 
 @pytest.fixture(scope="module")
-def asked_for(url: str) -> bool:
+def requires_tokens(url: str) -> bool:
     """Return True if the installation refuses calls without a token."""
     with a_client(url, None) as client:
         return client.get("/whoami").status_code == 401
 
 
 @pytest.fixture
-def guarded(asked_for: bool) -> None:
-    if not asked_for:
+def tokens_required(requires_tokens: bool) -> None:
+    if not requires_tokens:
         pytest.skip("this installation asks for no tokens")
 
 
@@ -143,7 +143,7 @@ def test_all_wrong_fields_of_a_token_are_named(api: Api, body: Any, fields: set[
     assert fields_of(api("POST", "/tokens", body)) == fields
 
 
-@pytest.mark.usefixtures("guarded")
+@pytest.mark.usefixtures("tokens_required")
 @pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
 def test_request_without_a_valid_token_returns_401(url: str, header: str) -> None:
     with a_client(url, None) as client:
@@ -160,7 +160,7 @@ def test_request_without_a_valid_token_returns_401(url: str, header: str) -> Non
             assert client.get(path, headers=sent).status_code == 200
 
 
-@pytest.mark.usefixtures("guarded")
+@pytest.mark.usefixtures("tokens_required")
 def test_role_allows_its_calls_only(make: Make, as_caller: AsCaller, api: Api) -> None:
     job = api.create(**NEVER_SOON)["job_id"]
     least = {
@@ -181,7 +181,7 @@ def test_role_allows_its_calls_only(make: Make, as_caller: AsCaller, api: Api) -
             assert answer.status_code == (200 if may else 403), (role, path, answer.text)
 
 
-@pytest.mark.usefixtures("guarded")
+@pytest.mark.usefixtures("tokens_required")
 def test_jobs_and_tokens_of_another_tenant_return_404(
     make: Make, as_caller: AsCaller, api: Api
 ) -> None:
@@ -205,7 +205,7 @@ def test_jobs_and_tokens_of_another_tenant_return_404(
     assert other_tenant.delete(f"/tokens/{own}").status_code == 200
 
 
-@pytest.mark.usefixtures("guarded")
+@pytest.mark.usefixtures("tokens_required")
 def test_revoked_token_is_refused_within_a_minute(
     make: Make, as_caller: AsCaller, api: Api
 ) -> None:
