@@ -1,4 +1,4 @@
-"""The calls on the real engine and the embedded store, stepped by hand on a clock that stands."""
+"""The calls on a whole node and its store, stepped by the test on a manual clock."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "*/10 * * * *"}
 
 
 class NodeClient(Client):
-    """As the other client, with a whole node behind it."""
+    """A client of a whole node with its store."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class NodeClient(Client):
         return answer
 
     def until(self, moment: datetime) -> None:
-        """Step at each moment that the node asks for."""
+        """Step at each time that the node asks for."""
         for _ in range(1_000):
             at = self.node.next_at()
             if at > self.clock.monotonic() + (moment - self.clock.now).total_seconds():
@@ -91,25 +91,25 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 
 def submitted(client: NodeClient, body: Mapping[str, Any], **headers: str) -> dict[str, Any]:
-    # Newest first is by the millisecond.
+    # Lists are sorted by the millisecond of creation.
     client.clock.set(client.clock.now + timedelta(milliseconds=1))
     answer = client.post("/v1/jobs", body, **headers)
     assert answer.status == 202, answer.body
     return cast(dict[str, Any], answer.json)
 
 
-def pages(client: NodeClient, path: str, what: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def pages(client: NodeClient, path: str, name: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
     token = ""
     while True:
         answer = client.get(f"{path}{token}")
-        found += answer.json[what]
+        items += answer.json[name]
         if answer.json["next_token"] is None:
-            return found
+            return items
         token = f"&next_token={answer.json['next_token']}"
 
 
-def test_a_job_runs_and_leaves_its_output_and_history(client: NodeClient) -> None:
+def test_finished_job_has_output_and_history(client: NodeClient) -> None:
     job = submitted(client, {"name": "now", "schedule_type": "IMMEDIATE", "payload": {"x": 1}})
     assert job["latest_run"]["status"] == "QUEUED"
     client.node.step()
@@ -119,8 +119,8 @@ def test_a_job_runs_and_leaves_its_output_and_history(client: NodeClient) -> Non
     assert shown["next_run_time"] is None
     (run,) = client.get(f"{path}/runs").json["runs"]
     assert run["lateness_ms"] == 0
-    whole = client.get(f"{path}/runs/{run['run_id']}").json
-    assert [one["status"] for one in whole["attempts"]] == ["SUCCESS"]
+    details = client.get(f"{path}/runs/{run['run_id']}").json
+    assert [attempt["status"] for attempt in details["attempts"]] == ["SUCCESS"]
     output = client.get(run["output_url"])
     assert (output.status, len(output.body) > 0) == (200, True)
     assert client.get("/v1/runs?status=SUCCESS").json["runs"] == [run]
@@ -128,18 +128,18 @@ def test_a_job_runs_and_leaves_its_output_and_history(client: NodeClient) -> Non
     assert client.get(f"{path}/status").json["latest_run"]["run_id"] == run["run_id"]
 
 
-def test_what_is_previewed_is_what_fires(client: NodeClient) -> None:
+def test_previewed_times_equal_the_fired_times(client: NodeClient) -> None:
     schedule = {"schedule_type": "CRON", "cron_expression": "*/10 * * * *"}
     times = client.post("/v1/schedules/preview", {**schedule, "count": 3}).json["times"]
     job = submitted(client, CRON)
     upcoming = client.get("/v1/schedules/upcoming?to=2026-11-18T12:30:01Z").json["times"]
-    assert [one["utc"] for one in upcoming] == [one["utc"] for one in times]
+    assert [time["utc"] for time in upcoming] == [time["utc"] for time in times]
     client.until(NOON + timedelta(minutes=31))
     runs = client.get(f"/v1/jobs/{job['job_id']}/runs").json["runs"]
-    assert [run["scheduled_time"] for run in reversed(runs)] == [one["utc"] for one in times]
+    assert [run["scheduled_time"] for run in reversed(runs)] == [time["utc"] for time in times]
 
 
-def test_a_run_that_is_fired_ahead_is_still_what_comes_next(client: NodeClient) -> None:
+def test_run_fired_ahead_is_the_next_run_until_its_time(client: NodeClient) -> None:
     at = "2026-11-18T12:00:30.000Z"
     job = submitted(client, {"name": "a", "schedule_type": "FUTURE", "schedule_time": at})
     assert job["next_run_time"] == at
@@ -150,7 +150,7 @@ def test_a_run_that_is_fired_ahead_is_still_what_comes_next(client: NodeClient) 
     assert (shown["status"], shown["next_run_time"]) == ("COMPLETED", None)
 
 
-def test_the_same_key_is_the_same_job_and_another_body_is_refused(client: NodeClient) -> None:
+def test_repeated_key_returns_the_same_job_and_refuses_another_body(client: NodeClient) -> None:
     first = submitted(client, CRON, idempotency_key="k")
     assert submitted(client, CRON, idempotency_key="k")["job_id"] == first["job_id"]
     other = client.post("/v1/jobs", {**CRON, "name": "b"}, idempotency_key="k")
@@ -161,7 +161,7 @@ def test_the_same_key_is_the_same_job_and_another_body_is_refused(client: NodeCl
     assert len(client.get("/v1/jobs").json["jobs"]) == 1
 
 
-def test_a_key_answers_the_same_when_its_jobs_time_is_over(client: NodeClient) -> None:
+def test_repeated_key_is_answered_after_the_time_of_its_job(client: NodeClient) -> None:
     once = {"name": "a", "schedule_type": "FUTURE", "schedule_time": "2026-11-18T12:00:10Z"}
     first = submitted(client, once, idempotency_key="k")
     batch = client.post("/v1/jobs/batch", {"jobs": [once, CRON]}, idempotency_key="b")
@@ -172,28 +172,31 @@ def test_a_key_answers_the_same_when_its_jobs_time_is_over(client: NodeClient) -
     for body, key in ((once, "new"), ({**once, "name": "b"}, "k"), (once, None)):
         late = client.post("/v1/jobs", body, **({} if key is None else {"idempotency_key": key}))
         assert (late.status, set(late.fields)) == (422, {"schedule_time"})
-    assert submitted(client, CRON, idempotency_key="new")["name"] == "a"  # refused, so not used up
+    # A refused request does not use its key.
+    assert submitted(client, CRON, idempotency_key="new")["name"] == "a"
 
 
-def test_a_batch_is_kept_in_order(client: NodeClient) -> None:
+def test_batch_results_are_in_the_order_of_the_jobs(client: NodeClient) -> None:
     jobs = [{**CRON, "name": f"job {n}"} for n in range(20)]
     jobs[7]["cron_expression"] = "0 0 30 2 *"
     answer = client.post("/v1/jobs/batch", {"jobs": jobs}, idempotency_key="b")
     results = answer.json["results"]
-    assert [one["status"] for one in results] == [202] * 7 + [422] + [202] * 12
-    for number, one in enumerate(results):
+    assert [result["status"] for result in results] == [202] * 7 + [422] + [202] * 12
+    for number, result in enumerate(results):
         if number != 7:
-            assert client.get(one["location"]).json["name"] == f"job {number}"
+            assert client.get(result["location"]).json["name"] == f"job {number}"
     again = client.post("/v1/jobs/batch", {"jobs": jobs}, idempotency_key="b").json["results"]
-    assert [one.get("job_id") for one in again] == [one.get("job_id") for one in results]
+    assert [result.get("job_id") for result in again] == [
+        result.get("job_id") for result in results
+    ]
 
 
-def test_lists_are_complete_and_without_doubles(client: NodeClient) -> None:
+def test_pages_of_a_list_are_complete_without_duplicates(client: NodeClient) -> None:
     bodies = [{**CRON, "name": f"{n % 3} {n}", "tags": {"n": str(n % 2)}} for n in range(23)]
     ids = [submitted(client, body)["job_id"] for body in bodies]
     assert [job["job_id"] for job in pages(client, "/v1/jobs?limit=4", "jobs")] == ids[::-1]
-    some = pages(client, "/v1/jobs?limit=2&name_prefix=1%20&tag=n:0", "jobs")
-    assert [job["name"] for job in some] == ["1 22", "1 16", "1 10", "1 4"]
+    filtered = pages(client, "/v1/jobs?limit=2&name_prefix=1%20&tag=n:0", "jobs")
+    assert [job["name"] for job in filtered] == ["1 22", "1 16", "1 10", "1 4"]
     for job_id in ids[:5]:
         for _ in range(3):
             assert client.post(f"/v1/jobs/{job_id}/runNow", {}).status == 202
@@ -202,7 +205,7 @@ def test_lists_are_complete_and_without_doubles(client: NodeClient) -> None:
     assert len({run["run_id"] for run in runs}) == len(runs) == 15
 
 
-def test_lists_over_all_jobs_take_any_time_of_a_run(client: NodeClient) -> None:
+def test_run_list_filters_by_scheduled_start_or_end_time(client: NodeClient) -> None:
     at = "2026-11-18T12:00:10Z"
     once = submitted(client, {"name": "a", "schedule_type": "FUTURE", "schedule_time": at})
     waiting = submitted(client, CRON)
@@ -218,7 +221,7 @@ def test_lists_over_all_jobs_take_any_time_of_a_run(client: NodeClient) -> None:
     assert set(client.get("/v1/runs?by=created").fields) == {"by"}
 
 
-def test_a_change_is_in_force_and_guarded(client: NodeClient) -> None:
+def test_change_takes_effect_and_checks_if_match(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
     changed = client.call("PATCH", path, b'{"max_retries":7}', {"if-match": '"1"'})
     assert (changed.status, changed.headers["etag"], changed.json["max_retries"]) == (200, '"2"', 7)
@@ -237,7 +240,7 @@ COMMANDS = [("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")]
 
 @pytest.mark.parametrize(("method", "call"), COMMANDS)
 @pytest.mark.parametrize("stale", ['"1"', '"1", "9"', 'W/"2"'])
-def test_a_command_with_an_old_version_changes_nothing(
+def test_command_with_an_old_version_changes_nothing(
     client: NodeClient, method: str, call: str, stale: str
 ) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
@@ -253,7 +256,7 @@ def test_a_command_with_an_old_version_changes_nothing(
     assert client.get(path).json["version"] == before.json["version"] + 1
 
 
-def test_what_one_may_do_to_a_job_follows_its_state(client: NodeClient) -> None:
+def test_allowed_commands_follow_the_status_of_the_job(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
     hours = count(1)
 
@@ -282,7 +285,7 @@ def test_what_one_may_do_to_a_job_follows_its_state(client: NodeClient) -> None:
     assert statuses() == [200, 409, 409, 202, 202]
 
 
-def test_a_run_is_retried_with_its_own_payload_once_it_has_ended(client: NodeClient) -> None:
+def test_ended_run_is_retried_with_its_own_payload(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, {**CRON, 'payload': 'job'})['job_id']}"
     run = client.post(f"{path}/runNow", {"payload": {"mine": True}}).json
     assert client.post(f"{path}/runs/{run['run_id']}/retry").status == 409
@@ -295,7 +298,7 @@ def test_a_run_is_retried_with_its_own_payload_once_it_has_ended(client: NodeCli
     assert client.post(f"{path}/runs/{run['run_id']}/cancel").status == 409
 
 
-def test_a_backfill_counts_what_did_not_run(client: NodeClient) -> None:
+def test_backfill_counts_occurrences_without_a_run(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
     wanted = {"from": "2026-11-18T10:00:00Z", "to": "2026-11-18T11:00:00Z"}
     dry = client.post(f"{path}/backfill", {**wanted, "dry_run": True})
@@ -306,7 +309,7 @@ def test_a_backfill_counts_what_did_not_run(client: NodeClient) -> None:
     assert "occurrences" in long.json["detail"]
 
 
-def test_large_and_odd_payloads_come_back_as_they_went(client: NodeClient) -> None:
+def test_large_and_unusual_payloads_are_returned_unchanged(client: NodeClient) -> None:
     payloads: list[Any] = [
         "x" * 262_142,
         {"ключ": ["🎉", "\u2028", "\\u0000", "\ud7ff"], "": None},
@@ -323,7 +326,7 @@ def test_large_and_odd_payloads_come_back_as_they_went(client: NodeClient) -> No
         assert listed["payload"] == payload
 
 
-def test_stats_and_health_tell_what_happened(client: NodeClient) -> None:
+def test_stats_and_health_count_jobs_and_runs(client: NodeClient) -> None:
     submitted(client, {"name": "now", "schedule_type": "IMMEDIATE"})
     submitted(client, CRON)
     client.node.step()
@@ -336,7 +339,7 @@ def test_stats_and_health_tell_what_happened(client: NodeClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_change_that_sends_nothing_changes_nothing(client: NodeClient, method: str) -> None:
+def test_empty_change_keeps_job_and_version(client: NodeClient, method: str) -> None:
     path = f"/v1/jobs/{submitted(client, {**CRON, 'payload': {'a': 1}})['job_id']}"
     client.clock.advance(timedelta(seconds=30))
     before = client.get(path)
@@ -349,13 +352,13 @@ def test_a_change_that_sends_nothing_changes_nothing(client: NodeClient, method:
     assert client.call(method, path, b"{}").status == 409
 
 
-def test_a_late_node_is_alive_and_ready(client: NodeClient) -> None:
-    """A probe that fails for lateness would restart the node, which makes it later."""
+def test_late_node_is_live_and_ready(client: NodeClient) -> None:
+    """A probe that fails for lateness would restart the node and make it later."""
     submitted(
         client,
         {"name": "l", "schedule_type": "FUTURE", "schedule_time": f"{NOON:%Y-%m-%dT}12:00:05Z"},
     )
-    client.clock.advance(timedelta(seconds=40))  # the thread hangs
+    client.clock.advance(timedelta(seconds=40))  # the event loop hangs
     client.until(NOON + timedelta(seconds=45))
     health = client.get("/v1/health")
     assert (health.status, health.json["status"]) == (503, "late")

@@ -1,4 +1,4 @@
-"""Requests whose answer takes long: cut into slices, bounded, and in nobody's way."""
+"""Requests that take long are cut into slices and limited, and delay no other request."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ EACH_SECOND = {"name": "s", "schedule_type": "CRON", "cron_expression": "* * * *
 
 
 class Processor:
-    """Each look at this clock is `seconds` later than the one before: one look, one step."""
+    """A clock that advances by `seconds` at each reading. One step of work reads it once."""
 
     def __init__(self, seconds: float) -> None:
         self.now = 0.0
@@ -48,68 +48,72 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
         client.close()
 
 
-def paced(client: NodeClient, seconds: float) -> None:
+def set_pace(client: NodeClient, seconds: float) -> None:
     client._app._long_work = LongWork(client._perform, Processor(seconds))
 
 
-def moment(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     at = NOON + timedelta(seconds=seconds)
     return at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def backfill(client: NodeClient, job_id: str, seconds: int) -> Answer:
-    body = {"from": moment(1 - seconds), "to": moment(0), "dry_run": True}
+    body = {"from": time_text(1 - seconds), "to": time_text(0), "dry_run": True}
     return client.post(f"/v1/jobs/{job_id}/backfill", body)
 
 
-def crowd(client: NodeClient, number: int, **fields: Any) -> None:
+def submit_batch(client: NodeClient, number: int, **fields: Any) -> None:
     jobs = [{**EACH_SECOND, "name": str(n), **fields} for n in range(number)]
     assert client.post("/v1/jobs/batch", {"jobs": jobs}).status == 207
 
 
-def test_no_step_of_a_backfill_looks_at_more_than_some_times(
+def test_step_of_a_backfill_computes_limited_times(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = submitted(client, EACH_SECOND)["job_id"]
-    longest = _longest_step(client, monkeypatch, LOCAL, lambda: backfill(client, job_id, 10_000))
+    longest = _longest_step(
+        client, monkeypatch, LOCAL_TIMES, lambda: backfill(client, job_id, 10_000)
+    )
     assert longest <= 510
 
 
-def test_no_step_of_a_list_of_times_looks_at_more_than_one_job(
+def test_step_of_upcoming_runs_reads_one_job(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mondays = [f"{NOON.date() + timedelta(days=12 + 7 * n)}" for n in range(366)]
-    crowd(client, 30, cron_expression="* * * * * MON", exclude=mondays)
-    path = f"/v1/schedules/upcoming?from={moment(10 * 86_400)}&to={moment(40 * 86_400)}"
-    longest = _longest_step(client, monkeypatch, LOCAL, lambda: client.get(path))
+    submit_batch(client, 30, cron_expression="* * * * * MON", exclude=mondays)
+    path = f"/v1/schedules/upcoming?from={time_text(10 * 86_400)}&to={time_text(40 * 86_400)}"
+    longest = _longest_step(client, monkeypatch, LOCAL_TIMES, lambda: client.get(path))
     assert 366 <= longest <= 2 * 366
 
 
 @pytest.mark.parametrize(
-    ("expression", "apart", "most"), [("* * * * * *", 1, 100), ("* * * * * MON", 7, 40 * 366)]
+    ("expression", "apart", "limit"), [("* * * * * *", 1, 100), ("* * * * * MON", 7, 40 * 366)]
 )
-def test_an_explanation_passes_over_excluded_days_whole(
+def test_explain_skips_excluded_days_as_a_whole(
     client: NodeClient,
     monkeypatch: pytest.MonkeyPatch,
     expression: str,
     apart: int,
-    most: int,
+    limit: int,
 ) -> None:
-    """Of a year of excluded days in a row, and of 366 that stand alone."""
+    """The excluded days are a year in a row, or 366 separate days."""
     days = [f"{NOON.date() + timedelta(days=5 + apart * n)}" for n in range(366)]
     fields = {"cron_expression": expression, "exclude": days}
     job_id = submitted(client, {**EACH_SECOND, **fields})["job_id"]
     for at in (days[0], days[183], days[365]):
         path = f"/v1/jobs/{job_id}/explain?at={at}T12:00:00Z"
-        longest = _longest_step(client, monkeypatch, LOCAL, lambda path=path: client.get(path))
-        assert longest <= most
+        longest = _longest_step(
+            client, monkeypatch, LOCAL_TIMES, lambda path=path: client.get(path)
+        )
+        assert longest <= limit
 
 
-def test_no_step_of_a_list_of_jobs_reads_more_than_one_payload(
+def test_step_of_a_job_list_reads_one_payload(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crowd(client, 12, payload="x" * 9_000)
-    longest = _longest_step(client, monkeypatch, BLOB, lambda: client.get("/v1/jobs"))
+    submit_batch(client, 12, payload="x" * 9_000)
+    longest = _longest_step(client, monkeypatch, PAYLOADS, lambda: client.get("/v1/jobs"))
     assert longest == 1
 
 
@@ -132,7 +136,7 @@ def changed(client: NodeClient, job_id: str, times: int, **fields: str) -> None:
     ],
     ids=["schedules", "names"],
 )
-def test_no_step_of_an_explanation_reads_more_than_some_definitions(
+def test_step_of_explain_reads_limited_definitions(
     client: NodeClient,
     monkeypatch: pytest.MonkeyPatch,
     schedule: dict[str, Any],
@@ -140,13 +144,15 @@ def test_no_step_of_an_explanation_reads_more_than_some_definitions(
 ) -> None:
     job_id = submitted(client, {"name": "v", **schedule})["job_id"]
     changed(client, job_id, 40, **change)
-    for query in ("", f"?at={moment(-86_400)}"):
+    for query in ("", f"?at={time_text(-86_400)}"):
         path = f"/v1/jobs/{job_id}/explain{query}"
-        longest = _longest_step(client, monkeypatch, BODY, lambda path=path: client.get(path))
+        longest = _longest_step(
+            client, monkeypatch, DEFINITIONS, lambda path=path: client.get(path)
+        )
         assert longest <= 2
 
 
-def test_no_step_of_a_retry_reads_more_than_some_definitions(
+def test_step_of_a_retry_reads_limited_definitions(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = submitted(client, {**EACH_SECOND, "cron_expression": "0 0 1 1 *"})["job_id"]
@@ -154,25 +160,25 @@ def test_no_step_of_a_retry_reads_more_than_some_definitions(
     client.node.step()
     changed(client, job_id, 40, name="other {}")
     path = f"/v1/jobs/{job_id}/runs/{run['run_id']}/retry"
-    longest = _longest_step(client, monkeypatch, BODY, lambda: client.post(path))
+    longest = _longest_step(client, monkeypatch, DEFINITIONS, lambda: client.post(path))
     assert longest <= 3
 
 
-LOCAL = (Calendar, "next_local")  # local times that are looked for
-BLOB = (FileBlobs, "get")
-BODY = (SqliteDefinitions, "get")  # definitions
+LOCAL_TIMES = (Calendar, "next_local")  # computed local times
+PAYLOADS = (FileBlobs, "get")
+DEFINITIONS = (SqliteDefinitions, "get")
 
 
 def _longest_step(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch, work: tuple[type, str], call: Any
 ) -> int:
-    """How often this is done between two looks at the clock, at most."""
+    """Return how often `work` is done between two readings of the clock, at most."""
     steps = [0]
-    done = getattr(*work)
+    original = getattr(*work)
 
-    def counted(*asked: Any) -> Any:
+    def counted(*args: Any) -> Any:
         steps[-1] += 1
-        return done(*asked)
+        return original(*args)
 
     class Counting(Processor):
         def __call__(self) -> float:
@@ -186,7 +192,7 @@ def _longest_step(
     return max(steps)
 
 
-def test_a_batch_is_checked_a_job_at_a_time(client: NodeClient) -> None:
+def test_batch_is_checked_job_by_job(client: NodeClient) -> None:
     turns = 0
 
     async def turn(request: Any) -> Any:
@@ -195,18 +201,19 @@ def test_a_batch_is_checked_a_job_at_a_time(client: NodeClient) -> None:
         return await client._perform(request)
 
     client._app._long_work = LongWork(turn, Processor(SLICE))
-    crowd(client, 40)
+    submit_batch(client, 40)
     assert turns > 40
 
 
-AT_ONCE = MAX_JOBS_PER_WRITE // LARGE_PAYLOAD_WEIGHT
+LARGE_JOBS_PER_WRITE = MAX_JOBS_PER_WRITE // LARGE_PAYLOAD_WEIGHT
 
 
 @pytest.mark.parametrize(
-    ("number", "payload", "most"), [(250, "x", MAX_JOBS_PER_WRITE), (12, "x" * 9_000, AT_ONCE)]
+    ("number", "payload", "limit"),
+    [(250, "x", MAX_JOBS_PER_WRITE), (12, "x" * 9_000, LARGE_JOBS_PER_WRITE)],
 )
-def test_a_batch_is_stored_some_jobs_at_a_time(
-    client: NodeClient, number: int, payload: str, most: int
+def test_batch_is_stored_in_steps(
+    client: NodeClient, number: int, payload: str, limit: int
 ) -> None:
     counts = [0]
 
@@ -216,16 +223,16 @@ def test_a_batch_is_stored_some_jobs_at_a_time(
         return answer
 
     client._app._long_work = LongWork(turn, Processor(0.0), Processor(SLICE))
-    crowd(client, number, payload=payload)
+    submit_batch(client, number, payload=payload)
     assert counts[-1] == number
-    assert max(after - before for before, after in itertools.pairwise(counts)) == most
+    assert max(after - before for before, after in itertools.pairwise(counts)) == limit
 
 
-def test_a_batch_whose_time_is_over_says_which_jobs_it_stored(client: NodeClient) -> None:
+def test_batch_over_its_time_limit_names_the_stored_jobs(client: NodeClient) -> None:
     stored = client.store.count_jobs
 
     class Costly(Processor):
-        """Work is cheap until the first job stands."""
+        """Work is cheap until the first job is stored."""
 
         def __call__(self) -> float:
             self.seconds = MAX_WORK_SECONDS if stored("local") else SLICE
@@ -235,17 +242,21 @@ def test_a_batch_whose_time_is_over_says_which_jobs_it_stored(client: NodeClient
     large = {**EACH_SECOND, "payload": "x" * 9_000}
     batch = {"jobs": [{**large, "name": str(n)} for n in range(12)]}
     results = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
-    assert [one["status"] for one in results] == [202] * AT_ONCE + [422] * (12 - AT_ONCE)
-    assert {one["problem"]["code"] for one in results[AT_ONCE:]} == {"TOO_MUCH_WORK"}
-    assert stored("local") == {"SCHEDULED": AT_ONCE}
+    assert [result["status"] for result in results] == [202] * LARGE_JOBS_PER_WRITE + [422] * (
+        12 - LARGE_JOBS_PER_WRITE
+    )
+    assert {result["problem"]["code"] for result in results[LARGE_JOBS_PER_WRITE:]} == {
+        "TOO_MUCH_WORK"
+    }
+    assert stored("local") == {"SCHEDULED": LARGE_JOBS_PER_WRITE}
     client._app._long_work = LongWork(client._perform)
-    again = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
-    assert again[:AT_ONCE] == results[:AT_ONCE]
-    assert [one["status"] for one in again] == [202] * 12
+    repeated = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
+    assert repeated[:LARGE_JOBS_PER_WRITE] == results[:LARGE_JOBS_PER_WRITE]
+    assert [result["status"] for result in repeated] == [202] * 12
     assert stored("local") == {"SCHEDULED": 12}
 
 
-def test_a_batch_of_which_a_part_was_undone_is_made_once_when_it_is_repeated(
+def test_batch_with_a_failed_step_is_completed_by_its_key(
     client: NodeClient,
 ) -> None:
     stored = client.store.count_jobs
@@ -259,20 +270,20 @@ def test_a_batch_of_which_a_part_was_undone_is_made_once_when_it_is_repeated(
     large = {**EACH_SECOND, "payload": "x" * 9_000}
     batch = {"jobs": [{**large, "name": str(n)} for n in range(12)]}
     answer = client.post("/v1/jobs/batch", batch, idempotency_key="k")
-    assert (answer.status, stored("local")) == (503, {"SCHEDULED": AT_ONCE})
+    assert (answer.status, stored("local")) == (503, {"SCHEDULED": LARGE_JOBS_PER_WRITE})
     client._app._long_work = LongWork(client._perform)
     results = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
-    assert len({one["job_id"] for one in results}) == 12
+    assert len({result["job_id"] for result in results}) == 12
     assert stored("local") == {"SCHEDULED": 12}
 
 
-def test_no_step_of_a_list_of_runs_looks_at_more_than_some_busy_jobs(
+def test_step_of_a_run_list_reads_limited_active_jobs(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In SQLite's own instructions, of which each row takes some."""
+    """SQLite's instructions are counted. Each row takes some of them."""
     monkeypatch.setattr(job_states, "_BUSY_PAGE_SIZE", 20)
-    at_once = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
-    assert client.post("/v1/jobs/batch", {"jobs": [at_once] * 400}).status == 207
+    immediate = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
+    assert client.post("/v1/jobs/batch", {"jobs": [immediate] * 400}).status == 207
     steps = [0]
 
     def instruction() -> int:
@@ -292,10 +303,10 @@ def test_no_step_of_a_list_of_runs_looks_at_more_than_some_busy_jobs(
     assert 20 < max(steps) < 400
 
 
-def test_what_takes_too_long_is_refused_with_advice(client: NodeClient) -> None:
+def test_request_over_the_work_limit_is_refused_with_advice(client: NodeClient) -> None:
     job_id = submitted(client, EACH_SECOND)["job_id"]
-    crowd(client, 3)
-    paced(client, MAX_WORK_SECONDS / 2)
+    submit_batch(client, 3)
+    set_pace(client, MAX_WORK_SECONDS / 2)
     for answer in (
         backfill(client, job_id, 900),
         client.get("/v1/schedules/upcoming"),
@@ -305,9 +316,9 @@ def test_what_takes_too_long_is_refused_with_advice(client: NodeClient) -> None:
         assert "2 s of processor time" in answer.json["detail"]
 
 
-def test_runs_of_many_busy_jobs_are_read_in_slices(client: NodeClient) -> None:
-    at_once = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
-    assert client.post("/v1/jobs/batch", {"jobs": [at_once] * 450}).status == 207
+def test_runs_of_many_active_jobs_are_read_in_slices(client: NodeClient) -> None:
+    immediate = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
+    assert client.post("/v1/jobs/batch", {"jobs": [immediate] * 450}).status == 207
     turns = 0
 
     async def turn(request: Any) -> Any:
@@ -318,11 +329,11 @@ def test_runs_of_many_busy_jobs_are_read_in_slices(client: NodeClient) -> None:
     client._app._long_work = LongWork(turn, Processor(SLICE_SECONDS / 100))
     assert len(client.get("/v1/runs?limit=200").json["runs"]) == 200
     assert turns >= 4
-    paced(client, MAX_WORK_SECONDS / 100)
+    set_pace(client, MAX_WORK_SECONDS / 100)
     assert client.get("/v1/runs?limit=200").json["code"] == "TOO_MUCH_WORK"
 
 
-def test_another_call_is_answered_between_two_slices(client: NodeClient) -> None:
+def test_other_request_is_answered_between_two_slices(client: NodeClient) -> None:
     job_id = submitted(client, EACH_SECOND)["job_id"]
 
     async def turn(request: Any) -> Any:
@@ -330,7 +341,7 @@ def test_another_call_is_answered_between_two_slices(client: NodeClient) -> None
         return await client._perform(request)
 
     client._app._long_work = LongWork(turn, Processor(SLICE))
-    body = {"from": moment(-900), "to": moment(0), "dry_run": True}
+    body = {"from": time_text(-900), "to": time_text(0), "dry_run": True}
     order: list[str] = []
 
     async def call(name: str, method: str, path: str, body: bytes) -> int:
@@ -359,8 +370,8 @@ def test_another_call_is_answered_between_two_slices(client: NodeClient) -> None
     assert order == ["short", "long"]
 
 
-def test_a_slice_that_was_undone_fails_its_own_request(client: NodeClient) -> None:
-    crowd(client, 3)
+def test_failed_slice_fails_only_its_request(client: NodeClient) -> None:
+    submit_batch(client, 3)
     turns = 0
 
     async def turn(request: Any) -> Any:

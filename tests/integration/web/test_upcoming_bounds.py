@@ -1,4 +1,4 @@
-"""What comes next reads few heads, however many jobs wait."""
+"""Upcoming runs are read from few job states, however many jobs are scheduled."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -26,30 +26,30 @@ from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 
 DAY = timedelta(days=1)
-MANY = 3_000
+JOB_COUNT = 3_000
 
 
-class CountingHeads:
-    """Notes how many heads were answered in all."""
+class CountingJobStates:
+    """Counts the job states that are read."""
 
-    def __init__(self, heads: JobStates) -> None:
-        self._heads = heads
+    def __init__(self, states: JobStates) -> None:
+        self._job_states = states
         self.read = 0
 
-    def coming(self, *asked: Any) -> UpcomingStates | None:
-        found = self._heads.upcoming(*asked)
-        self.read += 0 if found is None else len(found.states)
-        return found
+    def upcoming(self, *args: Any) -> UpcomingStates | None:
+        upcoming = self._job_states.upcoming(*args)
+        self.read += 0 if upcoming is None else len(upcoming.states)
+        return upcoming
 
     def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
-        found = self._heads.page(tenant, before, limit)
-        self.read += len(found.items)
-        return found
+        page = self._job_states.page(tenant, before, limit)
+        self.read += len(page.items)
+        return page
 
-    def bodies(
-        self, wanted: Sequence[tuple[JobKey, str]]
+    def load_definitions(
+        self, refs: Sequence[tuple[JobKey, str]]
     ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
-        return self._heads.load_definitions(wanted)
+        return self._job_states.load_definitions(refs)
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def accept(store: Store, heads: Sequence[JobState]) -> None:
+def accept(store: Store, states: Sequence[JobState]) -> None:
     with store.transaction():
-        store.job_states.put_definitions([a_definition_row(head.job_id) for head in heads])
-        assert all(store.job_states.swap([Swap(head, 0) for head in heads]))
+        store.job_states.put_definitions([a_definition_row(state.job_id) for state in states])
+        assert all(store.job_states.swap([Swap(state, 0) for state in states]))
 
 
 def once(number: int, at: datetime) -> JobState:
@@ -73,14 +73,14 @@ def hourly(number: int) -> JobState:
     return a_job_state(an_id(number), schedule=Every(3_600, anchor_at=NOON), next_at=after(3_600))
 
 
-def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
-    counting = CountingHeads(store.job_states)
-    heads = cast(JobStates, counting)
-    return UpcomingRuns(heads, JobList(heads, ManualClock(NOON), no_log)), counting
+def counting_queries(store: Store) -> tuple[UpcomingRuns, CountingJobStates]:
+    counting = CountingJobStates(store.job_states)
+    states = cast(JobStates, counting)
+    return UpcomingRuns(states, JobList(states, ManualClock(NOON), no_log)), counting
 
 
-def steps(store: Store, look: Callable[[], object]) -> int:
-    """How many instructions the store's machine takes."""
+def steps(store: Store, read: Callable[[], object]) -> int:
+    """Return the number of instructions that SQLite executes."""
     taken = 0
 
     def step() -> int:
@@ -89,81 +89,81 @@ def steps(store: Store, look: Callable[[], object]) -> int:
         return 0
 
     store.transaction().db.set_progress_handler(step, 1)
-    look()
+    read()
     store.transaction().db.set_progress_handler(None, 1)
     return taken
 
 
 @pytest.mark.parametrize("start", [NOON, after(1_500), after(2_999)])
-def test_as_many_heads_are_read_as_times_are_shown(store: Store, start: datetime) -> None:
-    accept(store, [once(n, after(n)) for n in range(MANY)])
-    forecast, heads = counted(store)
+def test_upcoming_page_reads_one_job_state_for_each_time(store: Store, start: datetime) -> None:
+    accept(store, [once(n, after(n)) for n in range(JOB_COUNT)])
+    forecast, states = counting_queries(store)
     page = finish(forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON))
-    assert [one.at for one in page.items] == [
+    assert [occurrence.at for occurrence in page.items] == [
         start + timedelta(seconds=n)
         for n in range(10)
-        if start + timedelta(seconds=n) < after(MANY)
+        if start + timedelta(seconds=n) < after(JOB_COUNT)
     ]
-    assert heads.read <= 11
+    assert states.read <= 11
 
 
 @pytest.mark.parametrize("start", [NOON, after(1_500), after(3_600)])
-def test_the_store_takes_the_same_steps_however_many_jobs_wait(
+def test_upcoming_page_takes_constant_store_steps_with_more_jobs(
     store: Store, start: datetime
 ) -> None:
-    def look() -> object:
+    def read() -> object:
         return finish(forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON))
 
-    forecast, _ = counted(store)
+    forecast, _ = counting_queries(store)
     accept(store, [once(n, after(1_000 + n)) for n in range(30)])
     accept(store, [once(n, after(3_600)) for n in range(30, 60)])
-    few = steps(store, look)
-    accept(store, [once(n, after(1_000 + n % 1_000)) for n in range(60, MANY)])
-    accept(store, [once(n, after(3_600)) for n in range(MANY, 2 * MANY)])
-    assert steps(store, look) < few + 200
+    few = steps(store, read)
+    accept(store, [once(n, after(1_000 + n % 1_000)) for n in range(60, JOB_COUNT)])
+    accept(store, [once(n, after(3_600)) for n in range(JOB_COUNT, 2 * JOB_COUNT)])
+    assert steps(store, read) < few + 200
 
 
-def test_many_recurring_jobs_are_read_a_bounded_number_at_once(store: Store) -> None:
+def test_upcoming_page_of_many_recurring_jobs_reads_limited_states(store: Store) -> None:
     accept(store, [hourly(n) for n in range(MAX_MERGED_JOBS + JOBS_PER_PART)])
-    forecast, heads = counted(store)
+    forecast, states = counting_queries(store)
     finish(forecast.upcoming("acme", NOON, NOON + DAY, 10, None, NOON))
-    assert heads.read <= 11
+    assert states.read <= 11
     page = finish(forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON))
     assert len(page.items) == 10
-    assert heads.read <= 11 + JOBS_PER_PART * MAX_PARTS_READ
+    assert states.read <= 11 + JOBS_PER_PART * MAX_PARTS_READ
 
 
-def test_runs_that_are_numbered_are_not_walked_one_by_one(
+def test_upcoming_runs_with_max_runs_are_counted_without_a_walk(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each_second = Cron("* * * * * *", exclude=(date(2026, 3, 3),))
     limits = JobLimits(max_runs=200_000)
-    heads = [
+    states = [
         a_job_state(an_id(n), schedule=each_second, limits=limits, next_at=after(1))
         for n in range(30)
     ]
-    accept(store, heads)
-    asked = 0
+    accept(store, states)
+    calls = 0
     next_local = Calendar.next_local
 
     def counted_calls(calendar: Calendar, local: int) -> int:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         return next_local(calendar, local)
 
     monkeypatch.setattr(Calendar, "next_local", counted_calls)
-    forecast, _ = counted(store)
+    forecast, _ = counting_queries(store)
     last = after(200_000 + 86_400)  # a day is excluded
     start = last - timedelta(seconds=1)
     page = finish(forecast.upcoming("acme", start, last + DAY, 100, None, NOON))
-    assert [one.at for one in page.items] == [start] * 30 + [last] * 30
-    assert asked < 30 * 20
+    assert [occurrence.at for occurrence in page.items] == [start] * 30 + [last] * 30
+    assert calls < 30 * 20
 
 
-def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:
-    busy = [a_job_state(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
-    accept(store, busy)
+def test_active_jobs_are_found_without_reading_scheduled_jobs(store: Store) -> None:
+    active = [a_job_state(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
+    accept(store, active)
     few = steps(store, lambda: list(store.job_states.active_states("acme")))
-    accept(store, [once(n, after(n)) for n in range(10, MANY)])
+    accept(store, [once(n, after(n)) for n in range(10, JOB_COUNT)])
     assert steps(store, lambda: list(store.job_states.active_states("acme"))) == few
-    assert list(store.job_states.active_states("acme")) == busy
+    assert list(store.job_states.active_states("acme")) == active

@@ -1,4 +1,4 @@
-"""Backfill and explain agree on what fell, through changes, pauses and max_runs."""
+"""Backfill and explain agree on past occurrences after changes, pauses and max_runs."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 
 def minutes(client: NodeClient, path: str, start: int = 0, end: int | None = None) -> list[int]:
-    """What a dry run offers, in minutes after noon."""
+    """Return the times of a dry run, in minutes after noon."""
     until = client.clock.now if end is None else NOON + end * MINUTE
     body = {"from": text(NOON + start * MINUTE), "to": text(until), "dry_run": True}
     answer = client.post(f"{path}/backfill", body)
@@ -35,8 +35,8 @@ def minutes(client: NodeClient, path: str, start: int = 0, end: int | None = Non
 def explained(client: NodeClient, path: str, minute: int) -> dict[str, Any]:
     answer = client.get(f"{path}/explain?at={text(NOON + minute * MINUTE)}")
     assert answer.status == 200
-    found: dict[str, Any] = answer.json
-    return found
+    explanation: dict[str, Any] = answer.json
+    return explanation
 
 
 def text(at: datetime) -> str:
@@ -47,18 +47,18 @@ def changed(client: NodeClient, path: str, **fields: Any) -> None:
     assert client.call("PATCH", path, json.dumps(fields).encode()).status == 200
 
 
-def test_what_ran_by_a_former_schedule_is_whole(client: NodeClient) -> None:
+def test_backfill_and_explain_use_the_earlier_schedule(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, MINUTELY)['job_id']}"
     client.until(NOON + 5.5 * MINUTE)
     changed(client, path, cron_expression="*/3 * * * *", exclude=["2026-11-19"])
     client.until(NOON + 10 * MINUTE)
-    assert minutes(client, path) == [0]  # the minute that the job was made in
+    assert minutes(client, path) == [0]  # the minute in which the job was created
     assert minutes(client, path, -3) == [-3, -2, -1, 0]
     assert explained(client, path, 4)["outcome"] == "SUCCESS"
     assert explained(client, path, 7)["outcome"] == "NOT_SCHEDULED"
 
 
-def test_what_a_pause_left_out_is_asked_for_by_the_schedules_of_its_time(
+def test_paused_occurrences_are_backfilled_by_the_schedules_of_the_pause(
     client: NodeClient,
 ) -> None:
     every = {"name": "e", "schedule_type": "INTERVAL", "interval_seconds": 60}
@@ -78,11 +78,11 @@ def test_what_a_pause_left_out_is_asked_for_by_the_schedules_of_its_time(
     assert minutes(client, path, -3) == []
 
 
-def test_what_is_about_to_have_its_outcome_is_not_asked_for(client: NodeClient) -> None:
+def test_occurrences_that_are_about_to_run_are_not_backfilled(client: NodeClient) -> None:
     late = {**MINUTELY, "misfire_policy": "RUN_ALL", "misfire_grace_seconds": 0}
     path = f"/v1/jobs/{submitted(client, late)['job_id']}"
     client.until(NOON + 1.5 * MINUTE)
-    client.clock.set(NOON + 4.5 * MINUTE)  # nobody has looked yet
+    client.clock.set(NOON + 4.5 * MINUTE)  # no timer was evaluated yet
     assert explained(client, path, 3)["outcome"] == "PLANNED"
     assert minutes(client, path, 1) == []
     client.until(NOON + 4.6 * MINUTE)
@@ -90,7 +90,7 @@ def test_what_is_about_to_have_its_outcome_is_not_asked_for(client: NodeClient) 
     assert explained(client, path, 3)["outcome"] == "SUCCESS"
 
 
-def test_what_max_runs_cut_off_never_fell_also_by_a_former_definition(client: NodeClient) -> None:
+def test_times_after_max_runs_are_not_occurrences(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, {**MINUTELY, 'max_runs': 2})['job_id']}"
     client.until(NOON + 5.5 * MINUTE)
     assert client.get(path).json["status"] == "COMPLETED"
@@ -107,9 +107,9 @@ def test_what_max_runs_cut_off_never_fell_also_by_a_former_definition(client: No
     assert minutes(client, path, 1) == []
 
 
-def test_what_fell_and_did_not_run_is_asked_for_also_with_max_runs(client: NodeClient) -> None:
-    some = {**MINUTELY, "max_runs": 3, "misfire_policy": "SKIP", "misfire_grace_seconds": 0}
-    path = f"/v1/jobs/{submitted(client, some)['job_id']}"
+def test_missed_occurrences_within_max_runs_are_backfilled(client: NodeClient) -> None:
+    job = {**MINUTELY, "max_runs": 3, "misfire_policy": "SKIP", "misfire_grace_seconds": 0}
+    path = f"/v1/jobs/{submitted(client, job)['job_id']}"
     client.until(NOON + 1.5 * MINUTE)
     client.clock.set(NOON + 5.5 * MINUTE)  # an outage: 2 to 5 are missed, in one entry
     client.until(NOON + 12 * MINUTE)
@@ -119,7 +119,7 @@ def test_what_fell_and_did_not_run_is_asked_for_also_with_max_runs(client: NodeC
     assert minutes(client, path, 4, 5) == [4]
 
 
-def test_what_comes_by_max_runs_is_planned_and_no_more(client: NodeClient) -> None:
+def test_only_occurrences_within_max_runs_are_planned(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, {**MINUTELY, 'max_runs': 3})['job_id']}"
     client.until(NOON + 1.5 * MINUTE)
     upcoming = client.get("/v1/schedules/upcoming?to=2026-11-18T13:00:00Z").json["times"]
@@ -131,7 +131,7 @@ def test_what_comes_by_max_runs_is_planned_and_no_more(client: NodeClient) -> No
     assert explained(client, path, 9)["previous"] == upcoming[1]["utc"]
 
 
-def test_a_range_of_too_many_changes_is_refused(
+def test_backfill_over_too_many_definitions_is_refused(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("punctual.engine.commands.backfill.MAX_BACKFILL_DEFINITIONS", 5)
@@ -145,7 +145,7 @@ def test_a_range_of_too_many_changes_is_refused(
     assert (answer.status, set(answer.fields)) == (422, {"from"})
 
 
-def test_a_range_that_counted_from_completion_is_refused(client: NodeClient) -> None:
+def test_backfill_of_intervals_from_completion_is_refused(client: NodeClient) -> None:
     every = {"name": "e", "schedule_type": "INTERVAL", "interval_seconds": 60}
     path = f"/v1/jobs/{submitted(client, {**every, 'interval_from': 'COMPLETED'})['job_id']}"
     client.until(NOON + 2.5 * MINUTE)
@@ -156,20 +156,20 @@ def test_a_range_that_counted_from_completion_is_refused(client: NodeClient) -> 
     assert set(client.post(f"{path}/backfill", body).fields) == {"from"}
 
 
-def test_the_time_before_a_year_of_excluded_dates_is_the_last_before_them(
+def test_previous_time_precedes_a_year_of_excluded_dates(
     client: NodeClient,
 ) -> None:
     excluded = [f"{NOON.date() + timedelta(days=n)}" for n in range(-300, 66)]
     job = {
-        "name": "each second but for a year",
+        "name": "each second except one year",
         "schedule_type": "CRON",
         "cron_expression": "* * * * * *",
         "exclude": excluded,
     }
-    found = explained(client, f"/v1/jobs/{submitted(client, job)['job_id']}", 0)
-    assert (found["outcome"], found["occurrence"]) == ("EXCLUDED", None)
+    explanation = explained(client, f"/v1/jobs/{submitted(client, job)['job_id']}", 0)
+    assert (explanation["outcome"], explanation["occurrence"]) == ("EXCLUDED", None)
     first, after = excluded[0], NOON.date() + timedelta(days=66)
-    assert datetime.fromisoformat(found["previous"]) == datetime.fromisoformat(
+    assert datetime.fromisoformat(explanation["previous"]) == datetime.fromisoformat(
         f"{first}T00:00:00Z"
     ) - timedelta(seconds=1)
-    assert found["next"] == f"{after}T00:00:00.000Z"
+    assert explanation["next"] == f"{after}T00:00:00.000Z"

@@ -8,7 +8,7 @@ from punctual.web.http.paging import page_token
 from punctual.web.http.query import filter_parameters
 from tests.support.node.tenants import KINDS, World, a_tenant
 
-MADE_UP = [
+FORGED_CURSORS = [
     (),
     ("",),
     ("x",),
@@ -32,13 +32,13 @@ DAY = "from=2026-11-18T12:00:00Z&to=2026-11-19T00:00:00Z"
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    with KINDS[request.param](tmp_path_factory.mktemp("places") / "data") as at:
+    with KINDS[request.param](tmp_path_factory.mktemp("node") / "data") as at:
         yield World(at, a_tenant(at, "acme"), a_tenant(at, "globex"))
 
 
-@pytest.mark.parametrize("place", MADE_UP, ids=repr)
-def test_a_place_that_no_page_ended_at_is_refused_or_reads_on(
-    world: World, place: tuple[str, ...]
+@pytest.mark.parametrize("cursor", FORGED_CURSORS, ids=repr)
+def test_forged_page_token_is_refused_or_returns_own_rows(
+    world: World, cursor: tuple[str, ...]
 ) -> None:
     job_id = world.acme.ids["job_id"]
     lists = [
@@ -51,9 +51,9 @@ def test_a_place_that_no_page_ended_at_is_refused_or_reads_on(
     ]
     seen = set()
     for path, listed, query in lists:
-        token = page_token("acme", listed, filter_parameters(query), place)
-        asked = f"{path}?{query}{'&' if query else ''}next_token={token}"
-        answer = world.at.ask(world.acme.token, "GET", asked)
+        token = page_token("acme", listed, filter_parameters(query), cursor)
+        target = f"{path}?{query}{'&' if query else ''}next_token={token}"
+        answer = world.at.ask(world.acme.token, "GET", target)
         assert answer.status in (200, 422), (path, answer.body)
         assert answer.status == 200 or "next_token" in answer.fields
         assert b"globex" not in answer.body
