@@ -16,7 +16,7 @@ NO_CONNECTION = Failure("no connection", sent=False)
 NO_ANSWER = Failure("no answer in time", sent=True)
 
 
-class Hand:
+class StepDriver:
     """A driver of steps. Each answer takes `takes` seconds, or the whole timeout."""
 
     def __init__(self, *outcomes: Outcome, takes: float = 0.0, **policy: Any) -> None:
@@ -84,5 +84,5 @@ def a_run(status: str, **fields: Any) -> Answer:
     return answer_with(200, {**RUN, "status": status, **fields})
 
 
-def as_seen(status: str) -> Run:
+def run_with_status(status: str) -> Run:
     return Run(job_id=str(RUN["job_id"]), run_id=str(RUN["run_id"]), status=status)

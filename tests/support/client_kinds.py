@@ -11,10 +11,10 @@ import pytest
 from punctual.client import AsyncPunctual, Punctual, Retries
 
 URL = "http://punctual.test/v1"
-AT_ONCE = Retries(first_delay=0.0)
+NO_DELAY = Retries(first_delay=0.0)
 
 
-class Way:
+class ClientKind:
     """One of both clients. `do` and `all` run its calls to their results."""
 
     client: Any
@@ -26,7 +26,7 @@ class Way:
         return list(call)
 
 
-class _Awaiting(Way):
+class _Awaiting(ClientKind):
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
@@ -42,22 +42,22 @@ async def _gathered(items: AsyncIterator[Any]) -> list[Any]:
 
 
 @contextmanager
-def blocking(url: str = URL, token: str | None = None, **options: Any) -> Iterator[Way]:
-    way = Way()
-    with Punctual(url, token, **options) as way.client:
-        yield way
+def blocking(url: str = URL, token: str | None = None, **options: Any) -> Iterator[ClientKind]:
+    access = ClientKind()
+    with Punctual(url, token, **options) as access.client:
+        yield access
 
 
 @contextmanager
-def awaiting(url: str = URL, token: str | None = None, **options: Any) -> Iterator[Way]:
+def awaiting(url: str = URL, token: str | None = None, **options: Any) -> Iterator[ClientKind]:
     with asyncio.Runner() as runner:
-        way = _Awaiting(runner)
-        way.client = AsyncPunctual(url, token, **options)
-        yield way
-        way.do(way.client.close())
+        access = _Awaiting(runner)
+        access.client = AsyncPunctual(url, token, **options)
+        yield access
+        access.do(access.client.close())
 
 
-both_ways = pytest.mark.parametrize("opened", [blocking, awaiting])
+both_clients = pytest.mark.parametrize("open_client", [blocking, awaiting])
 
 
 class Server:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.running import run_node
 from punctual.client import PreconditionFailed, Punctual, PunctualError, RateLimited, Unavailable
 from tests.support.client_faults import Fault, Faulty
-from tests.support.client_kinds import AT_ONCE, Way, both_ways
+from tests.support.client_kinds import NO_DELAY, ClientKind, both_clients
 
 NEVER: dict[str, Any] = {"schedule_type": "FUTURE", "schedule_time": "2199-01-01T00:00:00Z"}
 NUMBERS = count()
@@ -50,7 +50,7 @@ class Request:
         self.world = world
         self.name = f"once {next(NUMBERS)}."
 
-    def send(self, way: Way, key: str | None) -> Any:
+    def send(self, access: ClientKind, key: str | None) -> Any:
         raise NotImplementedError
 
     def created_ids(self) -> list[str]:
@@ -58,18 +58,18 @@ class Request:
 
 
 class OneJob(Request):
-    def send(self, way: Way, key: str | None) -> Any:
-        creation = way.client.jobs.create(name=self.name, idempotency_key=key, **NEVER)
-        return [way.do(creation).job_id]
+    def send(self, access: ClientKind, key: str | None) -> Any:
+        creation = access.client.jobs.create(name=self.name, idempotency_key=key, **NEVER)
+        return [access.do(creation).job_id]
 
     def created_ids(self) -> list[str]:
         return [job.job_id for job in self.world.client.jobs.list(name_prefix=self.name)]
 
 
 class ManyJobs(OneJob):
-    def send(self, way: Way, key: str | None) -> Any:
+    def send(self, access: ClientKind, key: str | None) -> Any:
         jobs = [{"name": f"{self.name}{n}", **NEVER} for n in range(3)]
-        batch = way.do(way.client.jobs.create_many(jobs, idempotency_key=key))
+        batch = access.do(access.client.jobs.create_many(jobs, idempotency_key=key))
         return list(reversed(batch.raise_for_declined().job_ids))
 
 
@@ -78,10 +78,10 @@ class OneRun(Request):
         super().__init__(world)
         self._before = set(self._run_ids())
 
-    def send(self, way: Way, key: str | None) -> Any:
+    def send(self, access: ClientKind, key: str | None) -> Any:
         payload = {"name": self.name}
-        run = way.client.jobs.run(self.world.job, payload=payload, idempotency_key=key)
-        return [way.do(run).run_id]
+        run = access.client.jobs.run(self.world.job, payload=payload, idempotency_key=key)
+        return [access.do(run).run_id]
 
     def created_ids(self) -> list[str]:
         return [run_id for run_id in self._run_ids() if run_id not in self._before]
@@ -91,12 +91,12 @@ class OneRun(Request):
 
 
 class OneRetry(OneRun):
-    def send(self, way: Way, key: str | None) -> Any:
-        run = way.client.runs.retry(self.world.run, idempotency_key=key)
-        return [way.do(run).run_id]
+    def send(self, access: ClientKind, key: str | None) -> Any:
+        run = access.client.runs.retry(self.world.run, idempotency_key=key)
+        return [access.do(run).run_id]
 
 
-@both_ways
+@both_clients
 @pytest.mark.parametrize("request_type", [OneJob, ManyJobs, OneRun, OneRetry])
 @settings(max_examples=30)
 @given(faults=faults)
@@ -105,32 +105,32 @@ class OneRetry(OneRun):
 @example(faults=[Fault.REFUSED] * 6)
 @example(faults=[Fault.CUT, Fault.LIMITED] * 3)
 def test_request_with_a_key_creates_its_objects_once(
-    world: World, opened: Any, request_type: Callable[[World], Request], faults: list[Fault]
+    world: World, open_client: Any, request_type: Callable[[World], Request], faults: list[Fault]
 ) -> None:
     request = request_type(world)
     network = Faulty(world.direct, faults)
-    with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
-        answered, error = _answer_or_error(lambda: request.send(way, None))
+    with open_client(world.url, transport=network.transport, retries=NO_DELAY) as access:
+        answered, error = _answer_or_error(lambda: request.send(access, None))
         if error is not None:
-            assert len(network.met) == AT_ONCE.attempts
+            assert len(network.met) == NO_DELAY.attempts
             assert bool(request.created_ids()) == network.done
             assert error.uncertain == (not network.certain)
             # A repeat with the key of the failed request returns the existing objects.
-            answered = request.send(way, error.idempotency_key)
+            answered = request.send(access, error.idempotency_key)
     assert answered == request.created_ids()
 
 
-@both_ways
+@both_clients
 @settings(max_examples=30)
 @given(faults=faults)
 def test_request_without_a_key_is_carried_out_at_most_once(
-    world: World, opened: Any, faults: list[Fault]
+    world: World, open_client: Any, faults: list[Fault]
 ) -> None:
     name = f"token {next(NUMBERS)}"
     network = Faulty(world.direct, faults)
-    with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
-        create = way.client.tokens.create
-        answered, error = _answer_or_error(lambda: way.do(create(name=name, role="viewer")))
+    with open_client(world.url, transport=network.transport, retries=NO_DELAY) as access:
+        create = access.client.tokens.create
+        answered, error = _answer_or_error(lambda: access.do(create(name=name, role="viewer")))
     token_ids = [token.token_id for token in world.client.tokens.list() if token.name == name]
     assert len(token_ids) == network.done
     if error is None:
@@ -139,19 +139,19 @@ def test_request_without_a_key_is_carried_out_at_most_once(
         assert error.uncertain == (not network.certain)
 
 
-@both_ways
+@both_clients
 @settings(max_examples=30)
 @given(faults=faults)
 @example(faults=[Fault.SILENT])
 def test_update_for_one_version_is_made_once(
-    world: World, opened: Any, faults: list[Fault]
+    world: World, open_client: Any, faults: list[Fault]
 ) -> None:
     job = world.client.jobs.create(name=f"version {next(NUMBERS)}", **NEVER)
     network = Faulty(world.direct, faults)
-    with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
-        update = way.client.jobs.update
+    with open_client(world.url, transport=network.transport, retries=NO_DELAY) as access:
+        update = access.client.jobs.update
         answered, error = _answer_or_error(
-            lambda: way.do(update(job, priority="HIGH", if_match=job))
+            lambda: access.do(update(job, priority="HIGH", if_match=job))
         )
     stored_job = world.client.jobs.get(job)
     assert stored_job.version == 1 + network.done

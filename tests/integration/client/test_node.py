@@ -20,7 +20,7 @@ from punctual.client import (
     event,
     script,
 )
-from tests.support.client_kinds import both_ways
+from tests.support.client_kinds import both_clients
 
 NUMBERS = count()
 LATER: dict[str, Any] = {"schedule_type": "FUTURE", "schedule_time": "2199-01-01T00:00:00Z"}
@@ -44,13 +44,13 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-@both_ways
+@both_clients
 def test_job_is_created_read_changed_paused_resumed_and_cancelled(
-    opened: Any, url: str, name: str
+    open_client: Any, url: str, name: str
 ) -> None:
-    with opened(url) as way:
-        jobs = way.client.jobs
-        job = way.do(
+    with open_client(url) as access:
+        jobs = access.client.jobs
+        job = access.do(
             jobs.create(
                 name=name,
                 schedule_type="INTERVAL",
@@ -66,175 +66,181 @@ def test_job_is_created_read_changed_paused_resumed_and_cancelled(
         assert job.payload == {"a": [1, None, "é"]}
         assert job.retry["backoff_seconds"] == 1.5
         assert job.next_run_time > now()
-        assert way.do(jobs.get(job.job_id)) == job
+        assert access.do(jobs.get(job.job_id)) == job
 
-        changed = way.do(jobs.update(job, priority="HIGH", if_match=job))
+        changed = access.do(jobs.update(job, priority="HIGH", if_match=job))
         assert (changed.priority, changed.version) == ("HIGH", 2)
         with pytest.raises(PreconditionFailed):
-            way.do(jobs.update(job, priority="LOW", if_match=job))
+            access.do(jobs.update(job, priority="LOW", if_match=job))
 
-        assert way.do(jobs.pause(job)).status == "PAUSED"
-        assert way.do(jobs.status(job)).next_run_time is None
-        assert way.do(jobs.resume(job, missed="SKIP")).status == "SCHEDULED"
-        assert way.do(jobs.cancel(job)).status == way.do(jobs.cancel(job)).status == "CANCELLED"
+        assert access.do(jobs.pause(job)).status == "PAUSED"
+        assert access.do(jobs.status(job)).next_run_time is None
+        assert access.do(jobs.resume(job, missed="SKIP")).status == "SCHEDULED"
+        assert (
+            access.do(jobs.cancel(job)).status == access.do(jobs.cancel(job)).status == "CANCELLED"
+        )
         with pytest.raises(Conflict):
-            way.do(jobs.pause(job))
+            access.do(jobs.pause(job))
 
 
-@both_ways
-def test_run_is_waited_for_and_has_output_and_logs(opened: Any, url: str, name: str) -> None:
-    with opened(url) as way:
-        jobs, runs = way.client.jobs, way.client.runs
-        job = way.do(jobs.create(name=name, task=PRINTS, payload=1, **LATER))
-        run = way.do(jobs.run(job, payload={"n": 7}, wait=True, timeout=timedelta(seconds=20)))
+@both_clients
+def test_run_is_waited_for_and_has_output_and_logs(open_client: Any, url: str, name: str) -> None:
+    with open_client(url) as access:
+        jobs, runs = access.client.jobs, access.client.runs
+        job = access.do(jobs.create(name=name, task=PRINTS, payload=1, **LATER))
+        run = access.do(jobs.run(job, payload={"n": 7}, wait=True, timeout=timedelta(seconds=20)))
         assert run.raise_for_outcome().payload == {"n": 7}
         assert [item.status for item in run.attempts] == ["SUCCESS"]
         assert run.duration > timedelta(0)
-        assert way.do(runs.output(run)).text == 'héllo {"n":7}\n'
-        assert way.do(runs.logs(run)).text == 'héllo {"n":7}\n'
-        assert "".join(way.all(runs.follow_logs(job, run.run_id))) == 'héllo {"n":7}\n'
+        assert access.do(runs.output(run)).text == 'héllo {"n":7}\n'
+        assert access.do(runs.logs(run)).text == 'héllo {"n":7}\n'
+        assert "".join(access.all(runs.follow_logs(job, run.run_id))) == 'héllo {"n":7}\n'
 
-        retried = way.do(way.client.wait_for(way.do(runs.retry(run)), timeout=20))
+        retried = access.do(access.client.wait_for(access.do(runs.retry(run)), timeout=20))
         assert (retried.trigger, retried.retried_from, retried.succeeded) == (
             "RETRY",
             run.run_id,
             True,
         )
-        listed = way.all(runs.list(job, status=["SUCCESS", "FAILED"]))
+        listed = access.all(runs.list(job, status=["SUCCESS", "FAILED"]))
         assert [item.run_id for item in listed] == [retried.run_id, run.run_id]
-        assert way.all(runs.list(job, trigger="RETRY", limit=1))[0].run_id == retried.run_id
+        assert access.all(runs.list(job, trigger="RETRY", limit=1))[0].run_id == retried.run_id
         with pytest.raises(Conflict):
-            way.do(runs.cancel(run))
+            access.do(runs.cancel(run))
 
 
-@both_ways
-def test_failed_and_hanging_runs_raise_errors(opened: Any, url: str, name: str) -> None:
-    with opened(url) as way:
-        jobs = way.client.jobs
-        job = way.do(jobs.create(name=name, task=FAILS, max_retries=0, **LATER))
-        failed = way.do(jobs.run(job, wait=True, timeout=20))
+@both_clients
+def test_failed_and_hanging_runs_raise_errors(open_client: Any, url: str, name: str) -> None:
+    with open_client(url) as access:
+        jobs = access.client.jobs
+        job = access.do(jobs.create(name=name, task=FAILS, max_retries=0, **LATER))
+        failed = access.do(jobs.run(job, wait=True, timeout=20))
         with pytest.raises(RunFailed, match="has ended FAILED"):
             failed.raise_for_outcome()
         assert failed.exit_code == 3
 
-        job = way.do(jobs.create(name=name, task=HANGS, **LATER))
+        job = access.do(jobs.create(name=name, task=HANGS, **LATER))
         with pytest.raises(WaitTimeout, match=r"after 0\.5 s") as error:
-            way.do(jobs.run(job, wait=True, timeout=0.5))
+            access.do(jobs.run(job, wait=True, timeout=0.5))
         assert not error.value.run.ended
-        way.do(way.client.runs.cancel(error.value.run))
-        ended = way.do(way.client.wait_for(error.value.run, timeout=20))
+        access.do(access.client.runs.cancel(error.value.run))
+        ended = access.do(access.client.wait_for(error.value.run, timeout=20))
         assert ended.status == "CANCELLED"
 
 
-@both_ways
-def test_logs_are_followed_while_they_are_written(opened: Any, url: str, name: str) -> None:
+@both_clients
+def test_logs_are_followed_while_they_are_written(open_client: Any, url: str, name: str) -> None:
     code = "import time\nfor n in range(3):\n    print(n, flush=True)\n    time.sleep(0.2)"
-    with opened(url) as way:
-        job = way.do(way.client.jobs.create(name=name, task=script(code), **LATER))
-        pieces = way.all(way.client.runs.follow_logs(way.do(way.client.jobs.run(job))))
+    with open_client(url) as access:
+        job = access.do(access.client.jobs.create(name=name, task=script(code), **LATER))
+        pieces = access.all(access.client.runs.follow_logs(access.do(access.client.jobs.run(job))))
     assert "".join(pieces) == "0\n1\n2\n"
     assert len(pieces) > 1
 
 
-@both_ways
-def test_many_jobs_are_created_and_listed_over_pages(opened: Any, url: str, name: str) -> None:
+@both_clients
+def test_many_jobs_are_created_and_listed_over_pages(open_client: Any, url: str, name: str) -> None:
     wanted = [{"name": f"{name}{n}", "tags": {"of": name}, **LATER} for n in range(450)]
-    with opened(url) as way:
-        jobs = way.client.jobs
-        batch = way.do(jobs.create_many([*wanted, {"name": ""}]))
+    with open_client(url) as access:
+        jobs = access.client.jobs
+        batch = access.do(jobs.create_many([*wanted, {"name": ""}]))
         assert [*batch.declined] == [450]
         assert {e.field for e in batch.declined[450].problem.errors} == {"name", "schedule_type"}
-        listed = [job.job_id for job in way.all(jobs.list(tags={"of": name}))]
+        listed = [job.job_id for job in access.all(jobs.list(tags={"of": name}))]
         assert sorted(listed) == sorted(batch.job_ids[:450])
-        assert len(way.all(jobs.list(tags={"of": name}, limit=201))) == 201
+        assert len(access.all(jobs.list(tags={"of": name}, limit=201))) == 201
         # The same key creates nothing more, and returns the same ids.
-        repeated = way.do(
+        repeated = access.do(
             jobs.create_many([*wanted, {"name": ""}], idempotency_key=batch.idempotency_key)
         )
         assert repeated.job_ids == batch.job_ids
 
 
-@both_ways
+@both_clients
 def test_preview_upcoming_explain_and_backfill_return_occurrences(
-    opened: Any, url: str, name: str
+    open_client: Any, url: str, name: str
 ) -> None:
     fields: dict[str, Any] = {
         "schedule_type": "CRON",
         "cron_expression": "30 2 * * *",
         "timezone": "Europe/Berlin",
     }
-    with opened(url) as way:
-        client = way.client
-        preview = way.do(client.schedules.preview(**fields, from_="2026-03-28T12:00:00Z", count=2))
+    with open_client(url) as access:
+        client = access.client
+        preview = access.do(
+            client.schedules.preview(**fields, from_="2026-03-28T12:00:00Z", count=2)
+        )
         assert len(preview.times) == 2
         assert preview.warnings
-        job = way.do(client.jobs.create(name=name, **fields))
+        job = access.do(client.jobs.create(name=name, **fields))
         occurrences = [
             occurrence
-            for occurrence in way.all(client.schedules.upcoming(to=now() + timedelta(days=2)))
+            for occurrence in access.all(client.schedules.upcoming(to=now() + timedelta(days=2)))
             if occurrence.job_id == job.job_id
         ]
         assert occurrences[0].utc == job.next_run_time == occurrences[0].local
-        assert way.do(client.jobs.explain(job, occurrences[0].utc)).outcome == "PLANNED"
-        dry = way.do(client.jobs.backfill(job, now() - timedelta(days=3), now(), dry_run=True))
-        assert dry.runs == len(dry.times) == way.do(
+        assert access.do(client.jobs.explain(job, occurrences[0].utc)).outcome == "PLANNED"
+        dry = access.do(client.jobs.backfill(job, now() - timedelta(days=3), now(), dry_run=True))
+        assert dry.runs == len(dry.times) == access.do(
             client.jobs.backfill(job, now() - timedelta(days=3), now())
         ).runs  # fmt: skip
 
 
-@both_ways
-def test_health_stats_openapi_and_whoami_are_returned(opened: Any, url: str) -> None:
-    with opened(url) as way:
-        client = way.client
-        assert way.do(client.health()).ok
-        assert way.do(client.stats()).queue is not None
-        assert way.do(client.openapi())["openapi"].startswith("3.1")
-        me = way.do(client.whoami())
+@both_clients
+def test_health_stats_openapi_and_whoami_are_returned(open_client: Any, url: str) -> None:
+    with open_client(url) as access:
+        client = access.client
+        assert access.do(client.health()).ok
+        assert access.do(client.stats()).queue is not None
+        assert access.do(client.openapi())["openapi"].startswith("3.1")
+        me = access.do(client.whoami())
         assert (me.tenant, me.role) == ("local", "admin")
 
 
-@both_ways
-def test_tokens_are_created_shown_once_and_revoked(opened: Any, url: str, name: str) -> None:
-    with opened(url) as way:
-        tokens = way.client.tokens
+@both_clients
+def test_tokens_are_created_shown_once_and_revoked(open_client: Any, url: str, name: str) -> None:
+    with open_client(url) as access:
+        tokens = access.client.tokens
         until = now() + timedelta(days=1)
-        token = way.do(tokens.create(name=name, role="viewer", expires_at=until))
+        token = access.do(tokens.create(name=name, role="viewer", expires_at=until))
         assert token.token.startswith("pnc_")
         assert abs(token.expires_at - until) < timedelta(seconds=1)
-        assert token.token_id in [row.token_id for row in way.all(tokens.list())]
-        assert way.do(tokens.get(token.token_id)).revoked_at is None
-        revoked_at = way.do(tokens.revoke(token.token_id)).revoked_at
+        assert token.token_id in [row.token_id for row in access.all(tokens.list())]
+        assert access.do(tokens.get(token.token_id)).revoked_at is None
+        revoked_at = access.do(tokens.revoke(token.token_id)).revoked_at
         assert revoked_at is not None
-        assert way.do(tokens.revoke(token.token_id)).revoked_at == revoked_at
+        assert access.do(tokens.revoke(token.token_id)).revoked_at == revoked_at
 
 
-@both_ways
-def test_audit_entries_of_a_job_are_listed(opened: Any, url: str, name: str) -> None:
-    with opened(url) as way:
-        job = way.do(way.client.jobs.create(name=name, **LATER))
-        way.do(way.client.jobs.pause(job))
-        entries = way.all(way.client.audit.list(job_id=job))
+@both_clients
+def test_audit_entries_of_a_job_are_listed(open_client: Any, url: str, name: str) -> None:
+    with open_client(url) as access:
+        job = access.do(access.client.jobs.create(name=name, **LATER))
+        access.do(access.client.jobs.pause(job))
+        entries = access.all(access.client.audit.list(job_id=job))
     assert [entry.action for entry in entries] == ["job.pause", "job.create"]
     assert entries[0].at <= now()
 
 
-@both_ways
-def test_invalid_fields_and_missing_jobs_raise_errors(opened: Any, url: str, name: str) -> None:
-    with opened(url) as way:
-        jobs = way.client.jobs
+@both_clients
+def test_invalid_fields_and_missing_jobs_raise_errors(
+    open_client: Any, url: str, name: str
+) -> None:
+    with open_client(url) as access:
+        jobs = access.client.jobs
         with pytest.raises(Invalid) as error:
-            way.do(jobs.create(name="", schedule_type="CRON", tags={"a:b": "c"}))
+            access.do(jobs.create(name="", schedule_type="CRON", tags={"a:b": "c"}))
         assert {field_error.field for field_error in error.value.errors} == {
             "name",
             "cron_expression",
             "tags.a:b",
         }
         with pytest.raises(NotFound):
-            way.do(jobs.get("01a1f03b-abb9-7019-9650-e41c1771d654"))
+            access.do(jobs.get("01a1f03b-abb9-7019-9650-e41c1771d654"))
         with pytest.raises(NotFound):
-            way.do(jobs.get("a/b c"))
+            access.do(jobs.get("a/b c"))
         with pytest.raises(TooLarge):
-            way.do(jobs.create(name=name, payload="x" * 600_000, **LATER))
+            access.do(jobs.create(name=name, payload="x" * 600_000, **LATER))
 
 
 def job_and_run_ids(client: Punctual, job_id: str) -> tuple[Any, ...]:

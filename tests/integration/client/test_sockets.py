@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from punctual.client import Retries, Unavailable
-from tests.support.client_kinds import AT_ONCE, JOB, both_ways
+from tests.support.client_kinds import JOB, NO_DELAY, both_clients
 
 Behaviour = Callable[["Peer", socket.socket], None]
 OK = msgspec.json.encode(JOB)
-OFTEN = AT_ONCE._replace(attempts=30)  # for a machine that is busy with other tests
+OFTEN = NO_DELAY._replace(attempts=30)  # for a machine that is busy with other tests
 NOW: dict[str, Any] = {"name": "a", "schedule_type": "IMMEDIATE"}
 
 
@@ -147,61 +147,61 @@ def keys(peer: Peer) -> set[bytes]:
     }
 
 
-@both_ways
+@both_clients
 @pytest.mark.parametrize(
     "behaviour", [closes, resets, answers_partly, answers_other_protocol, hangs, answers_slowly]
 )
 def test_request_with_a_lost_answer_is_repeated_with_its_key(
-    opened: Any, behaviour: Behaviour
+    open_client: Any, behaviour: Behaviour
 ) -> None:
     with (
         a_peer(behaviour, behaviour, answers) as peer,
-        opened(peer.url, retries=OFTEN, timeout=0.3) as way,
+        open_client(peer.url, retries=OFTEN, timeout=0.3) as access,
     ):
-        assert way.do(way.client.jobs.create(**NOW)).job_id == JOB["job_id"]
+        assert access.do(access.client.jobs.create(**NOW)).job_id == JOB["job_id"]
     assert len(peer.requests) >= 3
     assert len(keys(peer)) == 1
 
 
-@both_ways
+@both_clients
 @pytest.mark.parametrize(
     "behaviour",
     [closes, closes_at_once, resets, answers_partly, answers_other_protocol, hangs, answers_slowly],
 )
 def test_request_without_a_key_is_not_repeated_after_a_lost_answer(
-    opened: Any, behaviour: Behaviour
+    open_client: Any, behaviour: Behaviour
 ) -> None:
     with (
         a_peer(behaviour, answers) as peer,
-        opened(peer.url, retries=AT_ONCE, timeout=1.0) as way,
+        open_client(peer.url, retries=NO_DELAY, timeout=1.0) as access,
     ):
         with pytest.raises(Unavailable, match="may have taken effect") as error:
-            way.do(way.client.tokens.create(name="a", role="viewer"))
+            access.do(access.client.tokens.create(name="a", role="viewer"))
         assert peer.connections == 1
     assert error.value.uncertain
 
 
-@both_ways
-def test_refused_connection_is_reported_as_not_carried_out(opened: Any) -> None:
+@both_clients
+def test_refused_connection_is_reported_as_not_carried_out(open_client: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with (
-        opened(f"http://127.0.0.1:{port}/v1", retries=AT_ONCE) as way,
+        open_client(f"http://127.0.0.1:{port}/v1", retries=NO_DELAY) as access,
         pytest.raises(Unavailable, match=r"no connection .*after 6 attempts") as error,
     ):
-        way.do(way.client.tokens.create(name="a", role="viewer"))
+        access.do(access.client.tokens.create(name="a", role="viewer"))
     assert not error.value.uncertain
 
 
-@both_ways
-def test_slow_answer_is_bounded_by_the_total_timeout(opened: Any) -> None:
+@both_clients
+def test_slow_answer_is_bounded_by_the_total_timeout(open_client: Any) -> None:
     with (
         a_peer(answers_slowly) as peer,
-        opened(peer.url, retries=Retries(attempts=1), timeout=0.2) as way,
+        open_client(peer.url, retries=Retries(attempts=1), timeout=0.2) as access,
     ):
         began = monotonic()
         with pytest.raises(Unavailable, match="took too long"):
-            way.do(way.client.stats())
+            access.do(access.client.stats())
         assert monotonic() - began < 2
 
 
@@ -212,12 +212,12 @@ def answers_twice(peer: Peer, connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(OK), OK))
 
 
-@both_ways
-def test_connection_is_reused_until_the_server_closes_it(opened: Any) -> None:
-    with a_peer(answers_twice, answers) as peer, opened(peer.url, retries=AT_ONCE) as way:
+@both_clients
+def test_connection_is_reused_until_the_server_closes_it(open_client: Any) -> None:
+    with a_peer(answers_twice, answers) as peer, open_client(peer.url, retries=NO_DELAY) as access:
         for _ in range(2):
-            way.do(way.client.jobs.get("id"))
+            access.do(access.client.jobs.get("id"))
         assert peer.connections == 1
         peer._threads[0].join(timeout=10)  # the server has closed the connection
-        way.do(way.client.jobs.pause("id"))
+        access.do(access.client.jobs.pause("id"))
         assert peer.connections == 2

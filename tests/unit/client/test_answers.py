@@ -19,28 +19,28 @@ from punctual.client import (
     Unavailable,
     Unexpected,
 )
-from tests.support.client_kinds import AT_ONCE, JOB, Server, a_problem, both_ways
+from tests.support.client_kinds import JOB, NO_DELAY, Server, a_problem, both_clients
 
 ID = JOB["job_id"]
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
-@both_ways
-def test_health_of_a_late_service_is_an_answer(opened: Any) -> None:
+@both_clients
+def test_health_of_a_late_service_is_an_answer(open_client: Any) -> None:
     server = Server(httpx.Response(503, json={"status": "late", "lateness_ms_p99": 16000}))
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         health = access.do(access.client.health())
     assert (health.status, health.ok, len(server.asked)) == ("late", False, 1)
 
 
-@both_ways
-def test_health_from_a_gateway_without_the_api_is_unavailable(opened: Any) -> None:
+@both_clients
+def test_health_from_a_gateway_without_the_api_is_unavailable(open_client: Any) -> None:
     server = Server(httpx.Response(503, json={"message": "Service Unavailable"}))
-    with opened(transport=server.transport) as access, pytest.raises(Unavailable):
+    with open_client(transport=server.transport) as access, pytest.raises(Unavailable):
         access.do(access.client.health())
 
 
-@both_ways
+@both_clients
 @pytest.mark.parametrize(
     ("status", "kind", "text"),
     [
@@ -56,12 +56,12 @@ def test_health_from_a_gateway_without_the_api_is_unavailable(opened: Any) -> No
     ],
 )
 def test_refusal_becomes_an_error_with_advice(
-    opened: Any, status: int, kind: type[PunctualError], text: str
+    open_client: Any, status: int, kind: type[PunctualError], text: str
 ) -> None:
     code = "INTERNAL" if status == 500 else "X"
     server = Server(a_problem(status, code, request_id="r-1", headers={"retry-after": "0"}))
     with (
-        opened(transport=server.transport, retries=AT_ONCE) as access,
+        open_client(transport=server.transport, retries=NO_DELAY) as access,
         pytest.raises(PunctualError, match=text) as raised,
     ):
         access.do(access.client.jobs.get(ID))
@@ -73,11 +73,11 @@ def test_refusal_becomes_an_error_with_advice(
     )
 
 
-@both_ways
-def test_invalid_request_error_names_each_wrong_field(opened: Any) -> None:
+@both_clients
+def test_invalid_request_error_names_each_wrong_field(open_client: Any) -> None:
     errors = [{"field": "name", "message": "is required"}, {"field": "retry.x", "message": "no"}]
     server = Server(a_problem(422, "INVALID", errors=errors))
-    with opened(transport=server.transport) as access, pytest.raises(Invalid) as raised:
+    with open_client(transport=server.transport) as access, pytest.raises(Invalid) as raised:
         access.do(access.client.jobs.create(name="", schedule_type="CRON"))
     assert [tuple(error) for error in raised.value.errors] == [
         ("name", "is required"),
@@ -85,28 +85,28 @@ def test_invalid_request_error_names_each_wrong_field(opened: Any) -> None:
     ]
 
 
-@both_ways
-def test_redirect_is_refused_with_its_target(opened: Any) -> None:
+@both_clients
+def test_redirect_is_refused_with_its_target(open_client: Any) -> None:
     server = Server(httpx.Response(301, headers={"location": "https://punctual.test/v1/jobs"}))
     with (
-        opened(transport=server.transport) as access,
+        open_client(transport=server.transport) as access,
         pytest.raises(Refused, match=r"https://punctual\.test/v1/jobs"),
     ):
         access.all(access.client.jobs.list())
     assert len(server.asked) == 1
 
 
-@both_ways
-def test_html_answer_is_unexpected(opened: Any) -> None:
+@both_clients
+def test_html_answer_is_unexpected(open_client: Any) -> None:
     server = Server(httpx.Response(200, html="<html>"))
-    with opened(transport=server.transport) as access, pytest.raises(Unexpected):
+    with open_client(transport=server.transport) as access, pytest.raises(Unexpected):
         access.do(access.client.stats())
 
 
-@both_ways
-def test_schedule_preview_sends_its_start_and_count(opened: Any) -> None:
+@both_clients
+def test_schedule_preview_sends_its_start_and_count(open_client: Any) -> None:
     server = Server(httpx.Response(200, json={"times": []}))
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         access.do(
             access.client.schedules.preview(
                 schedule_type="INTERVAL",

@@ -10,7 +10,7 @@ from punctual.client.errors import (
     Unavailable,
 )
 from punctual.client.wire import Answer
-from tests.support.client_driver import NO_CONNECTION, Hand, answer_with
+from tests.support.client_driver import NO_CONNECTION, StepDriver, answer_with
 
 
 def batch_answer(*statuses: int) -> Answer:
@@ -31,14 +31,20 @@ def some_jobs(count: int, size: int = 0) -> list[dict[str, object]]:
 
 
 def test_batch_is_split_into_requests_of_500_jobs() -> None:
-    hand = Hand(batch_answer(*[202] * 500), batch_answer(*[202] * 500), batch_answer(202, 422))
-    batch = hand.run_steps(jobs.create_many(hand.settings, iter(some_jobs(1_002))))
-    assert [dict(request.headers)["idempotency-key"] for request in hand.sent] == [
+    driver = StepDriver(
+        batch_answer(*[202] * 500), batch_answer(*[202] * 500), batch_answer(202, 422)
+    )
+    batch = driver.run_steps(jobs.create_many(driver.settings, iter(some_jobs(1_002))))
+    assert [dict(request.headers)["idempotency-key"] for request in driver.sent] == [
         "key-0",
         "key-0.1",
         "key-0.2",
     ]
-    assert [len(json.loads(request.body or b"")["jobs"]) for request in hand.sent] == [500, 500, 2]
+    assert [len(json.loads(request.body or b"")["jobs"]) for request in driver.sent] == [
+        500,
+        500,
+        2,
+    ]
     assert len(batch.results) == 1_002
     assert batch.job_ids[-1] is None
     assert list(batch.declined) == [1_001]
@@ -49,32 +55,32 @@ def test_batch_is_split_into_requests_of_500_jobs() -> None:
 
 
 def test_batch_of_large_jobs_is_split_by_size() -> None:
-    hand = Hand(batch_answer(*[202] * 20), batch_answer(*[202] * 5))
-    hand.run_steps(jobs.create_many(hand.settings, some_jobs(25, 250 * 1024)))
-    assert all(len(request.body or b"") <= 5 * 1024 * 1024 for request in hand.sent)
+    driver = StepDriver(batch_answer(*[202] * 20), batch_answer(*[202] * 5))
+    driver.run_steps(jobs.create_many(driver.settings, some_jobs(25, 250 * 1024)))
+    assert all(len(request.body or b"") <= 5 * 1024 * 1024 for request in driver.sent)
 
 
 def test_batch_with_an_unavailable_job_is_sent_again_whole() -> None:
-    hand = Hand(batch_answer(202, 503), batch_answer(202, 503), batch_answer(202, 202))
-    batch = hand.run_steps(jobs.create_many(hand.settings, some_jobs(2)))
+    driver = StepDriver(batch_answer(202, 503), batch_answer(202, 503), batch_answer(202, 202))
+    batch = driver.run_steps(jobs.create_many(driver.settings, some_jobs(2)))
     assert batch.raise_for_declined().job_ids == ("job-0", "job-1")
-    assert len({(request.body, request.headers) for request in hand.sent}) == 1
+    assert len({(request.body, request.headers) for request in driver.sent}) == 1
 
 
 def test_batch_declines_a_job_after_the_last_attempt() -> None:
-    hand = Hand(batch_answer(202, 503), batch_answer(202, 503), attempts=2)
-    batch = hand.run_steps(jobs.create_many(hand.settings, some_jobs(2)))
+    driver = StepDriver(batch_answer(202, 503), batch_answer(202, 503), attempts=2)
+    batch = driver.run_steps(jobs.create_many(driver.settings, some_jobs(2)))
     assert batch.declined[1].problem.status == 503
 
 
 def test_interrupted_batch_error_has_the_key_and_the_progress() -> None:
-    hand = Hand(batch_answer(*[202] * 500), NO_CONNECTION, attempts=1)
+    driver = StepDriver(batch_answer(*[202] * 500), NO_CONNECTION, attempts=1)
     with pytest.raises(Unavailable) as raised:
-        hand.run_steps(jobs.create_many(hand.settings, some_jobs(501)))
+        driver.run_steps(jobs.create_many(driver.settings, some_jobs(501)))
     assert raised.value.idempotency_key == "key-0"
     assert "500 earlier jobs were answered" in raised.value.__notes__[0]
 
 
 def test_empty_batch_sends_no_request() -> None:
-    hand = Hand()
-    assert hand.run_steps(jobs.create_many(hand.settings, [])).results == ()
+    driver = StepDriver()
+    assert driver.run_steps(jobs.create_many(driver.settings, [])).results == ()

@@ -15,7 +15,7 @@ from punctual.client import (
     Unexpected,
 )
 from punctual.web.contract import API_CALLS as CONTRACT
-from tests.support.client_kinds import JOB, RUN, Server, a_job, a_run, both_ways
+from tests.support.client_kinds import JOB, RUN, Server, a_job, a_run, both_clients
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ID, RUN_ID = JOB["job_id"], RUN["run_id"]
@@ -96,14 +96,14 @@ def result_of(access: Any, operation: Any) -> Any:
     )
 
 
-@both_ways
+@both_clients
 @pytest.mark.parametrize(("name", "call", "value"), CALLS, ids=[name for name, _, _ in CALLS])
 def test_method_sends_the_request_of_its_call(
-    opened: Any, name: str, call: Callable[[Any], Any], value: Any
+    open_client: Any, name: str, call: Callable[[Any], Any], value: Any
 ) -> None:
     answer = httpx.Response(200) if value is None else httpx.Response(200, json=value)
     server = Server(answer)
-    with opened(token="pnc_t", transport=server.transport) as access:
+    with open_client(token="pnc_t", transport=server.transport) as access:
         result = result_of(access, call(access.client))
     (request,) = server.asked
     assert f"{request.method} {request.url.path.removeprefix('/v1')}" == fill_in_ids(name)
@@ -148,10 +148,10 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments() -> None:
     sync_client.close()
 
 
-@both_ways
-def test_update_sends_the_version_that_was_read(opened: Any) -> None:
+@both_clients
+def test_update_sends_the_version_that_was_read(open_client: Any) -> None:
     server = Server(a_job())
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         job = access.do(access.client.jobs.get(ID))
         for version in (job, 3, "3", "*", None):
             access.do(access.client.jobs.update(job, if_match=version, payload=None))
@@ -162,10 +162,10 @@ def test_update_sends_the_version_that_was_read(opened: Any) -> None:
     assert server.asked[1].content == b'{"payload":null}'
 
 
-@both_ways
-def test_run_is_named_by_a_run_or_by_two_ids(opened: Any) -> None:
+@both_clients
+def test_run_is_named_by_a_run_or_by_two_ids(open_client: Any) -> None:
     server = Server(a_run())
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         run = access.do(access.client.runs.get(ID, RUN_ID))
         assert access.do(access.client.runs.get(run)) == run
         with pytest.raises(Misuse, match="a job_id and a run_id"):
@@ -175,24 +175,24 @@ def test_run_is_named_by_a_run_or_by_two_ids(opened: Any) -> None:
     assert server.asked[0].url == server.asked[1].url
 
 
-@both_ways
-def test_explain_takes_a_time_a_local_time_or_none(opened: Any) -> None:
+@both_clients
+def test_explain_takes_a_time_a_local_time_or_none(open_client: Any) -> None:
     server = Server(
         httpx.Response(200, json={"job_id": ID, "at": NOON.isoformat(), "outcome": "PLANNED"})
     )
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         for at in (NOON, "2026-11-18T12:00:00", None):
             assert access.do(access.client.jobs.explain(ID, *[at][: at is not None])).at == NOON
     times = [times.url.params.get("at") for times in server.asked]
     assert times == ["2026-11-18T12:00:00+00:00", "2026-11-18T12:00:00", None]
 
 
-@both_ways
-def test_list_reads_page_after_page(opened: Any) -> None:
+@both_clients
+def test_list_reads_page_after_page(open_client: Any) -> None:
     first = httpx.Response(200, json={"runs": [RUN] * 2, "next_token": "a/b"})
     short = httpx.Response(200, json={"runs": [], "next_token": "c"})
     server = Server(first, short, httpx.Response(200, json=page("runs", RUN)))
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         runs = access.all(
             access.client.runs.list(status=["FAILED", "MISSED"], from_=NOON, by="ended")
         )
@@ -204,10 +204,10 @@ def test_list_reads_page_after_page(opened: Any) -> None:
     assert (queries[0]["from"], queries[0]["by"]) == ("2026-11-18T12:00:00+00:00", "ended")
 
 
-@both_ways
-def test_list_with_a_limit_asks_for_few_items(opened: Any) -> None:
+@both_clients
+def test_list_with_a_limit_asks_for_few_items(open_client: Any) -> None:
     server = Server(httpx.Response(200, json={"jobs": [JOB] * 2, "next_token": "more"}))
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         assert len(access.all(access.client.jobs.list(limit=2, tags={"a": "b", "c": "d"}))) == 2
         assert access.all(access.client.jobs.list(limit=0)) == []
         with pytest.raises(Misuse, match="limit"):
@@ -217,17 +217,17 @@ def test_list_with_a_limit_asks_for_few_items(opened: Any) -> None:
     assert request.url.params.get_list("tag") == ["a:b", "c:d"]
 
 
-@both_ways
-def test_list_that_repeats_a_page_is_unexpected(opened: Any) -> None:
+@both_clients
+def test_list_that_repeats_a_page_is_unexpected(open_client: Any) -> None:
     server = Server(httpx.Response(200, json={"jobs": [JOB], "next_token": "same"}))
     with (
-        opened(transport=server.transport) as access,
+        open_client(transport=server.transport) as access,
         pytest.raises(Unexpected, match="same page"),
     ):
         access.all(access.client.jobs.list())
     server = Server(httpx.Response(200, json={"runs": []}))
     with (
-        opened(transport=server.transport) as access,
+        open_client(transport=server.transport) as access,
         pytest.raises(Unexpected, match="without jobs"),
     ):
         access.all(access.client.jobs.list())
@@ -237,32 +237,32 @@ def redirect_to(url: str) -> httpx.Response:
     return httpx.Response(302, headers={"location": url})
 
 
-@both_ways
-def test_redirected_output_is_read_without_the_token(opened: Any) -> None:
+@both_clients
+def test_redirected_output_is_read_without_the_token(open_client: Any) -> None:
     redirect = redirect_to("https://bucket.test/x?sign=1")
     data = httpx.Response(200, content=b"\x00\x01", headers={"content-type": "image/png"})
     server = Server(redirect, data)
-    with opened(token="pnc_t", transport=server.transport) as access:
+    with open_client(token="pnc_t", transport=server.transport) as access:
         output = access.do(access.client.runs.output(ID, RUN_ID))
     assert (output.data, output.content_type, output.truncated) == (b"\x00\x01", "image/png", False)
     assert str(server.asked[1].url) == "https://bucket.test/x?sign=1"
     assert "authorization" not in server.asked[1].headers
 
 
-@both_ways
-def test_output_tells_whether_it_is_truncated(opened: Any) -> None:
+@both_clients
+def test_output_tells_whether_it_is_truncated(open_client: Any) -> None:
     server = Server(httpx.Response(200, content=b"a", headers={"x-output-truncated": "true"}))
-    with opened(transport=server.transport) as access:
+    with open_client(transport=server.transport) as access:
         assert access.do(access.client.runs.output(ID, RUN_ID)).truncated
     server = Server(redirect_to("https://bucket.test/x"), httpx.Response(403, content=b"<Error/>"))
     with (
-        opened(transport=server.transport) as access,
+        open_client(transport=server.transport) as access,
         pytest.raises(Unexpected, match=r"bucket\.test"),
     ):
         access.do(access.client.runs.output(ID, RUN_ID))
     server = Server(redirect_to("file:///etc/passwd"))
     with (
-        opened(transport=server.transport) as access,
+        open_client(transport=server.transport) as access,
         pytest.raises(Unexpected, match="without a location"),
     ):
         access.do(access.client.runs.output(ID, RUN_ID))

@@ -20,7 +20,7 @@ from punctual.client.transport import (
 )
 from punctual.client.wire import Repeat, Request
 from tests.rehearsal.certificate import a_certificate
-from tests.support.client_kinds import JOB, Server, a_job, both_ways
+from tests.support.client_kinds import JOB, Server, a_job, both_clients
 
 LOCAL_URL = "http://127.0.0.1:8080/v1"
 URL_AND_TOKEN = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
@@ -125,30 +125,30 @@ def test_answer_after_the_deadline_is_a_timeout() -> None:
         body.add(b"b", 11.0)
 
 
-@both_ways
-def test_answer_over_the_size_limit_is_refused(opened: Any) -> None:
+@both_clients
+def test_answer_over_the_size_limit_is_refused(open_client: Any) -> None:
     server = Server(a_job(payload="x" * 1_000))
     with (
-        opened(transport=server.transport, most_bytes=1_000) as access,
+        open_client(transport=server.transport, most_bytes=1_000) as access,
         pytest.raises(Unexpected, match="1,000 bytes"),
     ):
         access.do(access.client.jobs.get("id"))
     assert len(server.asked) == 1
 
 
-@both_ways
-def test_failed_connection_is_retried(opened: Any) -> None:
+@both_clients
+def test_failed_connection_is_retried(open_client: Any) -> None:
     server = Server(httpx.ConnectError("refused"), httpx.ReadTimeout(""), a_job())
-    with opened(transport=server.transport, retries=Retries(first_delay=0.0)) as access:
+    with open_client(transport=server.transport, retries=Retries(first_delay=0.0)) as access:
         assert access.do(access.client.jobs.get("id")).name == JOB["name"]
     assert len(server.asked) == 3
 
 
-@both_ways
-def test_client_with_one_attempt_does_not_retry(opened: Any) -> None:
+@both_clients
+def test_client_with_one_attempt_does_not_retry(open_client: Any) -> None:
     server = Server(httpx.ConnectError("refused"))
     with (
-        opened(transport=server.transport, retries=Retries(attempts=1)) as access,
+        open_client(transport=server.transport, retries=Retries(attempts=1)) as access,
         pytest.raises(Unavailable, match=r"GET http://punctual.test/v1/jobs/id: no connection"),
     ):
         access.do(access.client.jobs.get("id"))

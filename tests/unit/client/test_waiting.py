@@ -9,58 +9,69 @@ from punctual.client.errors import (
     WaitTimeout,
 )
 from punctual.client.wire import Answer
-from tests.support.client_driver import NO_ANSWER, NO_CONNECTION, Hand, a_run, as_seen, refused
+from tests.support.client_driver import (
+    NO_ANSWER,
+    NO_CONNECTION,
+    StepDriver,
+    a_run,
+    refused,
+    run_with_status,
+)
 
 
 def test_waiting_polls_often_at_first_and_then_less() -> None:
-    hand = Hand(*[a_run("RUNNING")] * 14, a_run("SUCCESS"))
-    run = hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED")))
+    driver = StepDriver(*[a_run("RUNNING")] * 14, a_run("SUCCESS"))
+    run = driver.run_steps(runs.wait_for(driver.settings, run_with_status("QUEUED")))
     assert run.status == "SUCCESS"
-    assert hand.pauses[:4] == pytest.approx([0.05, 0.075, 0.1125, 0.16875])
-    assert hand.pauses[-1] == 2.0
-    assert sorted(hand.pauses) == hand.pauses
+    assert driver.pauses[:4] == pytest.approx([0.05, 0.075, 0.1125, 0.16875])
+    assert driver.pauses[-1] == 2.0
+    assert sorted(driver.pauses) == driver.pauses
 
 
 def test_waiting_for_an_ended_run_sends_no_request() -> None:
-    hand = Hand()
-    ended = as_seen("FAILED")
-    assert hand.run_steps(runs.wait_for(hand.settings, ended)) is ended
+    driver = StepDriver()
+    ended = run_with_status("FAILED")
+    assert driver.run_steps(runs.wait_for(driver.settings, ended)) is ended
 
 
 def test_waiting_too_long_reports_the_status() -> None:
-    hand = Hand(*[a_run("WAITING")] * 99)
+    driver = StepDriver(*[a_run("WAITING")] * 99)
     with pytest.raises(WaitTimeout, match="is WAITING after 3 s") as raised:
-        hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED"), timeout=3))
-    assert hand.now == pytest.approx(103.0)
+        driver.run_steps(runs.wait_for(driver.settings, run_with_status("QUEUED"), timeout=3))
+    assert driver.now == pytest.approx(103.0)
     assert raised.value.run.status == "WAITING"
 
 
 def test_unanswered_request_does_not_prolong_a_wait() -> None:
-    hand = Hand(a_run("RUNNING"), *[NO_ANSWER] * 9)
+    driver = StepDriver(a_run("RUNNING"), *[NO_ANSWER] * 9)
     with pytest.raises(WaitTimeout, match="is RUNNING after 3 s"):
-        hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED"), timeout=3))
-    assert hand.now == pytest.approx(103.0, abs=1.1)
+        driver.run_steps(runs.wait_for(driver.settings, run_with_status("QUEUED"), timeout=3))
+    assert driver.now == pytest.approx(103.0, abs=1.1)
 
 
 def test_waiting_without_time_polls_once() -> None:
-    hand = Hand(a_run("SUCCESS"))
-    assert hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED"), timeout=0)).succeeded
-    hand = Hand(a_run("RUNNING"))
+    driver = StepDriver(a_run("SUCCESS"))
+    assert driver.run_steps(
+        runs.wait_for(driver.settings, run_with_status("QUEUED"), timeout=0)
+    ).succeeded
+    driver = StepDriver(a_run("RUNNING"))
     with pytest.raises(WaitTimeout, match="is RUNNING after 0 s"):
-        hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED"), timeout=0))
+        driver.run_steps(runs.wait_for(driver.settings, run_with_status("QUEUED"), timeout=0))
 
 
 def test_unavailable_server_ends_a_wait_early() -> None:
-    hand = Hand(*[NO_CONNECTION] * 2, attempts=2)
+    driver = StepDriver(*[NO_CONNECTION] * 2, attempts=2)
     with pytest.raises(Unavailable):
-        hand.run_steps(runs.wait_for(hand.settings, as_seen("QUEUED"), timeout=3600))
+        driver.run_steps(runs.wait_for(driver.settings, run_with_status("QUEUED"), timeout=3600))
 
 
 def test_run_now_may_wait_for_its_run() -> None:
-    hand = Hand(a_run("QUEUED"), a_run("RUNNING"), a_run("SUCCESS"))
-    run = hand.run_steps(jobs.run(hand.settings, "job", payload={"a": 1}, wait=True, timeout=10))
+    driver = StepDriver(a_run("QUEUED"), a_run("RUNNING"), a_run("SUCCESS"))
+    run = driver.run_steps(
+        jobs.run(driver.settings, "job", payload={"a": 1}, wait=True, timeout=10)
+    )
     assert run.succeeded
-    assert hand.sent[0].body == b'{"payload":{"a":1}}'
+    assert driver.sent[0].body == b'{"payload":{"a":1}}'
 
 
 def log_answer(text: str | bytes, next_offset: int) -> Answer:
@@ -69,7 +80,7 @@ def log_answer(text: str | bytes, next_offset: int) -> Answer:
 
 
 def test_logs_are_followed_until_the_run_has_ended() -> None:
-    hand = Hand(
+    driver = StepDriver(
         refused(404),  # nothing is logged yet
         a_run("QUEUED"),
         log_answer("a\n", 2),
@@ -80,13 +91,13 @@ def test_logs_are_followed_until_the_run_has_ended() -> None:
         log_answer("b\n", 4),  # written while we asked
         log_answer("", 4),
     )
-    assert "".join(hand.stream_items(runs.follow_logs(hand.settings, "job", "run"))) == "a\nb\n"
-    offsets = [dict(request.query)["after"] for request in hand.sent if request.query]
+    assert "".join(driver.stream_items(runs.follow_logs(driver.settings, "job", "run"))) == "a\nb\n"
+    offsets = [dict(request.query)["after"] for request in driver.sent if request.query]
     assert offsets == ["0", "0", "2", "2", "2", "4"]
 
 
 def test_logs_of_each_attempt_are_followed_from_its_start() -> None:
-    hand = Hand(
+    driver = StepDriver(
         log_answer("one\n", 4),
         log_answer("", 4),
         a_run("RUNNING", attempt_number=1),
@@ -97,7 +108,7 @@ def test_logs_of_each_attempt_are_followed_from_its_start() -> None:
         a_run("SUCCESS", attempt_number=2),
         log_answer("", 4),
     )
-    assert list(hand.stream_items(runs.follow_logs(hand.settings, "job", "run"))) == [
+    assert list(driver.stream_items(runs.follow_logs(driver.settings, "job", "run"))) == [
         "one\n",
         "two\n",
     ]
@@ -105,7 +116,7 @@ def test_logs_of_each_attempt_are_followed_from_its_start() -> None:
 
 def test_character_split_between_two_answers_is_joined() -> None:
     first, second = "é".encode()[:1], "é".encode()[1:]
-    hand = Hand(
+    driver = StepDriver(
         log_answer(first, 1),
         log_answer(second, 2),
         log_answer(b"\xc3", 3),
@@ -113,15 +124,17 @@ def test_character_split_between_two_answers_is_joined() -> None:
         a_run("SUCCESS"),
         log_answer("", 3),
     )
-    assert "".join(hand.stream_items(runs.follow_logs(hand.settings, "job", "run"))) == "é\ufffd"
+    assert (
+        "".join(driver.stream_items(runs.follow_logs(driver.settings, "job", "run"))) == "é\ufffd"
+    )
 
 
 def test_logs_of_a_missing_run_are_not_followed() -> None:
-    hand = Hand(refused(404), refused(404))
+    driver = StepDriver(refused(404), refused(404))
     with pytest.raises(NotFound):
-        list(hand.stream_items(runs.follow_logs(hand.settings, "job", "run")))
+        list(driver.stream_items(runs.follow_logs(driver.settings, "job", "run")))
 
 
 def test_logs_are_read_piece_by_piece() -> None:
-    hand = Hand(log_answer("ab", 2), log_answer("c", 3), log_answer("", 3))
-    assert hand.run_steps(runs.logs(hand.settings, "job", "run")) == ("abc", 3)
+    driver = StepDriver(log_answer("ab", 2), log_answer("c", 3), log_answer("", 3))
+    assert driver.run_steps(runs.logs(driver.settings, "job", "run")) == ("abc", 3)
