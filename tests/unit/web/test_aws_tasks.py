@@ -78,5 +78,5 @@ def test_wrong_task_error_names_every_field(task: dict[str, Any], fields: set[st
 def test_node_refuses_tasks_that_it_does_not_have(task: dict[str, Any], field: str) -> None:
     assert field_errors(task, NODE_FEATURES) == {field: field_errors(task, NODE_FEATURES)[field]}
     assert field_errors(task, NODE_FEATURES)[field].endswith(
-        ("not in this installation yet", "Punctual's own")
+        ("not in this installation yet", "is reserved for Punctual")
     )

@@ -40,8 +40,14 @@ def verify_webhook(
     if not any(_is_signed_by(secret, signed_content, signatures.split()) for secret in secret_list):
         raise BadWebhook("The webhook is not signed with this secret.")
     unix_now = clock.unix_seconds() if now is None else now
-    if abs(unix_now - int(timestamp[:15])) > within.total_seconds():
-        raise BadWebhook("The timestamp of the webhook is not recent. It may be a replay.")
+    age_seconds, max_seconds = unix_now - int(timestamp[:15]), within.total_seconds()
+    if age_seconds > max_seconds:
+        raise BadWebhook(
+            f"The webhook is too old: more than {max_seconds:g} s. It may be a replay."
+        )
+    if age_seconds < -max_seconds:
+        text = f"The webhook's timestamp is more than {max_seconds:g} s in the future."
+        raise BadWebhook(f"{text} Check this machine's clock.")
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
