@@ -28,9 +28,13 @@ def test_job_runs_at_its_second_and_is_recorded(deployed: Dispatch) -> None:
     key = deployed.submit(
         schedule_type="FUTURE", schedule_time=after(90).isoformat(), payload={"a": 1}
     )
-    deployed.run(after(89))
-    assert finish(deployed.search.runs("acme", None, RunFilters(), 10, None)).items == []
+    deployed.run(after(60))
+    assert deployed.sent == []
+    deployed.run(after(89.9))
+    views = finish(deployed.search.runs(*key, RunFilters(), 10, None)).items
+    assert views == []
     deployed.run(after(91))
+    assert len(deployed.sent) == 1
     assert deployed.search.job(*key).state.status is JobStatus.COMPLETED
     (view,) = finish(deployed.search.runs(*key, RunFilters(), 10, None)).items
     assert view.run.status is RunStatus.SUCCESS
