@@ -33,7 +33,7 @@ def lines(api: Gateway) -> list[dict[str, Any]]:
 
 def changed(world: World, api: Gateway) -> None:
     submit_job(api, **NEVER_SOON)
-    for job in [one["job_id"] for one in api.get("/jobs").json["jobs"]]:
+    for job in [job["job_id"] for job in api.get("/jobs").json["jobs"]]:
         for method, target, value in CHANGES:
             api.call(method, f"/jobs/{job}{target}", value)
             world.run(MINUTE / 6)
@@ -49,7 +49,7 @@ def as_they_stand(api: Gateway) -> Counter[tuple[str, bool]]:
 
 
 def told(api: Gateway) -> Counter[tuple[str, bool]]:
-    return Counter((one["job_id"], one["action"].startswith("job.")) for one in lines(api))
+    return Counter((line["job_id"], line["action"].startswith("job.")) for line in lines(api))
 
 
 def struck(short: str, number: int) -> tuple[int, Counter[str]]:

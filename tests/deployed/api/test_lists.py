@@ -72,10 +72,10 @@ def test_state_of_job_that_runs_each_second_costs_one_write_unit(
     world: World, each_second: str
 ) -> None:
     sizes = [
-        item_bytes(one.after)
+        item_bytes(write.after)
         for call in world.meter.calls
-        for one in call.writes
-        if one.after is not None and one.key == state_key("default", each_second)
+        for write in call.writes
+        if write.after is not None and write.key == state_key("default", each_second)
     ]
     assert len(sizes) > 100
     assert max(sizes) <= WRITE_BYTES
@@ -90,7 +90,7 @@ def test_later_page_has_run_that_ended_after_first_page(world: World, api: Gatew
     submit_job(api, schedule_type="INTERVAL", interval_seconds=1)
     world.run(12 * SECOND)
     first = api.get("/runs?limit=5").json
-    met = [one["run_id"] for one in first["runs"]]
+    met = [run["run_id"] for run in first["runs"]]
     assert len(met) == 5
     assert run not in met
     assert api.post(f"/jobs/{old}/runs/{run}/cancel").status == 202

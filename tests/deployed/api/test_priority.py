@@ -20,7 +20,7 @@ def test_high_priority_run_starts_before_hundred_low_ones(
     world: World, api: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each priority has its own queue and its own executors."""
-    low = next(one for one in world.deployed.queues if one.name.endswith("-quick-low.fifo"))
+    low = next(queue for queue in world.deployed.queues if queue.name.endswith("-quick-low.fifo"))
     served = type(world.deployed).fed_by
 
     def busy(deployed: Deployed, arn: str) -> Source | None:

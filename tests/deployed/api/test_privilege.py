@@ -47,8 +47,8 @@ def test_each_used_action_is_denied_without_its_grant(stage: str) -> None:
     for role, statements in observed(stage).policies.items():
         mine = {right for right in observed(stage).rights if right.role == role}
         for action in {right.action for right in mine}:
-            short = [_without(one, action) for one in statements]
-            found = {one.action for one in mine if not allowed(one, short, OVER_TLS)}
+            short = [_without(statement, action) for statement in statements]
+            found = {right.action for right in mine if not allowed(right, short, OVER_TLS)}
             assert found == {action}, role
 
 
@@ -62,7 +62,7 @@ def test_each_grant_is_used_or_has_a_reason() -> None:
 
 
 def test_each_wildcard_grant_has_a_reason() -> None:
-    assert {(one.action, one.what) for one in wide_grants()} == WIDE_REASONS.keys()
+    assert {(grant.action, grant.what) for grant in wide_grants()} == WIDE_REASONS.keys()
 
 
 def test_rights_page_is_current() -> None:

@@ -76,7 +76,7 @@ def test_webhook_for_failures_is_sent_once_and_not_for_success(
     secret = api.get("/webhook-secret").json["secret"]
     assert is_signed(secret, headers, body)
     entries = api.get("/audit?action=webhook_secret.read").json["entries"]
-    assert [(one["caller"], one["job_id"]) for one in entries] == [("admin", None)]
+    assert [(entry["caller"], entry["job_id"]) for entry in entries] == [("admin", None)]
     assert headers["webhook-id"] == f"{run['run_id']}.0"
     (line,) = lines(world, "webhook_delivered")
     assert (line["job_id"], line["tries"]) == (job, 1)
@@ -91,8 +91,8 @@ def test_webhook_body_equals_event_of_the_bus(
     submit_job(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("SUCCESS"))
     world.run(MINUTE)
     (told,) = receiver.events
-    changes = [json.loads(one["Detail"]) for one in world.published() if "Change" in str(one)]
-    (change,) = [one for one in changes if one.get("run_id") == told["run_id"]]
+    changes = [json.loads(entry["Detail"]) for entry in world.published() if "Change" in str(entry)]
+    (change,) = [change for change in changes if change.get("run_id") == told["run_id"]]
     assert {**told, "time": ""} == {**change, "time": ""}
 
 

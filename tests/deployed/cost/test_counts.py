@@ -143,13 +143,13 @@ def test_round_of_dead_letters_costs_one_request_a_queue() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_idle_month_costs_at_most_its_limit(stage: str) -> None:
     lines, _ = idle_costs(stage)
-    needed = sum(one.dollars for one in lines if not one.is_optional)
+    needed = sum(line.dollars for line in lines if not line.is_optional)
     assert needed <= {"dev": 1.70, "prod": 1.80}[stage]
 
 
 def test_idle_month_of_dev_costs_only_the_dashboard_besides() -> None:
     lines, _ = idle_costs("dev")
-    assert {one.label: one.dollars for one in lines if one.is_optional} == {"dashboards": 3.00}
+    assert {line.label: line.dollars for line in lines if line.is_optional} == {"dashboards": 3.00}
 
 
 CEILINGS = {

@@ -91,7 +91,7 @@ def test_batch_write_costs_each_row(metered: Metered) -> None:
     )
     assert spent == {Unit.WRITE: 3 + 2 + 1}
     (call,) = metered.meter.calls
-    assert [one.key.sk for one in call.writes] == ["0", "1", "2", "old"]
+    assert [write.key.sk for write in call.writes] == ["0", "1", "2", "old"]
 
 
 def test_key_reads_are_rounded_each_and_queries_once(metered: Metered) -> None:

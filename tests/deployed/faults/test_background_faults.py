@@ -70,12 +70,12 @@ def given_up(world: World, api: Gateway) -> list[str]:
 
 def each_ended_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
     """Check that each run failed as a dead letter, or ran because an evaluation sent it again."""
-    paid = [one["job_id"] for one in published_events(world, "Paid")]
+    paid = [event["job_id"] for event in published_events(world, "Paid")]
     for job in jobs:
         (run,) = runs_of(api, job)
         given_up = (run["reason"] or {}).get("code") == "POISON"
         assert (run["status"], paid.count(job)) == (("FAILED", 0) if given_up else ("SUCCESS", 1))
-    assert sorted(one["job_id"] for one in ended_run_events(world)) == sorted(jobs)
+    assert sorted(event["job_id"] for event in ended_run_events(world)) == sorted(jobs)
     assert_at_rest(world)
 
 
@@ -135,7 +135,7 @@ def each_ran_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
     for job in jobs:
         (run,) = runs_of(api, job)
         assert (run["status"], run["lateness_ms"]) == ("SUCCESS", 0)
-    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
+    assert sorted(event["job_id"] for event in published_events(world, "Paid")) == sorted(jobs)
     assert_at_rest(world)
 
 
@@ -196,7 +196,7 @@ def test_submission_repeated_after_crash_creates_one_job(
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         key = {"idempotency_key": "a payout"}
         answers = [api.call("POST", "/jobs", asked, key) for _ in range(2)]
-        assert [one.status for one in answers] == [500, 202], len(struck)
+        assert [answer.status for answer in answers] == [500, 202], len(struck)
         world.run(3 * MINUTE)
         each_ran_once(world, api, [answers[1].json["job_id"]])
 
@@ -216,4 +216,4 @@ def test_submission_during_outage_is_refused_without_a_trace(
         job = submit_job(api, **ONCE, schedule_time=after(90).isoformat())
         world.run(3 * MINUTE)
         each_ran_once(world, api, [job])
-        assert [one["job_id"] for one in api.get("/jobs").json["jobs"]] == [job]
+        assert [job["job_id"] for job in api.get("/jobs").json["jobs"]] == [job]

@@ -94,11 +94,11 @@ def test_failed_stream_batch_is_bisected_to_failing_record() -> None:
     while reader.records:
         batch = reader.batch(source)
         sizes.append(len(batch))
-        if any(one["eventID"] == "event-3" for one in batch):
+        if any(record["eventID"] == "event-3" for record in batch):
             given_up += reader.failed(source, len(batch), 0)
         else:
             reader.done(len(batch))
-    assert [one["eventID"] for one in given_up] == ["event-3"]
+    assert [record["eventID"] for record in given_up] == ["event-3"]
     assert sizes == [4, 2, 2, 1, 1, 1, 1]
 
 

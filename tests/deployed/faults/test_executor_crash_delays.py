@@ -95,5 +95,5 @@ def test_next_evaluation_does_not_wait_for_hidden_message(
     assert late(first, after(60)) <= 61
     world.run(7 * MINUTE)
     assert {run["status"] for run in runs_of(api, job)} == {"SUCCESS"}
-    ran = Counter(one["scheduled_time"] for one in published_events(world, "Paid"))
+    ran = Counter(event["scheduled_time"] for event in published_events(world, "Paid"))
     assert set(ran.values()) == {1}

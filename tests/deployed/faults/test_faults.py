@@ -47,9 +47,9 @@ def all_is_well(world: World, api: Gateway, jobs: list[str]) -> None:
         (run,) = runs_of(api, job)
         assert run["status"] == "SUCCESS"
         assert len(unique_scheduled_times(api, job)) == 1
-    ended = Counter(one["run_id"] for one in published_events(world, "Run State Change"))
+    ended = Counter(event["run_id"] for event in published_events(world, "Run State Change"))
     assert len(ended) == len(jobs)
-    assert {one["job_id"] for one in published_events(world, "Paid")} == set(jobs)
+    assert {event["job_id"] for event in published_events(world, "Paid")} == set(jobs)
     counted = api.get("/stats").json
     assert (counted["jobs"], counted["runs"]) == ({"COMPLETED": 2}, {"SUCCESS": 2})
     assert_at_rest(world)
@@ -137,7 +137,9 @@ def test_crash_of_executor_keeps_outputs(number: int, answered: bool) -> None:
             assert run["status"] == "SUCCESS"
             assert api.output(job, run["run_id"]) == b'{"left": "by one attempt"}'
             assert run["output_url"].endswith(f"/jobs/{job}/runs/{run['run_id']}/output")
-        packs = [one for call in world.meter.calls for one in call.writes if "#pack#" in one.key.pk]
+        packs = [
+            write for call in world.meter.calls for write in call.writes if "#pack#" in write.key.pk
+        ]
         assert len(packs) == (1 if number else 2 if answered else 1), (
             "one row for each finished batch"
         )

@@ -72,7 +72,7 @@ def test_run_fails_after_five_claims_with_crashes(world: World, api: Gateway) ->
     assert run["status"] == "FAILED"
     assert published_events(world, "Paid") == []
     shown = api.get(f"/jobs/{job}/runs/{run['run_id']}").json
-    assert [one["status"] for one in shown["attempts"]] == ["LOST"] * 4 + ["FAILED"]
+    assert [attempt["status"] for attempt in shown["attempts"]] == ["LOST"] * 4 + ["FAILED"]
     assert_at_rest(world)
 
 
@@ -83,7 +83,7 @@ def test_unreadable_message_is_dead_lettered_and_stops_no_run(world: World, api:
     world.run(20 * MINUTE)
     assert statuses(api, job) == {"SUCCESS": 1}
     assert {"message_unreadable", "wake_up_refused"} <= problems(world)
-    assert [one.body for one in world.queue("wake-dead").messages] == ["not json either"]
+    assert [message.body for message in world.queue("wake-dead").messages] == ["not json either"]
 
 
 def test_message_of_newer_format_is_kept_and_stops_no_run(world: World, api: Gateway) -> None:
@@ -92,8 +92,8 @@ def test_message_of_newer_format_is_kept_and_stops_no_run(world: World, api: Gat
     put(world, world.lane("quick"), later)
     put(world, world.queue("wake"), later)
     world.run(2 * MINUTE)
-    assert [one.body for one in world.lane("quick").messages] == [later]
-    assert [one.body for one in world.queue("wake").messages] == [later]
+    assert [message.body for message in world.lane("quick").messages] == [later]
+    assert [message.body for message in world.queue("wake").messages] == [later]
     job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(2 * SECOND)
     assert statuses(api, job) == {"SUCCESS": 1}
@@ -115,9 +115,9 @@ def test_job_state_of_newer_format_is_unchanged_until_readable(world: World, api
     world.run(3 * MINUTE)
     assert world.bare.get_item(TableName=table, Key=key)["Item"] == before
     assert any(
-        one.job_id == theirs
+        timer.job_id == theirs
         for row in world.rows(keys.TIMERS_TABLE)
-        for one in parse_row(row).timers
+        for timer in parse_row(row).timers
     )
     world.bare.update_item(
         TableName=table,
@@ -149,7 +149,7 @@ def test_only_failed_run_of_a_batch_is_retried(world: World, api: Gateway) -> No
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
     late = [runs_of(api, job)[0]["lateness_ms"] for job in jobs]
     assert (late[0], late[2]) == (0, 0) or max(late) > 15_000
-    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
+    assert sorted(event["job_id"] for event in published_events(world, "Paid")) == sorted(jobs)
     assert world.failures == []
     assert_at_rest(world)
 
@@ -163,8 +163,11 @@ def test_poison_stream_record_is_set_aside(world: World, api: Gateway) -> None:
     stream.append(WrittenRow(world.table(keys.JOBS_TABLE), poison, None, row), world.clock())
     others = [submit_job(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]
     world.run(10 * MINUTE)
-    assert {one["job_id"] for one in published_events(world, "Job State Change")} == {job, *others}
-    assert all(statuses(api, one) == {"SUCCESS": 1} for one in others)
+    assert {event["job_id"] for event in published_events(world, "Job State Change")} == {
+        job,
+        *others,
+    }
+    assert all(statuses(api, other_job) == {"SUCCESS": 1} for other_job in others)
     (message,) = world.queue("status-failed").messages
     assert json.loads(message.body)["DDBStreamBatchInfo"]["batchSize"] == 1
     assert "record_not_read" in problems(world)
@@ -178,7 +181,7 @@ def test_deployment_during_runs_loses_and_duplicates_no_run(world: World, api: G
         world.deploy_again()
     world.run(SECOND)
     assert statuses(api, job) == {"SUCCESS": 6}
-    ran = [one["scheduled_time"] for one in published_events(world, "Paid")]
+    ran = [event["scheduled_time"] for event in published_events(world, "Paid")]
     assert len(ran) == len(set(ran)) == 6
     assert all(run["lateness_ms"] == 0 for run in runs_of(api, job))
     assert world.failures == []
@@ -197,7 +200,7 @@ def test_throttled_function_delays_and_loses_no_run(world: World, api: Gateway, 
     world.throttled.clear()
     world.run(12 * MINUTE)
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
-    assert sorted(one["job_id"] for one in published_events(world, "Paid")) == sorted(jobs)
+    assert sorted(event["job_id"] for event in published_events(world, "Paid")) == sorted(jobs)
     assert len(ended_run_events(world)) == 3
     assert world.failures == []
     assert_at_rest(world)

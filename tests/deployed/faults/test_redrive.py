@@ -37,7 +37,7 @@ class Streams:
 
     def get_shard_iterator(self, **asked: Any) -> dict[str, Any]:
         kept = self._world.streams[asked["StreamArn"]].kept
-        places = [one["dynamodb"]["SequenceNumber"] for one in kept]
+        places = [record["dynamodb"]["SequenceNumber"] for record in kept]
         assert (asked["ShardId"], asked["ShardIteratorType"]) == (SHARD, "AT_SEQUENCE_NUMBER")
         return {"ShardIterator": (asked["StreamArn"], places.index(asked["SequenceNumber"]))}
 
@@ -74,8 +74,8 @@ class Account:
 def given_up_soon(world: World) -> None:
     """Reduce the hundred retries to one, because all are equal."""
     sources = [
-        replace(one, retries=1) if one.function == world.name("status") else one
-        for one in world.deployed.sources
+        replace(source, retries=1) if source.function == world.name("status") else source
+        for source in world.deployed.sources
     ]
     world.deployed = replace(world.deployed, sources=sources)
 
@@ -86,8 +86,8 @@ def shown(api: Gateway) -> tuple[Any, ...]:
     lines = api.get("/audit?limit=100").json["entries"]
     stats = api.get("/stats").json
     return (
-        Counter((one["job_id"], one["status"]) for one in runs),
-        Counter((one["job_id"], one["action"]) for one in lines),
+        Counter((run["job_id"], run["status"]) for run in runs),
+        Counter((line["job_id"], line["action"]) for line in lines),
         stats["jobs"],
         stats["runs"],
     )
@@ -130,8 +130,8 @@ def test_redrive_completes_lists_audit_events_and_counts(
     }
     assert by_state == {"COMPLETED": 3, "PAUSED": 1, "SCHEDULED": 1}
     assert by_status == {"SUCCESS": 3}
-    changes = {one["id"]: one["to"] for one in published_events(world, "Job State Change")}
+    changes = {event["id"]: event["to"] for event in published_events(world, "Job State Change")}
     assert Counter(changes.values()) == {"SCHEDULED": 5, "COMPLETED": 3, "PAUSED": 1}
-    assert {one["run_id"] for one in published_events(world, "Run State Change")} == {
+    assert {event["run_id"] for event in published_events(world, "Run State Change")} == {
         runs_of(api, job)[0]["run_id"] for job in jobs
     }

@@ -41,13 +41,15 @@ def test_one_shot_job_runs_at_due_time_and_is_published(world: World, api: Gatew
     assert run["scheduled_time"] == run["start_time"] == "2026-03-02T12:04:30.000Z"
     assert job_of(api, job)["status"] == "COMPLETED"
     assert api.output(job, run["run_id"]) == b'{"did": 4711}'
-    assert [(one["from"], one["to"]) for one in published_events(world, "Job State Change")] == [
+    assert [
+        (event["from"], event["to"]) for event in published_events(world, "Job State Change")
+    ] == [
         (None, "SCHEDULED"),
         ("SCHEDULED", "COMPLETED"),
     ]
     (change,) = ended_run_events(world)
     assert (change["run_id"], change["to"]) == (run["run_id"], "SUCCESS")
-    assert [one["run_id"] for one in api.get("/runs").json["runs"]] == [run["run_id"]]
+    assert [run["run_id"] for run in api.get("/runs").json["runs"]] == [run["run_id"]]
     assert world.failures == []
     assert_at_rest(world)
 
@@ -134,7 +136,7 @@ def test_failed_attempt_is_retried(world: World, api: Gateway) -> None:
     (run,) = runs_of(api, job)
     assert (run["status"], run["attempt_number"]) == ("SUCCESS", 3)
     shown = api.get(f"/jobs/{job}/runs/{run['run_id']}").json
-    assert [one["status"] for one in shown["attempts"]] == ["FAILED", "FAILED", "SUCCESS"]
+    assert [attempt["status"] for attempt in shown["attempts"]] == ["FAILED", "FAILED", "SUCCESS"]
     assert world.failures == []
     assert_at_rest(world)
 

@@ -53,7 +53,7 @@ def test_batch_outcomes_are_one_row_under_a_kilobyte(aws: Moto) -> None:
     print(f"ten ends: {item_size(row)} bytes")
     assert item_size(row) < 1_024
     assert int(row[keys.TTL]["N"]) == keys.to_ttl(NOON + DAYS)
-    assert [left(aws, one) for one in rows] == [one.detail for one in rows]
+    assert [left(aws, row) for row in rows] == [row.detail for row in rows]
 
 
 def test_batch_outcomes_are_separate_for_each_tenant(aws: Moto) -> None:

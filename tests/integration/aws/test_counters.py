@@ -140,7 +140,7 @@ def tallies(aws: Moto, dynamo: Dying) -> Counters:
 
 def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> CountChange:
     mark = change_id_of(str(place), f"job {place}")
-    return CountChange(mark, after(seconds), counts, {NOON: {"started_runs": sum(counts.values())}})
+    return CountChange(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
 
 
 def test_changes_of_slower_reader_are_counted(tallies: Counters) -> None:
@@ -157,7 +157,7 @@ def test_two_thousand_jobs_created_and_deleted_count_zero(tallies: Counters) -> 
     gone = [CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
     readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
     while any(readers):
-        reader = chance.choice([one for one in readers if one])
+        reader = chance.choice([reader for reader in readers if reader])
         tallies.count("many", reader[:200])
         del reader[: chance.choice([100, 200])]  # the other half is delivered again
     assert tallies.totals("many") == {}
@@ -253,7 +253,9 @@ def test_endless_conflicts_are_an_error(dynamo: Dying, tallies: Counters) -> Non
 def test_counter_rows_stay_under_their_size_limits(
     aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
-    counts = {f"job_{one}": 10**6 for one in JobStatus} | {f"run_{one}": 10**9 for one in RunStatus}
+    counts = {f"job_{status}": 10**6 for status in JobStatus} | {
+        f"run_{status}": 10**9 for status in RunStatus
+    }
     moved = dict.fromkeys(live_counts(counts), 4)
     changes = [
         a_change(n, counts)._replace(moved_counts=moved)

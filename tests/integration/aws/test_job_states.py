@@ -163,8 +163,8 @@ def job_ids(count: int) -> list[str]:
 
 
 def with_jobs(aws: Moto, ids: list[str]) -> None:
-    aws.ports.job_states.put_definitions([a_definition_row(one) for one in ids])
-    heads = [a_job(job_id=one, write_ids=("w",)) for one in ids]
+    aws.ports.job_states.put_definitions([a_definition_row(run_id) for run_id in ids])
+    heads = [a_job(job_id=run_id, write_ids=("w",)) for run_id in ids]
     assert all(aws.ports.job_states.swap([Swap(head, 0) for head in heads]))
 
 

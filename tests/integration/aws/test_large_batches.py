@@ -108,7 +108,7 @@ def test_batch_of_large_payloads_is_stored_without_reads() -> None:
         answers: list[Any] = []
         spent = api.store.spend(lambda: answers.append(api("POST", "/jobs/batch", body)))
         results = answers[0].json["results"]
-        assert [one["status"] for one in results] == [202] * 25
+        assert [result["status"] for result in results] == [202] * 25
         assert (spent["PutObject"], spent.get("GetObject", 0)) == (25, 0)
         job = api("GET", f"/jobs/{results[7]['job_id']}").json
         assert job["payload"] == body["jobs"][7]["payload"]
@@ -130,5 +130,11 @@ def test_payload_of_job_over_quota_is_not_stored() -> None:
         answers: list[Any] = []
         body = {"jobs": [LARGE] * 5}
         spent = api.store.spend(lambda: answers.append(api("POST", "/jobs/batch", body)))
-        assert [one["status"] for one in answers[0].json["results"]] == [202, 202, 429, 429, 429]
+        assert [result["status"] for result in answers[0].json["results"]] == [
+            202,
+            202,
+            429,
+            429,
+            429,
+        ]
         assert spent["PutObject"] == 2

@@ -274,7 +274,7 @@ def test_run_held_back_many_times_is_not_dead_lettered() -> None:
         world.clock.advance(timedelta(minutes=6))
         world.evaluate_due_timers()
         sent = world.records()
-        assert [json.loads(one["body"])["j"] for one in sent] == [waiting.job_id]
+        assert [json.loads(entry["body"])["j"] for entry in sent] == [waiting.job_id]
         assert world.invoke(sent) == []
         assert world.status(waiting) is RunStatus.SUCCESS
 
@@ -352,7 +352,7 @@ def test_operator_tool_does_not_overwrite_a_concurrent_change(
 
         monkeypatch.setattr(tool, "read_own_limits", slow)
         assert tool.main(["dev", "default", "jobs=5"], session_of(api.store)) == 1
-        assert "at the same time" in capsys.readouterr().err
+        assert "another change of these limits came first" in capsys.readouterr().err
         assert read(session_of(api.store), api.store.settings, "default") == {"jobs": 3}
         assert api("GET", "/audit?action=limits.change").json["entries"] == []
 

@@ -40,7 +40,8 @@ def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
 
     def note(params: dict[str, Any], **_: object) -> None:
         found.extend(
-            (parse_wake_up(one["MessageBody"]), one["DelaySeconds"]) for one in params["Entries"]
+            (parse_wake_up(entry["MessageBody"]), entry["DelaySeconds"])
+            for entry in params["Entries"]
         )
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
@@ -70,7 +71,7 @@ def test_each_message_has_its_own_group(aws: Moto) -> None:
     """Two runs of a job have different groups, and so have two messages of one run."""
     aws.ports.run_queue.send([a_message(1), a_message(2), a_message(1, version=8)])
     received = aws.messages(aws.settings.queues["quick-normal"])
-    groups = [one["Attributes"]["MessageGroupId"] for one in received]
+    groups = [message["Attributes"]["MessageGroupId"] for message in received]
     assert sorted(groups) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8", f"{JOB}/{RUN % 2}/7"]
     assert all(len(group) <= 128 for group in groups)
 
@@ -79,7 +80,7 @@ def test_message_of_later_version_is_not_deduplicated(aws: Moto) -> None:
     messages = [a_message(), a_message(), a_message(version=8)]
     assert aws.ports.run_queue.send(messages) == [True, True, True]
     received = aws.messages(aws.settings.queues["quick-normal"])
-    marks = [one["Attributes"]["MessageDeduplicationId"] for one in received]
+    marks = [message["Attributes"]["MessageDeduplicationId"] for message in received]
     assert sorted(marks) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8"]
 
 
@@ -96,7 +97,7 @@ def test_message_is_sent_to_queue_of_its_lane_and_priority(aws: Moto) -> None:
     assert aws.spend(lambda: aws.ports.run_queue.send(messages)) == {"SendMessageBatch": 3}
     for name in ("quick-high", "quick-low", "long"):
         received = aws.messages(aws.settings.queues[name])
-        found = {parse_message(one["Body"]) for one in received}
+        found = {parse_message(message["Body"]) for message in received}
         assert found == {m for m in messages if wanted[m.lane, m.priority] == name}
 
 
@@ -175,7 +176,7 @@ def test_wake_up_sent_before_a_new_timer_is_sent_again(aws: Moto, before: str) -
 
     class Taken:
         def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
-            sent.extend(parse_wake_up(one["MessageBody"]) for one in entries)
+            sent.extend(parse_wake_up(entry["MessageBody"]) for entry in entries)
             return [True] * len(entries)
 
     wake = SqsWakeUps(cast(SqsBatchSender, Taken()), "", lambda: now[0])

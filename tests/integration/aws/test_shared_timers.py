@@ -42,7 +42,7 @@ def test_ten_timers_put_together_are_one_row(aws: Moto) -> None:
     mine = aws.ports.timers
     assert written(aws, lambda: mine.put(TEN)) == 1
     (row,) = rows(aws)
-    assert row[MEMBERS_ATTR] == {"SS": [f"acme#{one.job_id}#1" for one in TEN]}
+    assert row[MEMBERS_ATTR] == {"SS": [f"acme#{timer.job_id}#1" for timer in TEN]}
     assert item_bytes(row) < 1_000
     assert aws.spend(lambda: due(mine)) == {"Query": 1}
     assert aws.spend(lambda: mine.delete(TEN)) == {"BatchWriteItem": 1}
@@ -191,8 +191,8 @@ def scattered(aws: Moto) -> list[Timer]:
     """Put a shared row and many single rows. Return four existing and three missing timers."""
     some = MANY[::100]
     aws.ports.timers.put(some)
-    for one in MANY[1:100]:
-        aws.ports.timers.put([one])
+    for timer in MANY[1:100]:
+        aws.ports.timers.put([timer])
     return [*some[1:], *(a_timer(after(1), an_id(1_000 + n)) for n in range(3))]
 
 
@@ -232,8 +232,8 @@ def test_cache_holds_two_pages_and_as_many_puts(aws: Moto) -> None:
 def test_page_reads_no_more_rows_than_needed(aws: Moto) -> None:
     """The number of timers in a row is estimated from the first rows."""
     aws.ports.timers.put(MANY)
-    for one in MANY[:70]:
-        aws.ports.timers.put([one._replace(at=after(2))])
+    for timer in MANY[:70]:
+        aws.ports.timers.put([timer._replace(at=after(2))])
     reader = another(aws)
     found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 200)
     assert (len(found), cursor is None) == (200, False)

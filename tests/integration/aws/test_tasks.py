@@ -157,7 +157,7 @@ def received(clients: Clients, url: str) -> list[dict[str, Any]]:
         MessageAttributeNames=["All"],
         MessageSystemAttributeNames=["All"],
     )
-    return [dict(one) for one in found.get("Messages", [])]
+    return [dict(message) for message in found.get("Messages", [])]
 
 
 def test_message_has_run_and_tenant_as_attributes(clients: Clients) -> None:

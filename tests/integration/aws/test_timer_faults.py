@@ -133,7 +133,7 @@ def test_row_without_members_does_not_hold_back_watermark(aws: Moto) -> None:
 def test_row_of_newer_format_is_skipped_and_unchanged(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
     later = outdated(aws)
-    others = [one._replace(version=2) for one in TEN]
+    others = [timer._replace(version=2) for timer in TEN]
     aws.ports.timers.put(others)
     poller = another(aws)
     assert due(poller) == others
@@ -156,7 +156,7 @@ def test_page_continues_after_rows_of_newer_format(aws: Moto) -> None:
             {"PutRequest": {"Item": {**row, keys.LAYOUT_ATTR: to_attribute(99)}}} for row in some
         ]
         aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS_TABLE.name: puts})
-    behind = [one._replace(at=one.at + timedelta(seconds=1)) for one in TEN]
+    behind = [timer._replace(at=timer.at + timedelta(seconds=1)) for timer in TEN]
     aws.ports.timers.put(behind)
     poller = another(aws)
     assert poller.due(NOON, 0, FOREVER, None, 10) == (behind, None, 60)

@@ -69,7 +69,7 @@ def test_token_of_another_tenant_is_not_found(rows: Rows) -> None:
     for tenant in ("globex", "acme-2", "acm", "acme#tokens", ""):
         assert rows.listed.get(tenant, an_id(1), NOON) is None
         assert rows.listed.revoke(tenant, an_id(1), NOON) is None
-    assert [one.token_id for one in rows.listed.page("acme", None, 9, NOON)] == [an_id(1)]
+    assert [token.token_id for token in rows.listed.page("acme", None, 9, NOON)] == [an_id(1)]
     found = rows.listed.get("acme", an_id(1), NOON)
     assert found is not None
     assert found.revoked_at is None
@@ -78,9 +78,9 @@ def test_token_of_another_tenant_is_not_found(rows: Rows) -> None:
 def test_token_list_is_newest_first_and_continues_after_a_token(rows: Rows) -> None:
     put(rows, *(a_token(number) for number in range(1, 121)), a_token(200, "globex"))
     page = rows.listed.page("acme", None, 50, NOON)
-    assert [one.token_id for one in page] == [an_id(number) for number in range(120, 70, -1)]
+    assert [token.token_id for token in page] == [an_id(number) for number in range(120, 70, -1)]
     page = rows.listed.page("acme", an_id(71), 200, NOON)
-    assert [one.token_id for one in page] == [an_id(number) for number in range(70, 0, -1)]
+    assert [token.token_id for token in page] == [an_id(number) for number in range(70, 0, -1)]
     assert list(rows.listed.page("acme", an_id(1), 5, NOON)) == []
 
 
@@ -105,13 +105,14 @@ def test_invalid_token_is_listed_for_a_month(rows: Rows) -> None:
     put(rows, a_token(1, expires_at=ends), a_token(2), a_token(3))
     rows.listed.revoke("acme", an_id(2), after(0))
     last = NOON + INVALID_TOKEN_RETENTION - timedelta(seconds=1)
-    assert [one.token_id for one in rows.listed.page("acme", None, 2, last)] == [
+    assert [token.token_id for token in rows.listed.page("acme", None, 2, last)] == [
         an_id(3),
         an_id(2),
     ]
     assert len(rows.listed.page("acme", None, 9, last)) == 3
     assert [
-        one.token_id for one in rows.listed.page("acme", None, 1, NOON + INVALID_TOKEN_RETENTION)
+        token.token_id
+        for token in rows.listed.page("acme", None, 1, NOON + INVALID_TOKEN_RETENTION)
     ] == [an_id(3)]
     assert len(rows.listed.page("acme", None, 9, NOON + INVALID_TOKEN_RETENTION)) == 2
     assert rows.listed.get("acme", an_id(2), NOON + INVALID_TOKEN_RETENTION) is None

@@ -105,7 +105,7 @@ def test_job_accepts_calls_from_creation_to_deletion(api: Api) -> None:
     assert api("POST", f"{job}/runs/{run['run_id']}/cancel").status == 202
     assert api("POST", f"{job}/runs/{run['run_id']}/retry").status == 202
     runs = api("GET", f"{job}/runs").json["runs"]
-    assert {one["trigger"] for one in runs} == {"RETRY", "RUN_NOW"}
+    assert {run["trigger"] for run in runs} == {"RETRY", "RUN_NOW"}
     assert api("GET", f"{job}/status").json["status"] == "PAUSED"
     assert api("POST", f"{job}/resume", {}).json["status"] == "SCHEDULED"
     assert api("DELETE", job).json["status"] == "CANCELLED"
@@ -222,7 +222,7 @@ def test_body_over_limit_is_too_large(api: Api) -> None:
     a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
     many = {"jobs": [DAILY] * 3}
     taken = api.ask(an_event("POST", "/jobs/batch", body=json.dumps(many) + " " * 600_000))
-    assert [one["status"] for one in taken.json["results"]] == [202] * 3
+    assert [result["status"] for result in taken.json["results"]] == [202] * 3
     wrong = an_event("POST", "/jobs", body="{}", headers={"content-type": "text/plain"})
     a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
 

@@ -44,7 +44,7 @@ class World:
         records = self.stream.catch()
         while records:
             left = self.attempt(records)
-            records = [one for one in records if place(one) >= left] if left else []
+            records = [record for record in records if place(record) >= left] if left else []
 
     def attempt(self, records: list[Any]) -> str:
         try:
@@ -151,8 +151,8 @@ def test_repeated_stream_records_change_no_audit_row(world: World) -> None:
     rows = world.rows()
     assert world.status.handle(records) == []
     assert world.rows() == rows, "a repeated batch has the same row key"
-    for one in records:
-        assert world.status.handle([one]) == []
+    for record in records:
+        assert world.status.handle([record]) == []
     assert len(world.entries()) == 3
 
 
@@ -188,7 +188,7 @@ def test_request_repeated_with_idempotency_key_has_one_audit_entry(world: World)
 def changed(world: World) -> None:
     """Create, change and delete a job, and ignore the answers."""
     made = world.api("POST", "/jobs", DAILY)
-    jobs = [one["job_id"] for one in world.api("GET", "/jobs").json["jobs"]]
+    jobs = [job["job_id"] for job in world.api("GET", "/jobs").json["jobs"]]
     assert made.status in (202, 503)
     for job in jobs:
         for method, target, value in (
@@ -214,7 +214,7 @@ def test_changes_and_audit_entries_match_after_faults(
     more = ("ThrottlingException",) if fault is refused else ()
     with fault(client, operation, times, *more):
         changed(world)
-    told = [one["job_id"] for one in world.entries() if one["action"].startswith("job.")]
+    told = [entry["job_id"] for entry in world.entries() if entry["action"].startswith("job.")]
     assert sorted(told) == sorted(job for job, _ in world.versions())
 
 
@@ -229,8 +229,8 @@ def test_token_is_audited_before_it_exists(world: World, fault: Fault, times: in
             answer = world.api("POST", "/tokens", {"name": f"ci-{n}", "role": "viewer"})
             assert answer.status in (201, 503)
             world.clock.advance(timedelta(seconds=1))
-    there = {one["token_id"] for one in world.api("GET", "/tokens").json["tokens"]}
-    noted = [one["subject_token_id"] for one in world.entries("&action=token.create")]
+    there = {token["token_id"] for token in world.api("GET", "/tokens").json["tokens"]}
+    noted = [entry["subject_token_id"] for entry in world.entries("&action=token.create")]
     assert there <= set(noted)
     assert noted or fault is not lost_answers
     assert len(noted) == len(set(noted))

@@ -80,7 +80,7 @@ def settle(world: Executors, story: Story, old: list[Record]) -> None:
         if not records:
             return
         failed = world.invoke(records, world.new_runtime(), story.lane, story.seconds_left)
-        old = [one for one in records if one["messageId"] in failed]
+        old = [record for record in records if record["messageId"] in failed]
     raise AssertionError("messages or timers are still left")
 
 
@@ -90,7 +90,7 @@ def attempt(what: Callable[[], list[str]], records: Sequence[Record]) -> list[Re
         failed = what()
     except Crash:
         return list(records)
-    return [one for one in records if one["messageId"] in failed]
+    return [record for record in records if record["messageId"] in failed]
 
 
 @pytest.mark.parametrize(("name", "fault"), faults())

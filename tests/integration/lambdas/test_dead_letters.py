@@ -258,7 +258,9 @@ def test_dead_letter_with_newer_job_state_format_is_sent_again(
     world.acknowledge(records)
     messages = [parse_message(record["body"]) for record in records]
     # The queue knows the ids of the messages that were sent for five minutes.
-    dead_queue.put(*(to_body(one._replace(version=one.version + 1)) for one in messages))
+    dead_queue.put(
+        *(to_body(message._replace(version=message.version + 1)) for message in messages)
+    )
     world.set_layout(theirs)
     dead_queue.handle()
     assert dead_queue.message_count == 0

@@ -441,7 +441,7 @@ def test_unreadable_job_state_fails_alone_in_its_batch(
     records = world.records()
     world.make_unreadable(broken)
     assert world.invoke(records) == [
-        one["messageId"] for one in records if broken.job_id in one["body"]
+        record["messageId"] for record in records if broken.job_id in record["body"]
     ]
     assert world.status(other) is RunStatus.SUCCESS
     assert ("look_failed", broken.job_id) in [
@@ -455,7 +455,7 @@ def test_newer_job_state_format_backs_off_alone_in_its_batch(
     theirs, ours = world.submit(), world.submit()
     world.set_layout(theirs)
     records = world.records()
-    (back,) = [one for one in records if theirs.job_id in one["body"]]
+    (back,) = [record for record in records if theirs.job_id in record["body"]]
     assert world.invoke(records) == [back["messageId"]]
     assert world.status(ours) is RunStatus.SUCCESS
     for receives, seconds in [(3, 120), (40, 300)]:
@@ -552,7 +552,7 @@ def test_short_throttling_delays_claim_and_finish(world: Executors) -> None:
 def put_objects(world: Executors) -> list[str]:
     bucket = world.aws.settings.bucket
     listed = world.aws.clients.s3.list_objects_v2(Bucket=bucket, Prefix="outputs/")
-    return sorted(one["Key"] for one in listed.get("Contents", []))
+    return sorted(item["Key"] for item in listed.get("Contents", []))
 
 
 def test_each_output_is_one_object_under_key_of_its_attempt(world: Executors) -> None:

@@ -43,7 +43,7 @@ def payloads(deployed: Dispatch) -> list[str]:
     found = deployed.aws.clients.s3.list_objects_v2(
         Bucket=deployed.aws.settings.bucket, Prefix=PAYLOAD_PREFIX
     )
-    return [one["Key"].removeprefix(PAYLOAD_PREFIX) for one in found.get("Contents", [])]
+    return [item["Key"].removeprefix(PAYLOAD_PREFIX) for item in found.get("Contents", [])]
 
 
 def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def test_walk_resumes_after_failed_delete(
     assert len(body_rows(deployed)) == 5
     found = clear(deployed)
     assert found.is_complete
-    assert [one.split("/")[1] for one in payloads(deployed)] == [live.job_id]
+    assert [key.split("/")[1] for key in payloads(deployed)] == [live.job_id]
     assert len(body_rows(deployed)) == 1
     assert removed(deployed) == 5
 

@@ -126,7 +126,7 @@ def test_wake_up_for_leased_partition_signals_its_poller(deployed: Dispatch) -> 
     deployed.clock.set(after(98))
     assert deployed.deliver() == {"batchItemFailures": []}
     nudged = deployed.aws.ports.partitions.valid_leases([TimerPartition(after(60), 0)])
-    assert [one.signal_count for one in nudged.values()] == [lease.signal_count + 1]
+    assert [lease.signal_count for lease in nudged.values()] == [lease.signal_count + 1]
     assert deployed.aws.ports.partitions.release(lease) is False
 
 

@@ -34,7 +34,7 @@ def forgotten(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
     """Submit a job and delete its timer."""
     before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
-    deployed.aws.ports.timers.delete([one for one in timers(deployed) if one not in before])
+    deployed.aws.ports.timers.delete([timer for timer in timers(deployed) if timer not in before])
     return key
 
 
@@ -71,7 +71,9 @@ def test_missing_timer_is_put_again_and_logged(deployed: Dispatch) -> None:
     walked(deployed)
     assert deployed.telemetry.problem_names == ["reconciler_mended"]
     assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 1
-    ((_, fields),) = [one for one in deployed.telemetry.events if one[0] == "reconciler_mended"]
+    ((_, fields),) = [
+        event for event in deployed.telemetry.events if event[0] == "reconciler_mended"
+    ]
     assert fields == {"number": 1, "jobs": [f"acme/{key.job_id}"]}
     deployed.planner.tick()
     deployed.clock.set(after(7_100))

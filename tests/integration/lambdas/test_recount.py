@@ -265,7 +265,7 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(1)
-    names = [f"job_{one}" for one in JobStatus] + [f"run_{one}" for one in LIVE]
+    names = [f"job_{status}" for status in JobStatus] + [f"run_{status}" for status in LIVE]
 
     def totals(self: Counters, tenant: str) -> Mapping[str, int]:
         return {name: chance.randrange(10**6) for name in names}

@@ -299,7 +299,7 @@ def test_list_shows_output_link_without_output(world: World) -> None:
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert [row.detail for row in rows] == [replace(detail, output=b"")] * 2
     shown = [listed_run_json(view_of_row(row), "https://api.invalid") for row in rows]
-    assert [one["output_url"].rpartition("/runs/")[2] for one in shown] == [
+    assert [run["output_url"].rpartition("/runs/")[2] for run in shown] == [
         f"{row.run.run_id}/output" for row in rows
     ]
 
@@ -557,7 +557,7 @@ def test_status_handler_reports_batch_item_failures(
 
 def blobs(world: World) -> list[str]:
     found = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
-    return [one["Key"] for one in found.get("Contents", [])]
+    return [item["Key"] for item in found.get("Contents", [])]
 
 
 def remove_head(world: World, job_id: str) -> None:

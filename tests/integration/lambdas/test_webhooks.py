@@ -236,7 +236,7 @@ def test_webhook_removed_from_definition_is_not_sent(world: Executors, notify: A
     key = submit(world, "FAILED", payload=FAILS)
     world.invoke(world.records())
     world.jobs.change(*key, lambda old: {**old, "notify": notify})
-    assert world.invoke([one for one in world.records() if '"n":1' in one["body"]]) == []
+    assert world.invoke([record for record in world.records() if '"n":1' in record["body"]]) == []
     assert received(world) == []
     assert len(lines(world, "webhook_not_wanted")) == 1
 
@@ -290,7 +290,9 @@ def test_webhook_survives_executor_crash_at_any_call(
     told += world.records()
     run = world.run(key).run
     assert run.status is RunStatus.FAILED
-    assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "the webhook is queued"
+    assert {json.loads(event["body"])["r"] for event in told} == {run.run_id}, (
+        "the webhook is queued"
+    )
 
 
 def test_dead_lettered_notification_ends_no_run(world: Executors) -> None:

@@ -69,7 +69,7 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
         return [run for slot in SLOT_NUMBERS for run in queue.find_due(slot, now, 1_000)]
 
     def notifications(now: datetime) -> Sequence[Notification]:
-        return [one.notification for one in store.notifications.due(now, 1_000, ())]
+        return [message.notification for message in store.notifications.due(now, 1_000, ())]
 
     try:
         yield World(store_ports(store, queue, SilentWake()), clock, delivered, notifications)

@@ -105,12 +105,12 @@ class Actors:
             self.pause(seconds)
 
     def next_at(self) -> datetime | None:
-        return min((one.wake_at for one in self._waiting if one.wake_at), default=None)
+        return min((actor.wake_at for actor in self._waiting if actor.wake_at), default=None)
 
     def wake(self) -> int:
         """Run the invocations that are due, the earliest first."""
         now = self._clock()
-        ripe = [one for one in self._waiting if one.wake_at and one.wake_at <= now]
+        ripe = [actor for actor in self._waiting if actor.wake_at and actor.wake_at <= now]
         for actor in sorted(ripe, key=lambda one: one.wake_at or now):
             self._waiting.remove(actor)
             self._step(actor)

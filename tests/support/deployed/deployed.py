@@ -84,7 +84,7 @@ class Deployed:
     policies: Mapping[str, Sequence[Mapping[str, Any]]]  # statements by function name
 
     def fed_by(self, arn: str) -> Source | None:
-        return next((one for one in self.sources if one.arn == arn), None)
+        return next((source for source in self.sources if source.arn == arn), None)
 
 
 class _Kept(NamedTuple):
@@ -143,10 +143,10 @@ def _first(session: Any, stacks: Sequence[Stack]) -> _Kept:
             for service, (backends, region) in _STATEFUL.items()
         },
         [
-            {name: one[name] for name in ("Name", "Value", "Type")}
+            {name: parameter[name] for name in ("Name", "Value", "Type")}
             for page in pages.paginate(Path="/", Recursive=True)
-            for one in page["Parameters"]
-            if not one["Name"].startswith("/aws/")
+            for parameter in page["Parameters"]
+            if not parameter["Name"].startswith("/aws/")
         ],
     )
 
@@ -193,56 +193,60 @@ def read_back(session: Any) -> Deployed:
             for url in sqs.list_queues().get("QueueUrls", [])
         ],
         streams=streams,
-        policies={one.name: _statements(iam, one.role) for one in functions.values()},
+        policies={
+            function.name: _statements(iam, function.role) for function in functions.values()
+        },
     )
 
 
 def _functions(client: Any) -> list[Function]:
     return [
         Function(
-            name=one["FunctionName"],
-            arn=one["FunctionArn"],
-            handler=one["Handler"],
-            role=one["Role"].rsplit("/", 1)[-1],
-            env=one.get("Environment", {}).get("Variables", {}),
-            memory=one["MemorySize"],
-            timeout=one["Timeout"],
+            name=function["FunctionName"],
+            arn=function["FunctionArn"],
+            handler=function["Handler"],
+            role=function["Role"].rsplit("/", 1)[-1],
+            env=function.get("Environment", {}).get("Variables", {}),
+            memory=function["MemorySize"],
+            timeout=function["Timeout"],
         )
-        for one in client.list_functions()["Functions"]
+        for function in client.list_functions()["Functions"]
     ]
 
 
 def _sources(client: Any) -> list[Source]:
     return [
         Source(
-            function=one["FunctionArn"].rsplit(":", 1)[-1],
-            arn=one["EventSourceArn"],
-            batch=one["BatchSize"],
-            partial="ReportBatchItemFailures" in one.get("FunctionResponseTypes", []),
-            bisect=one.get("BisectBatchOnFunctionError", False),
-            retries=one.get("MaximumRetryAttempts", -1),
-            age=one.get("MaximumRecordAgeInSeconds", -1),
-            failed_to=one.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination", ""),
+            function=mapping["FunctionArn"].rsplit(":", 1)[-1],
+            arn=mapping["EventSourceArn"],
+            batch=mapping["BatchSize"],
+            partial="ReportBatchItemFailures" in mapping.get("FunctionResponseTypes", []),
+            bisect=mapping.get("BisectBatchOnFunctionError", False),
+            retries=mapping.get("MaximumRetryAttempts", -1),
+            age=mapping.get("MaximumRecordAgeInSeconds", -1),
+            failed_to=mapping.get("DestinationConfig", {})
+            .get("OnFailure", {})
+            .get("Destination", ""),
             filters=[
                 json.loads(some["Pattern"])
-                for some in one.get("FilterCriteria", {}).get("Filters", [])
+                for some in mapping.get("FilterCriteria", {}).get("Filters", [])
             ],
-            window=timedelta(seconds=one.get("MaximumBatchingWindowInSeconds", 0)),
+            window=timedelta(seconds=mapping.get("MaximumBatchingWindowInSeconds", 0)),
         )
-        for one in client.list_event_source_mappings()["EventSourceMappings"]
+        for mapping in client.list_event_source_mappings()["EventSourceMappings"]
     ]
 
 
 def _rules(client: Any) -> list[Rule]:
     found = []
     for bus in client.list_event_buses()["EventBuses"]:
-        for one in client.list_rules(EventBusName=bus["Name"])["Rules"]:
-            targets = client.list_targets_by_rule(Rule=one["Name"], EventBusName=bus["Name"])
-            pattern = one.get("EventPattern")
+        for rule in client.list_rules(EventBusName=bus["Name"])["Rules"]:
+            targets = client.list_targets_by_rule(Rule=rule["Name"], EventBusName=bus["Name"])
+            pattern = rule.get("EventPattern")
             found.append(
                 Rule(
-                    one["Name"],
-                    one.get("ScheduleExpression", ""),
+                    rule["Name"],
+                    rule.get("ScheduleExpression", ""),
                     json.loads(pattern) if pattern else None,
                     bus["Name"],
                     targets["Targets"],

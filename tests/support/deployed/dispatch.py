@@ -91,10 +91,13 @@ class Dispatch(Direct):
 
     def wake_ups(self) -> list[tuple[datetime, list[TimerPartition]]]:
         """Return the waiting wake-ups with their times."""
-        return sorted((one.visible_at, parse_wake_up(one.body)) for one in self.wake_queue.messages)
+        return sorted(
+            (message.visible_at, parse_wake_up(message.body))
+            for message in self.wake_queue.messages
+        )
 
     def event(self, messages: Sequence[QueuedMessage]) -> dict[str, Any]:
-        return {"Records": [record(self.wake_queue, one, REGION) for one in messages]}
+        return {"Records": [record(self.wake_queue, message, REGION) for message in messages]}
 
     def deliver(self, handler: PollerHandler | None = None) -> Mapping[str, Any] | None:
         """Deliver one batch of wake-ups to a poller, as the event source mapping does."""
@@ -104,8 +107,10 @@ class Dispatch(Direct):
         self.invocations += 1
         with self.world.meter.as_role(self.world.name("poller")):
             answer = (handler or self.poller_handler).handle(self.event(messages), self.timeout)
-        again = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        self.world.sqs.delete(self.wake_queue, [one for one in messages if one.id not in again])
+        again = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        self.world.sqs.delete(
+            self.wake_queue, [message for message in messages if message.id not in again]
+        )
         self.collect()
         return answer
 
@@ -113,14 +118,16 @@ class Dispatch(Direct):
         """Move messages from the executor queues to `sent` and `queued`."""
         for url in self.aws.settings.queues.values():
             queue = self.world.sqs.by_url[url]
-            self.sent += [(one.sent_at, parse_message(one.body)) for one in queue.messages]
-            self.queued += [parse_message(one.body) for one in queue.messages]
+            self.sent += [
+                (message.sent_at, parse_message(message.body)) for message in queue.messages
+            ]
+            self.queued += [parse_message(message.body) for message in queue.messages]
             queue.messages.clear()
 
     def execute(self) -> None:
         """Claim due runs and finish them at once."""
-        due = [one for one in self.queued if one.due_at <= self.clock.now]
-        self.queued = [one for one in self.queued if one not in due]
+        due = [message for message in self.queued if message.due_at <= self.clock.now]
+        self.queued = [message for message in self.queued if message not in due]
         executor = self.runtime.executor
         with self.world.meter.as_role(self.world.name("executor-quick")):
             for one in executor.claim(due).claimed if due else ():
@@ -140,8 +147,8 @@ class Dispatch(Direct):
         """
         tick_at = _next_tick(self.clock.now, at_second)
         while True:
-            moments = [one.visible_at for one in self.wake_queue.messages]
-            moments += [one.due_at for one in self.queued]
+            moments = [message.visible_at for message in self.wake_queue.messages]
+            moments += [message.due_at for message in self.queued]
             if ticks:
                 moments.append(tick_at)
             soonest = min(moments, default=until)

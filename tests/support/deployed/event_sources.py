@@ -50,18 +50,18 @@ class EventSources:
         self._polled(source.function, queue, "ReceiveMessage")
         if source.function in self.throttled:
             return  # the messages become visible again later
-        event = {"Records": [record(queue, one, REGION) for one in messages]}
-        receipts = {one.id: one.receipt for one in messages}
+        event = {"Records": [record(queue, message, REGION) for message in messages]}
+        receipts = {message.id: message.receipt for message in messages}
 
         def done(actor: Actor) -> None:
             if actor.error is not None:
                 return
             again = _failed(actor.answer) if source.partial else []
             assert set(again) <= receipts.keys(), "only a delivered message can fail"
-            gone = [one for one in messages if one.id not in again]
+            gone = [message for message in messages if message.id not in again]
             if gone:
                 self._polled(source.function, queue, "DeleteMessageBatch")
-                held = [one for one in gone if one.receipt == receipts[one.id]]
+                held = [message for message in gone if message.receipt == receipts[message.id]]
                 self.sqs.delete(queue, held)
 
         self.start(source.function, event, done)
@@ -88,9 +88,9 @@ class EventSources:
         """Append the writes since the last call to the streams."""
         tables = {table: arn for arn, table in self.deployed.streams.items()}
         for call in self.meter.calls[self._streamed :]:
-            for one in call.writes:
-                if one.table in tables:
-                    self.streams[tables[one.table]].append(one, self.clock())
+            for write in call.writes:
+                if write.table in tables:
+                    self.streams[tables[write.table]].append(write, self.clock())
         self._streamed = len(self.meter.calls)
 
     def _stream_at(self) -> datetime | None:
@@ -160,4 +160,4 @@ class EventSources:
 
 
 def _failed(answer: Any) -> list[str]:
-    return [one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])]
+    return [failure["itemIdentifier"] for failure in (answer or {}).get("batchItemFailures", [])]

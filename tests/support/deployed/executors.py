@@ -66,7 +66,7 @@ class Executors(Direct):
 
     def _note(self, params: dict[str, Any], **_: Any) -> None:
         seconds = (self.clock() - NOON).total_seconds()
-        self.hidden += [(seconds, one["VisibilityTimeout"]) for one in params["Entries"]]
+        self.hidden += [(seconds, entry["VisibilityTimeout"]) for entry in params["Entries"]]
 
     def faulty_runtime(self, plan: Plan) -> Runtime:
         """Return the runtime of an environment with planned faults."""
@@ -83,7 +83,7 @@ class Executors(Direct):
         for url in self.aws.settings.queues.values():
             queue = self.world.sqs.by_url[url]
             while messages := self.world.sqs.receive(queue, 10):
-                found += [record(queue, one, REGION) for one in messages]
+                found += [record(queue, message, REGION) for message in messages]
         return found
 
     def invoke(
@@ -106,7 +106,7 @@ class Executors(Direct):
             answer = executing.handle(
                 {"Records": list(records)}, InvocationContext(self.clock, seconds_left)
             )
-        failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
         self.acknowledge([one for one in records if one["messageId"] not in failed])
         return failed
 
@@ -120,7 +120,7 @@ class Executors(Direct):
         """Invoke the function of the dead letters for some queues, with `seconds_left` seconds."""
         until = self.clock.monotonic() + seconds_left
         with self.world.meter.as_role(self.world.name("dead-letters")):
-            handler = DeadLetterHandler(self.new_runtime(), tuple(one.url for one in queues))
+            handler = DeadLetterHandler(self.new_runtime(), tuple(queue.url for queue in queues))
             handler.handle(lambda: until - self.clock.monotonic())
 
     def run(self, key: JobKey) -> RunView:

@@ -28,11 +28,11 @@ class Named(NamedTuple):
 def grants(role: str, statements: Sequence[Statement]) -> list[Grant]:
     return [
         Grant(role, action, resource, rows)
-        for one in statements
-        if one["Effect"] == "Allow"
-        for action in listed(one["Action"])
-        for resource in listed(one["Resource"])
-        for rows in _rows(one)
+        for statement in statements
+        if statement["Effect"] == "Allow"
+        for action in listed(statement["Action"])
+        for resource in listed(statement["Resource"])
+        for rows in _rows(statement)
     ]
 
 

@@ -52,7 +52,7 @@ def without_executors(world: World) -> Iterator[None]:
         yield
     finally:
         world.throttled -= names
-        for message in (one for queue in queues(world) for one in queue.messages):
+        for message in (message for queue in queues(world) for message in queue.messages):
             message.visible_at = min(message.visible_at, world.clock.now)
 
 
@@ -99,7 +99,7 @@ def after_stored_end(world: World, short: str) -> Callable[[Moment], bool]:
 def send_again(world: World, lane: str) -> None:
     """Send the last message of a lane again, as after a lost answer."""
     fed = {queue.url: queue for queue in world.feeding(f"executor-{lane}")}
-    sent = [one for one in world.meter.calls if _is_sent(one, fed)]
+    sent = [call for call in world.meter.calls if _is_sent(call, fed)]
     queue, entry = fed[sent[-1].params["QueueUrl"]], sent[-1].params["Entries"][-1]
     fifo = {"MessageGroupId": "again", "MessageDeduplicationId": world.new_id()}
     world.sqs.send(queue, {"MessageBody": entry["MessageBody"], **fifo})

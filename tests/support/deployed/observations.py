@@ -37,7 +37,7 @@ def published_events(world: World, kind: str) -> list[Any]:
 
 def ended_run_events(world: World) -> list[Any]:
     """Return the changes that end a run. Every stage publishes these."""
-    return [one for one in published_events(world, "Run State Change") if one["end_time"]]
+    return [event for event in published_events(world, "Run State Change") if event["end_time"]]
 
 
 def assert_at_rest(world: World) -> None:
@@ -57,7 +57,7 @@ def unique_scheduled_times(api: Gateway, job_id: str) -> list[str]:
 
 def write_counts(world: World, since: int = 0) -> Counter[str]:
     return Counter(
-        purpose(one.table, one.key, one.after is None)
+        purpose(write.table, write.key, write.after is None)
         for call in world.meter.calls[since:]
-        for one in call.writes
+        for write in call.writes
     )

@@ -175,7 +175,11 @@ def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, s
 
     `about` holds condition values.
     """
-    speaking = [one for one in statements if _speaks(one, right) and _holds(one, right, about)]
+    speaking = [
+        statement
+        for statement in statements
+        if _speaks(statement, right) and _holds(statement, right, about)
+    ]
     effects = {one["Effect"] for one in speaking}
     return "Allow" in effects and "Deny" not in effects
 
@@ -194,7 +198,7 @@ def _speaks(statement: Statement, right: Right) -> bool:
             raise NotImplementedError(f"a statement with {word}: {statement}")
     actions = listed(statement["Action"])
     return any(matches(one, right.action, fold=True) for one in actions) and any(
-        matches(one, right.resource) for one in listed(statement["Resource"])
+        matches(item, right.resource) for item in listed(statement["Resource"])
     )
 
 
@@ -202,14 +206,14 @@ def _holds(statement: Statement, right: Right, about: Mapping[str, str]) -> bool
     for operator, wanted in statement.get("Condition", {}).items():
         if operator == "ForAllValues:StringLike" and list(wanted) == ["dynamodb:LeadingKeys"]:
             (patterns,) = wanted.values()
-            if not any(matches(one, right.rows) for one in listed(patterns)):
+            if not any(matches(item, right.rows) for item in listed(patterns)):
                 return False
             continue
         if operator not in ("StringEquals", "StringLike", "ArnLike", "ArnEquals", "Bool"):
             raise NotImplementedError(f"a condition {operator}: {statement}")
         for key, values in wanted.items():
             given = about.get(key)
-            if given is None or not any(matches(str(one), given) for one in listed(values)):
+            if given is None or not any(matches(str(item), given) for item in listed(values)):
                 return False
     return True
 

@@ -70,7 +70,7 @@ def observed(stage: str) -> Stage:
     granted = [one for role, some in policies.items() for one in grants(role, some)]
     return Stage(
         policies,
-        {named(one, stage): one for one in granted},
+        {named(grant, stage): grant for grant in granted},
         frozenset(right for call in calls for right in needed(call)),
     )
 
@@ -80,8 +80,8 @@ def all_grants() -> Mapping[Named, Sequence[str]]:
     """Return each grant with its stages."""
     found: dict[Named, list[str]] = {}
     for stage in STAGES:
-        for one in observed(stage).granted:
-            found.setdefault(one, []).append(stage)
+        for grant in observed(stage).granted:
+            found.setdefault(grant, []).append(stage)
     return found
 
 
@@ -139,7 +139,7 @@ def _about(function: str) -> Iterator[str]:
     yield ""
     yield "| on | may | where | not used, because | on so much, because |"
     yield "|---|---|---|---|---|"
-    mine = [one for one in all_grants() if one.function == function]
+    mine = [grant for grant in all_grants() if grant.function == function]
     for (what, *notes), some in groupby(sorted(mine, key=_row), key=_row):
         may = ", ".join(one.action for one in some)
         yield f"| {what} | {may} | {' | '.join(notes)} |"

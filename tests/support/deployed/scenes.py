@@ -58,9 +58,9 @@ def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
     """Return the bytes that these calls added to storage."""
     found: Counter[str] = Counter()
     for call in calls:
-        for one in call.writes:
-            what = purpose(one.table, one.key)
-            found[what] += _stored_bytes(one.after) - _stored_bytes(one.before)
+        for write in call.writes:
+            what = purpose(write.table, write.key)
+            found[what] += _stored_bytes(write.after) - _stored_bytes(write.before)
         if call.operation == "PutObject" and not call.error:
             found["outputs"] += len(call.params["Body"])
     return {what: size / by for what, size in sorted(found.items()) if size > 0}
@@ -187,7 +187,7 @@ def measured(scene: str, stage: str = "dev") -> Counted:
     """Return the count of a scene of docs/cost.md, in a deployment of its own."""
     with a_world(stage) as world:
         # This round runs each five minutes and is counted separately.
-        world.clocks = [one for one in world.clocks if one.short != "dead-letters"]
+        world.clocks = [clock for clock in world.clocks if clock.short != "dead-letters"]
         world.latency = Latency(slow=("poller",))  # it waits for the due time and works until then
         return SCENES[scene](world)
 

@@ -113,7 +113,7 @@ class Sqs:
             }
         if model.name == "ReceiveMessage":
             messages = self.receive(queue, params["MaxNumberOfMessages"])
-            return Answer(200), {"Messages": [_shown(one) for one in messages]}
+            return Answer(200), {"Messages": [_shown(message) for message in messages]}
         if model.name.startswith("SendMessage"):
             self._late = self._latency()
         if not model.name.endswith("Batch"):
@@ -128,7 +128,8 @@ class Sqs:
         if operation == "SendMessage":
             return self.send(queue, params)
         message = next(
-            (one for one in queue.messages if one.receipt == params["ReceiptHandle"]), None
+            (message for message in queue.messages if message.receipt == params["ReceiptHandle"]),
+            None,
         )
         if message is not None and operation == "DeleteMessage":
             queue.messages.remove(message)
@@ -166,7 +167,9 @@ class Sqs:
     def receive(self, queue: Queue, most: int) -> list[QueuedMessage]:
         """Receive messages. A message that was received too often goes to the dead letters."""
         now = self._clock()
-        busy = {one.group for one in queue.messages if queue.fifo and one.visible_at > now}
+        busy = {
+            message.group for message in queue.messages if queue.fifo and message.visible_at > now
+        }
         found: list[QueuedMessage] = []
         for message in list(queue.messages):
             if message.sent_at + queue.retention <= now:
@@ -199,7 +202,9 @@ class Sqs:
 
     def next_at(self, now: datetime) -> datetime | None:
         """Return the time at which the next hidden message becomes visible."""
-        moments = (one.visible_at for queue in self.by_url.values() for one in queue.messages)
+        moments = (
+            message.visible_at for queue in self.by_url.values() for message in queue.messages
+        )
         return min((at for at in moments if at > now), default=None)
 
 

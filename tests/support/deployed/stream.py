@@ -27,7 +27,7 @@ class Reader:
     def batch(self, source: Source) -> list[dict[str, Any]]:
         """Return the next batch, and drop records that the filter rejects."""
         if source.filters:
-            kept = [any(passes(one, some) for some in source.filters) for one in self.records]
+            kept = [any(passes(record, some) for some in source.filters) for record in self.records]
             self.records = [one for one, keep in zip(self.records, kept, strict=True) if keep]
             self.since = [at for at, keep in zip(self.since, kept, strict=True) if keep]
         return self.records[: self.limit or source.batch]
@@ -76,7 +76,9 @@ class Stream:
     @property
     def records(self) -> list[dict[str, Any]]:
         """Return the records that no function has handled."""
-        return [one for readers in self.shards for reader in readers for one in reader.records]
+        return [
+            record for readers in self.shards for reader in readers for record in reader.records
+        ]
 
     @property
     def readers(self) -> list[Reader]:

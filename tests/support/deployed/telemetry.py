@@ -37,7 +37,7 @@ class RecordedTelemetry:
     @property
     def infos(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the log events that report no problem."""
-        return [one for one in self.events if one not in self.problems]
+        return [event for event in self.events if event not in self.problems]
 
     @property
     def problem_names(self) -> list[str]:

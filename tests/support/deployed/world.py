@@ -159,18 +159,22 @@ class World(EventSources):
 
     def queue(self, short: str) -> Queue:
         return next(
-            one for one in self.deployed.queues if one.name == f"punctual-{self.stage}-{short}"
+            queue
+            for queue in self.deployed.queues
+            if queue.name == f"punctual-{self.stage}-{short}"
         )
 
     def feeding(self, short: str) -> list[Queue]:
         """Return the queues of a function. A lane has one for each priority, or one for all."""
-        arns = [one.arn for one in self.deployed.sources if one.function == self.name(short)]
+        arns = [
+            source.arn for source in self.deployed.sources if source.function == self.name(short)
+        ]
         return [self.sqs.by_arn[arn] for arn in arns if arn in self.sqs.by_arn]
 
     def lane(self, lane: str) -> Queue:
         """Return the lane's queue for normal priority."""
         names = (self.name(f"{lane}.fifo"), self.name(f"{lane}-normal.fifo"))
-        return next(one for one in self.deployed.queues if one.name in names)
+        return next(queue for queue in self.deployed.queues if queue.name in names)
 
     def invoke(self, name: str, event: Any) -> Any:
         """Call a function and return its answer, or None if it crashed or failed."""
@@ -208,13 +212,20 @@ class World(EventSources):
         Busy ones finish their invocation and are not used again.
         """
         for name, pool in self.environments.items():
-            self.environments[name] = [one for one in pool if one.busy]
+            self.environments[name] = [environment for environment in pool if environment.busy]
 
     def _free(self, name: str) -> Environment:
         """Return an idle warm environment or a new one. Lambda runs one invocation in each."""
         pool = self.environments[name]
         deployed = self.deployed.functions[name]
-        found = next((one for one in pool if not one.busy and one.function is deployed), None)
+        found = next(
+            (
+                environment
+                for environment in pool
+                if not environment.busy and environment.function is deployed
+            ),
+            None,
+        )
         if found is None:
             found = Environment(deployed)
             pool.append(found)
@@ -229,7 +240,7 @@ class World(EventSources):
     def rule(self, short: str) -> Rule:
         """Return the rule that starts the function by time."""
         target = f":{self.name(short)}"
-        found = [one for one in self.deployed.rules if one.targets[0]["Arn"].endswith(target)]
+        found = [rule for rule in self.deployed.rules if rule.targets[0]["Arn"].endswith(target)]
         return found[0]
 
     def tick(self, short: str = "planner") -> None:
@@ -325,9 +336,9 @@ class World(EventSources):
         """Return the names of large payloads in the bucket."""
         buckets = self.clients.s3.list_buckets()["Buckets"]
         return [
-            one["Key"]
+            item["Key"]
             for bucket in buckets
-            for one in self.clients.s3.list_objects_v2(
+            for item in self.clients.s3.list_objects_v2(
                 Bucket=bucket["Name"], Prefix="payloads/"
             ).get("Contents", [])
         ]
@@ -343,7 +354,7 @@ class World(EventSources):
 
     def log_lines(self) -> list[dict[str, Any]]:
         """Return the log lines of the functions."""
-        lines = [line for one in self._started for line in one.log]
+        lines = [line for environment in self._started for line in environment.log]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -377,7 +388,7 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
                 world.actors.close()
         # The check is needed, because a function may continue silently after an AccessDenied.
         refused = [
-            f"{one.role} may not {one.action} on {one.resource} {one.rows}".rstrip()
-            for one in denied(world.meter.calls, world.deployed.policies, OVER_TLS)
+            f"{right.role} may not {right.action} on {right.resource} {right.rows}".rstrip()
+            for right in denied(world.meter.calls, world.deployed.policies, OVER_TLS)
         ]
         assert refused == [], "\n".join(refused)
