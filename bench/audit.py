@@ -18,7 +18,7 @@ from punctual.node.main import tune_garbage_collector
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 
 ROUNDS = 16
 JOBS = 10_000  # per round
@@ -34,7 +34,7 @@ def build_node(store: Store, folder: Path) -> Node:
     draw_id = new_id(clock.wall)
     return Node(
         store,
-        Registry({}),
+        AttemptRunner({}),
         groups,
         clock.wall,
         clock.monotonic,

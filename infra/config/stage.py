@@ -27,7 +27,7 @@ from infra.config.concurrency import (
     too_small_reservations,
 )
 from infra.config.restored_tables import RestoredTables, read_restored_tables
-from infra.stacks.observability.kinds import chosen_alarms, read_alarm_email
+from infra.stacks.observability.alarm_kinds import chosen_alarms, read_alarm_email
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
 from punctual.domain.tenants.limits import LIMIT_FIELDS, MAX_VALUE_BY_LIMIT, TenantLimits
 from punctual.domain.tenants.tokens import is_valid_tenant

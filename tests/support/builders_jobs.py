@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from punctual.domain.decide import Decision, decide
-from punctual.domain.durations import RUN_LEASE
 from punctual.domain.events import (
     Cancel,
     CancelRun,
@@ -29,6 +28,7 @@ from punctual.domain.job_state import (
     Rules,
     ScheduleKind,
 )
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Lease, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, next_after
 

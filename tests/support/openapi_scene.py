@@ -24,8 +24,8 @@ from punctual.node.http.application import build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
-from punctual.tasks.registry import Registry
 from punctual.web.openapi.document import EXAMPLES_FILE
 from tests.support.web_client import Answer, Client
 
@@ -76,7 +76,7 @@ class Scene(Client):
         self.workers = {name.value: Workers(name.value, 1) for name in (Lane.QUICK, Lane.LONG)}
         self.node = Node(
             self.store,
-            Registry({"http": PrintingTask(), "script": PrintingTask()}),
+            AttemptRunner({"http": PrintingTask(), "script": PrintingTask()}),
             GroupFiles(folder / "groups"),
             self.clock,
             self.clock.monotonic,

@@ -19,7 +19,7 @@ CHANGES: list[tuple[str, str, Any]] = [
 ]
 
 
-def lines(api: Gateway) -> list[dict[str, Any]]:
+def audit_entries(api: Gateway) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     token = ""
     while True:
@@ -31,7 +31,7 @@ def lines(api: Gateway) -> list[dict[str, Any]]:
             return found
 
 
-def changed(world: World, api: Gateway) -> None:
+def change_jobs(world: World, api: Gateway) -> None:
     submit_job(api, **NEVER_SOON)
     for job in [job["job_id"] for job in api.get("/jobs").json["jobs"]]:
         for method, target, value in CHANGES:
@@ -39,7 +39,7 @@ def changed(world: World, api: Gateway) -> None:
             world.run(MINUTE / 6)
 
 
-def as_they_stand(api: Gateway) -> Counter[tuple[str, bool]]:
+def stored_changes(api: Gateway) -> Counter[tuple[str, bool]]:
     """Count the changes of each job, and separately its requested runs."""
     found: Counter[tuple[str, bool]] = Counter()
     for job in api.get("/jobs").json["jobs"]:
@@ -48,11 +48,13 @@ def as_they_stand(api: Gateway) -> Counter[tuple[str, bool]]:
     return +found
 
 
-def told(api: Gateway) -> Counter[tuple[str, bool]]:
-    return Counter((line["job_id"], line["action"].startswith("job.")) for line in lines(api))
+def audited_changes(api: Gateway) -> Counter[tuple[str, bool]]:
+    return Counter(
+        (line["job_id"], line["action"].startswith("job.")) for line in audit_entries(api)
+    )
 
 
-def struck(short: str, number: int) -> tuple[int, Counter[str]]:
+def crash_at_call(short: str, number: int) -> tuple[int, Counter[str]]:
     """Crash a function at one of its calls. Return its number of calls, and the failures."""
     with a_world() as world:
         api = open_api(world)
@@ -69,29 +71,29 @@ def struck(short: str, number: int) -> tuple[int, Counter[str]]:
 
         world.faults.plan = dies
         try:
-            changed(world, api)
+            change_jobs(world, api)
         except AssertionError:
             assert short == "job-service", "only a crash of the job service refuses a submission"
-            changed(world, api)
+            change_jobs(world, api)
         world.faults.plan = None
         world.run(5 * MINUTE)
-        stand = as_they_stand(api)
-        assert told(api) == stand, (short, number)
+        stand = stored_changes(api)
+        assert audited_changes(api) == stand, (short, number)
         assert len(stand) >= 2
         return seen, Counter(name for name, _ in world.failures)
 
 
 def test_each_change_has_one_audit_entry_without_faults() -> None:
-    seen, failures = struck("job-service", 0)
+    seen, failures = crash_at_call("job-service", 0)
     assert (seen > 20, failures) == (True, Counter())
 
 
 @pytest.mark.parametrize("number", range(1, 30, 5))
 def test_crash_of_job_service_leaves_no_change_without_audit_entry(number: int) -> None:
-    struck("job-service", number)
+    crash_at_call("job-service", number)
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_crash_of_status_leaves_no_change_without_audit_entry(number: int) -> None:
-    _, failures = struck("status", number)
+    _, failures = crash_at_call("status", number)
     assert sum(failures.values()) == 1

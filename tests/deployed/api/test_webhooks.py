@@ -57,7 +57,7 @@ def lines(world: World, message: str) -> list[dict[str, Any]]:
     return [line for line in world.log_lines() if line.get("message") == message]
 
 
-def missed(api: Gateway, **fields: Any) -> str:
+def submit_failing_job(api: Gateway, **fields: Any) -> str:
     """Submit a job that fails permanently, because its placeholder has no value."""
     task = {"type": "event", "detail_type": "{{payload.nothing}}"}
     return submit_job(api, schedule_type="IMMEDIATE", task=task, **fields)
@@ -66,7 +66,7 @@ def missed(api: Gateway, **fields: Any) -> str:
 def test_webhook_for_failures_is_sent_once_and_not_for_success(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
-    job = missed(api, notify=hook("FAILED", "TIMED_OUT"))
+    job = submit_failing_job(api, notify=hook("FAILED", "TIMED_OUT"))
     submit_job(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("FAILED"))
     world.run(20 * MINUTE)
     (run,) = runs_of(api, job)
@@ -99,7 +99,7 @@ def test_webhook_body_equals_event_of_the_bus(
 def test_webhook_is_retried_with_backoff_until_receiver_answers(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
-    missed(api, notify=hook("FAILED"))
+    submit_failing_job(api, notify=hook("FAILED"))
     receiver.answers = [DOWN] * 3
     world.run(5 * MINUTE)
     times = [at for at, _, _ in receiver.calls]
@@ -115,7 +115,7 @@ def test_webhook_is_retried_with_backoff_until_receiver_answers(
 def test_webhook_is_given_up_after_twenty_attempts(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
-    missed(api, notify=hook("FAILED"))
+    submit_failing_job(api, notify=hook("FAILED"))
     receiver.answers = [DOWN] * 1_000
     world.run(MINUTE)
     world.ticks = False  # no other event is due
@@ -130,7 +130,7 @@ def test_webhook_is_given_up_after_twenty_attempts(
 def test_webhook_without_signing_key_ends_as_dead_letter(
     world: World, api: Gateway, receiver: Receiver
 ) -> None:
-    job = missed(api, notify=hook("FAILED"))
+    job = submit_failing_job(api, notify=hook("FAILED"))
     world.put_knob("webhook-key", "unset", "SecureString")
     assert api.get("/webhook-secret").status == 503
     world.lane("quick").most = 3
@@ -146,7 +146,7 @@ def test_webhook_without_signing_key_ends_as_dead_letter(
 def test_webhook_to_denied_address_is_given_up_at_once(
     world: World, api: Gateway, url: str
 ) -> None:
-    missed(api, notify=hook("FAILED", url=url))
+    submit_failing_job(api, notify=hook("FAILED", url=url))
     world.run(MINUTE)
     (line,) = lines(world, "webhook_given_up")
     assert line["tries"] == 1
@@ -164,7 +164,7 @@ def test_each_tenant_has_own_webhook_secret_shown_to_admins(
     assert Gateway(world, tokens["editor"]).get("/webhook-secret").status == 403
     secret, mine = (one.get("/webhook-secret").json["secret"] for one in (theirs, api))
     assert secret != mine
-    missed(theirs, notify=hook("FAILED"))
+    submit_failing_job(theirs, notify=hook("FAILED"))
     world.run(MINUTE)
     ((_, headers, body),) = receiver.calls
     assert is_signed(secret, headers, body)
@@ -182,7 +182,7 @@ def test_webhook_has_both_signatures_after_rotation(
     new = b64encode(bytes(WEBHOOK_KEY_BYTES)).decode()
     world.put_knob("webhook-key", f"{new} {former}", "SecureString")
     after = api.get("/webhook-secret").json["secret"]
-    missed(api, notify=hook("FAILED"))
+    submit_failing_job(api, notify=hook("FAILED"))
     world.run(MINUTE)
     ((_, headers, body),) = receiver.calls
     assert before != after
@@ -207,7 +207,7 @@ def test_executor_crash_around_finish_loses_no_webhook(
         struck.append(moment)
         return Killed("killed")
 
-    job = missed(api, notify=hook("FAILED"))
+    job = submit_failing_job(api, notify=hook("FAILED"))
     world.faults.plan = plan
     world.run(15 * MINUTE)
     assert struck

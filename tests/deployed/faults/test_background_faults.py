@@ -27,7 +27,9 @@ BLOWS = [Refusal("ThrottlingException"), LOST]
 ONCE = {"schedule_type": "FUTURE", "task": EVENT}
 
 
-def dies(world: World, short: str, operation: str, number: int, answered: bool) -> Sequence[Moment]:
+def crash_at(
+    world: World, short: str, operation: str, number: int, answered: bool
+) -> Sequence[Moment]:
     """Crash the function at one call, and return the list that will have this call."""
     hit = at_call(world, short, operation, number, answered)
     struck: list[Moment] = []
@@ -42,7 +44,7 @@ def dies(world: World, short: str, operation: str, number: int, answered: bool) 
     return struck
 
 
-def away(world: World, short: str, blow: Refusal | BaseException, struck: list[Moment]) -> Plan:
+def outage(world: World, short: str, blow: Refusal | BaseException, struck: list[Moment]) -> Plan:
     """Return a plan that fails and records every call of a function."""
 
     def fails(moment: Moment) -> Refusal | BaseException | None:
@@ -58,7 +60,7 @@ def failed(world: World) -> list[str]:
     return [name for name, _ in world.failures]
 
 
-def given_up(world: World, api: Gateway) -> list[str]:
+def dead_lettered_jobs(world: World, api: Gateway) -> list[str]:
     """Submit jobs, and move their messages to the dead letters."""
     with without_executors(world):
         jobs = [submit_job(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(2)]
@@ -68,7 +70,7 @@ def given_up(world: World, api: Gateway) -> list[str]:
     return jobs
 
 
-def each_ended_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
+def assert_each_ended_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
     """Check that each run failed as a dead letter, or ran because an evaluation sent it again."""
     paid = [event["job_id"] for event in published_events(world, "Paid")]
     for job in jobs:
@@ -97,29 +99,29 @@ def test_crash_of_dead_letters_ends_each_run_once(
 ) -> None:
     with a_world() as world:
         api = open_api(world)
-        jobs = given_up(world, api)
-        struck = dies(world, "dead-letters", operation, number, answered)
+        jobs = dead_lettered_jobs(world, api)
+        struck = crash_at(world, "dead-letters", operation, number, answered)
         world.run(12 * MINUTE)
         assert len(struck) == 1
         assert failed(world) == [world.name("dead-letters")]
-        each_ended_once(world, api, jobs)
+        assert_each_ended_once(world, api, jobs)
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
 def test_dead_letters_are_handled_after_outage(blow: Refusal | BaseException) -> None:
     with a_world() as world:
         api = open_api(world)
-        jobs = given_up(world, api)
+        jobs = dead_lettered_jobs(world, api)
         struck: list[Moment] = []
-        world.faults.plan = away(world, "dead-letters", blow, struck)
+        world.faults.plan = outage(world, "dead-letters", blow, struck)
         world.run(6 * MINUTE)
         world.faults.plan = None
         assert struck
         world.run(12 * MINUTE)
-        each_ended_once(world, api, jobs)
+        assert_each_ended_once(world, api, jobs)
 
 
-def forgotten(world: World, api: Gateway) -> list[str]:
+def jobs_without_timers(world: World, api: Gateway) -> list[str]:
     """Submit jobs and delete their timers. No crash of a function has this effect."""
     at = after(240).isoformat()
     jobs = [submit_job(api, **ONCE, schedule_time=at) for _ in range(2)]
@@ -131,7 +133,7 @@ def forgotten(world: World, api: Gateway) -> list[str]:
     return jobs
 
 
-def each_ran_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
+def assert_each_ran_once(world: World, api: Gateway, jobs: Sequence[str]) -> None:
     for job in jobs:
         (run,) = runs_of(api, job)
         assert (run["status"], run["lateness_ms"]) == ("SUCCESS", 0)
@@ -155,29 +157,29 @@ def test_crash_of_reconciler_repairs_jobs_on_retry(
 ) -> None:
     with a_world() as world:
         api = open_api(world)
-        jobs = forgotten(world, api)
-        struck = dies(world, "reconciler", operation, number, answered)
+        jobs = jobs_without_timers(world, api)
+        struck = crash_at(world, "reconciler", operation, number, answered)
         world.tick("reconciler")  # EventBridge retries once
         world.run(5 * MINUTE)
         assert len(struck) == 1
         assert failed(world) == [world.name("reconciler")]
-        each_ran_once(world, api, jobs)
+        assert_each_ran_once(world, api, jobs)
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
 def test_reconciler_repairs_jobs_after_outage(blow: Refusal | BaseException) -> None:
     with a_world() as world:
         api = open_api(world)
-        jobs = forgotten(world, api)
+        jobs = jobs_without_timers(world, api)
         struck: list[Moment] = []
-        world.faults.plan = away(world, "reconciler", blow, struck)
+        world.faults.plan = outage(world, "reconciler", blow, struck)
         world.tick("reconciler")
         world.run(MINUTE)
         world.faults.plan = None
         assert struck
         world.tick("reconciler")
         world.run(5 * MINUTE)
-        each_ran_once(world, api, jobs)
+        assert_each_ran_once(world, api, jobs)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
@@ -192,13 +194,13 @@ def test_submission_repeated_after_crash_creates_one_job(
     """Both requests have the same Idempotency-Key."""
     with a_world() as world:
         api = open_api(world)
-        struck = dies(world, "job-service", operation, number, answered)
+        struck = crash_at(world, "job-service", operation, number, answered)
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         key = {"idempotency_key": "a payout"}
         answers = [api.call("POST", "/jobs", asked, key) for _ in range(2)]
         assert [answer.status for answer in answers] == [500, 202], len(struck)
         world.run(3 * MINUTE)
-        each_ran_once(world, api, [answers[1].json["job_id"]])
+        assert_each_ran_once(world, api, [answers[1].json["job_id"]])
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=["throttled", "unanswered"])
@@ -208,12 +210,12 @@ def test_submission_during_outage_is_refused_without_a_trace(
     with a_world() as world:
         api = open_api(world)
         struck: list[Moment] = []
-        world.faults.plan = away(world, "job-service", blow, struck)
+        world.faults.plan = outage(world, "job-service", blow, struck)
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         assert api.post("/jobs", asked).status == 503
         world.faults.plan = None
         assert struck
         job = submit_job(api, **ONCE, schedule_time=after(90).isoformat())
         world.run(3 * MINUTE)
-        each_ran_once(world, api, [job])
+        assert_each_ran_once(world, api, [job])
         assert [job["job_id"] for job in api.get("/jobs").json["jobs"]] == [job]

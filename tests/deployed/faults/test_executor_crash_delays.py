@@ -37,7 +37,7 @@ def strike(world: World, at: tuple[str, bool], blow: BaseException, times: int) 
     world.faults.plan = plan
 
 
-def late(run: dict[str, Any], due: datetime = DUE) -> float:
+def lateness(run: dict[str, Any], due: datetime = DUE) -> float:
     """Return the seconds from the due time of a run to its end."""
     return (datetime.fromisoformat(run["end_time"]) - due).total_seconds()
 
@@ -47,7 +47,7 @@ def at(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def lived(world: World, api: Gateway) -> dict[str, Any]:
+def run_once(world: World, api: Gateway) -> dict[str, Any]:
     job = submit_job(api, task=EVENT, **ONCE)
     world.run(25 * MINUTE)
     (run,) = runs_of(api, job)
@@ -64,7 +64,7 @@ def lived(world: World, api: Gateway) -> dict[str, Any]:
 def test_exception_delays_messages_by_half_a_minute(world: World, api: Gateway) -> None:
     """After a Python exception the function can still change the visibility."""
     strike(world, CLAIMED, MemoryError("no more"), 1)
-    assert late(lived(world, api)) <= 31
+    assert lateness(run_once(world, api)) <= 31
     assert [name for name, _ in world.failures] == [world.name("executor-quick")]
 
 
@@ -72,14 +72,14 @@ def test_crashed_environment_delays_run_by_visibility_timeout(
     world: World, api: Gateway, at: tuple[str, bool]
 ) -> None:
     strike(world, at, Killed("no environment"), 1)
-    assert 300 < late(lived(world, api)) <= 331
+    assert 300 < lateness(run_once(world, api)) <= 331
 
 
 def test_redelivered_message_backs_off_longer_each_time(
     world: World, api: Gateway, at: tuple[str, bool]
 ) -> None:
     strike(world, at, Killed("no environment"), 4)
-    assert late(lived(world, api)) <= 330 + 30 + 60 + 120 + 1
+    assert lateness(run_once(world, api)) <= 330 + 30 + 60 + 120 + 1
     assert len(world.failures) == 4
 
 
@@ -92,7 +92,7 @@ def test_next_evaluation_does_not_wait_for_hidden_message(
     world.run(3 * MINUTE)
     first = runs_of(api, job)[-1]
     assert first["status"] == "SUCCESS"
-    assert late(first, after(60)) <= 61
+    assert lateness(first, after(60)) <= 61
     world.run(7 * MINUTE)
     assert {run["status"] for run in runs_of(api, job)} == {"SUCCESS"}
     ran = Counter(event["scheduled_time"] for event in published_events(world, "Paid"))

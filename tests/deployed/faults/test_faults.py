@@ -25,7 +25,7 @@ TIMEOUT = {"executor-long": 900}  # the timeout selects the lane
 PATIENCE = {"executor-long": 18 * MINUTE}
 
 
-def live(plan: Callable[[World], Plan | None], short: str = "") -> Counter[str]:
+def run_with(plan: Callable[[World], Plan | None], short: str = "") -> Counter[str]:
     """Run two jobs with one due time under a plan. Return the failures by function."""
     with a_world() as world:
         api = open_api(world)
@@ -37,11 +37,11 @@ def live(plan: Callable[[World], Plan | None], short: str = "") -> Counter[str]:
         world.run(3 * MINUTE)
         world.faults.plan = None
         world.run(PATIENCE.get(short, 7 * MINUTE))
-        all_is_well(world, api, jobs)
+        assert_finished(world, api, jobs)
         return Counter(name.removeprefix("punctual-dev-") for name, _ in world.failures)
 
 
-def all_is_well(world: World, api: Gateway, jobs: list[str]) -> None:
+def assert_finished(world: World, api: Gateway, jobs: list[str]) -> None:
     """Check that each job ran once and was published, and that nothing is left."""
     for job in jobs:
         (run,) = runs_of(api, job)
@@ -114,7 +114,7 @@ def test_crash_of_function_loses_and_duplicates_no_run(
 
         return blow
 
-    assert live(plan, short) == {short: 1}
+    assert run_with(plan, short) == {short: 1}
     assert len(struck) == 1
 
 
@@ -163,7 +163,7 @@ def test_outage_of_half_a_minute_loses_no_run(short: str, blow: Refusal | BaseEx
 
         return fails
 
-    live(plan, short)
+    run_with(plan, short)
     assert struck
 
 
@@ -181,4 +181,4 @@ def test_lost_answers_of_writes_cause_no_failure() -> None:
 
         return loses
 
-    assert live(plan) == {}
+    assert run_with(plan) == {}

@@ -71,7 +71,7 @@ class Account:
         return {"Payload": io.BytesIO(said), "FunctionError": "Unhandled"}
 
 
-def given_up_soon(world: World) -> None:
+def reduce_retries(world: World) -> None:
     """Reduce the hundred retries to one, because all are equal."""
     sources = [
         replace(source, retries=1) if source.function == world.name("status") else source
@@ -80,7 +80,7 @@ def given_up_soon(world: World) -> None:
     world.deployed = replace(world.deployed, sources=sources)
 
 
-def shown(api: Gateway) -> tuple[Any, ...]:
+def tenant_view(api: Gateway) -> tuple[Any, ...]:
     """Return what a tenant sees of the status function's results."""
     runs = api.get("/runs?limit=100").json["runs"]
     lines = api.get("/audit?limit=100").json["entries"]
@@ -98,7 +98,7 @@ def test_redrive_completes_lists_audit_events_and_counts(
     world: World, api: Gateway, away: str
 ) -> None:
     """One operation of the status function fails for all its retries."""
-    given_up_soon(world)
+    reduce_retries(world)
 
     def refuses(moment: Moment) -> Refusal | None:
         mine = moment.role == world.name("status") and not moment.answered
@@ -122,7 +122,7 @@ def test_redrive_completes_lists_audit_events_and_counts(
     world.run(MINUTE)
     assert redrive(STAGE, Account(world), said.append) == 0
     assert world.queue("status-failed").messages == []
-    runs, lines, by_state, by_status = shown(api)
+    runs, lines, by_state, by_status = tenant_view(api)
     assert runs == {(job, "SUCCESS"): 1 for job in jobs}
     assert lines == {
         **{(job, "job.create"): 1 for job in (*jobs, later, next_day)},

@@ -16,7 +16,7 @@ from tests.support.deployed.world import MINUTE, SECOND, World
 REFUSED = {"type": "http", "url": "https://192.0.2.1/"}
 
 
-def after_the_swap_that_ends(world: World) -> Callable[[Moment], bool]:
+def after_finish_swap(world: World) -> Callable[[Moment], bool]:
     """Match the second write of a job state by an executor, which ends the run."""
     seen = [0]
 
@@ -35,7 +35,7 @@ def ended_unrecorded(world: World, api: Gateway, task: Any, payload: Any) -> Ite
     says = {**HOURLY, **QUICK, "task": task, "payload": payload, "max_retries": 0}
     job = submit_job(api, **says)
     killed = Killed("out of memory")
-    with inject_fault(world, after_the_swap_that_ends(world), killed):
+    with inject_fault(world, after_finish_swap(world), killed):
         assert api.post(f"/jobs/{job}/runNow").status == 202
         world.run(SECOND / 2)
     assert world.ended() == [], "the history row is already written"
@@ -43,7 +43,7 @@ def ended_unrecorded(world: World, api: Gateway, task: Any, payload: Any) -> Ite
     assert world.ended() == [], "the history row was written during the test"
 
 
-def shown_everywhere(api: Gateway, job: str) -> list[Mapping[str, Any]]:
+def run_from_each_call(api: Gateway, job: str) -> list[Mapping[str, Any]]:
     """Return the only run of a job from each call that shows it."""
     (listed,) = api.get(f"/jobs/{job}/runs").json["runs"]
     (of_all,) = api.get("/runs").json["runs"]
@@ -72,7 +72,7 @@ def test_unrecorded_success_is_shown_with_output(
         answer = api.get(f"/jobs/{job}/runs/{found}/output")
         assert answer.status in (200, 302)
         assert answer.body or answer.headers["location"]
-        for run in shown_everywhere(api, job):
+        for run in run_from_each_call(api, job):
             assert (run["status"], run["error_message"]) == (RunStatus.SUCCESS, None)
             assert run["output_url"] is not None
 
@@ -80,7 +80,7 @@ def test_unrecorded_success_is_shown_with_output(
 def test_unrecorded_failure_is_shown_with_error(world: World, api: Gateway) -> None:
     with ended_unrecorded(world, api, REFUSED, {}) as job:
         world.throttled.add(world.name("status"))
-        for run in shown_everywhere(api, job):
+        for run in run_from_each_call(api, job):
             assert run["status"] == RunStatus.FAILED
             assert run["error_message"], run
 
@@ -101,7 +101,7 @@ def test_repeated_submission_shows_error_of_its_run(
 ) -> None:
     asked = {"name": "once", "schedule_type": "IMMEDIATE", "task": REFUSED, **QUICK}
     key = {"idempotency_key": "a payout"}
-    with inject_fault(world, after_the_swap_that_ends(world), Killed("out of memory")):
+    with inject_fault(world, after_finish_swap(world), Killed("out of memory")):
         job = api.post("/jobs", asked, **key).json
         world.run(SECOND / 2)
     if recorded:

@@ -9,7 +9,7 @@ import pytest
 
 from infra.app import read_context
 from infra.config import cdk_json, stage
-from infra.stacks.observability.kinds import KINDS_WITH_OWN_METRICS
+from infra.stacks.observability.alarm_kinds import KINDS_WITH_OWN_METRICS
 from punctual.web.contract import API_CALLS
 from tests.support.infra.synthesis import DOMAIN, ISSUER, VPC, assembly
 

@@ -12,8 +12,8 @@ import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
 
+from infra.stacks.observability.alarm_kinds import ALARM_KINDS
 from infra.stacks.observability.alarms import RUNBOOK_PAGE
-from infra.stacks.observability.kinds import ALARM_KINDS
 from punctual.aws.operator_settings import SsmOperatorSettings
 from punctual.web.contract import API_CALLS
 from tests.support.infra.observability import alarms, board, observed, queries

@@ -11,8 +11,8 @@ from aws_cdk.aws_sns import Topic
 
 from infra.app import read_context
 from infra.config.stage import WrongStage, read_stage
+from infra.stacks.observability.alarm_kinds import ALARM_KINDS, KINDS_WITH_OWN_METRICS
 from infra.stacks.observability.alarms import RUNBOOK_PAGE, Alarms
-from infra.stacks.observability.kinds import ALARM_KINDS, KINDS_WITH_OWN_METRICS
 from infra.stacks.observability.metrics import EMITTING_FUNCTIONS, WatchedResources
 from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric, PowertoolsTelemetry
 from tests.support.infra.observability import (

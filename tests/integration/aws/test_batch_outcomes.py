@@ -16,7 +16,7 @@ from tests.support.aws.moto_faults import refused
 from tests.support.builders import JOB, NOON, RUN, a_run, an_attempt, an_id
 from tests.support.item_size import item_size
 
-MARK = "0123456789ab"
+NONCE = "0123456789ab"
 DAYS = timedelta(days=7)
 JSON = "application/json"
 
@@ -28,11 +28,11 @@ def aws() -> Iterator[Moto]:
 
 
 def an_end(n: int = 0, **fields: Any) -> AttemptRow:
-    made = {"run_id": an_id(n), "nonce": f"{MARK}.{n}", "expires_at": NOON + DAYS, **fields}
+    made = {"run_id": an_id(n), "nonce": f"{NONCE}.{n}", "expires_at": NOON + DAYS, **fields}
     return an_attempt(1, 2, **made)
 
 
-def left(aws: Moto, row: AttemptRow) -> Detail | None:
+def stored_detail(aws: Moto, row: AttemptRow) -> Detail | None:
     run = a_run(row.run_id, token=row.token, nonce=row.nonce)
     return aws.ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, NOON)
 
@@ -53,18 +53,18 @@ def test_batch_outcomes_are_one_row_under_a_kilobyte(aws: Moto) -> None:
     print(f"ten ends: {item_size(row)} bytes")
     assert item_size(row) < 1_024
     assert int(row[keys.TTL]["N"]) == keys.to_ttl(NOON + DAYS)
-    assert [left(aws, row) for row in rows] == [row.detail for row in rows]
+    assert [stored_detail(aws, row) for row in rows] == [row.detail for row in rows]
 
 
 def test_batch_outcomes_are_separate_for_each_tenant(aws: Moto) -> None:
     """Both runs have the same ids and the same nonce."""
     mine, theirs = an_end(detail=Detail(error="mine")), an_end(tenant="globex")
     aws.ports.history.put_results([mine])
-    assert left(aws, theirs) is None
+    assert stored_detail(aws, theirs) is None
     aws.ports.history.put_results([theirs])
     assert len({row[keys.PK]["S"] for row in aws.rows("runs")}) == 2
-    assert left(aws, mine) == Detail(error="mine")
-    assert left(aws, theirs) == Detail()
+    assert stored_detail(aws, mine) == Detail(error="mine")
+    assert stored_detail(aws, theirs) == Detail()
 
 
 def test_batches_with_equal_nonce_keep_their_own_outcomes(aws: Moto) -> None:
@@ -73,14 +73,14 @@ def test_batches_with_equal_nonce_keep_their_own_outcomes(aws: Moto) -> None:
     other = an_end(4, nonce=mine.nonce, detail=Detail(error="another batch's"))
     aws.ports.history.put_results([mine])
     aws.ports.history.put_results([other])
-    assert [left(aws, one) for one in (mine, other)] == [mine.detail, other.detail]
+    assert [stored_detail(aws, one) for one in (mine, other)] == [mine.detail, other.detail]
 
 
 def test_expired_batch_outcome_is_not_found(aws: Moto) -> None:
     gone = an_end(expires_at=NOON)
     aws.ports.history.put_results([gone])
     assert len(aws.rows("runs")) == 1
-    assert left(aws, gone) is None
+    assert stored_detail(aws, gone) is None
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"no pack", None])
@@ -92,10 +92,10 @@ def test_unreadable_batch_outcomes_yield_a_marked_detail(aws: Moto, spoilt: byte
     if spoilt is not None:
         stored[keys.DATA_ATTR] = to_attribute(spoilt)
     rewrite(aws, stored)
-    assert left(aws, row) == UNREADABLE_RUN_DETAIL
+    assert stored_detail(aws, row) == UNREADABLE_RUN_DETAIL
     other = an_end(1, detail=Detail(output=b"kept"))
     aws.ports.history.put_results([other])
-    assert left(aws, other) == other.detail, "other outcomes stay readable"
+    assert stored_detail(aws, other) == other.detail, "other outcomes stay readable"
 
 
 def test_batch_outcomes_of_newer_format_raise_later_version(aws: Moto) -> None:
@@ -105,7 +105,7 @@ def test_batch_outcomes_of_newer_format_raise_later_version(aws: Moto) -> None:
     stored[keys.LAYOUT_ATTR] = to_attribute(keys.BATCH_OUTCOMES_LAYOUT + 1)
     rewrite(aws, stored)
     with pytest.raises(LaterVersion):
-        left(aws, row)
+        stored_detail(aws, row)
 
 
 def test_batch_outcomes_are_neither_runs_nor_attempts(aws: Moto) -> None:
@@ -125,7 +125,7 @@ def test_long_throttling_is_unavailable(aws: Moto) -> None:
         pytest.raises(Unavailable),
     ):
         aws.ports.history.put_results([row])
-    assert left(aws, row) is None
+    assert stored_detail(aws, row) is None
     with refused(aws.clients.dynamodb, "BatchWriteItem", 2, "ThrottlingException"):
         aws.ports.history.put_results([row])
-    assert left(aws, row) == Detail()
+    assert stored_detail(aws, row) == Detail()

@@ -34,11 +34,11 @@ from tests.support.item_size import item_size
 MORE, LESS = {"job_SCHEDULED": 1}, {"job_SCHEDULED": -1}
 
 
-class Died(BaseException):
+class Crashed(BaseException):
     """The environment is gone. No code can catch this."""
 
 
-class Dying(DynamoClient):
+class CrashingClient(DynamoClient):
     """Crashes before or after a transaction, or loses it to another writer, by `fates`."""
 
     def __init__(self, aws: Moto) -> None:
@@ -52,16 +52,16 @@ class Dying(DynamoClient):
             self.planned_actions.pop()()
         fate = self.fates.pop() if self.fates else ""
         if fate == "before":
-            raise Died
+            raise Crashed
         if fate == "others":
             return False
         answer = super().transact(writes)
         if fate == "after":
-            raise Died
+            raise Crashed
         return answer and fate != "no answer"
 
 
-class Turns:
+class TurnTaker:
     """Threads that run one at a time, in the order of a test clock."""
 
     def __init__(self) -> None:
@@ -97,10 +97,10 @@ class Turns:
             self._turn.release()
 
 
-class Slow(DynamoClient):
+class SlowClient(DynamoClient):
     """The store of one of several readers. Each call takes some milliseconds."""
 
-    def __init__(self, aws: Moto, turns: Turns, chance: random.Random) -> None:
+    def __init__(self, aws: Moto, turns: TurnTaker, chance: random.Random) -> None:
         patience = RetryPolicy(turns.pause, seed=str(chance.random()))
         super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
         self._turns, self._chance = turns, chance
@@ -129,12 +129,12 @@ def aws() -> Iterator[Moto]:
 
 
 @pytest.fixture
-def dynamo(aws: Moto) -> Dying:
-    return Dying(aws)
+def dynamo(aws: Moto) -> CrashingClient:
+    return CrashingClient(aws)
 
 
 @pytest.fixture
-def tallies(aws: Moto, dynamo: Dying) -> Counters:
+def counters(aws: Moto, dynamo: CrashingClient) -> Counters:
     return Counters(dynamo, aws.settings.control_table)
 
 
@@ -143,82 +143,82 @@ def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -
     return CountChange(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
 
 
-def test_changes_of_slower_reader_are_counted(tallies: Counters) -> None:
+def test_changes_of_slower_reader_are_counted(counters: Counters) -> None:
     for places in ((10, 30, 50), (20, 40, 60)):
-        tallies.count("acme", [a_change(place) for place in places])
-    assert tallies.totals("acme") == {"job_SCHEDULED": 6}
-    (minute,) = tallies.minutes("acme", NOON, NOON)
+        counters.count("acme", [a_change(place) for place in places])
+    assert counters.totals("acme") == {"job_SCHEDULED": 6}
+    (minute,) = counters.minutes("acme", NOON, NOON)
     assert (minute.minute_at, minute.counts) == (NOON, {"started": 6})
 
 
-def test_two_thousand_jobs_created_and_deleted_count_zero(tallies: Counters) -> None:
+def test_two_thousand_jobs_created_and_deleted_count_zero(counters: Counters) -> None:
     chance = random.Random(1)
     made = [CountChange(change_id_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
     gone = [CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
     readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
     while any(readers):
         reader = chance.choice([reader for reader in readers if reader])
-        tallies.count("many", reader[:200])
+        counters.count("many", reader[:200])
         del reader[: chance.choice([100, 200])]  # the other half is delivered again
-    assert tallies.totals("many") == {}
+    assert counters.totals("many") == {}
 
 
-def test_changes_that_cancel_out_are_counted_once(tallies: Counters) -> None:
+def test_changes_that_cancel_out_are_counted_once(counters: Counters) -> None:
     both = [a_change(1), a_change(2, LESS)]
-    tallies.count("nothing", both)
-    tallies.count("nothing", both[:1])
-    tallies.count("nothing", both[1:])
-    assert tallies.totals("nothing") == {}
+    counters.count("nothing", both)
+    counters.count("nothing", both[:1])
+    counters.count("nothing", both[1:])
+    assert counters.totals("nothing") == {}
 
 
-def test_changes_without_counts_make_no_call(aws: Moto, tallies: Counters) -> None:
+def test_changes_without_counts_make_no_call(aws: Moto, counters: Counters) -> None:
     none = [
         CountChange(b"1" * 8, NOON, {}),
         CountChange(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}}),
     ]
-    assert aws.spend(lambda: tallies.count("none", none)) == {}
+    assert aws.spend(lambda: counters.count("none", none)) == {}
 
 
-def test_batch_costs_a_query_and_a_transaction(aws: Moto, tallies: Counters) -> None:
+def test_batch_costs_a_query_and_a_transaction(aws: Moto, counters: Counters) -> None:
     for place in (1, 2):
-        counted = partial(tallies.count, "calls", [a_change(place), a_change(place + 10)])
+        counted = partial(counters.count, "calls", [a_change(place), a_change(place + 10)])
         assert aws.spend(counted) == {"Query": 1, "TransactWriteItems": 1}
     assert aws.spend(counted) == {"Query": 1}, "a repeated batch writes nothing"
 
 
 def test_conflicting_writer_adds_to_another_row(
-    aws: Moto, dynamo: Dying, tallies: Counters
+    aws: Moto, dynamo: CrashingClient, counters: Counters
 ) -> None:
     dynamo.fates = ["others"]
-    tallies.count("met", [a_change(1)])
+    counters.count("met", [a_change(1)])
     table = aws.settings.control_table
     assert [
         part for part in range(COUNTER_PARTITIONS) if dynamo.read(table, [totals_key("met", part)])
     ] == [1]
-    tallies.count("met", [a_change(2)])
-    assert tallies.totals("met") == {"job_SCHEDULED": 2}
+    counters.count("met", [a_change(2)])
+    assert counters.totals("met") == {"job_SCHEDULED": 2}
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("ab", "bc"), ("bc", "ab"), ("abc", "b")])
 def test_concurrent_readers_count_shared_changes_once(
-    dynamo: Dying, tallies: Counters, mine: str, theirs: str
+    dynamo: CrashingClient, counters: Counters, mine: str, theirs: str
 ) -> None:
     """One reader writes between the read and the write of the other one."""
     changes = {name: CountChange(name.encode() * 8, NOON, MORE) for name in "abc"}
     tenant = f"shared {mine} {theirs}"
-    dynamo.planned_actions = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
-    tallies.count(tenant, [changes[name] for name in mine])
+    dynamo.planned_actions = [lambda: counters.count(tenant, [changes[name] for name in theirs])]
+    counters.count(tenant, [changes[name] for name in mine])
     assert dynamo.planned_actions == []
-    assert tallies.totals(tenant) == {"job_SCHEDULED": len({*mine, *theirs})}
+    assert counters.totals(tenant) == {"job_SCHEDULED": len({*mine, *theirs})}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_eight_concurrent_readers_count_each_change_once(aws: Moto, seed: int) -> None:
     """A reader with too many conflicts fails, and Lambda delivers its batch again."""
-    chance, turns, tenant = random.Random(seed), Turns(), f"eight {seed}"
+    chance, turns, tenant = random.Random(seed), TurnTaker(), f"eight {seed}"
     table = aws.settings.control_table
     changes = [a_change(place) for place in range(100)]
-    stores = [Slow(aws, turns, random.Random(f"{seed} {reader}")) for reader in range(8)]
+    stores = [SlowClient(aws, turns, random.Random(f"{seed} {reader}")) for reader in range(8)]
     failures: list[int] = []
 
     def read(reader: int) -> None:
@@ -243,15 +243,15 @@ def test_eight_concurrent_readers_count_each_change_once(aws: Moto, seed: int) -
     assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
 
 
-def test_endless_conflicts_are_an_error(dynamo: Dying, tallies: Counters) -> None:
+def test_endless_conflicts_are_an_error(dynamo: CrashingClient, counters: Counters) -> None:
     dynamo.fates = ["others"] * 100
     with pytest.raises(Unavailable, match="too often"):
-        tallies.count("busy", [a_change(1)])
+        counters.count("busy", [a_change(1)])
     assert len(dynamo.fates) > 90
 
 
 def test_counter_rows_stay_under_their_size_limits(
-    aws: Moto, dynamo: Dying, tallies: Counters
+    aws: Moto, dynamo: CrashingClient, counters: Counters
 ) -> None:
     counts = {f"job_{status}": 10**6 for status in JobStatus} | {
         f"run_{status}": 10**9 for status in RunStatus
@@ -261,7 +261,7 @@ def test_counter_rows_stay_under_their_size_limits(
         a_change(n, counts)._replace(moved_counts=moved)
         for n in range(MAX_CHANGES_PER_COUNTED_ROW + 1)
     ]
-    tallies.count("whole", changes)
+    counters.count("whole", changes)
     rows = aws.rows(aws.settings.control_table)
     names = [item_size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
     others = [item_size(row) for row in rows if row["pk"]["S"] in ("whole#totals", "whole#minutes")]
@@ -270,7 +270,7 @@ def test_counter_rows_stay_under_their_size_limits(
     assert max(others) <= 1024
 
 
-def test_change_of_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
+def test_change_of_many_minutes_fits_into_a_transaction(counters: Counters) -> None:
     minutes = [NOON - timedelta(minutes=n) for n in range(70)]
     changes = [
         CountChange(change_id_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
@@ -279,13 +279,15 @@ def test_change_of_many_minutes_fits_into_a_transaction(tallies: Counters) -> No
     ]
     whole = CountChange(change_id_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
     changes = [one._replace(change_id=change_id_of(str(n), "k")) for n, one in enumerate(changes)]
-    tallies.count("wide", [whole, *changes])
-    found = tallies.minutes("wide", NOON - timedelta(hours=3), NOON)
+    counters.count("wide", [whole, *changes])
+    found = counters.minutes("wide", NOON - timedelta(hours=3), NOON)
     assert sum(minute.counts["queued"] for minute in found) == 210
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counts_equal_sum_of_all_changes(tallies: Counters, dynamo: Dying, seed: int) -> None:
+def test_counts_equal_sum_of_all_changes(
+    counters: Counters, dynamo: CrashingClient, seed: int
+) -> None:
     """Readers with separate jobs, a shard split, crashes and repeats."""
     chance, tenant = random.Random(seed), f"walk{seed}"
     happened = _happened(chance)
@@ -299,16 +301,16 @@ def test_counts_equal_sum_of_all_changes(tallies: Counters, dynamo: Dying, seed:
             feed = chance.choice([feed for feed in feeds if feed])
             dynamo.fates = [chance.choice(("", "", "before", "after", "no answer", "others"))]
             many = chance.randrange(1, 9)
-            if _tried(tallies, tenant, feed[:many]):
+            if _tried(counters, tenant, feed[:many]):
                 del feed[:many]
             if chance.random() < 0.2:  # a new event source mapping starts with records of a day ago
-                _tried(tallies, tenant, [change for _, change in chance.sample(happened, 5)])
+                _tried(counters, tenant, [change for _, change in chance.sample(happened, 5)])
     dynamo.fates = []
-    tallies.count(tenant, [change for _, change in happened])
+    counters.count(tenant, [change for _, change in happened])
     truth: Counter[str] = Counter()
     for _, change in happened:
         truth.update(change.totals)
-    assert tallies.totals(tenant) == {name: n for name, n in truth.items() if n}
+    assert counters.totals(tenant) == {name: n for name, n in truth.items() if n}
 
 
 def _happened(chance: random.Random) -> list[tuple[str, CountChange]]:
@@ -330,9 +332,9 @@ def _readers(shard: Sequence[tuple[str, CountChange]], number: int) -> list[list
     return found
 
 
-def _tried(tallies: Counters, tenant: str, changes: Sequence[CountChange]) -> bool:
+def _tried(counters: Counters, tenant: str, changes: Sequence[CountChange]) -> bool:
     try:
-        tallies.count(tenant, changes)
-    except Died:
+        counters.count(tenant, changes)
+    except Crashed:
         return False
     return True

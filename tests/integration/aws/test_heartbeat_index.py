@@ -34,20 +34,20 @@ def aws(clock: Clock) -> Iterator[Moto]:
         yield found
 
 
-def stored(aws: Moto, *heads: JobState) -> None:
+def put_states(aws: Moto, *heads: JobState) -> None:
     aws.ports.job_states.put_definitions([a_definition_row(head.job_id) for head in heads])
     assert all(aws.ports.job_states.swap([Swap(head, head.version - 1) for head in heads]))
 
 
-def held(number: int, by: str = "e") -> Run:
+def running_run(number: int, by: str = "e") -> Run:
     return a_run(f"r{number}", RunStatus.RUNNING, token=1, executor_id=by, changed_at=after(1))
 
 
-def claimed(
+def put_claimed(
     aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fields: Any
 ) -> JobState:
     """Store a job with a claimed run, and renew its lease unless `beat` is None."""
-    run = held(number, by)
+    run = running_run(number, by)
     head = a_job_state(an_id(number), runs=(run,), **fields)
     aws.ports.job_states.put_definitions([a_definition_row(head.job_id)])
     swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
@@ -68,7 +68,7 @@ def indexed(aws: Moto) -> list[str]:
 
 
 def test_only_a_heartbeat_puts_job_state_into_index(aws: Moto) -> None:
-    stored(
+    put_states(
         aws,
         a_job_state(an_id(1)),
         a_job_state(an_id(2), runs=(a_run(send_count=2),)),
@@ -76,18 +76,18 @@ def test_only_a_heartbeat_puts_job_state_into_index(aws: Moto) -> None:
         a_job_state(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
         a_job_state(an_id(5), wait_queue=(WaitingRun("w", 1, NOON, NOON, NOON),)),
     )
-    claimed(aws, 6, beat=None)
-    claimed(aws, 7, beat=4)
+    put_claimed(aws, 6, beat=None)
+    put_claimed(aws, 7, beat=4)
     assert indexed(aws) == [an_id(7)]
 
 
 def test_job_state_is_in_index_until_its_last_lease_ends(aws: Moto) -> None:
-    head = claimed(aws, 1)
+    head = put_claimed(aws, 1)
     cancelling = changed(head)
     assert aws.ports.job_states.swap([Swap(cancelling, 1)]) == [True]
     assert indexed(aws) == [an_id(1)], "a change of the job keeps the heartbeat"
-    two = changed(cancelling, runs=(*cancelling.runs, held(2)))
-    one = changed(two, runs=(held(2),))
+    two = changed(cancelling, runs=(*cancelling.runs, running_run(2)))
+    one = changed(two, runs=(running_run(2),))
     none = changed(one, runs=(a_run("next"),))
     for new, there in ((two, True), (one, True), (none, False)):
         assert aws.ports.job_states.swap([Swap(new, new.version - 1)]) == [True]
@@ -95,7 +95,7 @@ def test_job_state_is_in_index_until_its_last_lease_ends(aws: Moto) -> None:
 
 
 def test_renewal_of_lost_lease_puts_nothing_into_index(aws: Moto) -> None:
-    head = claimed(aws, 1)
+    head = put_claimed(aws, 1)
     over = changed(head, runs=())
     assert aws.ports.job_states.swap([Swap(over, 1, {"r1": None})]) == [True]
     assert aws.ports.job_states.renew_leases(
@@ -108,64 +108,64 @@ def test_renewal_of_lost_lease_puts_nothing_into_index(aws: Moto) -> None:
 
 
 def test_index_has_no_job_states_of_other_tenants(aws: Moto) -> None:
-    claimed(aws, 1, tenant="other")
+    put_claimed(aws, 1, tenant="other")
     assert indexed(aws) == []
 
 
 def test_expired_job_state_is_not_found_by_index(aws: Moto) -> None:
-    claimed(aws, 1, ended_at=NOON - timedelta(days=31))
+    put_claimed(aws, 1, ended_at=NOON - timedelta(days=31))
     assert indexed(aws) == []
 
 
 @pytest.fixture
-def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
+def crowded(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
     """A tenant with more job states in most slots than one read may page over."""
     monkeypatch.setattr(module, "ALL_STATES_PAGE_SIZE", 3)
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 2)
-    stored(aws, *[a_job_state(an_id(n)) for n in range(1, 121)])
+    put_states(aws, *[a_job_state(an_id(n)) for n in range(1, 121)])
     for n in range(201, 221):
-        claimed(aws, n)
-    stored(aws, *[a_job_state(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
+        put_claimed(aws, n)
+    put_states(aws, *[a_job_state(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
     return aws.ports.job_states
 
 
 def test_crowded_slot_yields_job_states_with_heartbeat(
-    crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
+    crowded: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {head.job_id for head in crowd.active_states("acme")}
+    found = {head.job_id for head in crowded.active_states("acme")}
     beating = {an_id(n) for n in range(201, 221)}
     queued = {an_id(n) for n in range(301, 331)}
     assert beating <= found
     assert 0 < len(found & queued) < 30, "all job states of slots that are not crowded"
     assert found <= beating | queued
-    crowd._crowded_until.clear()
+    crowded._crowded_until.clear()
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
-    assert {head.job_id for head in crowd.active_states("acme")} == beating | queued
+    assert {head.job_id for head in crowded.active_states("acme")} == beating | queued
 
 
-def test_crowded_slot_is_cached(aws: Moto, crowd: DynamoJobStates, clock: Clock) -> None:
-    first = aws.spend(lambda: crowd.active_states("acme"))
-    again = aws.spend(lambda: crowd.active_states("acme"))
+def test_crowded_slot_is_cached(aws: Moto, crowded: DynamoJobStates, clock: Clock) -> None:
+    first = aws.spend(lambda: crowded.active_states("acme"))
+    again = aws.spend(lambda: crowded.active_states("acme"))
     assert again["Query"] < first["Query"]
     clock.now += CROWDED_SLOT_CACHE_TIME
-    assert aws.spend(lambda: crowd.active_states("acme")) == first
+    assert aws.spend(lambda: crowded.active_states("acme")) == first
 
 
-def test_index_reads_at_most_the_limit(aws: Moto, crowd: DynamoJobStates) -> None:
-    assert len(crowd.load_heartbeat_states("acme", ALL)) == 20
-    assert 0 < len(crowd.load_heartbeat_states("acme", 1)) <= 16
-    spent = aws.spend(lambda: crowd.load_heartbeat_states("acme", ALL))
+def test_index_reads_at_most_the_limit(aws: Moto, crowded: DynamoJobStates) -> None:
+    assert len(crowded.load_heartbeat_states("acme", ALL)) == 20
+    assert 0 < len(crowded.load_heartbeat_states("acme", 1)) <= 16
+    spent = aws.spend(lambda: crowded.load_heartbeat_states("acme", ALL))
     assert spent == {"Query": 16, "BatchGetItem": 1}
 
 
 def test_job_state_changed_after_index_read_is_current(
-    aws: Moto, crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
+    aws: Moto, crowded: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index may lag. The job states that it names are read consistently."""
-    crowd.active_states("acme")
-    (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
-    over = changed(a_job_state(an_id(number), runs=(held(number),)), runs=())
-    read = crowd._dynamo.query_index
+    crowded.active_states("acme")
+    (number,) = [n for n in range(201, 221) if _is_crowded(crowded, an_id(n))][:1]
+    over = changed(a_job_state(an_id(number), runs=(running_run(number),)), runs=())
+    read = crowded._dynamo.query_index
 
     def behind(*asked: Any) -> list[RowKey]:
         found = read(*asked)
@@ -173,21 +173,21 @@ def test_job_state_changed_after_index_read_is_current(
             assert aws.ports.job_states.swap([Swap(over, 1)]) == [True]
         return found
 
-    monkeypatch.setattr(crowd._dynamo, "query_index", behind)
-    (now,) = [head for head in crowd.active_states("acme") if head.job_id == over.job_id]
+    monkeypatch.setattr(crowded._dynamo, "query_index", behind)
+    (now,) = [head for head in crowded.active_states("acme") if head.job_id == over.job_id]
     assert now == over
 
 
-def _is_crowded(crowd: DynamoJobStates, job_id: str) -> bool:
-    return state_key("acme", job_id).pk in crowd._crowded_until
+def _is_crowded(crowded: DynamoJobStates, job_id: str) -> bool:
+    return state_key("acme", job_id).pk in crowded._crowded_until
 
 
 def test_stats_show_runs_and_last_heartbeat_of_executors(aws: Moto) -> None:
-    claimed(aws, 1, "b", beat=30)
-    claimed(aws, 2, "a", beat=8)
-    claimed(aws, 3, "a", beat=12)
-    claimed(aws, 4, "c", beat=None)
-    stored(aws, a_job_state(an_id(5), runs=(a_run("q", send_count=3),)))
+    put_claimed(aws, 1, "b", beat=30)
+    put_claimed(aws, 2, "a", beat=8)
+    put_claimed(aws, 3, "a", beat=12)
+    put_claimed(aws, 4, "c", beat=None)
+    put_states(aws, a_job_state(an_id(5), runs=(a_run("q", send_count=3),)))
     stats = monitor(aws).stats("acme", after(60))
     assert stats.executors == [
         {"executor_id": "a", "last_heartbeat": after(12), "running": 2},
@@ -197,8 +197,8 @@ def test_stats_show_runs_and_last_heartbeat_of_executors(aws: Moto) -> None:
 
 
 def test_stats_count_second_run_without_heartbeat(aws: Moto) -> None:
-    head = claimed(aws, 1, "a", beat=8)
-    two = changed(head, runs=(*head.runs, held(2, "b")))
+    head = put_claimed(aws, 1, "a", beat=8)
+    two = changed(head, runs=(*head.runs, running_run(2, "b")))
     assert aws.ports.job_states.swap([Swap(two, 1, {"r2": Lease(1, after(30))})]) == [True]
     assert monitor(aws).stats("acme", after(60)).executors == [
         {"executor_id": "a", "last_heartbeat": after(8), "running": 1},

@@ -54,9 +54,9 @@ class CannedS3:
         return self._now
 
 
-def blobs_of(client: CannedS3, crew: ThreadPool) -> S3Blobs:
+def blobs_of(client: CannedS3, pool: ThreadPool) -> S3Blobs:
     return S3Blobs(
-        lambda: client, "bucket", RetryPolicy(lambda _: None, seed="test", tries=1), crew
+        lambda: client, "bucket", RetryPolicy(lambda _: None, seed="test", tries=1), pool
     )
 
 
@@ -64,23 +64,23 @@ MANY = [Blob(f"payloads/{n}", b"{}", "application/json") for n in range(MAX_AWS_
 
 
 def test_payloads_are_stored_by_all_threads_of_the_pool() -> None:
-    client, crew = CannedS3(MAX_AWS_CONNECTIONS), ThreadPool(MAX_AWS_CONNECTIONS)
-    blobs_of(client, crew).put_many(MANY)
-    crew.close()
+    client, pool = CannedS3(MAX_AWS_CONNECTIONS), ThreadPool(MAX_AWS_CONNECTIONS)
+    blobs_of(client, pool).put_many(MANY)
+    pool.close()
     assert client.most == MAX_AWS_CONNECTIONS
     assert client.kept == {blob.name for blob in MANY}
 
 
 def test_failed_payload_is_reported_after_all_calls_ended() -> None:
-    client, crew = (
+    client, pool = (
         CannedS3(MAX_AWS_CONNECTIONS, frozenset({"payloads/3"})),
         ThreadPool(MAX_AWS_CONNECTIONS),
     )
-    failures = blobs_of(client, crew).put_many(MANY)
+    failures = blobs_of(client, pool).put_many(MANY)
     assert [number for number, failure in enumerate(failures) if failure is not None] == [3]
     assert isinstance(failures[3], Unavailable)
     assert client.under_way == 0
-    crew.close()
+    pool.close()
     assert client.kept == {blob.name for blob in MANY} - {"payloads/3"}
 
 

@@ -37,7 +37,7 @@ def aws(clock: ManualClock) -> Iterator[Moto]:
         yield made
 
 
-def a_gate(aws: Moto, clock: ManualClock) -> DispatchSwitch:
+def a_switch(aws: Moto, clock: ManualClock) -> DispatchSwitch:
     dynamo = DynamoClient(
         lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test", tries=2)
     )
@@ -86,7 +86,7 @@ def test_failing_parameter_store_is_unavailable(aws: Moto) -> None:
 
 
 def test_dispatch_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
-    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    planner, other = a_switch(aws, clock), a_switch(aws, clock)
     assert other.is_on()
     planner.set(False)
     assert aws.spend(other.is_on) == {}
@@ -98,12 +98,12 @@ def test_dispatch_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: Manual
         "an unchanged value is not written"
     )
     planner.set(True)
-    assert a_gate(aws, clock).is_on()
+    assert a_switch(aws, clock).is_on()
 
 
 def test_dispatch_switched_on_is_seen_at_once(aws: Moto, clock: ManualClock) -> None:
     """Otherwise a poller drops a wake-up, and its sender sends no second one."""
-    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    planner, other = a_switch(aws, clock), a_switch(aws, clock)
     planner.set(False)
     assert not other.is_on()
     planner.set(True)
@@ -111,30 +111,30 @@ def test_dispatch_switched_on_is_seen_at_once(aws: Moto, clock: ManualClock) -> 
 
 
 def test_unreadable_dispatch_switch_keeps_its_value(aws: Moto, clock: ManualClock) -> None:
-    a_gate(aws, clock).set(False)
-    gate = a_gate(aws, clock)
+    a_switch(aws, clock).set(False)
+    switch = a_switch(aws, clock)
     with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
-        assert gate.is_on()
-    assert not gate.is_on()
+        assert switch.is_on()
+    assert not switch.is_on()
     clock.advance(timedelta(seconds=31))
     with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
-        assert not gate.is_on()
+        assert not switch.is_on()
 
 
 def test_dispatch_switch_and_shard_count_share_a_row(aws: Moto, clock: ManualClock) -> None:
-    a_gate(aws, clock).set(False)
+    a_switch(aws, clock).set(False)
     assert aws.ports.partitions.shard_count() == 1
     aws.ports.partitions.raise_shard_count(8)
     assert aws.ports.partitions.shard_count() == 8
-    assert not a_gate(aws, clock).is_on()
+    assert not a_switch(aws, clock).is_on()
     assert len(aws.rows("control")) == 1
 
 
 def test_dispatch_off_sends_no_message(aws: Moto, clock: ManualClock) -> None:
-    gate = a_gate(aws, clock)
-    messages = SwitchedMessages(aws.ports.run_queue, gate)
+    switch = a_switch(aws, clock)
+    messages = SwitchedMessages(aws.ports.run_queue, switch)
     assert messages.send([a_message(1)]) == [True]
-    gate.set(False)
+    switch.set(False)
     assert messages.send([a_message(2), a_message(3)]) == [False, False]
     assert [one.run_id for one in aws.delivered()] == ["r1"]
 

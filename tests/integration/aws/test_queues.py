@@ -34,7 +34,7 @@ def aws() -> Iterator[Moto]:
 
 
 @pytest.fixture
-def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
+def wake_ups(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
     """The sent wake-ups: their partitions, and their delays in seconds."""
     found: list[tuple[list[TimerPartition], int]] = []
 
@@ -129,11 +129,11 @@ def a_timer(minutes: int, shard: int = 0, job_id: str = "j") -> Timer:
 
 
 def test_near_minutes_of_timer_batch_get_one_wake_up_each(
-    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+    aws: Moto, wake_ups: list[tuple[list[TimerPartition], int]]
 ) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
     assert aws.spend(lambda: aws.ports.wakeups.notify_new_timers(timers)) == {"SendMessageBatch": 1}
-    assert called == [
+    assert wake_ups == [
         ([TimerPartition(NOON, 0), TimerPartition(NOON, 1)], 0),
         (
             [TimerPartition(NOON + 2 * MINUTE, 0)],
@@ -143,29 +143,29 @@ def test_near_minutes_of_timer_batch_get_one_wake_up_each(
 
 
 def test_later_timers_need_no_second_wake_up(
-    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+    aws: Moto, wake_ups: list[tuple[list[TimerPartition], int]]
 ) -> None:
     nudge = aws.ports.wakeups.notify_new_timers
     nudge([a_timer(1)])
     assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
     later = a_timer(1, job_id="l")
     nudge([later._replace(at=later.at + timedelta(seconds=40))])
-    assert [seconds for _, seconds in called] == [58]
+    assert [seconds for _, seconds in wake_ups] == [58]
     sooner = Timer(NOON, 0, after(30), "t", "m", 1)
     nudge([sooner])
     nudge([sooner._replace(at=after(20))])
-    assert [seconds for _, seconds in called] == [58, 28, 18]
+    assert [seconds for _, seconds in wake_ups] == [58, 28, 18]
 
 
 def test_many_timers_wake_poller_a_minute_before(
-    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+    aws: Moto, wake_ups: list[tuple[list[TimerPartition], int]]
 ) -> None:
     aws.ports.wakeups.notify_new_timers(
         [a_timer(2, job_id=f"j{n}") for n in range(BURST_TIMERS - 1)]
     )
     aws.ports.wakeups.notify_new_timers([a_timer(2)])
     aws.ports.wakeups.notify_new_timers([a_timer(2, job_id="one more")])
-    assert [seconds for _, seconds in called] == [116, 60]
+    assert [seconds for _, seconds in wake_ups] == [116, 60]
 
 
 @pytest.mark.parametrize("before", ["another place of its minute", "a minute early, for many"])
@@ -174,12 +174,12 @@ def test_wake_up_sent_before_a_new_timer_is_sent_again(aws: Moto, before: str) -
     now = [NOON]
     sent: list[list[TimerPartition]] = []
 
-    class Taken:
+    class RecordingSender:
         def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
             sent.extend(parse_wake_up(entry["MessageBody"]) for entry in entries)
             return [True] * len(entries)
 
-    wake = SqsWakeUps(cast(SqsBatchSender, Taken()), "", lambda: now[0])
+    wake = SqsWakeUps(cast(SqsBatchSender, RecordingSender()), "", lambda: now[0])
     late = Timer(NOON, 1, after(50), "t", "j", 1)
     if before.startswith("another"):
         wake.notify_new_timers([Timer(NOON, 0, after(20), "t", "j", 1), late])

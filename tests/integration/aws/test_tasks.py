@@ -15,8 +15,8 @@ from punctual.aws.clients import Clients
 from punctual.aws.lambda_target import LambdaInvoker
 from punctual.aws.secrets import SECRET_CACHE_SECONDS, AwsSecrets
 from punctual.aws.sqs.task_target import SqsTaskSender
-from punctual.domain.durations import RENEWAL_INTERVAL, RUN_LEASE
 from punctual.domain.errors import Unavailable
+from punctual.domain.leases import RENEWAL_INTERVAL, RUN_LEASE
 from punctual.lambdas.executor.attempt import TASK_STOP_GRACE_SECONDS
 from punctual.tasks.contract import BadTask
 from punctual.tasks.lambda_function import InvocationResult
@@ -194,7 +194,7 @@ def test_throttled_queue_is_unavailable(clients: Clients) -> None:
         SqsTaskSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
-class Minute:
+class SteadyClock:
     def __init__(self) -> None:
         self.now = 1_000.0
 
@@ -203,12 +203,12 @@ class Minute:
 
 
 @pytest.fixture
-def steady() -> Minute:
-    return Minute()
+def steady() -> SteadyClock:
+    return SteadyClock()
 
 
 @pytest.fixture
-def secrets(clients: Clients, steady: Minute) -> AwsSecrets:
+def secrets(clients: Clients, steady: SteadyClock) -> AwsSecrets:
     manager, parameters = clients.secretsmanager, clients.ssm
     manager.create_secret(Name="punctual/dev/acme/api-key", SecretString="from the manager")
     manager.create_secret(Name="punctual/dev/acme/binary", SecretBinary=b"\xff")
@@ -244,7 +244,7 @@ def test_value_that_is_not_a_secret_of_tenant_is_missing(
 
 
 def test_secret_is_cached_for_a_minute(
-    clients: Clients, secrets: AwsSecrets, steady: Minute
+    clients: Clients, secrets: AwsSecrets, steady: SteadyClock
 ) -> None:
     assert secrets.get("acme", "api-key") == "from the manager"
     clients.secretsmanager.put_secret_value(

@@ -95,7 +95,7 @@ def test_throttled_row_does_not_stop_other_deletes(aws: Moto) -> None:
     assert due(another(aws)) == [*FORTY[20:25], *FORTY[30:]]
 
 
-def emptied(aws: Moto) -> None:
+def put_row_without_members(aws: Moto) -> None:
     """Remove all members of a row. No code of the product leaves such a row."""
     aws.ports.timers.put(TEN)
     (row,) = rows(aws)
@@ -110,7 +110,7 @@ def emptied(aws: Moto) -> None:
 
 def test_row_without_members_yields_no_timers(aws: Moto) -> None:
     poller = another(aws)
-    emptied(aws)
+    put_row_without_members(aws)
     assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
     assert poller.find_existing(TEN) == frozenset()
     aws.ports.timers.delete(TEN[:3])
@@ -123,16 +123,16 @@ def test_row_without_members_does_not_hold_back_watermark(aws: Moto) -> None:
     buckets = aws.ports.partitions
     buckets.advance_watermark(None, NOON)
     buckets.raise_shard_count(1)
-    emptied(aws)
-    lookout = PeekingPlanner(aws.ports.timers, buckets, buckets)
-    seen = lookout.tick(NOON + 2 * MINUTE, 1, 30)
+    put_row_without_members(aws)
+    planner = PeekingPlanner(aws.ports.timers, buckets, buckets)
+    seen = planner.tick(NOON + 2 * MINUTE, 1, 30)
     assert seen.wakeups == []
     assert seen.watermark == NOON + MINUTE
 
 
 def test_row_of_newer_format_is_skipped_and_unchanged(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
-    later = outdated(aws)
+    later = set_newer_format(aws)
     others = [timer._replace(version=2) for timer in TEN]
     aws.ports.timers.put(others)
     poller = another(aws)
@@ -167,13 +167,13 @@ def test_row_changed_to_newer_format_is_not_deleted(aws: Moto) -> None:
     poller = another(aws)
     assert due(poller) == TEN
     aws.ports.timers.delete(TEN[:6])
-    later = outdated(aws)
+    later = set_newer_format(aws)
     with pytest.raises(LaterVersion):
         poller.delete(TEN[:5])
     assert rows(aws) == [later]
 
 
-def outdated(aws: Moto) -> dict[str, Any]:
+def set_newer_format(aws: Moto) -> dict[str, Any]:
     (row,) = rows(aws)
     later = {**row, keys.LAYOUT_ATTR: to_attribute(keys.SHARED_TIMERS_LAYOUT + 1)}
     aws.clients.dynamodb.batch_write_item(

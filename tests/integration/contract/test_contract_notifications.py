@@ -19,7 +19,7 @@ def test_notification_is_read_as_it_was_put(world: World) -> None:
         a_notification(an_id(3), 0, 1_000),
     ]
     assert list(world.ports.notifications.put(notifications)) == [True] * 3
-    assert sorted(world.told(NOON)) == notifications
+    assert sorted(world.notifications(NOON)) == notifications
 
 
 def test_notification_put_twice_is_stored_once(world: World) -> None:
@@ -29,7 +29,7 @@ def test_notification_put_twice_is_stored_once(world: World) -> None:
         version=9, previous_status=""
     )  # by a later evaluation of the same state
     assert list(world.ports.notifications.put([repeated])) == [True]
-    assert list(world.told(NOON)) == [notification]
+    assert list(world.notifications(NOON)) == [notification]
 
 
 def test_notifications_of_other_entries_and_counts_are_separate(world: World) -> None:
@@ -41,16 +41,16 @@ def test_notifications_of_other_entries_and_counts_are_separate(world: World) ->
     ]
     for notification in notifications:
         world.ports.notifications.put([notification])
-    assert len(world.told(NOON)) == 4
+    assert len(world.notifications(NOON)) == 4
 
 
 def test_more_notifications_than_one_request_holds_are_stored(world: World) -> None:
     notifications = [a_notification(an_id(number)) for number in range(25)]
     assert all(world.ports.notifications.put(notifications))
-    assert sorted(world.told(NOON)) == sorted(notifications)
+    assert sorted(world.notifications(NOON)) == sorted(notifications)
 
 
 def test_notification_of_any_tenant_name_is_stored(world: World) -> None:
     notification = a_notification(tenant="ac/me # ☃ \ud7ff")
     world.ports.notifications.put([notification])
-    assert list(world.told(NOON)) == [notification]
+    assert list(world.notifications(NOON)) == [notification]

@@ -268,6 +268,7 @@ def test_change_with_failed_publish_is_audited(
     assert len(world.entries()) == 1
 
 
+@pytest.mark.timeout(300)
 def test_audit_page_reads_bounded_rows_and_continues(world: World) -> None:
     """A filter with few matches yields short pages instead of one long read."""
     audit = world.api.runtimes[READ_FUNCTION].ports.audit_log

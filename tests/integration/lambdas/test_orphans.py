@@ -31,7 +31,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
         yield made
 
 
-def orphan(deployed: Dispatch, number: int) -> JobKey:
+def put_orphan(deployed: Dispatch, number: int) -> JobKey:
     """Store what a submission leaves if it crashes before it writes the job state."""
     key = JobKey("acme", an_id(number))
     deployed.aws.ports.blobs.put(payload_name(key, "1-w"), b"{}", "application/json")
@@ -50,7 +50,7 @@ def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
     return [row for row in deployed.aws.rows(keys.JOBS_TABLE.name) if keys.STATUS_ATTR not in row]
 
 
-def clear(deployed: Dispatch, seconds: float = 900) -> Progress:
+def walk(deployed: Dispatch, seconds: float = 900) -> Progress:
     """Continue the walk. A new walk starts at its last part."""
     kept = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table)
     last = kept.read()
@@ -65,21 +65,21 @@ def clear(deployed: Dispatch, seconds: float = 900) -> Progress:
     return found
 
 
-def removed(deployed: Dispatch) -> int:
+def removed_count(deployed: Dispatch) -> int:
     return sum(
         one["number"] for name, one in deployed.telemetry.events if name == "orphans_removed"
     )
 
 
 def test_orphaned_payload_is_deleted_after_two_days(deployed: Dispatch) -> None:
-    key = orphan(deployed, 1)
+    key = put_orphan(deployed, 1)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE)
-    assert clear(deployed).is_complete
+    assert walk(deployed).is_complete
     assert payloads(deployed) == [f"acme/{key.job_id}/1-w"]
     assert len(body_rows(deployed)) == 1
     deployed.clock.advance(SECOND)
-    orphan(deployed, 2)
-    assert clear(deployed).is_complete
+    put_orphan(deployed, 2)
+    assert walk(deployed).is_complete
     assert payloads(deployed) == [f"acme/{an_id(2)}/1-w"]
     assert len(body_rows(deployed)) == 1
     assert dict(deployed.telemetry.events)["orphans_removed"] == {
@@ -90,7 +90,7 @@ def test_orphaned_payload_is_deleted_after_two_days(deployed: Dispatch) -> None:
 
 
 def test_walk_deletes_orphaned_payloads_last(deployed: Dispatch) -> None:
-    orphan(deployed, 1)
+    put_orphan(deployed, 1)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     deployed.walk(900)
     assert payloads(deployed) == []
@@ -112,9 +112,9 @@ def test_payloads_of_existing_jobs_are_kept(deployed: Dispatch) -> None:
     before = payloads(deployed), body_rows(deployed)
     assert len(before[0]) == 3
     deployed.clock.set(NOON + 10 * MIN_ORPHANED_PAYLOAD_AGE)
-    assert clear(deployed).is_complete
+    assert walk(deployed).is_complete
     assert (payloads(deployed), body_rows(deployed)) == before
-    assert removed(deployed) == 0
+    assert removed_count(deployed) == 0
 
 
 def test_walk_resumes_after_failed_delete(
@@ -123,19 +123,19 @@ def test_walk_resumes_after_failed_delete(
     monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
     live = deployed.submit(payload=LARGE, **DAILY)
     for number in range(1, 6):
-        orphan(deployed, number)
+        put_orphan(deployed, number)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     with unreached(deployed.aws.clients.s3, "DeleteObjects", 9), pytest.raises(Unavailable):
-        clear(deployed)
+        walk(deployed)
     assert len(payloads(deployed)) == 6, (
         "rows are deleted first, because the blob keys still name the jobs"
     )
     assert len(body_rows(deployed)) == 5
-    found = clear(deployed)
+    found = walk(deployed)
     assert found.is_complete
     assert [key.split("/")[1] for key in payloads(deployed)] == [live.job_id]
     assert len(body_rows(deployed)) == 1
-    assert removed(deployed) == 5
+    assert removed_count(deployed) == 5
 
 
 def test_invocation_resumes_where_previous_one_ran_out_of_time(
@@ -143,7 +143,7 @@ def test_invocation_resumes_where_previous_one_ran_out_of_time(
 ) -> None:
     monkeypatch.setattr(s3, "S3_LIST_PAGE_SIZE", 2)
     for number in range(7):
-        orphan(deployed, number)
+        put_orphan(deployed, number)
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     real = s3.S3Blobs.list_page
 
@@ -152,16 +152,16 @@ def test_invocation_resumes_where_previous_one_ran_out_of_time(
         return real(self, prefix, after)
 
     monkeypatch.setattr(s3.S3Blobs, "list_page", slow)
-    assert not clear(deployed, 90).is_complete
+    assert not walk(deployed, 90).is_complete
     assert len(payloads(deployed)) == 5
-    assert not clear(deployed, 120).is_complete
+    assert not walk(deployed, 120).is_complete
     assert len(payloads(deployed)) == 1
-    assert clear(deployed, 90).is_complete
+    assert walk(deployed, 90).is_complete
     assert payloads(deployed) == []
 
 
 def test_object_without_payload_name_is_kept(deployed: Dispatch) -> None:
     deployed.aws.ports.blobs.put(f"{PAYLOAD_PREFIX}by-hand", b"{}", "application/json")
     deployed.clock.set(NOON + 2 * MIN_ORPHANED_PAYLOAD_AGE)
-    assert clear(deployed).is_complete
+    assert walk(deployed).is_complete
     assert payloads(deployed) == ["by-hand"]

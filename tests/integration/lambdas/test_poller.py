@@ -35,7 +35,7 @@ def lateness(deployed: Dispatch) -> list[float]:
     return [(sent - message.due_at).total_seconds() for sent, message in deployed.sent]
 
 
-def future(deployed: Dispatch, seconds: float, **fields: Any) -> str:
+def submit_at(deployed: Dispatch, seconds: float, **fields: Any) -> str:
     when = after(seconds).isoformat()
     return deployed.submit(schedule_type="FUTURE", schedule_time=when, **fields).job_id
 
@@ -48,7 +48,7 @@ def leases(deployed: Dispatch) -> list[dict[str, Any]]:
 def test_run_is_sent_within_second_before_due_time(
     deployed: Dispatch,
 ) -> None:
-    future(deployed, 300)
+    submit_at(deployed, 300)
     deployed.run(after(400))
     (late,) = lateness(deployed)
     assert -1 <= late <= 0
@@ -88,7 +88,7 @@ def test_minutely_job_wakes_one_poller_a_minute(deployed: Dispatch) -> None:
 
 def test_poller_ends_in_long_gap_and_is_woken_again(deployed: Dispatch) -> None:
     for second in (302, 312, 330, 331, 333):
-        future(deployed, second)
+        submit_at(deployed, second)
     deployed.run(after(400))
     assert [due for due, _ in deployed.runs_sent()] == [302, 312, 330, 331, 333]
     assert all(-1 <= late <= 0 for late in lateness(deployed))
@@ -109,7 +109,7 @@ def test_needless_wake_up_costs_one_query_and_no_write(deployed: Dispatch) -> No
 
 
 def test_wake_up_for_distant_timer_is_sent_again_without_lease(deployed: Dispatch) -> None:
-    future(deployed, 170)
+    submit_at(deployed, 170)
     deployed.wake_queue.messages.clear()
     place = TimerPartition(after(120), 0)
     deployed.aws.ports.wakeups.send_wake_up([place], NOON)
@@ -120,7 +120,7 @@ def test_wake_up_for_distant_timer_is_sent_again_without_lease(deployed: Dispatc
 
 
 def test_wake_up_for_leased_partition_signals_its_poller(deployed: Dispatch) -> None:
-    future(deployed, 100)
+    submit_at(deployed, 100)
     lease = deployed.aws.ports.partitions.acquire(after(60), 0, "another", after(98), after(150))
     assert lease is not None
     deployed.clock.set(after(98))
@@ -133,10 +133,10 @@ def test_wake_up_for_leased_partition_signals_its_poller(deployed: Dispatch) -> 
 def test_timer_put_during_session_is_evaluated_on_time(deployed: Dispatch) -> None:
     """The signal of a second poller reaches the first one within a second."""
     for second in range(300, 312, 3):
-        future(deployed, second)
+        submit_at(deployed, second)
     other = PollerHandler(deployed.new_runtime())
 
-    deployed.planned_actions.append((after(301.5), lambda: future(deployed, 305)))
+    deployed.planned_actions.append((after(301.5), lambda: submit_at(deployed, 305)))
     deployed.planned_actions.append((after(303.6), lambda: deployed.deliver(other)))
     deployed.run(after(320))
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 303, 305, 306, 309]
@@ -152,7 +152,7 @@ def test_timer_cache_of_poller_fits_its_pace(
     real, made = runtime.ports.timers.with_cache_size, []
     runtime.ports.timers.with_cache_size = lambda most: made.append(most) or real(most)  # type: ignore
     for second in (300, 400):
-        future(deployed, second)
+        submit_at(deployed, second)
     polling = PollerHandler(runtime)
     deployed.poller_handler = polling
     deployed.run(after(460))
@@ -162,7 +162,7 @@ def test_timer_cache_of_poller_fits_its_pace(
 
 
 def test_signal_during_release_is_not_lost(deployed: Dispatch) -> None:
-    future(deployed, 300)
+    submit_at(deployed, 300)
     other = PollerHandler(deployed.new_runtime())
     real = deployed.poller_handler._runtime.ports.partitions.release
     told: list[bool] = []
@@ -170,7 +170,7 @@ def test_signal_during_release_is_not_lost(deployed: Dispatch) -> None:
     def slow(lease: Any) -> bool:
         if not told:
             with deployed.world.meter.as_role("test"):
-                future(deployed, 301)
+                submit_at(deployed, 301)
                 deployed.deliver(other)
         told.append(real(lease))
         return told[-1]
@@ -184,7 +184,7 @@ def test_signal_during_release_is_not_lost(deployed: Dispatch) -> None:
 def test_poller_hands_over_before_its_timeout(deployed: Dispatch) -> None:
     deployed.timeout = 30.0
     for second in range(300, 330, 2):
-        future(deployed, second)
+        submit_at(deployed, second)
     deployed.run(after(400))
     assert [due for due, _ in sorted(deployed.runs_sent())] == list(range(300, 330, 2))
     assert deployed.invocations >= 2
@@ -196,7 +196,7 @@ def test_poller_hands_over_before_its_timeout(deployed: Dispatch) -> None:
 def test_unreadable_wake_up_fails_alone_in_its_batch(
     deployed: Dispatch,
 ) -> None:
-    job = future(deployed, 2)
+    job = submit_at(deployed, 2)
     deployed.clock.set(after(2))
     messages = deployed.world.sqs.receive(deployed.wake_queue, 10)
     event = deployed.event(messages)
@@ -211,7 +211,7 @@ def test_unreadable_wake_up_fails_alone_in_its_batch(
 
 
 def test_throttled_table_loses_no_run(deployed: Dispatch) -> None:
-    future(deployed, 300)
+    submit_at(deployed, 300)
     deployed.clock.set(after(297))
     deployed.planner.tick()
     dynamodb = deployed.aws.clients.dynamodb
@@ -224,7 +224,7 @@ def test_throttled_table_loses_no_run(deployed: Dispatch) -> None:
 
 
 def test_failed_session_leaves_no_lease_and_is_retried(deployed: Dispatch) -> None:
-    future(deployed, 300)
+    submit_at(deployed, 300)
     deployed.clock.set(after(299))
     deployed.planner.tick()
     with unreached(deployed.aws.clients.dynamodb, "Query", 9):
@@ -237,7 +237,7 @@ def test_failed_session_leaves_no_lease_and_is_retried(deployed: Dispatch) -> No
 
 
 def test_dead_poller_is_replaced_after_its_lease(deployed: Dispatch) -> None:
-    future(deployed, 300)
+    submit_at(deployed, 300)
     deployed.clock.set(after(297))
     deployed.planner.tick()
     deployed.aws.ports.partitions.acquire(after(300), 0, "dead", after(297), after(357))
@@ -252,7 +252,7 @@ def test_unreadable_job_state_stops_no_other_run_of_its_minute(
 ) -> None:
     at = after(100).isoformat()
     broken, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
-    spoil(deployed, broken)
+    make_unreadable(deployed, broken)
     deployed.run(after(300))
     assert {job for _, job in deployed.runs_sent()} == {other.job_id}
     told = [
@@ -273,12 +273,12 @@ def test_newer_job_state_format_waits_and_stops_no_other_run(
 ) -> None:
     at = after(100).isoformat()
     theirs, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
-    outdate(deployed, theirs, keys.ROW_LAYOUT + 1)
+    set_layout(deployed, theirs, keys.ROW_LAYOUT + 1)
     deployed.run(after(3 * 3600))
     assert {job for _, job in deployed.runs_sent()} == {other.job_id}
     assert set(deployed.telemetry.problem_names) == {"look_failed"}, "the timer is never parked"
     assert len(deployed.aws.rows(keys.TIMERS_TABLE.name)) == 1
-    outdate(deployed, theirs, keys.ROW_LAYOUT)
+    set_layout(deployed, theirs, keys.ROW_LAYOUT)
     deployed.run(after(3 * 3600 + 600))
     assert {job for _, job in deployed.runs_sent()} == {theirs.job_id, other.job_id}
 
@@ -288,7 +288,7 @@ def test_newer_timer_row_format_waits_and_stops_no_other_run(
 ) -> None:
     """After a rollback, readable timers fire, and the others are logged."""
     at = after(100)
-    theirs = together(deployed, at, 3)
+    theirs = submit_together(deployed, at, 3)
     (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
     relaid = {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}}
     put_row(deployed, relaid)
@@ -308,7 +308,7 @@ def test_newer_timer_row_format_waits_and_stops_no_other_run(
 
 
 def test_running_planner_handles_repaired_timer_rows(deployed: Dispatch) -> None:
-    together(deployed, after(100), 2)
+    submit_together(deployed, after(100), 2)
     (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
     put_row(deployed, {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}})
     deployed.run(after(1_800))
@@ -320,7 +320,7 @@ def test_running_planner_handles_repaired_timer_rows(deployed: Dispatch) -> None
     assert deployed.telemetry.latest[Metric.WATERMARK_LAG] < 180
 
 
-def together(deployed: Dispatch, at: datetime, many: int) -> list[JobKey]:
+def submit_together(deployed: Dispatch, at: datetime, many: int) -> list[JobKey]:
     """Submit one batch of jobs. Their timers share a row."""
     document = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at.isoformat()}
     views = deployed.jobs.submit("acme", "ada", [Submission(document)] * many)
@@ -333,7 +333,7 @@ def put_row(deployed: Dispatch, row: dict[str, Any]) -> None:
     )
 
 
-def outdate(deployed: Dispatch, key: JobKey, layout: int) -> None:
+def set_layout(deployed: Dispatch, key: JobKey, layout: int) -> None:
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
         Key=keys.state_key(*key).item(),
@@ -344,7 +344,7 @@ def outdate(deployed: Dispatch, key: JobKey, layout: int) -> None:
     )
 
 
-def spoil(deployed: Dispatch, key: JobKey) -> None:
+def make_unreadable(deployed: Dispatch, key: JobKey) -> None:
     """Store an unknown status, as a manual edit or a newer version does."""
     row = keys.state_key(*key)
     deployed.aws.clients.dynamodb.update_item(
@@ -359,7 +359,7 @@ def spoil(deployed: Dispatch, key: JobKey) -> None:
 
 def test_dispatch_off_stops_running_poller(deployed: Dispatch) -> None:
     for second in range(300, 360, 3):
-        future(deployed, second)
+        submit_at(deployed, second)
     deployed.run(after(280))
     deployed.planned_actions.append((after(304), lambda: deployed.put_settings(dispatch="off")))
     deployed.planned_actions.append((after(304), deployed.new_planner().tick))

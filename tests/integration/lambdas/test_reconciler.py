@@ -30,7 +30,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
         yield made
 
 
-def forgotten(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
+def job_without_timer(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
     """Submit a job and delete its timer."""
     before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
@@ -42,16 +42,16 @@ def timers(deployed: Dispatch) -> list[Timer]:
     return deployed.aws.timers()
 
 
-def walked(deployed: Dispatch, seconds: float = 900) -> None:
+def walk(deployed: Dispatch, seconds: float = 900) -> None:
     deployed.walk(seconds)
 
 
-def followed(deployed: Dispatch) -> None:
+def count_jobs(deployed: Dispatch) -> None:
     """Let the status function count all jobs, so that the walk finds the counts right."""
     assert build_handler(deployed.new_runtime()).handle(Stream(deployed.aws).catch()) == []
 
 
-def kept(deployed: Dispatch) -> Progress:
+def progress(deployed: Dispatch) -> Progress:
     found = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table).read()
     assert found is not None
     return found
@@ -59,16 +59,16 @@ def kept(deployed: Dispatch) -> Progress:
 
 def test_walk_without_finds_is_logged_as_complete(deployed: Dispatch) -> None:
     deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
-    followed(deployed)
-    walked(deployed)
-    assert kept(deployed).is_complete
+    count_jobs(deployed)
+    walk(deployed)
+    assert progress(deployed).is_complete
     assert deployed.telemetry.problem_names == []
     assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 0
 
 
 def test_missing_timer_is_put_again_and_logged(deployed: Dispatch) -> None:
-    key = forgotten(deployed)
-    walked(deployed)
+    key = job_without_timer(deployed)
+    walk(deployed)
     assert deployed.telemetry.problem_names == ["reconciler_mended"]
     assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 1
     ((_, fields),) = [
@@ -93,7 +93,7 @@ def test_unreadable_job_state_is_logged_and_walk_continues(
     deployed: Dispatch, name: str, value: dict[str, str], why: str
 ) -> None:
     broken = deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
-    other = forgotten(deployed)
+    other = job_without_timer(deployed)
     deployed.aws.clients.dynamodb.update_item(
         TableName=deployed.aws.settings.jobs_table,
         Key=keys.state_key(*broken).item(),
@@ -102,8 +102,8 @@ def test_unreadable_job_state_is_logged_and_walk_continues(
         ExpressionAttributeNames={"#name": name, "#state": keys.STATUS_ATTR},
         ExpressionAttributeValues={":value": value},
     )
-    walked(deployed)
-    assert kept(deployed).is_complete
+    walk(deployed)
+    assert progress(deployed).is_complete
     told = dict(deployed.telemetry.events)
     assert told["head_unreadable"] == {"tenant": "acme", "job_id": broken.job_id, "error": why}
     assert told["reconciler_mended"]["jobs"] == [f"acme/{other.job_id}"]
@@ -122,7 +122,7 @@ def test_job_with_newer_timer_row_format_gets_readable_timer(
     deployed.jobs.submit("acme", "ada", [Submission(document)] * 2)
     (shared,) = deployed.aws.rows(keys.TIMERS_TABLE.name)
     put_row(deployed, {**shared, keys.LAYOUT_ATTR: {"N": str(keys.SHARED_TIMERS_LAYOUT + 1)}})
-    walked(deployed)
+    walk(deployed)
     assert deployed.telemetry.problem_names == ["reconciler_mended"]
     deployed.run(after(7_300))
     assert len(deployed.runs_sent()) == 2
@@ -147,7 +147,7 @@ def test_timer_behind_watermark_is_evaluated(deployed: Dispatch) -> None:
         deployed.clock.set(NOON + timedelta(minutes=minute))
         deployed.planner.tick()
     deployed.aws.ports.timers.put(standing)
-    walked(deployed)
+    walk(deployed)
     assert "timers_behind_watermark" in deployed.telemetry.problem_names
     deployed.collect()
     assert {found for _, found in deployed.runs_sent()} == {job.job_id}
@@ -158,8 +158,8 @@ def test_walk_resumes_where_previous_invocation_ran_out_of_time(
 ) -> None:
     monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
     for _ in range(5):
-        forgotten(deployed)
-    followed(deployed)
+        job_without_timer(deployed)
+    count_jobs(deployed)
     pieces = 0
     real = deployed.new_runtime().ports.job_states.__class__.walk
 
@@ -168,8 +168,8 @@ def test_walk_resumes_where_previous_invocation_ran_out_of_time(
         return real(self, cursor, limit)  # type: ignore[arg-type]
 
     monkeypatch.setattr(deployed.new_runtime().ports.job_states.__class__, "walk", slow)
-    while pieces == 0 or not kept(deployed).is_complete:
-        walked(deployed, 90)
+    while pieces == 0 or not progress(deployed).is_complete:
+        walk(deployed, 90)
         pieces += 1
         assert pieces < 20
     assert pieces >= 4
@@ -177,17 +177,17 @@ def test_walk_resumes_where_previous_invocation_ran_out_of_time(
 
 
 def test_walk_runs_once_a_day(deployed: Dispatch) -> None:
-    walked(deployed)
-    first = kept(deployed)
-    forgotten(deployed, 200_000)
-    followed(deployed)
+    walk(deployed)
+    first = progress(deployed)
+    job_without_timer(deployed, 200_000)
+    count_jobs(deployed)
     deployed.clock.set(NOON + timedelta(hours=22))
-    spent = deployed.spend(lambda: walked(deployed))
+    spent = deployed.spend(lambda: walk(deployed))
     assert spent == {"BatchGetItem": 1}
-    assert kept(deployed) == first
+    assert progress(deployed) == first
     deployed.clock.set(NOON + timedelta(hours=24))
-    walked(deployed)
-    assert kept(deployed).started_at == NOON + DAY
+    walk(deployed)
+    assert progress(deployed).started_at == NOON + DAY
     assert deployed.telemetry.problem_names == ["reconciler_mended"]
 
 

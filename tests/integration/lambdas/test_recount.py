@@ -37,7 +37,7 @@ HOUR = timedelta(hours=1)
 LIVE = [RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING]
 
 
-class Died(BaseException):
+class Crashed(BaseException):
     """The environment is gone. No code can catch this."""
 
 
@@ -46,7 +46,7 @@ class Deployed:
 
     def __init__(self, made: Dispatch) -> None:
         self.made, self.clock, self.telemetry = made, made.clock, made.telemetry
-        self.tallies = Counters(made.new_runtime().dynamo, made.aws.settings.control_table)
+        self.stored_counts = Counters(made.new_runtime().dynamo, made.aws.settings.control_table)
         self._status, self._stream = build_handler(made.new_runtime()), Stream(made.aws)
         self._drifts = count()
 
@@ -64,7 +64,7 @@ class Deployed:
     def drift(self, counts: Mapping[str, int], tenant: str = "acme") -> None:
         """Add `counts` to the stored counts, so that they are wrong."""
         mark = change_id_of(str(next(self._drifts)), tenant)
-        self.tallies.count(tenant, [CountChange(mark, NOON - 5 * HOUR, counts)])
+        self.stored_counts.count(tenant, [CountChange(mark, NOON - 5 * HOUR, counts)])
 
     def walk(self, seconds: float = 900) -> bool:
         """Call the reconciler; return whether the day's walk is over."""
@@ -76,7 +76,7 @@ class Deployed:
         return found.is_complete
 
     def totals(self, tenant: str = "acme") -> Mapping[str, int]:
-        return self.tallies.totals(tenant)
+        return self.stored_counts.totals(tenant)
 
 
 @pytest.fixture
@@ -209,11 +209,11 @@ def test_correction_is_not_repeated_after_crash(
     deployed.clock.advance(HOUR)
 
     def die(self: WalkProgress, progress: Progress) -> bool:
-        raise Died
+        raise Crashed
 
     with monkeypatch.context() as patched:
         patched.setattr(WalkProgress, "save", die)
-        with pytest.raises(Died):
+        with pytest.raises(Crashed):
             deployed.walk()
     assert deployed.totals() == {"job_SCHEDULED": 1}
     assert deployed.walk()
@@ -271,8 +271,8 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
         return {name: chance.randrange(10**6) for name in names}
 
     monkeypatch.setattr(Counters, "totals", totals)
-    tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
-    recount = Recount(tallies, NOON, b"")
+    stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+    recount = Recount(stored_counts, NOON, b"")
     for number in range(MAX_RECOUNT_TENANTS + 10):
         runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
         name = chance.randbytes(32).hex()
@@ -284,14 +284,14 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
     assert kept.save(Progress(NOON, packed_counts=recount.packed))
     found = kept.read()
     assert found is not None
-    assert Recount(tallies, NOON, found.packed_counts).tenants == recount.tenants
+    assert Recount(stored_counts, NOON, found.packed_counts).tenants == recount.tenants
 
 
-class Busy:
+class BusyTenant:
     """Jobs that change during the walk, and a status function that lags."""
 
     def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
-        self.tallies = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+        self.stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
         self.tenant, self.chance, self.now = tenant, chance, NOON
         self.heads: dict[str, JobState] = {}
         self.waiting: list[tuple[datetime, CountChange]] = []  # the time at which each is counted
@@ -325,7 +325,7 @@ class Busy:
     def follow(self) -> None:
         due = [change for at, change in self.waiting if at <= self.now]
         self.waiting = [one for one in self.waiting if one[0] > self.now]
-        self.tallies.count(self.tenant, due)
+        self.stored_counts.count(self.tenant, due)
 
     def right(self) -> dict[str, int]:
         found: Counter[str] = Counter()
@@ -333,9 +333,9 @@ class Busy:
             found.update(counters.status_count_changes(compare_states(None, head)))
         return counters.live_counts(found)
 
-    def off(self) -> dict[str, int]:
+    def excess(self) -> dict[str, int]:
         """Return by how much the counts are too high, after all changes were counted."""
-        found = Counter(counters.live_counts(self.tallies.totals(self.tenant)))
+        found = Counter(counters.live_counts(self.stored_counts.totals(self.tenant)))
         found.subtract(self.right())
         return {name: number for name, number in found.items() if number}
 
@@ -343,19 +343,19 @@ class Busy:
 @pytest.mark.parametrize("seed", range(30))
 def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     chance = random.Random(seed)
-    busy = Busy(aws, f"busy{seed}", chance)
+    busy = BusyTenant(aws, f"busy{seed}", chance)
     busy.live(120, chance.choice((10, 30)))
     names = ("job_SCHEDULED", "job_PAUSED", "run_QUEUED", "run_RUNNING")
     drift = {name: chance.choice((0, 0, 1, -2, 40, -40)) for name in names} if seed % 3 else {}
     drift = {name: number for name, number in drift.items() if number}
-    busy.tallies.count(busy.tenant, [CountChange(b"drift" + bytes(3), NOON, drift)])
+    busy.stored_counts.count(busy.tenant, [CountChange(b"drift" + bytes(3), NOON, drift)])
     began, packed = busy.now, b""
     per_page = chance.choice((0, 0, 3))
     for first in range(0, 12, 3):
         jobs = [an_id(number) for number in range(first, first + 3)]
         heads = [busy.heads[job] for job in jobs if job in busy.heads]
         before, busy.now = busy.now, busy.now + timedelta(seconds=5)
-        recount = Recount(busy.tallies, began, packed)
+        recount = Recount(busy.stored_counts, began, packed)
         recount.add(heads, [], before)
         packed, last = recount.packed, before
         busy.live(0.5, per_page) if per_page else busy.follow()
@@ -373,7 +373,7 @@ def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     for change in busy.made:
         if began - COUNT_LAG - MINUTE <= change.changed_at <= last + WALK_TIME_MARGIN + MINUTE:
             slack.update(change.moved_counts)
-    off = busy.off()
+    off = busy.excess()
     assert off.keys() <= drift.keys()
     for name, number in drift.items():
         left = off.get(name, 0)

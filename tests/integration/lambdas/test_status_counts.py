@@ -21,36 +21,36 @@ QUEUED = a_run()
 SOONER = a_run(an_id(900), scheduled_at=after(-60), due_at=after(-60))
 
 
-class Died(BaseException):
+class Crashed(BaseException):
     """The environment is gone. No code can catch this."""
 
 
-class Dying(DynamoClient):
+class CrashingClient(DynamoClient):
     """Crashes at some transactions, counted from 0, before or after the write."""
 
     def __init__(self, world: World) -> None:
         self.__dict__.update(world.status._counters._dynamo.__dict__)
         self.calls = 0
-        self.deaths: frozenset[tuple[int, bool]] = frozenset()
+        self.crashes: frozenset[tuple[int, bool]] = frozenset()
 
     def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
         number, self.calls = self.calls, self.calls + 1
-        if (number, False) in self.deaths:
-            raise Died
+        if (number, False) in self.crashes:
+            raise Crashed
         answer = super().transact(writes)
-        if (number, True) in self.deaths:
-            raise Died
+        if (number, True) in self.crashes:
+            raise Crashed
         return answer
 
 
-class Counting:
+class CountTrials:
     """The status function, with a separate tenant for each trial."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.dying = Dying(world)
+        self.client = CrashingClient(world)
         self.table = world.store.settings.control_table
-        world.status._counters._dynamo = self.dying
+        world.status._counters._dynamo = self.client
         self._trials = 0
 
     def records(self) -> tuple[str, list[Any]]:
@@ -69,20 +69,20 @@ class Counting:
             lives.append([None, *heads])
         return tenant, [of(life[number], life[number + 1]) for number in range(4) for life in lives]
 
-    def handed(self, records: Sequence[Any], deaths: Sequence[tuple[int, bool]]) -> None:
+    def deliver(self, records: Sequence[Any], crashes: Sequence[tuple[int, bool]]) -> None:
         """Handle the records as Lambda does, which halves a failed batch."""
-        self.dying.calls, self.dying.deaths = 0, frozenset(deaths)
+        self.client.calls, self.client.crashes = 0, frozenset(crashes)
         waiting = [list(records)]
         while waiting:
             batch = waiting.pop(0)
             try:
                 assert self.world.follow(*batch) == []
-            except Died:
+            except Crashed:
                 half = -(-len(batch) // 2)
                 waiting[:0] = [some for some in (batch[:half], batch[half:]) if some]
-        self.dying.deaths = frozenset()
+        self.client.crashes = frozenset()
 
-    def shown(self, tenant: str) -> Stats:
+    def stats(self, tenant: str) -> Stats:
         found: Stats = self.world.stats(tenant)
         return found
 
@@ -107,19 +107,19 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def counting(world: World) -> Counting:
-    return Counting(world)
+def counting(world: World) -> CountTrials:
+    return CountTrials(world)
 
 
 @pytest.fixture(scope="module")
-def right(counting: Counting) -> Stats:
+def expected(counting: CountTrials) -> Stats:
     """The counts without any fault."""
     tenant, records = counting.records()
-    counting.handed(records, [])
-    found = counting.shown(tenant)
+    counting.deliver(records, [])
+    found = counting.stats(tenant)
     assert found.jobs == {"SCHEDULED": 3}
     assert found.runs == {"SUCCESS": 6}
-    assert counting.dying.calls == 1, "one transaction for totals, minutes and counted changes"
+    assert counting.client.calls == 1, "one transaction for totals, minutes and counted changes"
     return found
 
 
@@ -130,44 +130,44 @@ def test_sample_jobs_are_in_different_slots() -> None:
     assert len({slot_of(job) for job in JOBS}) == len(JOBS)
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
+@pytest.mark.parametrize("crashes", [1, 2])
 def test_crash_at_any_transaction_counts_each_change_once(
-    counting: Counting, right: Stats, deaths: int
+    counting: CountTrials, expected: Stats, crashes: int
 ) -> None:
-    for some in combinations(MOMENTS, deaths):
+    for some in combinations(MOMENTS, crashes):
         tenant, records = counting.records()
-        counting.handed(records, some)
-        assert counting.shown(tenant) == right, some
+        counting.deliver(records, some)
+        assert counting.stats(tenant) == expected, some
 
 
 def test_redelivery_with_other_batch_bounds_is_counted_once(
-    counting: Counting, right: Stats
+    counting: CountTrials, expected: Stats
 ) -> None:
     """A stream reader restarts at its last checkpoint, and its batch now has more records."""
     for first in (1, 5, 11):
         for back in range(0, first, 2):
             tenant, records = counting.records()
-            counting.handed(records[:first], [])
-            counting.handed(records[back:], [(0, True)])
-            assert counting.shown(tenant) == right, (first, back)
+            counting.deliver(records[:first], [])
+            counting.deliver(records[back:], [(0, True)])
+            assert counting.stats(tenant) == expected, (first, back)
 
 
-def test_concurrent_readers_count_all_changes(counting: Counting, right: Stats) -> None:
+def test_concurrent_readers_count_all_changes(counting: CountTrials, expected: Stats) -> None:
     """Lambda reads a shard with several readers. Each has its own jobs."""
     tenant, records = counting.records()
     mine, theirs = records[0::3], [one for n, one in enumerate(records) if n % 3]
-    counting.dying.calls, counting.dying.deaths = 0, frozenset({(0, True)})
-    with pytest.raises(Died):
+    counting.client.calls, counting.client.crashes = 0, frozenset({(0, True)})
+    with pytest.raises(Crashed):
         counting.world.follow(*mine)
-    counting.handed(theirs, [])
-    counting.handed(mine[:2], [])
-    counting.handed(mine[2:], [])
-    assert counting.shown(tenant) == right
+    counting.deliver(theirs, [])
+    counting.deliver(mine[:2], [])
+    counting.deliver(mine[2:], [])
+    assert counting.stats(tenant) == expected
 
 
-def test_records_redriven_late_are_counted(counting: Counting, right: Stats) -> None:
+def test_records_redriven_late_are_counted(counting: CountTrials, expected: Stats) -> None:
     tenant, records = counting.records()
-    counting.handed(records[:3], [])
-    counting.handed(records[6:], [])
-    counting.handed(records[3:6], [])
-    assert counting.shown(tenant) == right
+    counting.deliver(records[:3], [])
+    counting.deliver(records[6:], [])
+    counting.deliver(records[3:6], [])
+    assert counting.stats(tenant) == expected

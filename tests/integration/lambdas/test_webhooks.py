@@ -33,7 +33,7 @@ DOWN = Outcome.failed("The server answered 503")
 REFUSED = Outcome.failed("it may not be called", retryable=False)
 
 
-class Receiving(ScriptedTask):
+class WebhookReceiver(ScriptedTask):
     """Runs scripted tasks, and answers webhooks with `answers` or with success."""
 
     def __init__(self, world: Executors) -> None:
@@ -52,7 +52,7 @@ class Receiving(ScriptedTask):
 @pytest.fixture
 def world() -> Iterator[Executors]:
     with executors() as made:
-        made.task = Receiving(made)
+        made.task = WebhookReceiver(made)
         put_keys(made, KEY)
         yield made
 
@@ -67,12 +67,12 @@ def put_keys(world: Executors, *keys: bytes) -> None:
 
 
 def received(world: Executors) -> list[Attempt]:
-    assert isinstance(world.task, Receiving)
+    assert isinstance(world.task, WebhookReceiver)
     return [attempt for _, attempt in world.task.calls]
 
 
 def answers(world: Executors, *outcomes: Outcome) -> None:
-    assert isinstance(world.task, Receiving)
+    assert isinstance(world.task, WebhookReceiver)
     world.task.answers += outcomes
 
 
@@ -81,13 +81,13 @@ def submit(world: Executors, *on: str, **fields: Any) -> JobKey:
     return world.submit(notify=notify, max_retries=0, **fields)
 
 
-def ended(world: Executors, *on: str, payload: Any = FAILS, **fields: Any) -> JobKey:
+def submit_and_run(world: Executors, *on: str, payload: Any = FAILS, **fields: Any) -> JobKey:
     key = submit(world, *on, payload=payload, **fields)
     assert world.invoke(world.records()) == []
     return key
 
 
-def again(record: Record, receives: int) -> Record:
+def redelivered(record: Record, receives: int) -> Record:
     return {
         **record,
         "attributes": {**record["attributes"], "ApproximateReceiveCount": str(receives)},
@@ -99,7 +99,7 @@ def lines(world: Executors, event: str) -> list[dict[str, Any]]:
 
 
 def test_webhook_of_matching_status_is_sent_once(world: Executors) -> None:
-    key = ended(world, "SUCCESS", "FAILED", "TIMED_OUT")
+    key = submit_and_run(world, "SUCCESS", "FAILED", "TIMED_OUT")
     run = world.run(key).run
     (record,) = world.records()
     assert world.invoke([record]) == []
@@ -119,7 +119,7 @@ def test_webhook_of_matching_status_is_sent_once(world: Executors) -> None:
 
 def test_webhook_is_signed_for_its_tenant_with_each_key(world: Executors) -> None:
     put_keys(world, KEY, OLD)
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     world.invoke(world.records())
     (attempt,) = received(world)
     headers, body = attempt.task["headers"], attempt.task["body"].encode()
@@ -132,7 +132,7 @@ def test_webhook_is_signed_for_its_tenant_with_each_key(world: Executors) -> Non
 def test_job_without_webhooks_has_no_notify_attribute(
     world: Executors,
 ) -> None:
-    ended(world)
+    submit_and_run(world)
     assert world.records() == []
     (row,) = [row for row in world.aws.rows("jobs") if "state" in row]
     assert "notify" not in row
@@ -157,20 +157,20 @@ def test_failed_attempt_with_retry_sends_no_webhook(world: Executors) -> None:
 
 
 def test_failing_webhook_backs_off_and_is_given_up(world: Executors) -> None:
-    key = ended(world, "FAILED")
+    key = submit_and_run(world, "FAILED")
     (record,) = world.records()
     answers(world, *[DOWN] * MAX_WEBHOOK_ATTEMPTS)
     delays = []
     for receives in range(1, MAX_WEBHOOK_ATTEMPTS):
         world.hidden.clear()
-        assert world.invoke([again(record, receives)]) == [record["messageId"]]
+        assert world.invoke([redelivered(record, receives)]) == [record["messageId"]]
         delays.append(world.hidden[-1][1])
     assert delays[:4] == sorted(delays[:4])
     assert delays[0] in range(8, 12)
     assert delays[-1] in range(1_440, 1_801)
     assert 5 * 3_600 < sum(delays) < 7 * 3_600
     assert lines(world, "webhook_given_up") == []
-    assert world.invoke([again(record, MAX_WEBHOOK_ATTEMPTS)]) == []
+    assert world.invoke([redelivered(record, MAX_WEBHOOK_ATTEMPTS)]) == []
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["tries"]) == (key.job_id, MAX_WEBHOOK_ATTEMPTS)
     assert said["error"] == "The server answered 503"
@@ -182,14 +182,14 @@ def test_failing_webhook_backs_off_and_is_given_up(world: Executors) -> None:
 
 
 def test_webhook_with_permanent_failure_is_given_up_at_once(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     answers(world, REFUSED)
     assert world.invoke(world.records()) == []
     assert lines(world, "webhook_given_up")[0]["error"] == "it may not be called"
 
 
 def test_slow_receiver_delays_no_run_of_the_batch(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     key = world.submit(payload={"lasts": 0.1})
     records = world.records()
     world.task_runner.beside = [9.5]
@@ -202,7 +202,7 @@ def test_slow_receiver_delays_no_run_of_the_batch(world: Executors) -> None:
 
 
 def test_webhook_without_answer_before_invocation_end_is_retried(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     (record,) = world.records()
     world.task_runner.beside = [1_000]
     assert world.invoke([record], seconds_left=30) == [record["messageId"]]
@@ -213,21 +213,21 @@ def test_webhook_without_answer_before_invocation_end_is_retried(world: Executor
 
 
 def test_webhook_is_retried_while_store_is_unavailable(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     (record,) = world.records()
     runtime = world.faulty_runtime(Plan((Fault(1, FaultKind.BEFORE),)))
     assert world.invoke([record], runtime) == [record["messageId"]]
-    assert world.invoke([again(record, 2)]) == []
+    assert world.invoke([redelivered(record, 2)]) == []
     assert len(received(world)) == 1
 
 
 def test_webhook_waits_until_signing_key_exists(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     put_keys(world)
     (record,) = world.records()
     assert world.invoke([record]) == [record["messageId"]]
     put_keys(world, KEY)
-    assert world.invoke([again(record, 2)], world.new_runtime()) == []
+    assert world.invoke([redelivered(record, 2)], world.new_runtime()) == []
     assert len(received(world)) == 1
 
 
@@ -242,7 +242,7 @@ def test_webhook_removed_from_definition_is_not_sent(world: Executors, notify: A
 
 
 def test_changed_webhook_address_is_used(world: Executors) -> None:
-    key = ended(world, "FAILED")
+    key = submit_and_run(world, "FAILED")
     there = "https://elsewhere.example/"
     world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": there}]})
     world.invoke(world.records())
@@ -263,7 +263,7 @@ def test_webhook_is_queued_when_dispatch_is_on_again(world: Executors) -> None:
     )
     world.runtime.dispatch_switch.set(True)
     world.clock.set(after(120))
-    assert world.invoke([again(records[0], 2)]) == []
+    assert world.invoke([redelivered(records[0], 2)]) == []
     (record,) = world.records()
     assert world.runtime.ports.history.recorded_keys([place]) == {place}
     assert world.invoke([record]) == []
@@ -286,7 +286,7 @@ def test_webhook_survives_executor_crash_at_any_call(
             world.evaluate_due_timers()
             found = world.records()
             told += [one for one in found if '"n":1' in one["body"]]
-            world.invoke([again(record, 2), *(one for one in found if one not in told)])
+            world.invoke([redelivered(record, 2), *(one for one in found if one not in told)])
     told += world.records()
     run = world.run(key).run
     assert run.status is RunStatus.FAILED
@@ -296,7 +296,7 @@ def test_webhook_survives_executor_crash_at_any_call(
 
 
 def test_dead_lettered_notification_ends_no_run(world: Executors) -> None:
-    key = ended(world, "FAILED", payload={})
+    key = submit_and_run(world, "FAILED", payload={})
     dead = world.world.queue("quick-normal-dead.fifo")
     run = world.run(key).run
     body = to_body(a_notification(run.run_id)._replace(job_id=key.job_id))
@@ -312,7 +312,7 @@ def test_dead_lettered_notification_ends_no_run(world: Executors) -> None:
 
 
 def test_notification_of_newer_format_is_kept(world: Executors) -> None:
-    ended(world, "FAILED")
+    submit_and_run(world, "FAILED")
     (record,) = world.records()
     later = {**record, "body": record["body"].replace('{"n":1', '{"n":2')}
     assert world.invoke([later]) == [record["messageId"]]

@@ -13,8 +13,8 @@ from punctual.engine.ports.notifications import Notification
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS, Webhooks
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
-from punctual.tasks.registry import Registry
 from tests.integration.contract.test_contract_notifications import a_notification
 from tests.support.node.node_world import NOON, World, a_world
 
@@ -58,7 +58,7 @@ def with_webhooks(world: World, receiver: Receiver) -> World:
         job_states=world.store.job_states,
         history=world.store.history,
         notifications=world.store.notifications,
-        registry=Registry({"http": receiver}),
+        attempt_runner=AttemptRunner({"http": receiver}),
         secrets=lambda _: [b"secret"],
         log=lambda event, **_: world.events.append(event),
         wake=world.woken.set,

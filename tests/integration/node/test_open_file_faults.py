@@ -17,9 +17,9 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import RunView
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
-from punctual.tasks.registry import Registry
 from punctual.tasks.script import open_files
 from punctual.tasks.script.cgroup import Cgroups
 from punctual.tasks.script.sandbox import OpenPath, choose_sandbox
@@ -55,7 +55,7 @@ def a_node(folder: Path, writable: Path) -> Iterator[World]:
             folder / "work", sandbox, monotonic=time.monotonic, groups=groups, cgroups=cgroups
         )
         http = HttpTask(monotonic=time.monotonic, open_networks=LOOPBACK_NETWORKS)
-        world.node.running_tasks._registry = Registry({"http": http, "script": script})
+        world.node.running_tasks._attempt_runner = AttemptRunner({"http": http, "script": script})
         yield world
         http.close()
 

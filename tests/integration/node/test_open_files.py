@@ -14,9 +14,9 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.node.clock import ManualClock
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest, StopSignal
 from punctual.tasks.http import network
-from punctual.tasks.registry import Registry
 from punctual.tasks.script import open_files
 from punctual.tasks.script.open_files import (
     NOT_BEGUN_MESSAGE,
@@ -102,9 +102,9 @@ def test_other_errors_are_not_retried() -> None:
 def test_run_begins_when_a_file_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "RETRY_PAUSE_SECONDS", (0.0,) * 5)
     attempt = an_attempt("http://127.0.0.1/")
-    outcome = Registry({"http": FlakyTask(3)}).run(attempt, StopSignal(), NoLog())
+    outcome = AttemptRunner({"http": FlakyTask(3)}).run(attempt, StopSignal(), NoLog())
     assert outcome.status == "SUCCESS"
-    outcome = Registry({"http": FlakyTask(9)}).run(attempt, StopSignal(), NoLog())
+    outcome = AttemptRunner({"http": FlakyTask(9)}).run(attempt, StopSignal(), NoLog())
     assert (outcome.status, outcome.error, outcome.begun) == ("FAILED", NOT_BEGUN_MESSAGE, False)
 
 
@@ -136,7 +136,9 @@ def test_task_that_fails_after_its_begin_is_not_run_again() -> None:
             runs += 1
             raise too_many_open_files()
 
-    outcome = Registry({"http": BegunTask()}).run(an_attempt("http://x/"), StopSignal(), NoLog())
+    outcome = AttemptRunner({"http": BegunTask()}).run(
+        an_attempt("http://x/"), StopSignal(), NoLog()
+    )
     assert (runs, outcome.status, outcome.begun) == (1, "FAILED", True)
 
 

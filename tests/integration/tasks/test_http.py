@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
 from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
-from punctual.tasks.registry import Registry
 
 LONG = 300.0
 PATIENCE = 10.0
@@ -135,11 +135,11 @@ def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[Registry]:
+def running(**options: Any) -> Iterator[AttemptRunner]:
     with closing(
         HttpTask(monotonic=time.monotonic, **{"open_networks": LOOPBACK_NETWORKS} | options)
     ) as task:
-        yield Registry({"http": task}, lambda name: f"hush-{name}")
+        yield AttemptRunner({"http": task}, lambda name: f"hush-{name}")
 
 
 def an_attempt(url: str, seconds: float = LONG, payload: Any = None, **task: Any) -> Attempt:
@@ -158,8 +158,8 @@ def an_attempt(url: str, seconds: float = LONG, payload: Any = None, **task: Any
 
 
 def call(url: str, *, options: dict[str, Any] | None = None, **task: Any) -> Outcome:
-    with running(**options or {}) as registry:
-        return registry.run(an_attempt(url, **task), StopSignal(), NoLog())
+    with running(**options or {}) as attempt_runner:
+        return attempt_runner.run(an_attempt(url, **task), StopSignal(), NoLog())
 
 
 def test_http_task_posts_the_payload_and_stores_the_answer() -> None:
@@ -383,9 +383,11 @@ def test_hanging_resolver_ends_at_the_timeout() -> None:
 def test_stop_request_ends_the_wait_for_an_answer(reason: StopReason) -> None:
     stop = StopSignal()
     outcomes: queue.Queue[Outcome] = queue.Queue()
-    with serving(_no_answer) as server, running() as registry:
+    with serving(_no_answer) as server, running() as attempt_runner:
         attempt = an_attempt(server.url())
-        thread = threading.Thread(target=lambda: outcomes.put(registry.run(attempt, stop, NoLog())))
+        thread = threading.Thread(
+            target=lambda: outcomes.put(attempt_runner.run(attempt, stop, NoLog()))
+        )
         thread.start()
         server.request()
         stop.request_stop(reason)
@@ -397,10 +399,10 @@ def test_stop_request_ends_the_wait_for_an_answer(reason: StopReason) -> None:
 def test_connection_is_reused_without_cookies() -> None:
     with (
         serving(answers_with(answer(body=b"ok", Set_Cookie="id=1"))) as server,
-        running() as registry,
+        running() as attempt_runner,
     ):
         for _ in range(3):
-            outcome = registry.run(an_attempt(server.url()), StopSignal(), NoLog())
+            outcome = attempt_runner.run(an_attempt(server.url()), StopSignal(), NoLog())
             assert outcome.status == "SUCCESS"
             assert _header(server.request(), b"cookie") is None
         assert server.connections == 1
@@ -415,13 +417,13 @@ def test_stop_of_one_run_does_not_stop_runs_of_other_threads() -> None:
             _no_answer(connection, request)
         connection.sendall(answer(body=b"ok"))
 
-    def work(registry: Registry, number: int, url: str) -> None:
-        outcomes.put((number, registry.run(an_attempt(url), stops[number], NoLog())))
+    def work(attempt_runner: AttemptRunner, number: int, url: str) -> None:
+        outcomes.put((number, attempt_runner.run(an_attempt(url), stops[number], NoLog())))
 
-    with serving(handler) as server, running() as registry, ExitStack() as stack:
+    with serving(handler) as server, running() as attempt_runner, ExitStack() as stack:
         for number in range(8):
             url = server.url("/odd" if number % 2 else "/even")
-            thread = threading.Thread(target=work, args=(registry, number, url))
+            thread = threading.Thread(target=work, args=(attempt_runner, number, url))
             thread.start()
             stack.callback(thread.join)
         done = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
@@ -551,7 +553,10 @@ def test_stop_request_ends_a_slow_answer_over_tls(tmp_path: Path) -> None:
         stop.request_stop("CANCEL")
         _no_answer(connection, request)
 
-    with serving_tls(tmp_path, stopping) as (server, _, options), running(**options) as registry:
+    with (
+        serving_tls(tmp_path, stopping) as (server, _, options),
+        running(**options) as attempt_runner,
+    ):
         attempt = an_attempt(f"https://job.test:{server.port}/")
-        outcome = registry.run(attempt, stop, NoLog())
+        outcome = attempt_runner.run(attempt, stop, NoLog())
     assert outcome.status == "CANCELLED"

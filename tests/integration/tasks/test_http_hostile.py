@@ -67,8 +67,8 @@ def attempt(url: str) -> Attempt:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_endless_answer_is_aborted(name: str) -> None:
     processor = Processor()
-    with serving(HOSTILE[name]) as server, running(cpu_time=processor) as registry:
-        outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
+    with serving(HOSTILE[name]) as server, running(cpu_time=processor) as attempt_runner:
+        outcome = attempt_runner.run(attempt(server.url()), StopSignal(), NoLog())
     assert outcome.status in ("FAILED", "SUCCESS")
     assert outcome.status == "FAILED" or outcome.output_truncated
     assert processor.readings <= MAX_ATTEMPT_CPU_SECONDS / STEP_SECONDS + 10
@@ -76,8 +76,8 @@ def test_endless_answer_is_aborted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["interim answers", "early hints"])
 def test_endless_interim_answers_fail_with_a_reason(name: str) -> None:
-    with serving(HOSTILE[name]) as server, running(cpu_time=Processor()) as registry:
-        outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
+    with serving(HOSTILE[name]) as server, running(cpu_time=Processor()) as attempt_runner:
+        outcome = attempt_runner.run(attempt(server.url()), StopSignal(), NoLog())
     assert (outcome.status, outcome.retryable) == ("FAILED", True)
     assert "takes over 2 s of processor time" in outcome.error
 
@@ -91,9 +91,9 @@ def test_chunks_of_one_byte_end_at_the_processor_time_limit() -> None:
         while not sent.wait(0.0005):
             connection.sendall(b"1\r\na\r\n")
 
-    with serving(handle) as server, running(cpu_time=Processor()) as registry:
+    with serving(handle) as server, running(cpu_time=Processor()) as attempt_runner:
         try:
-            outcome = registry.run(attempt(server.url()), StopSignal(), NoLog())
+            outcome = attempt_runner.run(attempt(server.url()), StopSignal(), NoLog())
         finally:
             sent.set()
     assert outcome.status == "FAILED"

@@ -9,8 +9,8 @@ import pytest
 
 from punctual.node import script_settings
 from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.script import cgroup
 from punctual.tasks.script.cgroup import Cgroups
 from punctual.tasks.script.survivors import Children
@@ -89,6 +89,6 @@ def test_scripts_of_a_node_run_in_its_control_groups(
     monkeypatch.setattr(script_settings, "Children", lambda adopt: Children())
     task = script_settings.script_task(tmp_path, GroupFiles(tmp_path / "files"), unconfined())
     assert (groups / "punctual-run-old" / "cgroup.kill").read_text() == "1"
-    outcome = Registry({"script": task}).run(an_attempt("echo $PPID"), StopSignal(), Log())
+    outcome = AttemptRunner({"script": task}).run(an_attempt("echo $PPID"), StopSignal(), Log())
     group_pids = (groups / f"punctual-run-{RUN}" / "cgroup.procs").read_text()
     assert int(group_pids) == int(outcome.output)

@@ -19,7 +19,7 @@ from punctual.node.http.application import build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 from tests.support.web_client import Answer, Client
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ class NodeClient(Client):
         }
         self.node = Node(
             self.store,
-            Registry({}),
+            AttemptRunner({}),
             GroupFiles(folder / "groups"),
             self.clock,
             self.clock.monotonic,

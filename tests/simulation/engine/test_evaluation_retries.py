@@ -6,8 +6,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from punctual.domain.run import RunStatus
+from punctual.engine.dispatch.evaluation_retries import MAX_FAILED_EVALUATIONS
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.retries import MAX_FAILED_EVALUATIONS
 from punctual.engine.ports.rows import JobKey
 from tests.support.ports import a_change_applier, a_reconciler
 from tests.support.simulation.manual_engine import NOON, ManualEngine

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.durations import CLAIM_LEASE, RUN_LEASE
 from punctual.domain.errors import Conflict, NotFound, PreconditionFailed, Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.leases import CLAIM_LEASE, RUN_LEASE
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.job_states import Swap

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from punctual.domain.durations import RUN_LEASE
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.execution.executor import Assignment

@@ -15,7 +15,7 @@ from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.executor.handler import ExecutorHandler
 from punctual.lambdas.runtime import Runtime
 from punctual.node.clock import ManualClock
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 from tests.support.builders import NOON
 from tests.support.deployed.deployed import REGION
 from tests.support.deployed.direct import Direct
@@ -98,7 +98,7 @@ class Executors(Direct):
 
         It has the rights of the lane's function, or of `role`.
         """
-        tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.task))
+        tasks = AttemptRunner(dict.fromkeys(("event", "http", "lambda"), self.task))
         with self.world.meter.as_role(role or self.world.name(f"executor-{lane}")):
             executing = ExecutorHandler(
                 runtime or self.runtime, lane, lambda _: tasks, self.task_runner

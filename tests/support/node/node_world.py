@@ -19,8 +19,8 @@ from punctual.node.files.process_groups import GroupFiles
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
-from punctual.tasks.registry import Registry
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 T = "local"
@@ -58,7 +58,7 @@ class World:
         self.workers = {Lane.QUICK.value: Workers("quick", 4), Lane.LONG.value: Workers("long", 4)}
         self.node = Node(
             self.store,
-            Registry({"http": self.gate, "script": self.gate}),
+            AttemptRunner({"http": self.gate, "script": self.gate}),
             GroupFiles(folder / "groups"),
             clock,
             clock.monotonic,

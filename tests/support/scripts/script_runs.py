@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.script import landlock
 from punctual.tasks.script.process_group import ProcessGroup
 from punctual.tasks.script.sandbox import Sandbox, choose_sandbox
@@ -117,7 +117,7 @@ def execute(
         grace=timedelta(seconds=grace),
         **options,
     )
-    registry = Registry({"script": task}, lambda name: f"hush-{name}")
-    outcome = registry.run(attempt, stop or StopSignal(), log or Log())
+    attempt_runner = AttemptRunner({"script": task}, lambda name: f"hush-{name}")
+    outcome = attempt_runner.run(attempt, stop or StopSignal(), log or Log())
     assert list(root.iterdir()) == []
     return outcome

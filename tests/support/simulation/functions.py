@@ -9,12 +9,12 @@ from typing import Any
 from punctual.aws.operator_settings import OperatorSettings
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
 from punctual.engine.clock import Clocks
+from punctual.engine.dispatch.evaluation_retries import EvaluationRetries
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
 from punctual.engine.dispatch.on_demand.wakeup_times import Throughput
-from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import CLAIM_LEASE, RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.errors import PunctualError, Unavailable
+from punctual.domain.leases import CLAIM_LEASE, RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.changes.run_results import output_key

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import CLAIM_LEASE, MAX_LOST_ATTEMPTS, MAX_RETURNED_CLAIMS
+from punctual.domain.durations import MAX_LOST_ATTEMPTS, MAX_RETURNED_CLAIMS
 from punctual.domain.events import Claim, DeadLetter, Finish, ReturnClaim, Started
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import Retry
+from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Lease, Reason, Run, RunStatus
 from punctual.domain.schedules.schedule import Once
 from tests.support.builders_jobs import NOON, Story, a_job, after, every, seconds

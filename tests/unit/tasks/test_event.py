@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
 from punctual.tasks.event import EventFields, EventTask, build_event
-from punctual.tasks.registry import Registry
 
 
 class NoLog:
@@ -57,7 +57,7 @@ def test_reserved_detail_type_is_refused(name: str) -> None:
         build_event(an_attempt(detail_type=name))
     attempt = msgspec.structs.replace(an_attempt(detail_type="{{payload}}"), payload=name)
     events = EventTask(lambda _: pytest.fail("It was published."))
-    outcome = Registry({"event": events}).run(attempt, StopSignal(), NoLog())
+    outcome = AttemptRunner({"event": events}).run(attempt, StopSignal(), NoLog())
     assert (outcome.status, outcome.retryable) == ("FAILED", False)
 
 

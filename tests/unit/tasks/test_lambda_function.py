@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid, Unavailable
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
 from punctual.tasks.lambda_function import (
     MAX_ERROR_CHARACTERS,
@@ -15,7 +16,6 @@ from punctual.tasks.lambda_function import (
     function_problem,
 )
 from punctual.tasks.limits import MAX_ANSWER_BYTES
-from punctual.tasks.registry import Registry
 from punctual.tasks.validation import task_problems
 
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"
@@ -60,8 +60,8 @@ def run(
         timeout=timedelta(seconds=5),
         token=7,
     )
-    registry = Registry({"lambda": InvokeTask(service)}, {"key": "s3cret"}.__getitem__)
-    return registry.run(attempt, StopSignal(), NoLog()), service
+    attempt_runner = AttemptRunner({"lambda": InvokeTask(service)}, {"key": "s3cret"}.__getitem__)
+    return attempt_runner.run(attempt, StopSignal(), NoLog()), service
 
 
 def test_lambda_task_sends_the_payload_and_returns_the_answer() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Runners, StopSignal
 from punctual.tasks.lambda_function import InvokeTask
 from punctual.tasks.reach import AllowedTargets, decode_targets, encode_targets
-from punctual.tasks.registry import Registry
 from punctual.tasks.sqs import QueueTask
 
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
@@ -123,4 +123,4 @@ def run(tenant: str, task: dict[str, Any], payload: Any = None) -> Outcome:
         "lambda": InvokeTask(NoService(), REACH.allows_function),
         "sqs": QueueTask(NoService(), REACH.allows_queue),
     }
-    return Registry(runners).run(attempt, StopSignal(), NoLog())
+    return AttemptRunner(runners).run(attempt, StopSignal(), NoLog())

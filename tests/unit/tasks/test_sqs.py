@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.sqs import QueueTask, queue_problem
 from punctual.tasks.validation import task_problems
 
@@ -43,7 +43,7 @@ def run(url: str, payload: Any = None) -> tuple[Outcome, FakeSqs]:
         timeout=timedelta(seconds=5),
         token=7,
     )
-    return Registry({"sqs": QueueTask(sqs)}).run(attempt, StopSignal(), NoLog()), sqs
+    return AttemptRunner({"sqs": QueueTask(sqs)}).run(attempt, StopSignal(), NoLog()), sqs
 
 
 def test_sqs_task_sends_the_payload_and_returns_the_message_id() -> None:

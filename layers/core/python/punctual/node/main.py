@@ -53,9 +53,9 @@ from punctual.node.sqlite.store import Store
 from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, shut_down
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS
 from punctual.node.workers import Workers
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
-from punctual.tasks.registry import Registry
 from punctual.tasks.script.run_folder import remove_leftovers
 from punctual.tasks.script.sandbox import LOCAL_TENANT, Sandbox
 from punctual.web.views.system import Login
@@ -147,7 +147,7 @@ def build_node(
     script = script_task(folder, groups, sandbox)
     node = Node(
         store,
-        Registry({"http": http, "script": script}),
+        AttemptRunner({"http": http, "script": script}),
         groups,
         clock.wall,
         clock.monotonic,

@@ -68,7 +68,7 @@ class NodeMonitor:
         store: StoreCounts,
         minute_store: MinuteStore,
         running_tasks: Sized,
-        registry: TaskTypes,
+        attempt_runner: TaskTypes,
         executor_id: str,
         monotonic: Callable[[], float],
         since: datetime,
@@ -78,7 +78,7 @@ class NodeMonitor:
         self._warnings = warnings
         self._minute_store = minute_store
         self._running_tasks = running_tasks
-        self._types = tuple(sorted({"event", *registry.types}))
+        self._types = tuple(sorted({"event", *attempt_runner.types}))
         self._executor_id = executor_id
         self._monotonic = monotonic
         self._since = since

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from punctual.domain.durations import RUN_LEASE
 from punctual.domain.job_state import Lane
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
@@ -40,7 +40,7 @@ from punctual.node.sqlite.state_rows import INLINE_SLOT
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
 from punctual.node.workers import Workers
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.script.open_files import is_file_limit
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Node:
     def __init__(
         self,
         store: Store,
-        registry: Registry,
+        attempt_runner: AttemptRunner,
         groups: GroupFiles,
         clock: Clock,
         monotonic: Callable[[], float],
@@ -146,7 +146,7 @@ class Node:
         self._clock_changes = ClockChangeDetector(now)
         sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
         self._maintenance = Maintenance(store, reconciler, sweeper, log, now.steady)
-        self.running_tasks = RunningTasks(self.executor, registry, store.blobs, monotonic)
+        self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self._wakeups = wakeups
         wakeups.poller = self.poller
         self.webhooks = Webhooks(
@@ -154,7 +154,7 @@ class Node:
             job_states=store.job_states,
             history=store.history,
             notifications=store.notifications,
-            registry=registry,
+            attempt_runner=attempt_runner,
             secrets=webhook_secrets,
             log=log,
             wake=wake,
@@ -163,7 +163,7 @@ class Node:
             store,
             store.minutes,
             self.running_tasks,
-            registry,
+            attempt_runner,
             executor_id,
             monotonic,
             now.wall,

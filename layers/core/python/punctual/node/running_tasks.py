@@ -13,11 +13,11 @@ from punctual.domain.errors import PunctualError
 from punctual.domain.run import RunStatus
 from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
-from punctual.engine.execution.leases import LeaseKeeper
+from punctual.engine.execution.lease_keeper import LeaseKeeper
 from punctual.engine.ports.rows import Detail
 from punctual.tasks.assignment import attempt_of, detail_of
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import (
     NotBegun,
     not_begun_at_file_limit,
@@ -99,12 +99,12 @@ class RunningTasks(LeaseKeeper):
     def __init__(
         self,
         executor: Executor,
-        registry: Registry,
+        attempt_runner: AttemptRunner,
         files: Files,
         monotonic: Callable[[], float],
     ) -> None:
         super().__init__(executor, monotonic)
-        self._registry = registry
+        self._attempt_runner = attempt_runner
         self._files = files
 
     def is_lost(self, _assignment: Assignment) -> bool:
@@ -150,7 +150,7 @@ class RunningTasks(LeaseKeeper):
             return Outcome("FAILED", str(error), begun=False)
         except PunctualError as error:
             return Outcome.failed(f"The log could not be opened: {error.message}")
-        return self._registry.run(attempt, stop, log)
+        return self._attempt_runner.run(attempt, stop, log)
 
     def _store(self, assignment: Assignment, outcome: Outcome, log: _Log) -> Detail:
         """Store the output and the log, unless the job discards them.

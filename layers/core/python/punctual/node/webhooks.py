@@ -15,8 +15,8 @@ from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.node.sqlite.notifications import PendingNotification, SqliteNotifications
 from punctual.node.sqlite.transaction import Transaction
 from punctual.node.workers import Workers
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import NoLog, delivery_result, webhook_attempt
 from punctual.web.views.event import notification_json
 
@@ -46,7 +46,7 @@ class Webhooks:
         job_states: JobStates,
         history: History,
         notifications: SqliteNotifications,
-        registry: Registry,
+        attempt_runner: AttemptRunner,
         secrets: WebhookSecrets,
         log: Log,
         wake: Callable[[], None],
@@ -55,7 +55,7 @@ class Webhooks:
         self._job_states = job_states
         self._history = history
         self._notifications = notifications
-        self._registry = registry
+        self._attempt_runner = attempt_runner
         self._secrets = secrets
         self._log = log
         self._wake = wake
@@ -149,7 +149,7 @@ class Webhooks:
     def _deliver(self, pending: PendingNotification, attempt: Attempt, stop: StopSignal) -> None:
         """Deliver a notification. A thread calls this; the append of a deque is atomic."""
         self._finished.append(
-            _FinishedDelivery(pending, self._registry.run(attempt, stop, NoLog()))
+            _FinishedDelivery(pending, self._attempt_runner.run(attempt, stop, NoLog()))
         )
         self._wake()
 

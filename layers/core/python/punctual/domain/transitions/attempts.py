@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from punctual.domain.draft import Draft
 from punctual.domain.durations import (
-    CLAIM_LEASE,
     MAX_LOST_ATTEMPTS,
     MAX_RETURN_DELAY,
     MAX_RETURNED_CLAIMS,
@@ -14,6 +13,7 @@ from punctual.domain.durations import (
 )
 from punctual.domain.identifiers import hash_fraction
 from punctual.domain.job_state import JobStatus, Rules
+from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import (
     FAILED_LETTER,
     LOST_LETTER,

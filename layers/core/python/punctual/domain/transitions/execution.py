@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from punctual.domain import events
 from punctual.domain.decision import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
-from punctual.domain.durations import CLAIM_LEASE, MAX_RETURNED_CLAIMS
+from punctual.domain.durations import MAX_RETURNED_CLAIMS
+from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Lease, Reason, Run, RunStatus
 from punctual.domain.transitions import attempts
 from punctual.domain.transitions.attempts import (

@@ -11,10 +11,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from punctual.domain.decide import Decision, Verdict, decide
-from punctual.domain.durations import FALLBACK_DELAY, RUN_LEASE
+from punctual.domain.durations import FALLBACK_DELAY
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Claim, Evaluate, Event, Finish
 from punctual.domain.job_state import JobState
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Lease, Run, RunStatus
 from punctual.domain.transitions.wait_queue import resend_at
 from punctual.engine.changes.change import Change, Result

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.domain.durations import POLLER_LEASE
 from punctual.domain.identifiers import BUCKET_LENGTH, bucket_of
+from punctual.domain.leases import POLLER_LEASE
 from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPartition
 
 PLANNING_HORIZON = timedelta(minutes=2)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.domain.durations import POLLER_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import BUCKET_LENGTH
+from punctual.domain.leases import POLLER_LEASE
 from punctual.engine.changes.change import Result
+from punctual.engine.dispatch.evaluation_retries import EvaluationRetries
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.dispatch.timer_window import TIMER_WINDOW_PAGE_SIZE, TimerWindow
 from punctual.engine.ports.partitions import PartitionLease, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers

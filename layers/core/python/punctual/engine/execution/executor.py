@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
+from punctual.domain.leases import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.run import Reason, Run, RunStatus
 from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.apply import ChangeApplier

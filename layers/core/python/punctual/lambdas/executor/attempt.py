@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.domain.durations import CLAIM_LEASE, RENEWAL_TIMEOUT
 from punctual.domain.errors import Unavailable
+from punctual.domain.leases import CLAIM_LEASE, RENEWAL_TIMEOUT
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.execution.executor import Assignment, FinishedAttempt
 from punctual.engine.ports.rows import Detail
 from punctual.engine.ports.run_queue import Message
 from punctual.lambdas.executor.outputs import AttemptResult
 from punctual.tasks.assignment import attempt_of, detail_of
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
-from punctual.tasks.registry import Registry
 
 TASK_STOP_GRACE_SECONDS = 0.5  # seconds that a task has to end after a stop or its timeout
 
@@ -59,7 +59,7 @@ class RunningAttempt:
         self,
         delivery: Delivery,
         assignment: Assignment,
-        registry: Registry,
+        attempt_runner: AttemptRunner,
         began_steady: float,
         seconds_left: float,
         is_lost: Callable[[], bool],
@@ -71,7 +71,7 @@ class RunningAttempt:
         self.detail: Detail | None = None  # set after output and log are stored
         self.ended_steady: float | None = None
         self._allowed_seconds = assignment.timeout_seconds
-        self._registry = registry
+        self._attempt_runner = attempt_runner
         self._is_cut_short = seconds_left < self._allowed_seconds
         self._ends_steady = began_steady + min(seconds_left, self._allowed_seconds)
         self._task_outcome: Outcome | None = None
@@ -83,7 +83,7 @@ class RunningAttempt:
 
     def __call__(self) -> None:
         try:
-            self._task_outcome = self._registry.run(self._attempt, self.stop, self.log)
+            self._task_outcome = self._attempt_runner.run(self._attempt, self.stop, self.log)
         except BaseException as crash:
             self._crash = crash
 

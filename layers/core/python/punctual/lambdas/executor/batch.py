@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from punctual.domain.durations import RUN_LEASE
 from punctual.domain.errors import Unavailable
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import Assignment, Executor
-from punctual.engine.execution.leases import LeaseKeeper
+from punctual.engine.execution.lease_keeper import LeaseKeeper
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.lambdas.executor import timing
@@ -34,7 +34,7 @@ from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, call_
 from punctual.lambdas.executor.visibility import VisibilityTimeouts
 from punctual.lambdas.executor.webhooks import WebhookDeliveries
 from punctual.lambdas.telemetry import Telemetry
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Batch:
         messages: MessageBatch,
         admission: Admission,
         webhooks: WebhookDeliveries,
-        registry_for: Callable[[str], Registry],
+        attempt_runner_for: Callable[[str], AttemptRunner],
         task_runner: TaskRunner,
         ends_steady: float,
         clock: Clock,
@@ -57,14 +57,14 @@ class Batch:
         new_id: NewId,
         log: Telemetry,
     ) -> None:
-        """`registry_for` returns the registry of a tenant. The invocation ends at `ends_steady`."""
+        """`attempt_runner_for` returns the attempt_runner of a tenant. The invocation ends at `ends_steady`."""
         self._executor = executor
         self._blobs = blobs
         self._lane = lane
         self._messages = messages
         self._admission = admission
         self._webhooks = webhooks
-        self._registry_for = registry_for
+        self._attempt_runner_for = attempt_runner_for
         self._task_runner = task_runner
         self._ends_steady = ends_steady
         self._clock = clock
@@ -207,11 +207,13 @@ class Batch:
                 self._admission.release([assignment.run.nonce], False)
                 self._claim_returns.return_unbegun(delivery, assignment.run, is_delayed=is_old)
                 continue
-            registry, is_lost = (
-                self._registry_for(assignment.key.tenant),
+            attempt_runner, is_lost = (
+                self._attempt_runner_for(assignment.key.tenant),
                 partial(self._leases.is_lost, assignment),
             )
-            attempt = RunningAttempt(delivery, assignment, registry, steady, seconds_left, is_lost)
+            attempt = RunningAttempt(
+                delivery, assignment, attempt_runner, steady, seconds_left, is_lost
+            )
             self._leases.add(assignment, attempt.stop)
             self._attempts.append(attempt)
             attempts.append(attempt)

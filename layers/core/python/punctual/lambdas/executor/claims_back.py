@@ -1,7 +1,7 @@
 """Returns claims, so that another executor takes the runs at once or after a delay."""
 
-from punctual.domain.durations import RUN_LEASE
 from punctual.domain.errors import Unavailable
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import Executor

@@ -20,7 +20,7 @@ from punctual.lambdas.executor.webhooks import WebhookDeliveries, WebhookDeliver
 from punctual.lambdas.quotas import build_run_permits
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.webhook_keys import WebhookKeys
-from punctual.tasks.registry import Registry
+from punctual.tasks.attempt_runner import AttemptRunner
 
 QUICK_LANE = LaneSettings(renews_at_once=False)
 LONG_LANE = LaneSettings(renews_at_once=True)
@@ -34,18 +34,18 @@ class LambdaContext(Protocol):
 
 
 class ExecutorHandler:
-    """Handles batches in one process. `registry_for` returns the task registry of a tenant."""
+    """Handles batches in one process. `attempt_runner_for` returns the task attempt_runner of a tenant."""
 
     def __init__(
         self,
         runtime: Runtime,
         lane: str,
-        registry_for: Callable[[str], Registry],
+        attempt_runner_for: Callable[[str], AttemptRunner],
         task_runner: TaskRunner | None = None,
     ) -> None:
         self._runtime = runtime
         self._lane = LANE_SETTINGS[lane]
-        self._registry_for = registry_for
+        self._attempt_runner_for = attempt_runner_for
         self._secrets = WebhookKeys(runtime).secrets
         self._permits = build_run_permits(runtime)
         self._task_runner = task_runner or TaskThreads(runtime.pause)
@@ -88,7 +88,7 @@ class ExecutorHandler:
             job_states=runtime.ports.job_states,
             history=runtime.ports.history,
             messages=messages,
-            registry_for=self._registry_for,
+            attempt_runner_for=self._attempt_runner_for,
             secrets=self._secrets,
             task_runner=self._task_runner,
             ends_steady=ends_steady,
@@ -117,7 +117,7 @@ class ExecutorHandler:
             messages=messages,
             admission=admission,
             webhooks=webhooks,
-            registry_for=self._registry_for,
+            attempt_runner_for=self._attempt_runner_for,
             task_runner=self._task_runner,
             ends_steady=ends_steady,
             clock=runtime.clock,

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from punctual.aws.sqs.visibility import SqsDeliveries
-from punctual.domain.durations import CLAIM_LEASE
 from punctual.domain.errors import Unavailable
+from punctual.domain.leases import CLAIM_LEASE
 from punctual.engine.ports.clock import Clock
 from punctual.lambdas.telemetry import Telemetry
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from punctual.aws.secrets import AwsSecrets
 from punctual.lambdas.runtime import Runtime
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest
 from punctual.tasks.event import EventTask
-from punctual.tasks.registry import Registry
 
 if TYPE_CHECKING:
     from punctual.tasks.reach import AllowedTargets
@@ -28,8 +28,8 @@ class _LazyRunner:
         return self._runner.run(attempt, stop, recorder)
 
 
-def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
-    """Return a function from tenant to task registry. A registry reads only the tenant's secrets.
+def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], AttemptRunner]:
+    """Return a function from tenant to task attempt_runner. A attempt_runner reads only the tenant's secrets.
 
     `runtime_api` is the address where Lambda hands out events. Tasks must not call it, for
     any networks of the stage.
@@ -75,4 +75,4 @@ def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str],
         runtime.settings.stage,
         runtime.steady,
     )
-    return lambda tenant: Registry(runners, partial(secrets.get, tenant))
+    return lambda tenant: AttemptRunner(runners, partial(secrets.get, tenant))

@@ -17,8 +17,8 @@ from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.telemetry import log_abandoned_webhook
 from punctual.lambdas.executor.threads import TaskRunner
 from punctual.lambdas.telemetry import Telemetry
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
-from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import WEBHOOK_TIMEOUT, NoLog, delivery_result, webhook_attempt
 
 
@@ -46,7 +46,7 @@ class WebhookDeliveries:
         job_states: JobStates,
         history: History,
         messages: MessageBatch,
-        registry_for: Callable[[str], Registry],
+        attempt_runner_for: Callable[[str], AttemptRunner],
         secrets: WebhookSecrets,
         task_runner: TaskRunner,
         ends_steady: float,
@@ -60,7 +60,7 @@ class WebhookDeliveries:
         self._steady = steady
         self._log = log
         self._messages = messages
-        self._registry_for = registry_for
+        self._attempt_runner_for = attempt_runner_for
         self._secrets = secrets
         self._task_runner = task_runner
         self._ends_steady = ends_steady
@@ -119,7 +119,7 @@ class WebhookDeliveries:
             self._secrets(notification.tenant),
         )
         attempt = webhook_attempt(notification, target.url, data, secrets, now, timeout)
-        return self._registry_for(notification.tenant).run(attempt, StopSignal(), NoLog())
+        return self._attempt_runner_for(notification.tenant).run(attempt, StopSignal(), NoLog())
 
     def _settle(self, delivery: WebhookDelivery, outcome: Outcome | Exception | None) -> None:
         notification, tries = delivery.notification, delivery.receive_count

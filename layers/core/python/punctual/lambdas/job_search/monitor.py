@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
-from punctual.domain.durations import RUN_LEASE
 from punctual.domain.identifiers import bucket_of
+from punctual.domain.leases import RUN_LEASE
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.monitor import HEALTH_PERIOD, STATISTICS_PERIOD, Health, Stats
 from punctual.engine.ports.rows import JobKey

@@ -7,9 +7,10 @@ from typing import Any
 
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake_up
-from punctual.domain.durations import POLLER_LEASE
 from punctual.domain.errors import Invalid, Unavailable
+from punctual.domain.leases import POLLER_LEASE
 from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.dispatch.evaluation_retries import EvaluationRetries
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import HeldMessages
 from punctual.engine.dispatch.on_demand.planner import MAX_TIMERS_PER_WAKEUP
@@ -23,7 +24,6 @@ from punctual.engine.dispatch.on_demand.wakeup_times import (
     wake_up_time,
 )
 from punctual.engine.dispatch.poller import EARLY_TIMER_DELAY
-from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import Partitions, TimerPartition
 from punctual.engine.ports.rows import JobKey

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.run import RunStatus
 from punctual.engine.changes.change import Result
+from punctual.engine.dispatch.evaluation_retries import EvaluationRetries
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import MAX_EARLY_SEND, HeldMessages
 from punctual.engine.dispatch.on_demand.wakeup_times import (
@@ -17,7 +18,6 @@ from punctual.engine.dispatch.on_demand.wakeup_times import (
     begin_at,
 )
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller, StepResult
-from punctual.engine.dispatch.retries import EvaluationRetries
 from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from punctual.engine.dispatch.retries import (
+from punctual.engine.dispatch.evaluation_retries import (
     FAILED_RETRY_DELAY,
     INCOMPLETE_RETRY_DELAY,
     MAX_EVALUATION_RETRY_DELAY,

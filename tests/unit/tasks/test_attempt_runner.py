@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
+from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -15,7 +16,6 @@ from punctual.tasks.contract import (
     StopRequest,
     StopSignal,
 )
-from punctual.tasks.registry import Registry
 
 
 class ScriptedRunner:
@@ -51,8 +51,8 @@ def an_attempt(**task: Any) -> Attempt:
 
 
 def run(runner: Runner, attempt: Attempt, stop: StopSignal | None = None) -> Outcome:
-    registry = Registry({"http": runner}, lambda name: f"hush/{name}")
-    return registry.run(attempt, stop or StopSignal(), NoLog())
+    attempt_runner = AttemptRunner({"http": runner}, lambda name: f"hush/{name}")
+    return attempt_runner.run(attempt, stop or StopSignal(), NoLog())
 
 
 def test_runner_gets_the_expanded_task() -> None:
@@ -65,9 +65,9 @@ def test_runner_gets_the_expanded_task() -> None:
 
 
 def test_unknown_task_type_fails_without_a_retry() -> None:
-    outcome = Registry({}).run(an_attempt(), StopSignal(), NoLog())
+    outcome = AttemptRunner({}).run(an_attempt(), StopSignal(), NoLog())
     assert outcome == Outcome.failed("This installation runs no 'http' tasks", retryable=False)
-    assert Registry({"b": ScriptedRunner(outcome), "a": ScriptedRunner(outcome)}).types == (
+    assert AttemptRunner({"b": ScriptedRunner(outcome), "a": ScriptedRunner(outcome)}).types == (
         "a",
         "b",
     )
@@ -91,7 +91,7 @@ def test_crash_shows_its_type_and_logs_its_place(caplog: pytest.LogCaptureFixtur
     assert record.getMessage() == "task_crashed"
     fields = record.__dict__
     assert (fields["job_id"], fields["run_id"], fields["attempt"]) == ("job-1", "run-1", 2)
-    assert "test_registry.py" in fields["where"]
+    assert "test_attempt_runner.py" in fields["where"]
     assert "hush" not in str(fields)
 
 

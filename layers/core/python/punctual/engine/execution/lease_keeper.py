@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from punctual.domain.durations import RENEWAL_INTERVAL, RENEWAL_TIMEOUT
+from punctual.domain.leases import RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.run import Reason, Run
 from punctual.engine.execution.executor import Assignment, Executor, RenewalResult
 from punctual.engine.ports.attempts import Stoppable

@@ -12,7 +12,7 @@ from punctual.tasks.script.open_files import NOT_BEGUN_MESSAGE, NotBegun, retry_
 _log = logging.getLogger(__name__)
 
 
-class Registry:
+class AttemptRunner:
     """Calls the runner of the attempt's task type."""
 
     def __init__(self, runners: Runners, secrets: FindSecret = no_secrets) -> None:
