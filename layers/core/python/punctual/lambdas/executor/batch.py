@@ -26,7 +26,7 @@ from punctual.lambdas.executor.attempt import (
     is_claim_old,
     take_delivery,
 )
-from punctual.lambdas.executor.claims_back import ClaimReturns
+from punctual.lambdas.executor.claim_returns import ClaimReturns
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.outputs import store_results
 from punctual.lambdas.executor.telemetry import log_started, log_written
@@ -57,7 +57,10 @@ class Batch:
         new_id: NewId,
         log: Telemetry,
     ) -> None:
-        """`attempt_runner_for` returns the attempt_runner of a tenant. The invocation ends at `ends_steady`."""
+        """Set up a batch.
+
+        `attempt_runner_for` returns the runner of a tenant. The invocation ends at `ends_steady`.
+        """
         self._executor = executor
         self._blobs = blobs
         self._lane = lane
@@ -127,8 +130,8 @@ class Batch:
         )
 
     def _extend_visibility(self) -> None:
-        runs = [*self._waiting.values(), *(attempt.delivery for attempt in self._attempts)]
-        self._visibility.extend(self._steady(), [*runs, *self._webhooks.unfinished])
+        deliveries = [*self._waiting.values(), *(attempt.delivery for attempt in self._attempts)]
+        self._visibility.extend(self._steady(), [*deliveries, *self._webhooks.unfinished])
 
     # Claims
 
@@ -152,10 +155,14 @@ class Batch:
         except Unavailable as error:
             self._retry_claim(due, error.message)
             return
-        unreadable = {claim.nonce: due[claim.nonce] for claim in claim_result.payload_unavailable}
+        unreadable = {
+            unreadable_run.nonce: due[unreadable_run.nonce]
+            for unreadable_run in claim_result.payload_unavailable
+        }
         if unreadable:
             self._unreadable_runs.update(
-                (claim.nonce, claim.run) for claim in claim_result.payload_unavailable
+                (unreadable_run.nonce, unreadable_run.run)
+                for unreadable_run in claim_result.payload_unavailable
             )
             self._retry_claim(unreadable, "The payload of the runs cannot be read.")
         for nonce in due.keys() - unreadable:
@@ -181,11 +188,11 @@ class Batch:
     def _retry_claim(self, due: Mapping[str, Delivery], reason: str) -> None:
         """Retry the claim with the same nonces.
 
-        After `MAX_CLAIM_RETRY_SECONDS` return the messages instead. A returned claim does not count
+        After `MAX_STORE_RETRY_SECONDS` return the messages instead. A returned claim does not count
         as an attempt, because its task did not begin.
         """
         self._next_claim_steady = self._steady() + timing.STORE_RETRY_SECONDS
-        if self._next_claim_steady <= self._began_steady + timing.MAX_CLAIM_RETRY_SECONDS:
+        if self._next_claim_steady <= self._began_steady + timing.MAX_STORE_RETRY_SECONDS:
             return
         self._log.error("claim_failed", messages=len(due), error=reason)
         self._admission.release(due, False)
@@ -311,7 +318,9 @@ class Batch:
             return
         finished = [attempt.finished for attempt in ended_attempts]
         results = self._call_in_background(lambda: self._executor.finish(finished, True))
-        for attempt, finish, result in zip(ended_attempts, finished, results, strict=True):
+        for attempt, finished_attempt, result in zip(
+            ended_attempts, finished, results, strict=True
+        ):
             if result.is_contended:
                 self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
                 continue
@@ -322,12 +331,12 @@ class Batch:
                 self._messages.back_off([attempt.delivery])
                 continue
             self._settle(attempt, result)
-            log_written(self._log, finish, result)
+            log_written(self._log, finished_attempt, result)
 
     def _store_ended(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         """Store the outputs and logs of attempts before the swaps that end them.
 
-        A failed store is repeated each second. After `MAX_CLAIM_RETRY_SECONDS` the attempt fails.
+        A failed store is repeated each second. After `MAX_STORE_RETRY_SECONDS` the attempt fails.
         Other attempts of the batch end meanwhile.
         """
         if not ended_attempts:
@@ -337,7 +346,7 @@ class Batch:
         for attempt, detail in zip(ended_attempts, stored, strict=True):
             if not isinstance(detail, Unavailable):
                 attempt.detail = detail
-            elif self._steady() < (attempt.ended_steady or 0) + timing.MAX_CLAIM_RETRY_SECONDS:
+            elif self._steady() < (attempt.ended_steady or 0) + timing.MAX_STORE_RETRY_SECONDS:
                 self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
             else:
                 attempt.fail_store(detail)
@@ -380,14 +389,14 @@ class Batch:
         ]
         if self._attempts:
             step_times += [steady + timing.ATTEMPT_CHECK_SECONDS, self._next_write_steady]
-            step_steady = self._leases.next_renewal_steady()
-            if step_steady is not None:
-                step_times.append(max(self._next_renewal_steady, step_steady))
+            renewal_steady = self._leases.next_renewal_steady()
+            if renewal_steady is not None:
+                step_times.append(max(self._next_renewal_steady, renewal_steady))
         ended_times = [attempt.ended_steady for attempt in self._attempts]
         step_times += [
-            step_steady + timing.END_BATCH_WAIT_SECONDS
-            for step_steady in ended_times
-            if step_steady is not None
+            ended_steady + timing.END_BATCH_WAIT_SECONDS
+            for ended_steady in ended_times
+            if ended_steady is not None
         ]
         if self._waiting:
             soonest_at = min(delivery.message.due_at for delivery in self._waiting.values())
