@@ -144,8 +144,8 @@ def _build_poller(url: str, threads: int) -> Poller:
     def new_id() -> str:
         return sortable_id(clock(), (next(numbers) << 16).to_bytes(10, "big"))
 
-    changes = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
-    return Poller(ports.timers, ports.partitions, Evaluator(changes, new_id))
+    applier = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
+    return Poller(ports.timers, ports.partitions, Evaluator(applier, new_id))
 
 
 def main() -> None:

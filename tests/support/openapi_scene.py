@@ -153,7 +153,7 @@ class Scene(Client):
     def later(self, **by: float) -> None:
         end = self.clock.now + timedelta(**by)
         for _ in range(1_000):
-            at = self.node.next_at()
+            at = self.node.next_step_steady()
             if at > self.clock.monotonic() + (end - self.clock.now).total_seconds():
                 break
             self.clock.advance_to_steady(at)

@@ -123,7 +123,7 @@ def job_commands(
         blobs=ports.blobs,
         receipts=ports.receipts,
         wakeups=ports.wakeups,
-        changes=steps,
+        applier=steps,
         queries=search,
         clock=clock,
         new_id=new_id,

@@ -13,7 +13,7 @@ from punctual.domain.tenants.tokens import make_secret
 from punctual.engine.ports.audit_log import Actor
 from punctual.node.clock import ManualClock
 from tests.support.builders import NOON
-from tests.support.deployed.authorizer import (
+from tests.support.deployed.drivers.authorizer import (
     IN,
     KEY,
     OUT,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.deployed.authorizer import (
+from tests.support.deployed.drivers.authorizer import (
     IN,
     KNOBS,
     LAYER,

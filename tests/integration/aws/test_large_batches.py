@@ -16,7 +16,7 @@ from punctual.engine.commands.definitions_store import MAX_INLINE_PAYLOAD_BYTES
 from punctual.engine.ports.blobs import Blob
 from tests.integration.aws.test_limits_aws import limited
 from tests.support.aws.moto_adapter import Moto
-from tests.support.deployed.api import an_api
+from tests.support.deployed.drivers.api import an_api
 
 LARGE = {
     "name": "large",

@@ -29,8 +29,8 @@ from punctual.lambdas.telemetry import Metric
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON
-from tests.support.deployed.api import Api, an_api
-from tests.support.deployed.executors import Executors, executors
+from tests.support.deployed.drivers.api import Api, an_api
+from tests.support.deployed.drivers.executors import Executors, executors
 
 DAILY = {"name": "daily", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 

@@ -20,7 +20,7 @@ from punctual.node.clock import ManualClock
 from punctual.tasks.reach import AllowedTargets, encode_targets
 from punctual.web.contract import API_CALLS, PREFLIGHT, READ_FUNCTION, WRITE_FUNCTION
 from tests.support.aws.moto_adapter import Moto
-from tests.support.deployed.api import Answer, Api, an_api, an_event, route_of
+from tests.support.deployed.drivers.api import Answer, Api, an_api, an_event, route_of
 
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"

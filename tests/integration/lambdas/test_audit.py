@@ -18,7 +18,7 @@ from punctual.web.contract import READ_FUNCTION
 from tests.integration.lambdas.test_api import DAILY
 from tests.support.aws.moto_faults import lost_answers, refused, unreached
 from tests.support.aws.stream_records import Stream
-from tests.support.deployed.api import ADMIN, Api, an_api
+from tests.support.deployed.drivers.api import ADMIN, Api, an_api
 
 SOON = {"name": "n", "schedule_type": "FUTURE", "schedule_time": "2026-03-02T13:00:00Z"}
 OTHER = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}

@@ -13,7 +13,7 @@ from infra.stacks.observability.queries import SAVED_QUERIES
 from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR
 from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
 from tests.support.builders import NOON
-from tests.support.deployed.api import Answer, Api, an_api
+from tests.support.deployed.drivers.api import Answer, Api, an_api
 from tests.support.infra.synthesis import assembly, functions
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/use-from-the-aws-console.md").read_text()
@@ -28,7 +28,7 @@ def api() -> Iterator[Api]:
 
 
 def sent(api: Api, job_id: str, ending: str, function: str) -> Answer:
-    """Send the event of the page whose path ends so, exactly as it stands there."""
+    """Send the event of the page with a path that ends in `ending`, as the page shows it."""
     (text,) = [one for one in EVENTS if json.loads(one)["rawPath"].endswith(ending)]
     return api.ask(json.loads(text.replace("JOB_ID", job_id)), function)
 

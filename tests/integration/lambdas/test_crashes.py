@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import JobKey
-from tests.support.deployed.executors import Executors, Record, executors
+from tests.support.deployed.drivers.executors import Executors, Record, executors
 from tests.support.simulation.port_faults import Call, Crash, Fault, Plan, fault_kinds
 
 JSON = "application/json"

@@ -14,7 +14,7 @@ from punctual.lambdas.dead_letters.handler import DEAD_LETTER_RESERVE_SECONDS
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused
 from tests.support.builders import after
-from tests.support.deployed.executors import Executors, executors
+from tests.support.deployed.drivers.executors import Executors, executors
 from tests.support.deployed.sqs import Queue
 
 TAKES = 240.0

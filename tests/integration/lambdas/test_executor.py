@@ -15,7 +15,7 @@ from punctual.lambdas.telemetry import Metric, PowertoolsTelemetry
 from punctual.tasks.contract import Outcome
 from tests.support.aws.moto_faults import refused
 from tests.support.builders import NOON, after
-from tests.support.deployed.executors import Executors, executors
+from tests.support.deployed.drivers.executors import Executors, executors
 from tests.support.item_size import item_size
 
 JSON = "application/json"

@@ -14,7 +14,7 @@ import pytest
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import AllowedTargets, encode_targets
-from tests.support.deployed.executors import Executors, InvocationContext, executors
+from tests.support.deployed.drivers.executors import Executors, InvocationContext, executors
 
 ROOT = Path(__file__).parents[3]
 OTHERS = "https://sqs.us-east-1.amazonaws.com/123456789012"

@@ -13,7 +13,7 @@ from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import lost_answers, refused
 from tests.support.builders import after, an_id
-from tests.support.deployed.executors import Executors, Record, executors
+from tests.support.deployed.drivers.executors import Executors, Record, executors
 
 READS, SWAPS = "BatchGetItem", "UpdateItem"
 ALLOW = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "concurrency": "ALLOW"}

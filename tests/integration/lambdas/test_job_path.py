@@ -11,7 +11,7 @@ from punctual.domain.run import RunStatus
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from tests.support.builders import NOON, after
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE, SECOND
 
 WRITES = ("PutItem", "UpdateItem", "BatchWriteItem")

@@ -16,7 +16,7 @@ from punctual.engine.dispatch import late_timers
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import unreached
 from tests.support.builders import NOON, a_definition_row, an_id
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 
 LARGE = {"text": "x" * 10_000}
 DAILY = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}

@@ -14,7 +14,7 @@ from punctual.engine.ports.timers import Timer
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused, unreached
 from tests.support.builders import NOON, after
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE
 
 READS = ("BatchGetItem", "GetItem", "Query", "Scan")

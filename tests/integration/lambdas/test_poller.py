@@ -17,7 +17,7 @@ from punctual.lambdas.poller.handler import MAX_POLLER_SLEEP, PollerHandler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import refused, unreached
 from tests.support.builders import NOON, after
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.sqs import record
 
 THROTTLED = "ProvisionedThroughputExceededException"

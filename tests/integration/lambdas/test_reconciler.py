@@ -17,7 +17,7 @@ from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import lost_answers
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, after
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 
 DAY = timedelta(days=1)
 

@@ -29,7 +29,7 @@ from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, a_job_state, a_run, after, an_id
-from tests.support.deployed.dispatch import Dispatch, dispatch
+from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}

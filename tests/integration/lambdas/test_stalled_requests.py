@@ -12,7 +12,7 @@ from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from tests.support.builders import NOON
-from tests.support.deployed.executors import Executors, executors
+from tests.support.deployed.drivers.executors import Executors, executors
 
 IDEMPOTENCY = ("key", "fingerprint of the body")
 
@@ -46,7 +46,7 @@ def call_before_next_change(
     world: Executors, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]
 ) -> None:
     """Call `action` before the next change reads its job state."""
-    applier: Any = world.jobs._changes
+    applier: Any = world.jobs._applier
     apply = applier.apply
 
     def delayed(*args: Any) -> Any:

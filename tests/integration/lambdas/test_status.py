@@ -35,8 +35,8 @@ from tests.support.builders import (
     an_attempt,
     an_id,
 )
-from tests.support.deployed.api import Api, an_api
-from tests.support.deployed.telemetry import RecordedTelemetry
+from tests.support.deployed.drivers.api import Api, an_api
+from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 from tests.support.ports import job_queries
 
 ENDED = a_run(

@@ -14,7 +14,7 @@ from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.monitor import Stats
 from tests.integration.lambdas.test_status import World
 from tests.support.builders import a_job_state, a_run, after, an_id
-from tests.support.deployed.api import an_api
+from tests.support.deployed.drivers.api import an_api
 
 JOBS = [an_id(number) for number in range(1, 4)]
 QUEUED = a_run()

@@ -21,7 +21,7 @@ from punctual.lambdas.telemetry import Metric
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from tests.integration.contract.test_contract_notifications import a_notification
 from tests.support.builders import NOON, after
-from tests.support.deployed.executors import Executors, Record, executors
+from tests.support.deployed.drivers.executors import Executors, Record, executors
 from tests.support.scripts.manual_task_runner import ScriptedTask
 from tests.support.signatures import is_signed
 from tests.support.simulation.port_faults import Crash, Fault, FaultKind, Plan

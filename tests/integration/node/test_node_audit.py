@@ -304,7 +304,7 @@ def test_each_writing_call_has_an_audit_action(node: NodeClient) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["action=job.delete", "job_id=x", "from=yesterday", "limit=0", "next_token=AAAA", "who=ada"],
+    ["action=job.delete", "job_id=x", "from=yesterday", "limit=0", "next_token=AAAA", "user=ada"],
 )
 def test_invalid_audit_filter_is_refused_by_name(node: NodeClient, query: str) -> None:
     answer = node.get(f"/v1/audit?{query}")

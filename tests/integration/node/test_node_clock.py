@@ -262,7 +262,9 @@ def test_job_runs_on_time_after_a_clock_jump_forward_and_back(world: World) -> N
     world.node.step()
     world.clock.jump(-HOUR)
     world.node.step()
-    assert world.node.next_at() - world.clock.monotonic() < 21, "the planner's tick at the latest"
+    assert world.node.next_step_steady() - world.clock.monotonic() < 21, (
+        "the planner's tick at the latest"
+    )
     job = submit_soon(world, 2)
     pass_time(world, 3)
     assert world.statuses(job) == ["SUCCESS"]

@@ -160,7 +160,7 @@ def test_webhook_deliveries_are_limited_in_number(world: World, receiver: Receiv
         threading.Event().wait(0.01)
     world.node.step()
     assert len(receiver.calls) == MAX_CONCURRENT_WEBHOOKS
-    at = world.node.next_at()
+    at = world.node.next_step_steady()
     assert at > world.clock.monotonic(), "the loop does not spin"
     receiver.open.set()
     for _ in range(MAX_CONCURRENT_WEBHOOKS + 3):

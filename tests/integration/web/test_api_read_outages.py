@@ -19,8 +19,8 @@ from punctual.web.contract import API_CALLS, READ_FUNCTION
 from tests.support.aws.api_faults import KINDS, NOWHERE, Away, is_refused
 from tests.support.aws.moto_adapter import _session
 from tests.support.builders import NOON, a_row, a_run, an_id
-from tests.support.deployed.api import Answer, Api
-from tests.support.deployed.direct import Direct
+from tests.support.deployed.drivers.api import Answer, Api
+from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.world import a_world
 
 Json = Any

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from moto.core.botocore_stubber import BotocoreStubber
 
-from tests.support.deployed.api import ADMIN, Answer, Api
-from tests.support.deployed.direct import Direct
+from tests.support.deployed.drivers.api import ADMIN, Answer, Api
+from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.world import a_world
 
 CALLS = 20

@@ -15,7 +15,7 @@ from punctual.aws.dynamodb.timers.rows import parse_row
 from punctual.engine.ports.rows import JobKey
 from punctual.web.contract import API_CALLS, WRITE_FUNCTION
 from tests.support.aws.api_faults import KINDS, LOST, Away, is_refused
-from tests.support.deployed.api import ADMIN, Answer, Api, an_api
+from tests.support.deployed.drivers.api import ADMIN, Answer, Api, an_api
 
 Json = Any
 DAILY = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -274,7 +274,7 @@ def test_write_is_complete_or_absent_at_each_failed_store_call(
 
 
 def test_batch_with_lost_answers_is_completed_by_its_key(api: Api, away: Away) -> None:
-    """The same key finds each job whose answer was lost, or creates it."""
+    """The same key finds each job with a lost answer, or creates it."""
     trial = Trial(api, next(TRIAL_NUMBERS))
     method, path, body = a_batch(trial)
     for first in range(2, 12):

@@ -67,7 +67,7 @@ class NodeClient(Client):
     def until(self, moment: datetime) -> None:
         """Step at each time that the node asks for."""
         for _ in range(1_000):
-            at = self.node.next_at()
+            at = self.node.next_step_steady()
             if at > self.clock.monotonic() + (moment - self.clock.now).total_seconds():
                 break
             self.clock.advance_to_steady(at)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from tests.support.aws.moto_adapter import Moto
-from tests.support.deployed.api import Answer
+from tests.support.deployed.drivers.api import Answer
 
 NOWHERE = "https://aws.invalid"
 THROTTLED, BROKEN, SILENT, CLOSED, LOST, LEFT = (

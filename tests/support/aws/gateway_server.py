@@ -23,7 +23,7 @@ from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import Authorizer
 from punctual.lambdas.ssm_secrets import ADMIN_HASH_PARAMETER, TOKEN_KEY_PARAMETER, decode_key
 from punctual.web.contract import API_CALLS
-from tests.support.deployed.api import Api, an_api, an_event, route_of
+from tests.support.deployed.drivers.api import Api, an_api, an_event, route_of
 
 HOST = "127.0.0.2"  # a loopback address that tests do not take for the local node's
 TOKEN = "acceptance"

@@ -18,7 +18,7 @@ from punctual.node.http.application import build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.aws.gateway_server import TOKEN, Gateway
-from tests.support.deployed.api import an_api
+from tests.support.deployed.drivers.api import an_api
 from tests.support.web_client import Answer
 
 PEER = "127.0.0.9"

@@ -92,7 +92,7 @@ class World:
         """Step at each time that the node asks for, up to `seconds` after noon."""
         end = NOON + timedelta(seconds=seconds)
         for _ in range(10_000):
-            at = self.node.next_at()
+            at = self.node.next_step_steady()
             if at > self.clock.monotonic() + (end - self.clock.now).total_seconds():
                 break
             self.clock.advance_to_steady(at)

@@ -52,7 +52,7 @@ def test_requests_of_one_turn_get_their_own_answers() -> None:
         def perform(self, requests: list[Any]) -> list[Any]:
             return [ValueError("no") if request() is None else request() for request in requests]
 
-        def next_at(self) -> float:
+        def next_step_steady(self) -> float:
             return 3_600.0
 
     async def scenario() -> list[Any]:

@@ -109,7 +109,7 @@ class Runtime:
         return build_dynamo_client(self.clients, **overrides)
 
     @cached_property
-    def changes(self) -> "ChangeApplier":
+    def applier(self) -> "ChangeApplier":
         from punctual.engine.changes.apply import ChangeApplier
 
         return ChangeApplier(
@@ -129,7 +129,7 @@ class Runtime:
     def evaluator(self) -> "Evaluator":
         from punctual.engine.dispatch.evaluator import Evaluator
 
-        return Evaluator(self.changes, self.new_id)
+        return Evaluator(self.applier, self.new_id)
 
     @cached_property
     def executor(self) -> "Executor":
@@ -139,7 +139,7 @@ class Runtime:
             job_states=self.ports.job_states,
             blobs=self.ports.blobs,
             wakeups=self.ports.wakeups,
-            applier=self.changes,
+            applier=self.applier,
             new_id=self.new_id,
             executor_id=self.name,
         )

@@ -58,7 +58,7 @@ class EventLoop:
             answers = [error] * len(pending)
         for (_, future), answer in zip(pending, answers, strict=True):
             _resolve_future(future, answer)
-        self._arm(self._node.next_at())
+        self._arm(self._node.next_step_steady())
 
     def wake(self) -> None:
         """Schedule a step soon. Safe from any thread."""

@@ -106,7 +106,7 @@ class Node:
         slots_by_lane = {lane: pool.size for lane, pool in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
         self.queue = RunQueue(store.transaction(), store.job_states, self._admission)
-        self.changes = ChangeApplier(
+        self.applier = ChangeApplier(
             job_states=store.job_states,
             timers=store.timers,
             partitions=store.partitions,
@@ -120,12 +120,12 @@ class Node:
             transaction=store.transaction(),
             holds_run=self._holds_run,
         )
-        self._evaluator = Evaluator(self.changes, new_id)
+        self._evaluator = Evaluator(self.applier, new_id)
         self.executor = Executor(
             job_states=store.job_states,
             blobs=store.blobs,
             wakeups=wakeups,
-            applier=self.changes,
+            applier=self.applier,
             new_id=new_id,
             executor_id=executor_id,
         )
@@ -139,13 +139,13 @@ class Node:
             timers=store.timers,
             partitions=store.partitions,
             wakeups=wakeups,
-            applier=self.changes,
+            applier=self.applier,
             evaluator=self._evaluator,
         )
-        now = self._clocks.read()
-        self._clock_changes = ClockChangeDetector(now)
+        reading = self._clocks.read()
+        self._clock_changes = ClockChangeDetector(reading)
         sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
-        self._maintenance = Maintenance(store, reconciler, sweeper, log, now.steady)
+        self._maintenance = Maintenance(store, reconciler, sweeper, log, reading.steady)
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self._wakeups = wakeups
         wakeups.poller = self.poller
@@ -166,7 +166,7 @@ class Node:
             attempt_runner,
             executor_id,
             monotonic,
-            now.wall,
+            reading.wall,
             store.warnings,
         )
         self.search = JobQueries(
@@ -188,7 +188,7 @@ class Node:
             blobs=store.blobs,
             receipts=store.receipts,
             wakeups=wakeups,
-            changes=self.changes,
+            applier=self.applier,
             queries=self.search,
             clock=clock,
             new_id=new_id,
@@ -196,7 +196,7 @@ class Node:
         )
         self._ended_attempts: deque[EndedAttempt] = deque()
         self._claimed_tasks: list[_ClaimedTask] = []
-        self._plan_at = now.steady
+        self._next_plan_steady = reading.steady
         self._closing = False
 
     def start(self) -> None:
@@ -221,9 +221,9 @@ class Node:
         No answer is given before the commit.
         """
         answers: list[T | Exception] = []
-        now = self._clocks.read()
+        reading = self._clocks.read()
         with self._transaction():
-            self._handle_clock_change(now)
+            self._handle_clock_change(reading)
             for request in requests:
                 try:
                     answers.append(request())
@@ -265,41 +265,41 @@ class Node:
         """Return whether the wall clock was set, so that a step is due for this alone."""
         return self._clock_changes.has_change(self._clocks.read())
 
-    def _handle_clock_change(self, now: ClockReading) -> None:
+    def _handle_clock_change(self, reading: ClockReading) -> None:
         """React to a change of the wall clock before any decision.
 
         Otherwise a timer could go into a minute that was closed too early.
         """
-        if self._planner.reopen(now.wall):
-            self._plan_at = now.steady
-            self._maintenance.walk_soon(now.steady)
-            self._log("minutes_opened_again", since=now.wall.isoformat())
-        change = self._clock_changes.detect(now)
+        if self._planner.reopen(reading.wall):
+            self._next_plan_steady = reading.steady
+            self._maintenance.walk_soon(reading.steady)
+            self._log("minutes_opened_again", since=reading.wall.isoformat())
+        change = self._clock_changes.detect(reading)
         if not change:
             return
         self._log("clock_was_set", seconds=change.total_seconds())
-        self._plan_at = now.steady
+        self._next_plan_steady = reading.steady
         self.poller.clear_delays()
         self.queue.on_clock_set()
-        self.monitor.on_clock_set(now.wall)
+        self.monitor.on_clock_set(reading.wall)
         if change < timedelta(0):
-            self.webhooks.on_clock_set_back(now.wall)
+            self.webhooks.on_clock_set_back(reading.wall)
 
     def step(self) -> float:
         """Do what is due, at most a batch of each kind.
 
-        Return the steady time of the next step, as `next_at` does.
+        Return the steady time of the next step, as `next_step_steady` does.
         """
-        now = self._clocks.read()
+        reading = self._clocks.read()
         ended_attempts = list(self._ended_attempts)
         with self._transaction():
-            self._handle_clock_change(now)
+            self._handle_clock_change(reading)
             self.running_tasks.renew()
-            self._plan(now)
-            has_more = self.poller.step(now.wall).timer_count >= MAX_TIMER_BATCH
+            self._plan(reading)
+            has_more = self.poller.step(reading.wall).timer_count >= MAX_TIMER_BATCH
             self._finish_attempts(ended_attempts)
             self._start_runs(self._clocks.read().wall)
-            self.monitor.write(now)
+            self.monitor.write(reading)
         for ended_attempt in ended_attempts:
             self._ended_attempts.popleft()
             self.running_tasks.remove(ended_attempt.assignment)
@@ -309,17 +309,17 @@ class Node:
         claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
         for task in claimed_tasks:
             self._workers[task.lane].start(task.work)
-        now = self._clocks.read()
-        self.webhooks.step(now.wall)
-        self._maintenance.run_due(now)
-        now = self._clocks.read()
-        self.queue.update_next_at(self._free_slots(), now.wall)
+        reading = self._clocks.read()
+        self.webhooks.step(reading.wall)
+        self._maintenance.run_due(reading)
+        reading = self._clocks.read()
+        self.queue.update_next_at(self._free_slots(), reading.wall)
         if has_more:
-            return now.steady
-        next_work_at = self._next_work_at()
-        if next_work_at - now.steady > IDLE_CHECKPOINT_SECONDS:
+            return reading.steady
+        next_work_steady = self._next_work_steady()
+        if next_work_steady - reading.steady > IDLE_CHECKPOINT_SECONDS:
             self._store.checkpoint()
-        return min(next_work_at, self._maintenance.next_at)
+        return min(next_work_steady, self._maintenance.next_step_steady)
 
     def _free_slots(self) -> list[str]:
         """Return the slots that a run may start in."""
@@ -327,16 +327,16 @@ class Node:
             return []
         return [INLINE_SLOT, *(lane for lane in Lane if self._workers[lane].free > 0)]
 
-    def _plan(self, now: ClockReading) -> None:
-        if self._plan_at > now.steady:
+    def _plan(self, reading: ClockReading) -> None:
+        if self._next_plan_steady > reading.steady:
             return
-        plan_result: PlanResult = self._planner.tick(now.wall, self.poller.leased_partitions)
+        plan_result: PlanResult = self._planner.tick(reading.wall, self.poller.leased_partitions)
         for lease in plan_result.leases:
             self.poller.add_partition(lease)
-        self._plan_at = now.steady + (
+        self._next_plan_steady = reading.steady + (
             CATCH_UP_PLAN_SECONDS if plan_result.has_backlog else PLAN_SECONDS
         )
-        self.monitor.note_plan(now, plan_result.watermark)
+        self.monitor.note_plan(reading, plan_result.watermark)
 
     def _start_runs(self, now: datetime) -> None:
         """Claim due runs, a batch for each slot that has room."""
@@ -354,19 +354,19 @@ class Node:
         messages = self.queue.find_due(slot, now, limit)
         if not messages:
             return ()
-        claims = self.executor.claim(messages)
-        self.monitor.count_started([assignment.run for assignment in claims.claimed])
+        claim_result = self.executor.claim(messages)
+        self.monitor.count_started([assignment.run for assignment in claim_result.claimed])
         self._admission.add_started(
-            ((claim.key.tenant, claim.run) for claim in claims.claimed), slot
+            ((assignment.key.tenant, assignment.run) for assignment in claim_result.claimed), slot
         )
-        for unreadable in claims.payload_unavailable:
-            self._return_unreadable(unreadable)
-        claimed_count = len(claims.claimed) + len(claims.payload_unavailable)
+        for unreadable_run in claim_result.payload_unavailable:
+            self._return_unreadable(unreadable_run)
+        claimed_count = len(claim_result.claimed) + len(claim_result.payload_unavailable)
         if claimed_count < len(messages):
-            claimed_run_ids = {assignment.run.run_id for assignment in claims.claimed}
+            claimed_run_ids = {assignment.run.run_id for assignment in claim_result.claimed}
             unclaimed = [message for message in messages if message.run_id not in claimed_run_ids]
             self.queue.postpone(slot, unclaimed, now + RUN_LEASE)
-        return claims.claimed
+        return claim_result.claimed
 
     def _return_unreadable(self, unreadable_run: UnreadableRun) -> None:
         """Return the claim of a run with an unreadable definition or payload."""
@@ -450,21 +450,21 @@ class Node:
             error=finished.detail.error.partition("\n")[0],
         )
 
-    def next_at(self) -> float:
+    def next_step_steady(self) -> float:
         """Return when the next step is due, by the steady clock."""
-        return min(self._next_work_at(), self._maintenance.next_at)
+        return min(self._next_work_steady(), self._maintenance.next_step_steady)
 
-    def _next_work_at(self) -> float:
-        now = self._clocks.read()
-        steady_times = [self.running_tasks.next_renewal_steady(), self._plan_at]
+    def _next_work_steady(self) -> float:
+        reading = self._clocks.read()
+        steady_times = [self.running_tasks.next_renewal_steady(), self._next_plan_steady]
         wall_times = [
-            self.poller.next_step_at(now.wall),
+            self.poller.next_step_at(reading.wall),
             self.queue.next_at(),
             self.webhooks.next_at(),
         ]
         times = [
             *steady_times,
-            *(now.steady_at(wall_time) for wall_time in wall_times if wall_time is not None),
+            *(reading.steady_at(wall_time) for wall_time in wall_times if wall_time is not None),
         ]
         return min(time for time in times if time is not None)
 

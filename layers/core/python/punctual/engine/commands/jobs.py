@@ -64,7 +64,7 @@ class Jobs(RunCommands):
         blobs: Blobs,
         receipts: Receipts,
         wakeups: WakeUps,
-        changes: ChangeApplier,
+        applier: ChangeApplier,
         queries: JobQueries,
         clock: Clock,
         new_id: NewId,
@@ -73,7 +73,7 @@ class Jobs(RunCommands):
         definitions, quotas = Definitions(job_states, blobs), quotas or NoQuotas()
         idempotency_keys = IdempotencyKeys(receipts)
         super().__init__(
-            changes=changes,
+            applier=applier,
             queries=queries,
             definitions=definitions,
             idempotency_keys=idempotency_keys,
@@ -85,7 +85,7 @@ class Jobs(RunCommands):
         self._submission = JobSubmission(
             job_states=job_states,
             wakeups=wakeups,
-            changes=changes,
+            applier=applier,
             definitions=definitions,
             idempotency_keys=idempotency_keys,
             clock=clock,
@@ -138,7 +138,7 @@ class Jobs(RunCommands):
             change = self._build_change(
                 key, revision.event, write_id, actor, audit.JOB_UPDATE, asked_at
             )
-            (result,) = self._changes.apply([change._replace(edition=stored.state.edition)])
+            (result,) = self._applier.apply([change._replace(edition=stored.state.edition)])
             if result.verdict is not Verdict.STALE:  # a stale version means a concurrent change
                 self._raise_refusal(result)
                 return self._queries.job(tenant, job_id)
@@ -226,7 +226,7 @@ class Jobs(RunCommands):
         change = self._build_change(
             key, event, self._new_id(), actor, action, asked_at, after=after
         )
-        (result,) = self._changes.apply([change._replace(edition=if_match)])
+        (result,) = self._applier.apply([change._replace(edition=if_match)])
         self._raise_refusal(result)
         if result.verdict is Verdict.STALE:
             raise PreconditionFailed("The job has another version by now: read it again.")

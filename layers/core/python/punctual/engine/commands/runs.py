@@ -38,7 +38,7 @@ class RunCommands:
     def __init__(
         self,
         *,
-        changes: ChangeApplier,
+        applier: ChangeApplier,
         queries: JobQueries,
         definitions: Definitions,
         idempotency_keys: IdempotencyKeys,
@@ -47,7 +47,7 @@ class RunCommands:
         new_id: NewId,
         quotas: Quotas,
     ) -> None:
-        self._changes = changes
+        self._applier = applier
         self._queries = queries
         self._clock = clock
         self._new_id = new_id
@@ -144,7 +144,7 @@ class RunCommands:
     ) -> RunView:
         write_id, run_id = self._new_id(), event.run_id
         change = self._build_change(key, event, write_id, actor, action, asked_at, run_id, after)
-        (result,) = self._changes.apply([change])
+        (result,) = self._applier.apply([change])
         self._raise_refusal(result)
         return self._queries.run(*key, event.run_id)
 
@@ -154,7 +154,7 @@ class RunCommands:
         event, write_id = events.CancelRun(run_id), self._new_id()
         key, now = JobKey(tenant, job_id), self._clock()
         change = self._build_change(key, event, write_id, actor, audit.RUN_CANCEL, now, run_id)
-        (result,) = self._changes.apply([change])
+        (result,) = self._applier.apply([change])
         if result.decision is None or result.is_contended:
             self._raise_refusal(result)
         view = self._queries.run(tenant, job_id, run_id)
@@ -188,7 +188,7 @@ class RunCommands:
         change = self._build_change(
             key, event, write_id, actor, audit.JOB_BACKFILL, now, after=after
         )
-        (result,) = self._changes.apply([change])
+        (result,) = self._applier.apply([change])
         self._raise_refusal(result)
         return times
 

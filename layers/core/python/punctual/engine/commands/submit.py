@@ -70,7 +70,7 @@ class JobSubmission:
         *,
         job_states: JobStates,
         wakeups: WakeUps,
-        changes: ChangeApplier,
+        applier: ChangeApplier,
         definitions: Definitions,
         idempotency_keys: IdempotencyKeys,
         clock: Clock,
@@ -79,7 +79,7 @@ class JobSubmission:
     ) -> None:
         self._job_states = job_states
         self._wakeups = wakeups
-        self._changes = changes
+        self._applier = applier
         self._definitions = definitions
         self._idempotency_keys = idempotency_keys
         self._clock = clock
@@ -95,28 +95,30 @@ class JobSubmission:
         new_ids = [self._new_id() for _ in submissions]
         new_jobs: list[_NewJob] = []
         repeated: list[tuple[int, JobKey]] = []
-        for index, answer in enumerate(self._job_ids(tenant, submissions, new_ids, now)):
-            if isinstance(answer, PunctualError):
-                answers[index] = answer
-            elif answer != new_ids[index]:
-                repeated.append((index, JobKey(tenant, answer)))
+        for position, id_or_error in enumerate(self._job_ids(tenant, submissions, new_ids, now)):
+            if isinstance(id_or_error, PunctualError):
+                answers[position] = id_or_error
+            elif id_or_error != new_ids[position]:
+                repeated.append((position, JobKey(tenant, id_or_error)))
             else:
-                submission, write_id = submissions[index], write_id_of(answer)
-                new_jobs.append(
-                    self._build_job(index, tenant, caller, answer, submission, write_id, note, now)
-                )
-        stored_by_key = self._job_states.load([key for _, key in repeated]) if repeated else {}
-        for index, key in repeated:
-            stored = stored_by_key.get(key)
-            if stored is None or stored.state.is_blank:  # the first request crashed before its swap
-                submission, write_id = submissions[index], write_id_of(new_ids[index])
+                submission, write_id = submissions[position], write_id_of(id_or_error)
                 new_jobs.append(
                     self._build_job(
-                        index, tenant, caller, key.job_id, submission, write_id, note, now
+                        position, tenant, caller, id_or_error, submission, write_id, note, now
+                    )
+                )
+        stored_by_key = self._job_states.load([key for _, key in repeated]) if repeated else {}
+        for position, key in repeated:
+            stored = stored_by_key.get(key)
+            if stored is None or stored.state.is_blank:  # the first request crashed before its swap
+                submission, write_id = submissions[position], write_id_of(new_ids[position])
+                new_jobs.append(
+                    self._build_job(
+                        position, tenant, caller, key.job_id, submission, write_id, note, now
                     )
                 )
             else:
-                answers[index] = self._load_view(key, stored.state)
+                answers[position] = self._load_view(key, stored.state)
         self._create(self._within_quotas(tenant, new_jobs, answers), answers)
         return [answer for answer in answers if answer is not None]
 
@@ -157,10 +159,10 @@ class JobSubmission:
             if immediate_jobs
             else QuotaGrant(0)
         )
-        refused_indexes = {job.position for job in immediate_jobs[grant.number :]}
-        for index in refused_indexes:
-            answers[index] = too_many_runs(grant.retry_after_seconds)
-        return [job for job in jobs[:allowed] if job.position not in refused_indexes]
+        refused_positions = {job.position for job in immediate_jobs[grant.number :]}
+        for position in refused_positions:
+            answers[position] = too_many_runs(grant.retry_after_seconds)
+        return [job for job in jobs[:allowed] if job.position not in refused_positions]
 
     def _job_ids(
         self, tenant: str, submissions: Sequence[Submission], new_ids: Sequence[str], now: datetime
@@ -187,7 +189,7 @@ class JobSubmission:
 
     def _build_job(
         self,
-        index: int,
+        position: int,
         tenant: str,
         caller: str,
         job_id: str,
@@ -227,19 +229,19 @@ class JobSubmission:
         definition, blob = self._definitions.build_row(
             JobKey(tenant, job_id), submission.document, ref, 1, now, caller
         )
-        return _NewJob(index, state, definition, blob, write_id, note)
+        return _NewJob(position, state, definition, blob, write_id, note)
 
     def _create(
         self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
     ) -> None:
         self._definitions.put([(job.definition, job.blob) for job in jobs])
         lost = self._create_planned([job for job in jobs if job.is_planned], answers)
-        lost = [job for job in jobs if not job.is_planned] + self._rebase(lost, answers)
+        pending = [job for job in jobs if not job.is_planned] + self._rebase(lost, answers)
         for _ in range(MAX_CREATE_TRIES):
-            if not lost:
+            if not pending:
                 return
-            lost = self._rebase(self._create_due(lost, answers), answers)
-        for job in lost:
+            pending = self._rebase(self._create_due(pending, answers), answers)
+        for job in pending:
             answers[job.position] = Unavailable("The job could not be stored: try again.")
 
     def _create_planned(
@@ -251,13 +253,13 @@ class JobSubmission:
         """
         if not jobs:
             return []
-        placement, clock_reading = self._changes.timer_placement, self._changes.clocks.read()
+        placement, clock_reading = self._applier.timer_placement, self._applier.clocks.read()
         timers: Sequence[Timer] = [
             placement.timer(job.key, job.state.timer_at, 1, clock_reading.wall)
             for job in jobs
             if job.state.timer_at is not None
         ]
-        timers = self._changes.timer_writer.put(timers, clock_reading)
+        timers = self._applier.timer_writer.put(timers, clock_reading)
         swapped = self._job_states.swap(
             [Swap(job.state, 0, _NO_LEASES, _NO_LEASES, job.note) for job in jobs]
         )
@@ -274,7 +276,7 @@ class JobSubmission:
         self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
     ) -> list[_NewJob]:
         """Create jobs that are due now and fire them in the same swap. Return the lost ones."""
-        results = self._changes.create(
+        results = self._applier.create(
             [
                 (
                     Change(

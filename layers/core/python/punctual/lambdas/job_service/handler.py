@@ -52,7 +52,7 @@ def build_write_api(runtime: Runtime) -> Any:
         blobs=runtime.ports.blobs,
         receipts=runtime.ports.receipts,
         wakeups=runtime.ports.wakeups,
-        changes=runtime.changes,
+        applier=runtime.applier,
         queries=queries,
         clock=runtime.clock,
         new_id=runtime.new_id,

@@ -259,7 +259,7 @@ class PollerHandler:
             HeldMessages(ports.run_queue, clock, self._throughput),
             PollerWakeUps(self._wake_ups),
         )
-        changes = ChangeApplier(
+        applier = ChangeApplier(
             job_states=ports.job_states,
             timers=self._timers,
             partitions=ports.partitions,
@@ -275,7 +275,7 @@ class PollerHandler:
             timers=self._timers,
             partitions=ports.partitions,
             partition_leases=ports.partitions,
-            evaluator=Evaluator(changes, runtime.new_id),
+            evaluator=Evaluator(applier, runtime.new_id),
             held_messages=early_messages,
             retries=self._retries,
             throughput=self._throughput,

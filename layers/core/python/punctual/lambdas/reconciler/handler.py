@@ -153,7 +153,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         timers=runtime.ports.timers,
         partitions=runtime.ports.partitions,
         wakeups=runtime.ports.wakeups,
-        applier=runtime.changes,
+        applier=runtime.applier,
         evaluator=runtime.evaluator,
     )
     sweeper = LateTimerSweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)

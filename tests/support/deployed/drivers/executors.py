@@ -18,7 +18,7 @@ from punctual.node.clock import ManualClock
 from punctual.tasks.attempt_runner import AttemptRunner
 from tests.support.builders import NOON
 from tests.support.deployed.deployed import REGION
-from tests.support.deployed.direct import Direct
+from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.sqs import Queue, record
 from tests.support.deployed.world import World, a_world
 from tests.support.scripts.manual_task_runner import ManualTaskRunner, ScriptedTask

@@ -20,8 +20,8 @@ from punctual.lambdas.runtime import Runtime
 from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READ_FUNCTION, WRITE_FUNCTION
 from tests.support import openapi_answers
 from tests.support.builders import NOON
-from tests.support.deployed.direct import Direct
-from tests.support.deployed.telemetry import RecordedTelemetry
+from tests.support.deployed.drivers.direct import Direct
+from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 from tests.support.deployed.world import a_world
 
 ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}

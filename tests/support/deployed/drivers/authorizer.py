@@ -21,7 +21,7 @@ from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import Authorizer
 from tests.support.aws.moto_adapter import Moto
 from tests.support.builders import an_id
-from tests.support.deployed.direct import Direct
+from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.world import a_world
 
 ROOT = Path(__file__).parents[3]

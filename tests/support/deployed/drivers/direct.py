@@ -13,7 +13,7 @@ from punctual.engine.queries.views import JobView
 from punctual.lambdas.runtime import Runtime
 from punctual.settings import Settings
 from tests.support.aws.moto_adapter import adapter
-from tests.support.deployed.telemetry import RecordedTelemetry
+from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 from tests.support.deployed.world import World
 from tests.support.ports import job_commands, job_queries
 
@@ -40,7 +40,7 @@ class Direct:
         self.runtime = self.new_runtime()
         self.search = job_queries(self.runtime.ports, self.clock, cast(Any, None))
         self.jobs = job_commands(
-            self.runtime.ports, self.runtime.changes, self.search, self.clock, self.world.new_id
+            self.runtime.ports, self.runtime.applier, self.search, self.clock, self.world.new_id
         )
 
     def new_runtime(self, pause: Callable[[float], None] | None = None) -> Runtime:

@@ -19,7 +19,7 @@ from punctual.lambdas.reconciler.handler import continue_walk
 from punctual.lambdas.runtime import Runtime
 from tests.support.builders import NOON
 from tests.support.deployed.deployed import REGION
-from tests.support.deployed.direct import Direct
+from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.sqs import Queue, QueuedMessage, record
 from tests.support.deployed.world import MINUTE, World, a_world
 
