@@ -104,24 +104,24 @@ class Draft:
         self.updated_at = self.now
 
     def freeze(
-        self, write_id: str, unrecorded: tuple[Run, ...], consumed_times: tuple[datetime, ...]
+        self, write_id: str, unrecorded: tuple[Run, ...], trigger_times: tuple[datetime, ...]
     ) -> tuple[JobState, datetime | None]:
         """Return the new job state and the time of the timer to put.
 
         The state is the old object if nothing changed. The time is None if no timer is needed.
         """
         original = self.original
-        timer_at = self._next_evaluation_at(consumed_times)
+        timer_at = self._next_evaluation_at(trigger_times)
         previous_timer_at = self.original.timer_at
         if (
             previous_timer_at is not None
-            and previous_timer_at in consumed_times
+            and previous_timer_at in trigger_times
             and previous_timer_at != timer_at
         ):
             previous_timer_at = None
         put_timer_at = (
             None
-            if timer_at is None or timer_at == previous_timer_at or timer_at in consumed_times
+            if timer_at is None or timer_at == previous_timer_at or timer_at in trigger_times
             else timer_at
         )
         is_obviously_changed = (
@@ -213,25 +213,25 @@ class Draft:
         catch_up = self.original.catch_up or self.catch_up
         return catch_up is not None and run.last_at is not None and run.reason in CATCH_UP_REASONS
 
-    def _immediate_timer_at(self, consumed_times: tuple[datetime, ...]) -> datetime:
+    def _immediate_timer_at(self, trigger_times: tuple[datetime, ...]) -> datetime:
         """Return now, or the past time of an outstanding timer, which saves a new timer."""
         previous_timer_at = self.original.timer_at
         if (
             previous_timer_at is None
             or previous_timer_at > self.now
-            or previous_timer_at in consumed_times
+            or previous_timer_at in trigger_times
         ):
             return self.now
         return previous_timer_at
 
-    def _next_evaluation_at(self, consumed_times: tuple[datetime, ...]) -> datetime | None:
+    def _next_evaluation_at(self, trigger_times: tuple[datetime, ...]) -> datetime | None:
         """Return the time of the next evaluation, or None if the job needs none."""
         if not self.runs and not self.wait_queue and self.next_at is None and self.catch_up is None:
             return None
         times: list[datetime] = []
         if self.status is JobStatus.SCHEDULED:
             if self.catch_up is not None:
-                times.append(self._immediate_timer_at(consumed_times))
+                times.append(self._immediate_timer_at(trigger_times))
             elif self.next_at is not None:
                 times.append(self.next_at + self.limits.jitter)
         for run in self.runs:

@@ -9,7 +9,7 @@ from punctual.domain.utc import EPOCH, MICROSECOND, MILLISECOND
 
 JOB_SLOTS = 16
 BUCKET_LENGTH = timedelta(minutes=1)
-_VARIANT_BIT = 1 << 62  # one bit below the variant bit; the bits under it are random
+_RANDOM_LIMIT = 1 << 62  # the low 62 bits are random; the two bits above them are the variant
 
 
 def shard_of(job_id: str, shards: int) -> int:
@@ -72,9 +72,8 @@ def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
     digest = digest.copy()
     digest.update(job_id.encode())
     random_bits = int.from_bytes(digest.digest(), "big")
-    suffix = (
-        f"{random_bits >> 62 & 0xFFF:03x}{random_bits & _VARIANT_BIT - 1 | _VARIANT_BIT << 1:016x}"
-    )
+    last_bits = random_bits & _RANDOM_LIMIT - 1 | _RANDOM_LIMIT << 1
+    suffix = f"{random_bits >> 62 & 0xFFF:03x}{last_bits:016x}"
     return f"{prefix}{suffix[:3]}-{suffix[3:7]}-{suffix[7:]}"
 
 

@@ -113,14 +113,20 @@ class RunQueue:
                 return
             last_row = rows[-1]
 
-    def postpone(self, slot: str, runs: Sequence[Message], until: datetime) -> None:
-        """Leave out runs until `until`.
+    def postpone(self, slot: str, messages: Sequence[Message], until: datetime) -> None:
+        """Leave out the runs of these messages until `until`.
 
         Their claims failed, for example because the job state is damaged.
         """
         rows = [
-            (SLOT_NUMBERS[slot], run.tenant, run.priority, to_micros(run.due_at), *run[1:3])
-            for run in runs
+            (
+                SLOT_NUMBERS[slot],
+                message.tenant,
+                message.priority,
+                to_micros(message.due_at),
+                *message[1:3],
+            )
+            for message in messages
         ]
         with self._transaction:
             self._transaction.begin()

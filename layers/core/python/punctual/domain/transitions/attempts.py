@@ -119,9 +119,11 @@ def skip_unstarted_runs(draft: Draft) -> None:
         if live_run.trigger is Trigger.SCHEDULE and not live_run.has_begun
     ]:
         end_run(draft, run, RunStatus.SKIPPED, Reason.MAX_RUNS)
-    for waiting in [entry for entry in draft.wait_queue if entry.trigger is Trigger.SCHEDULE]:
-        draft.wait_queue.remove(waiting)
-        end_waiting_run(draft, waiting, RunStatus.SKIPPED, Reason.MAX_RUNS)
+    for waiting_run in [
+        waiting_run for waiting_run in draft.wait_queue if waiting_run.trigger is Trigger.SCHEDULE
+    ]:
+        draft.wait_queue.remove(waiting_run)
+        end_waiting_run(draft, waiting_run, RunStatus.SKIPPED, Reason.MAX_RUNS)
 
 
 def finish_attempt(draft: Draft, run: Run, status: RunStatus, retryable: bool) -> None:

@@ -30,14 +30,14 @@ from punctual.domain.transitions.wait_queue import (
 def evaluate(draft: Draft, event: events.Evaluate) -> Answer:
     for run in list(draft.runs):
         if run.is_held:
-            _check_lease(draft, run, event.leases.get(run.run_id))
+            _lose_if_expired(draft, run, event.leases.get(run.run_id))
     queue_after_backoff(draft)
     resend_unclaimed(draft)
     process_due(draft, event.fire_ahead_until)
     return OK
 
 
-def _check_lease(draft: Draft, run: Run, stored_lease: Lease | None) -> None:
+def _lose_if_expired(draft: Draft, run: Run, stored_lease: Lease | None) -> None:
     """Mark the attempt LOST if its lease expired. The swap then requires the lease as read."""
     lease = stored_lease
     if lease is None or lease.token != run.token:

@@ -47,14 +47,14 @@ def offer(draft: Draft, new_run: WaitingRun) -> Refusal | None:
 
 
 def _is_full(draft: Draft) -> bool:
-    waiting = sum(_counts_as_waiting(waiting) for waiting in draft.wait_queue)
-    return waiting >= draft.limits.max_waiting or len(draft.wait_queue) >= MAX_WAITING_RUNS
+    waiting_count = sum(_counts_as_waiting(waiting) for waiting in draft.wait_queue)
+    return waiting_count >= draft.limits.max_waiting or len(draft.wait_queue) >= MAX_WAITING_RUNS
 
 
 def catch_up_room(draft: Draft) -> int:
     """Return how many missed occurrences RUN_ALL may still add to the wait queue."""
-    waiting = sum(waiting.is_caught_up for waiting in draft.wait_queue)
-    return max(0, min(MAX_CAUGHT_UP_RUNS - waiting, MAX_WAITING_RUNS - len(draft.wait_queue)))
+    waiting_count = sum(waiting.is_caught_up for waiting in draft.wait_queue)
+    return max(0, min(MAX_CAUGHT_UP_RUNS - waiting_count, MAX_WAITING_RUNS - len(draft.wait_queue)))
 
 
 def _counts_as_waiting(waiting: WaitingRun) -> bool:

@@ -107,8 +107,8 @@ class JobWriteRoutes:
         features = self._services.features.for_tenant(request.caller.tenant)
         revise = partial(_revise_job, body=body, now=now, features=features)
         edition = self._services.required_edition(request, job_id)
-        tenant, request_actor = request.caller.tenant, actor_of(request)
-        view = self._services.jobs.change(tenant, job_id, revise, edition, request_actor)
+        tenant, actor = request.caller.tenant, actor_of(request)
+        view = self._services.jobs.change(tenant, job_id, revise, edition, actor)
         return self._job_reply(view, request)
 
     def cancel(self, request: Request, job_id: str) -> Reply:
@@ -128,8 +128,8 @@ class JobWriteRoutes:
         job_id = parse_id(job_id)
         missed = bodies.parse_resume(parse_optional(request.body))
         edition = self._services.required_edition(request, job_id)
-        tenant, request_actor = request.caller.tenant, actor_of(request)
-        view = self._services.jobs.resume(tenant, job_id, missed, edition, request_actor)
+        tenant, actor = request.caller.tenant, actor_of(request)
+        view = self._services.jobs.resume(tenant, job_id, missed, edition, actor)
         return self._job_reply(view, request)
 
     def _find_repeated(self, request: Request, body: JsonBody, key: str | None) -> JobView | None:

@@ -28,10 +28,8 @@ class RunWriteRoutes:
         payload = bodies.parse_run_now(body)
         operation = f"POST /jobs/{job_id}/runNow"
         request_fingerprint = "" if key is None else fingerprint(operation, body.value)
-        tenant, request_actor = request.caller.tenant, actor_of(request)
-        view = self._services.jobs.run_now(
-            tenant, job_id, payload, key, request_fingerprint, request_actor
-        )
+        tenant, actor = request.caller.tenant, actor_of(request)
+        view = self._services.jobs.run_now(tenant, job_id, payload, key, request_fingerprint, actor)
         return _accepted_run(view, request)
 
     def backfill(self, request: Request, job_id: str) -> Sliced[Reply]:
@@ -63,10 +61,8 @@ class RunWriteRoutes:
         bodies.parse_no_fields(body)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         request_fingerprint = "" if key is None else fingerprint(operation, body.value)
-        tenant, request_actor = request.caller.tenant, actor_of(request)
-        view = yield from self._services.jobs.retry(
-            tenant, *ids, key, request_fingerprint, request_actor
-        )
+        tenant, actor = request.caller.tenant, actor_of(request)
+        view = yield from self._services.jobs.retry(tenant, *ids, key, request_fingerprint, actor)
         return _accepted_run(view, request)
 
 
