@@ -10,7 +10,7 @@ from punctual.engine.ports.run_queue import Message
 from punctual.settings import Settings
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import JOB, NOON, RUN, a_job_state
-from tests.support.deployed.api import an_event
+from tests.support.deployed.drivers.api import an_event
 
 SETTINGS = Settings(
     stage="dev",

@@ -1,7 +1,4 @@
-"""The text of the code and of the pages: forbidden words, long sentences, full folders, constants.
-
-A folder or page in `PENDING` still has its former text. Nothing may be added to it.
-"""
+"""The text of the code and of the pages: forbidden words, long sentences, full folders, constants."""
 
 import ast
 import io
@@ -20,7 +17,6 @@ TREES = (*PRODUCT, "tests", "bench")
 MAX_SENTENCE_WORDS = 25
 MAX_FOLDER_FILES = 20
 FORBIDDEN = ("who", "whoever", "whose", "whom", "nobody", "somebody", "everybody", "thereof")
-PENDING = ("tests",)
 
 _FORBIDDEN = re.compile(rf"\b({'|'.join(FORBIDDEN)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
@@ -28,10 +24,6 @@ _EXAMPLE = re.compile(r"(?m)^\s*(>>>|\.\.\.).*(\n(?!\s*\n|\s*>>>).*)*")
 _INDENTED = re.compile(r"(?m)^ {4,}.*$")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-*] |\n\s*\d+\. ")
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
-
-
-def is_pending(path: str) -> bool:
-    return any(path == entry or path.startswith(f"{entry}/") for entry in PENDING)
 
 
 def python_files(*trees: str) -> list[str]:
@@ -111,8 +103,8 @@ def constants(path: str, source: str) -> Iterator[tuple[str, str, str]]:
 
 
 THIS = "tests/unit/project/test_plain_english.py"
-SOURCES = [path for path in python_files(*TREES) if not is_pending(path) and path != THIS]
-PAGES = [path for path in pages() if not is_pending(path)]
+SOURCES = [path for path in python_files(*TREES) if path != THIS]
+PAGES = pages()
 FOLDERS = sorted({str(Path(path).parent) for path in python_files(*TREES)})
 
 
@@ -139,7 +131,6 @@ def test_folder_has_at_most_20_files() -> None:
     sizes = {
         folder: sum(path.name != "__init__.py" for path in (ROOT / folder).glob("*.py"))
         for folder in FOLDERS
-        if not is_pending(folder)
     }
     assert sizes
     assert {folder: size for folder, size in sizes.items() if size > MAX_FOLDER_FILES} == {}

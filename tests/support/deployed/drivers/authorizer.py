@@ -24,7 +24,7 @@ from tests.support.builders import an_id
 from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.world import a_world
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LAYER = ROOT / "layers/core/python"
 KEY = bytes(range(32))
 TOKEN = make_secret(KEY, b"r" * 32)
