@@ -214,8 +214,9 @@ def _fire_due(draft: Draft) -> None:
 def _fire_ahead(draft: Draft, fire_ahead_until: datetime | None) -> None:
     """Queue the next occurrence ahead of its time, unless another run could block it.
 
-    Only one run is ahead at a time. With two, the later could be cancelled and the earlier taken
-    back. Then the later occurrence would have an outcome and still be due.
+    At most one run is queued ahead. If the second of two were cancelled and the first then taken
+    back, `next_at` would return to the first. The second would fire again although it has an
+    outcome.
     """
     if (
         fire_ahead_until is not None

@@ -24,15 +24,16 @@ from punctual.engine.ports.run_queue import RunQueue
 from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
 
-# One writer wins each round, but the same writer can lose many rounds. In a test, eight processes
-# requested a hundred runs of one job. One process lost 24 swaps in a row; the chance is 1 in 25.
+# One writer wins each round, but the same writer can lose many rounds. With eight equal writers,
+# 24 losses in a row have a chance of (7/8)^24, about 1 in 25. A low limit would fail real requests.
 MAX_SWAP_ATTEMPTS = 64
 
 
 class ChangeApplier:
     """Applies changes to job states, a batch at a time.
 
-    `transaction` is a transaction around the port calls of a round, if the adapter has them.
+    `transaction` is opened around the writes of each round. It is None if the store has no
+    transactions.
     `holds_run` returns True for a run that this process holds, even if its lease looks expired.
     """
 

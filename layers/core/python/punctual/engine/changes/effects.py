@@ -23,7 +23,8 @@ from punctual.engine.ports.rows import NO_DETAIL, AttemptRow, Detail, JobKey, Ru
 from punctual.engine.ports.run_queue import Message, RunQueue
 from punctual.engine.ports.wakeups import WakeUps
 
-# For results of ended runs; their run rows follow in seconds.
+# How long a result that was stored before its swap is kept. The history row normally copies it
+# within seconds.
 ATTEMPT_RESULT_RETENTION = timedelta(days=7)
 
 
@@ -52,7 +53,10 @@ class Effects:
         self._results = RunResults(history)
 
     def write_attempts(self, plans: Sequence[PlannedChange], now: datetime) -> None:
-        """Write attempt rows under their tokens before the swap, so that no result is lost."""
+        """Write attempt rows before the swap. A crash after the swap then loses no result.
+
+        The token in the key keeps the rows of two claims apart.
+        """
         rows, result_rows = [], []
         for plan in plans:
             change, decision = plan.change, plan.decision

@@ -19,9 +19,10 @@ from punctual.engine.ports.job_states import JobStates, StoredState, Swap
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.engine.ports.timers import Timer
 
-# Up to this number a claim or finish rewrites history rows without a check.
+# A claim or finish rewrites up to this many pending history rows without a check whether they
+# exist. Rewriting is cheaper than checking.
 MAX_UNCHECKED_HISTORY_ROWS = 8
-# Older history rows are not rewritten without a check.
+# If a pending row is older than this, check first.
 MAX_UNCHECKED_HISTORY_AGE = timedelta(hours=1)
 
 
@@ -99,7 +100,11 @@ def first_per_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[li
 
 
 def raise_version(decision: Decision, version: int, write_id: str) -> Decision:
-    """Raise the version to that of a timer, so that the slow writer of that version loses."""
+    """Raise the version to that of a timer.
+
+    A timer of a version that the state has not reached comes from a writer that has not swapped
+    yet. Take its version now, so that its swap fails.
+    """
     state = decision.state
     write_ids = (
         state.write_ids if decision.changed else (*state.write_ids[1 - MAX_WRITE_IDS :], write_id)
@@ -173,7 +178,10 @@ def _requested_run_keys(changes: Sequence[Change]) -> list[RunKey]:
 def without_recorded_runs(
     event: Event, recorded_run_ids: frozenset[str], stored: StoredState
 ) -> Event:
-    """Return the event without runs that have a history row. Rows are read after the state."""
+    """Return the event without runs that have a history row.
+
+    Rows are read after the state, so a run that left the state in between is found by its row.
+    """
     if isinstance(event, StartRun) and event.run_id in recorded_run_ids:
         return Evaluate(leases=stored.leases)
     if isinstance(event, Backfill) and recorded_run_ids:

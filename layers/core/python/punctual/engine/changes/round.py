@@ -1,7 +1,8 @@
 """One round of changes, decided with one reading of the clock.
 
-The steps are timer, job state, effects, and last the trigger. A crash after any step leaves the
-trigger in place, and the next evaluation ends in the same state.
+Each change is written in this order: put its timers, swap the job state, carry out the effects,
+delete the timers that triggered it. A crash before the last step leaves these timers in place, and
+the next evaluation ends in the same state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -210,10 +211,10 @@ class Round:
         return plan
 
     def _resend_timers(self, plan: PlannedChange, now: datetime) -> Sequence[Timer]:
-        """Return a timer for runs that an earlier swap queued, because they may be unsent.
+        """Return a timer to send queued runs again.
 
-        The writer of that swap may have crashed before it sent them. This evaluation consumes the
-        trigger which that writer left, and no other trigger would send the runs.
+        An earlier writer may have crashed between its swap and its send. This evaluation deletes
+        the timer that would have noticed.
         """
         change, decision = plan.change, plan.decision
         if change.trigger_timers and not consumed_timers(replace(plan, timers=()), now):

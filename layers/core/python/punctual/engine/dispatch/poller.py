@@ -205,7 +205,8 @@ class Poller:
         times = [retry_at for retry_at, _ in self._delayed_timers]
         next_timer_at = self._window.next_timer_at()
         if next_timer_at is not None:
-            # Half of the lead, so that one batch takes more timers.
+            # Step when half of `fire_ahead` is left, not as early as possible, so that one batch
+            # covers more timers.
             times.append(next_timer_at - self._fire_ahead / 2)
         for partition, lease in self._leases.items():
             times.append(max(lease.expires_at - POLLER_LEASE_RENEWAL, now))

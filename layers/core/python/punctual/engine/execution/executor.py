@@ -98,7 +98,8 @@ class Executor:
     def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
         """Claim the runs that may start. Evaluate the job of every other message.
 
-        `nonces` has one entry a message. A nonce tells a redelivery from another executor's claim.
+        If a claim is repeated, an equal nonce shows that the earlier claim is our own. `nonces` has
+        one for each message.
         """
         claim_nonces = nonces or new_write_ids(self._new_id, len(messages))
         changes = [
@@ -200,7 +201,8 @@ class Executor:
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
         """Evaluate the jobs of refused messages. Return the messages to retry, and those done.
 
-        If the run is held, its message comes back when the lease ends, as perhaps the only trigger.
+        If the run is held, its message is retried when the lease ends. It may be the only thing
+        that then finds an expired lease.
         """
         now = self._applier.clocks.read().wall
         retry_later: list[tuple[Message, datetime]] = []

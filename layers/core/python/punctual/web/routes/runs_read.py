@@ -5,7 +5,6 @@ import re
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.slices import Sliced
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Header, Reply, Request, json_reply
@@ -95,7 +94,9 @@ class RunReadRoutes:
         is_other_time = time_name not in ("", TimeField.SCHEDULED.value)
         if job_id is None and is_other_time and not self._services.lists_by_any_time:
             query.add_error(
-                "by", f"must be scheduled over all jobs: the others are {NOT_INSTALLED}"
+                "by",
+                "can only be `scheduled` when runs of all jobs are listed; "
+                "this installation does not offer the other choices",
             )
         filters = RunFilters(
             status=query.choices("status", RUN_STATUSES),
