@@ -1,4 +1,4 @@
-"""The text of the code and of the pages: forbidden words, long sentences, full folders, constants."""
+"""The text of code and pages: forbidden words, long sentences, full folders, constants."""
 
 import ast
 import io

@@ -34,7 +34,7 @@ class LambdaContext(Protocol):
 
 
 class ExecutorHandler:
-    """Handles batches in one process. `attempt_runner_for` returns the task attempt_runner of a tenant."""
+    """Handles batches in one process. `attempt_runner_for` returns the runner of a tenant."""
 
     def __init__(
         self,

@@ -28,8 +28,10 @@ class _LazyRunner:
         return self._runner.run(attempt, stop, recorder)
 
 
-def build_registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], AttemptRunner]:
-    """Return a function from tenant to task attempt_runner. A attempt_runner reads only the tenant's secrets.
+def build_attempt_runners(
+    runtime: Runtime, runtime_api: str = ""
+) -> Callable[[str], AttemptRunner]:
+    """Return a function from tenant to attempt runner, which reads only the tenant's secrets.
 
     `runtime_api` is the address where Lambda hands out events. Tasks must not call it, for
     any networks of the stage.
