@@ -1,4 +1,4 @@
-"""Explains why a job ran or not at a time, from the ledger and the definition in force."""
+"""Explains why a job ran or not at a time, from its runs and the definition in force."""
 
 from datetime import datetime
 
@@ -149,7 +149,7 @@ class Explainer:
     def _find_scheduled_run(
         self, key: JobKey, state: JobState, at: datetime, now: datetime
     ) -> Run | None:
-        """Return the ledger entry of the occurrence, either its own or a bulk entry."""
+        """Return the run of the occurrence: its own, or an entry for many occurrences."""
         run = self._find_run(key, state, occurrence_id(key.job_id, at), now)
         if run is not None:
             return run
