@@ -117,14 +117,13 @@ async def count_on_node(folder: Path) -> tuple[list[str], list[str]]:
 def count_on_aws() -> tuple[list[str], list[str]]:
     """Return the files of one POST, and of a job from its POST to the end of its run.
 
-    The stacks are deployed in this process. The minute tick is off, so only the job is served.
+    The stacks are deployed in this process. The path ends before the next tick of the planner.
     """
     from tests.support.deployed.scenes import open_api
     from tests.support.deployed.world import SECOND, a_world
 
     with a_world() as world:
         api = open_api(world)
-        world.ticks = False
         task = {"type": "event", "detail_type": "Paid"}
         job = {"schedule_type": "IMMEDIATE", "task": task}
         api.post("/jobs", {"name": "first", **job})
