@@ -79,8 +79,8 @@ def _first_deployment(account: Account, person: Person, tree: Path) -> str:
         refused = person.is_refused(deploy, "has a limit of 400")
         (percent,) = LOWER.findall(refused)
         describe(tree, lambda stage: stage.update(concurrencyPercent=int(percent)))
-        opened = f"{stack} was protected from deletion"
-        refused = person.is_refused(deploy, opened, "left its logs")
+        opened = f"{stack} was never complete. Its protection from deletion is removed."
+        refused = person.is_refused(deploy, opened, "log groups of an earlier stage")
         for line in re.findall(r"^ +(aws logs delete-log-group .*)$", refused, re.MULTILINE):
             person.types(line)
     with step("make deploy creates the failed stack again, and protects all"):

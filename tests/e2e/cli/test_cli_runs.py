@@ -220,7 +220,7 @@ def test_run_with_discarded_output_is_reported(program: Program) -> None:
     for kind in ("output", "logs"):
         error = program("runs", kind, "secretive", code=3).err.splitlines()[0]
         assert error == (
-            f"Error: The run has no {kind}: its job discards what runs print or return "
+            f"Error: The run has no {kind}: its job discards output and logs "
             '("output": "discard"). The run is SUCCESS.'
         )
     assert "discarded (the job's output is discard)" in program("runs", "show", "secretive").out
