@@ -82,6 +82,19 @@ def test_deleted_blob_is_gone_and_a_second_delete_succeeds(ports: Ports) -> None
     assert (ports.blobs.get("a"), ports.blobs.get("b")) == (None, b"2")
 
 
+def test_folder_lists_its_own_blobs_in_order(ports: Ports) -> None:
+    parts = "logs/acme/019-job/019-run/1.parts/"
+    others = ("logs/acme/019-job/019-run/1", "logs/acme/019-job/019-run/10.parts/000000000000")
+    names = [f"{parts}{offset:012}" for offset in (0, 7, 1_000_000)]
+    for name in (*reversed(names), *others):
+        ports.blobs.put(name, b"1", "text/plain")
+    assert list(ports.blobs.list_names(parts)) == names
+    assert list(ports.blobs.list_names("logs/acme/019-job/019-run/2.parts/")) == []
+    ports.blobs.delete(names)
+    assert list(ports.blobs.list_names(parts)) == []
+    assert [ports.blobs.get(name) for name in others] == [b"1", b"1"]
+
+
 def test_link_is_an_address_or_none(ports: Ports) -> None:
     ports.blobs.put("a", b"1", "text/plain")
     link = ports.blobs.link("a", "text/plain")

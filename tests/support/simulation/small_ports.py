@@ -6,7 +6,7 @@ from typing import Any
 
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.utc import EPOCH
-from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.blobs import Blob, Upload
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
@@ -19,6 +19,7 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
+        self.uploads: dict[str, tuple[str, int]] = {}  # name and size by URL
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
         self.blobs[name] = data
@@ -38,6 +39,27 @@ class MemoryBlobs:
 
     def link(self, name: str, content_type: str) -> str | None:
         return self.links.get(name)
+
+    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
+        url = f"https://blobs.test/{name}?size={size}&sha256={sha256}"
+        self.uploads[url] = (name, size)
+        headers = {
+            "Content-Length": str(size),
+            "Content-Type": content_type,
+            "If-None-Match": "*",
+        }
+        return Upload(url, headers)
+
+    def upload(self, url: str, data: bytes) -> bool:
+        """Return whether the PUT of these bytes was accepted."""
+        name, size = self.uploads[url]
+        if len(data) != size or name in self.blobs:
+            return False
+        self.blobs[name] = data
+        return True
+
+    def list_names(self, folder: str) -> Sequence[str]:
+        return sorted(name for name in self.blobs if name.startswith(folder))
 
 
 class MemoryNotifications:

@@ -58,6 +58,22 @@ def test_folders_of_a_run_and_a_job_are_deleted_with_their_last_output(tmp_path:
     assert blobs.get(OUTPUT) == b"2"
 
 
+def test_folders_of_a_log_end_with_its_last_part(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    part = "logs/acme/019-job/019-run/1.parts/000000000000"
+    blobs.put(part, b"line", "text/plain")
+    assert (tmp_path / part).read_bytes() == b"line"
+    blobs.delete([part])
+    assert list((tmp_path / "logs" / "acme").iterdir()) == []
+
+
+def test_folder_without_own_files_cannot_be_listed(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    for folder in ("", "../", "outputs/", "payloads/", "logs/acme/../../", "logs/acme/j/r/"):
+        with pytest.raises(ValueError, match="no common folder"):
+            blobs.list_names(folder)
+
+
 def test_outputs_are_stored_while_other_threads_delete_of_the_same_job(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     names = [[f"outputs/t/job/{thread}-{number}/1" for number in range(40)] for thread in range(4)]

@@ -1,5 +1,6 @@
 """Blobs as S3 objects. Each key contains its tenant."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -11,11 +12,13 @@ from punctual.aws.dynamodb.client import chunked
 from punctual.aws.retries import Client, RetryPolicy, call_aws, error_code
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.blobs import Blob, Upload
 
 MAX_S3_DELETE_KEYS = 1_000
 S3_LIST_PAGE_SIZE = 1_000  # objects in a page; the maximum of S3
 BLOB_LINK_SECONDS = 300
+UPLOAD_LINK_SECONDS = 900
+UNKNOWN_CONTENT_TYPE = "application/octet-stream"
 MAX_CONTENT_TYPE_CHARACTERS = 255
 MISSING_BLOB_CODES = frozenset({"NoSuchKey", "404"})
 RANGE_PAST_END_CODE = "InvalidRange"
@@ -99,6 +102,41 @@ class S3Blobs:
             ),
         )
         return link
+
+    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
+        """Return a presigned PUT. The signature covers each header, so S3 rejects other ones."""
+        type_argument = _content_type_argument("ContentType", content_type)
+        headers = {
+            "Content-Length": str(size),
+            "Content-Type": type_argument.get("ContentType", UNKNOWN_CONTENT_TYPE),
+            "If-None-Match": "*",
+        }
+        parameters = {
+            "ContentLength": size,
+            "ContentType": headers["Content-Type"],
+            "IfNoneMatch": headers["If-None-Match"],
+        }
+        if sha256:
+            checksum = b64encode(bytes.fromhex(sha256)).decode()
+            headers["x-amz-checksum-sha256"] = parameters["ChecksumSHA256"] = checksum
+        url: str = call_aws(
+            "signing an upload",
+            lambda: self._client().generate_presigned_url(
+                "put_object",
+                Params={"Bucket": self._bucket, "Key": name, **parameters},
+                ExpiresIn=UPLOAD_LINK_SECONDS,
+            ),
+        )
+        return Upload(url, headers)
+
+    def list_names(self, folder: str) -> Sequence[str]:
+        names: list[str] = []
+        cursor: str | None = None
+        while True:
+            blobs, cursor = self.list_page(folder, cursor)
+            names += [blob.name for blob in blobs]
+            if cursor is None:
+                return names
 
     def _read(self, name: str, range_argument: dict[str, Any]) -> bytes | None:
         def get_object() -> bytes | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX
-from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.blobs import Blob, Upload
 from punctual.node.files.durable import (
     OWNER_FILE,
     OWNER_FOLDER,
@@ -26,8 +26,11 @@ from punctual.node.files.durable import (
 PayloadCursor = tuple[str, str]  # a folder of payloads, and a file in it
 _MAX_FILE_NAME_CHARACTERS = 240
 _APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-# the form of `output_key` in `run_results`
-_OUTPUT_NAME = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")
+_FOLDER = r"(/[A-Za-z0-9][A-Za-z0-9._-]{0,127})"
+# The forms of `output_key` and `log_part_key` in `run_results`.
+_LOG_PARTS = rf"logs{_FOLDER}{{3}}/[0-9]{{1,9}}\.parts/"
+_PATH_NAME = re.compile(rf"outputs{_FOLDER}{{4}}|{_LOG_PARTS}[0-9]{{12}}")
+_LISTED_FOLDER = re.compile(rf"outputs{_FOLDER}{{1,3}}/|{_LOG_PARTS}")
 
 
 class StoredPayload(NamedTuple):
@@ -40,9 +43,9 @@ class StoredPayload(NamedTuple):
 class FileBlobs:
     """Stores blobs as files. Several threads may use it.
 
-    The name of an output is its path below the folder. Every other file is named by a hash of the
-    blob's name. So no name leads out of the folder, is too long for it, or collides with another
-    where case is ignored.
+    The name of an output or of a log's part is its path below the folder. Every other file is named
+    by a hash of the blob's name. So no name leads out of the folder, is too long for it, or
+    collides with another where case is ignored.
 
     Payloads have a folder of their own and file names that encode the blob's name. So payloads
     without a row can be found.
@@ -99,9 +102,10 @@ class FileBlobs:
             for name in names:
                 path = self._path(name)
                 path.unlink(missing_ok=True)
-                if _OUTPUT_NAME.fullmatch(name):
+                if _PATH_NAME.fullmatch(name):
+                    own_folders = name.count("/") - 2  # below the tenant's folder
                     with self._folder_changes:
-                        _remove_if_empty(path.parent, path.parent.parent)
+                        _remove_if_empty(*list(path.parents)[:own_folders])
 
     def list_payloads(
         self, cursor: PayloadCursor | None, limit: int
@@ -137,8 +141,18 @@ class FileBlobs:
     def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server serves files
         return None
 
+    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:  # noqa: ARG002
+        raise Unavailable("This node takes no uploads by link.")
+
+    def list_names(self, folder: str) -> Sequence[str]:
+        if not _LISTED_FOLDER.fullmatch(folder):
+            raise ValueError(f"the blobs below {folder!r} have no common folder")
+        with _unavailable_on_os_error():
+            files = [path for path in (self._folder / folder).rglob("*") if path.is_file()]
+        return sorted(path.relative_to(self._folder).as_posix() for path in files)
+
     def _path(self, name: str) -> Path:
-        if _OUTPUT_NAME.fullmatch(name):
+        if _PATH_NAME.fullmatch(name):
             return self._folder / name
         digest = blake2b(name.encode(), digest_size=20).hexdigest()
         if (
