@@ -1,8 +1,8 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import msgspec
 import pytest
 
 from punctual.tasks.attempt_runner import AttemptRunner
@@ -55,7 +55,7 @@ def test_event_has_the_detail_type_of_its_job() -> None:
 def test_reserved_detail_type_is_refused(name: str) -> None:
     with pytest.raises(BadTask, match="The detail type is reserved for Punctual"):
         build_event(an_attempt(detail_type=name))
-    attempt = msgspec.structs.replace(an_attempt(detail_type="{{payload}}"), payload=name)
+    attempt = replace(an_attempt(detail_type="{{payload}}"), payload=name)
     events = EventTask(lambda _: pytest.fail("It was published."))
     outcome = AttemptRunner({"event": events}).run(attempt, StopSignal(), NoLog())
     assert (outcome.status, outcome.retryable) == ("FAILED", False)

@@ -1,11 +1,13 @@
-"""Input and output types of the task runners."""
+"""Input and output types of the task runners.
+
+The runner of scripts on AWS imports this, so it needs only the standard library.
+"""
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
-
-import msgspec
 
 Status = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED"]
 StopReason = Literal["CANCEL", "SHUTDOWN", "LOST"]
@@ -21,7 +23,8 @@ class BadTask(Exception):
     """The task is invalid as it stands. A retry would fail again."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Attempt:
     """One attempt of a run. `secrets` holds the values that output and logs must not show."""
 
     tenant: str
@@ -41,7 +44,8 @@ class Attempt(msgspec.Struct, frozen=True):
         return f"Attempt({self.job_id!r}, {self.run_id!r}, {self.attempt_number})"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Outcome:
     """The result of an attempt. `retryable` is read only if the status is FAILED.
 
     `begun` is false only if the runner certainly started and sent nothing.

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from punctual.domain.timestamps import format_time
 from punctual.tasks.contract import Attempt, BadTask
@@ -89,7 +88,7 @@ def expand(attempt: Attempt, secrets: FindSecret) -> Attempt:
     filler = _Filler(attempt, secrets)
     task = {name: filler.field(name, value) for name, value in attempt.task.items()}
     secret_values = frozenset(value for value in filler.used_secrets.values() if value)
-    return msgspec.structs.replace(attempt, task=task, secrets=secret_values)
+    return replace(attempt, task=task, secrets=secret_values)
 
 
 _PLACEHOLDER_HINT = "write run_id, scheduled_time, attempt, job_id, payload.key or secret:name"

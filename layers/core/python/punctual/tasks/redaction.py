@@ -6,8 +6,7 @@ The module `secret_spellings` defines the forms in which a secret is found.
 
 import heapq
 from collections.abc import Iterator
-
-import msgspec
+from dataclasses import replace
 
 from punctual.tasks.contract import Outcome
 from punctual.tasks.secret_spellings import spellings_of
@@ -42,7 +41,7 @@ class Redactor:
     def outcome(self, outcome: Outcome) -> Outcome:
         if not self._spellings:
             return outcome
-        return msgspec.structs.replace(
+        return replace(
             outcome,
             error=self.text(outcome.error),
             output=self.data(outcome.output, drop_partial=outcome.output_truncated),

@@ -1,6 +1,7 @@
 """Convert values to text: JSON, times, and bytes for headers and environment variables."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from punctual.tasks.contract import BadTask
@@ -26,6 +27,15 @@ def as_text(value: Any) -> str:
     ('a', '3', 'true', '{"a":null}')
     """
     return value if isinstance(value, str) else _encode_json(value, ascii_only=False)
+
+
+def time_text(at: datetime) -> str:
+    """Return the time as `domain/timestamps.py` does, with the standard library alone.
+
+    >>> time_text(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
+    '2026-12-01T10:00:00.005Z'
+    """
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def encode_text(text: str, label: str) -> bytes:

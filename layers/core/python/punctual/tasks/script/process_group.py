@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 _STAT_FIELDS_BEFORE_START = 19
 
 
-class ProcessGroup(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
     """A process group. `start_time` is the leader's, in the system's unit, or 0 if unknown."""
 
     pid: int

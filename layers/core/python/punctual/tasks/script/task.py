@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from punctual.domain.task_limits import RESERVED_ENV_PREFIX
-from punctual.domain.timestamps import format_time
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import (
     Attempt,
@@ -51,7 +50,7 @@ from punctual.tasks.script.sandbox import (
     interpreter,
 )
 from punctual.tasks.script.survivors import RUN_ID_VARIABLE, Children
-from punctual.tasks.text import as_text, encode_text, json_bytes
+from punctual.tasks.text import as_text, encode_text, json_bytes, time_text
 
 DEFAULT_PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 STOP_GRACE = timedelta(seconds=2)
@@ -200,7 +199,7 @@ class ScriptTask:
             "PUNCTUAL_JOB_ID": attempt.job_id,
             RUN_ID_VARIABLE: attempt.run_id,
             "PUNCTUAL_ATTEMPT": str(attempt.attempt_number),
-            "PUNCTUAL_SCHEDULED_TIME": format_time(attempt.scheduled_at),
+            "PUNCTUAL_SCHEDULED_TIME": time_text(attempt.scheduled_at),
         }
 
     def _build_outcome(
