@@ -109,8 +109,8 @@ def test_commit_with_a_damage_error_ends_the_node(tmp_path: Path, code: int, end
         error.sqlite_errorcode = code
         raise error
 
-    store.timers.flush = failing  # type: ignore[method-assign]
+    store.transaction().add_writer(["a change"], failing)
     with pytest.raises(Unavailable), store.transaction():
-        store.timers._transaction.begin()
+        pass
     assert len(lost) == ends
     store.close()

@@ -179,9 +179,9 @@ class Node:
             log=log,
         )
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
-        self._limit_counters: list[Admission | NodeQuotas] = [self._admission]
+        self._limit_counters: list[Admission | NodeQuotas] = []  # none without limits
         if isinstance(self.quotas, NodeQuotas):
-            self._limit_counters.append(self.quotas)
+            self._limit_counters += [self._admission, self.quotas]
         self.jobs = Jobs(
             job_states=store.job_states,
             history=store.history,

@@ -42,7 +42,7 @@ _MICROS_PER_MILLISECOND = 1_000
 class SqliteAudit:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._pending: dict[str, list[NotedSubjects]] = {}
+        self.pending: dict[str, list[NotedSubjects]] = {}
         self._last_note: Note | None = None  # with its tenant, and the list that its subjects go to
         self._last_tenant = ""
         self._last_subjects: list[SubjectTuple] = []
@@ -68,7 +68,7 @@ class SqliteAudit:
 
     def _add(self, tenant: str, note: Note, subject: SubjectTuple) -> None:
         self._last_note, self._last_tenant, self._last_subjects = note, tenant, [subject]
-        self._pending.setdefault(tenant, []).append((note, self._last_subjects))
+        self.pending.setdefault(tenant, []).append((note, self._last_subjects))
 
     def page(
         self,
@@ -132,12 +132,12 @@ class SqliteAudit:
             row_id = rows[-1][0] - 1
 
     def flush(self) -> None:
-        if not self._pending:
+        if not self.pending:
             return
         self._transaction.begin()
         rows = [
             (tenant, to_micros(min(times)), to_micros(max(times)), _encode(row_notes))
-            for tenant, noted in self._pending.items()
+            for tenant, noted in self.pending.items()
             for row_notes in _group_by_row(noted)
             if (times := [note.at for note, _ in row_notes])
         ]
@@ -146,11 +146,8 @@ class SqliteAudit:
             "INSERT INTO audit (tenant, earliest, latest, noted) VALUES (?, ?, ?, ?)", rows
         )
 
-    def on_commit(self) -> None:
-        pass
-
     def on_rollback(self) -> None:
-        self._pending.clear()
+        self.pending.clear()
         self._last_note = None
 
 

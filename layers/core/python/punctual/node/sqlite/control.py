@@ -148,12 +148,6 @@ class SqlitePartitions:
             owner, token, signals, until = row
             return PartitionLease(bucket, shard, owner, token, signals, from_micros(until))
 
-    def flush(self) -> None:
-        pass
-
-    def on_commit(self) -> None:
-        pass
-
     def on_rollback(self) -> None:
         self._last_closed = None
 

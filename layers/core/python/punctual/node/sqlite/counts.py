@@ -36,8 +36,5 @@ class Counts:
                 rows,
             )
 
-    def on_commit(self) -> None:
-        pass
-
     def on_rollback(self) -> None:
         self.changes.clear()

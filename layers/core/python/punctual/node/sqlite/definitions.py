@@ -20,7 +20,7 @@ MAX_CACHED_DEFINITION_BYTES = 1_024
 class SqliteDefinitions:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._pending: dict[DefinitionKey, tuple[DefinitionRow, bytes]] = {}
+        self.pending: dict[DefinitionKey, tuple[DefinitionRow, bytes]] = {}
         self._flushed: dict[DefinitionKey, DefinitionRow] = {}
         self._cache: OrderedDict[DefinitionKey, DefinitionRow] = OrderedDict()
 
@@ -38,13 +38,13 @@ class SqliteDefinitions:
             for definition in definitions
         }
         with self._transaction:
-            self._pending.update(rows)
+            self.pending.update(rows)
 
     def get(self, refs: Sequence[tuple[JobKey, str]]) -> Mapping[tuple[JobKey, str], DefinitionRow]:
         with self._transaction:
             definitions = {}
             for key, ref in refs:
-                pending = self._pending.get((key, ref))
+                pending = self.pending.get((key, ref))
                 definition = pending[0] if pending is not None else self._cache.get((key, ref))
                 if definition is None:
                     definition = self._read(key, ref)
@@ -79,22 +79,22 @@ class SqliteDefinitions:
         self._cache.clear()
 
     def flush(self) -> None:
-        if self._pending:
+        if self.pending:
             self._transaction.begin()
             insert_rows(
                 self._transaction.db,
                 "INSERT OR IGNORE INTO bodies (tenant, job_id, ref, body) VALUES (?, ?, ?, ?)",
                 [
                     (tenant, job_id, ref, encoded)
-                    for ((tenant, job_id), ref), (_, encoded) in self._pending.items()
+                    for ((tenant, job_id), ref), (_, encoded) in self.pending.items()
                 ],
             )
             self._flushed.update(
                 (key, definition)
-                for key, (definition, encoded) in self._pending.items()
+                for key, (definition, encoded) in self.pending.items()
                 if len(encoded) <= MAX_CACHED_DEFINITION_BYTES
             )
-            self._pending.clear()
+            self.pending.clear()
 
     def on_commit(self) -> None:
         if self._flushed:
@@ -102,5 +102,5 @@ class SqliteDefinitions:
             self._flushed.clear()
 
     def on_rollback(self) -> None:
-        self._pending.clear()
+        self.pending.clear()
         self._flushed.clear()

@@ -28,7 +28,7 @@ class SqliteFeed:
         self._transaction = transaction
         self._clock = clock
         self._encode = msgspec.json.Encoder().encode
-        self._pending: list[_FeedRow] = []
+        self.pending: list[_FeedRow] = []
         self._last_number: int | None = None
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
@@ -36,7 +36,7 @@ class SqliteFeed:
         now_micros = to_micros(self._clock())
         with self._transaction:
             last_number = self._load_last_number()
-            self._pending.extend(_feed_rows(last_number, now_micros, encoded))
+            self.pending.extend(_feed_rows(last_number, now_micros, encoded))
             self._last_number = last_number + len(encoded)
             return [str(number) for number in range(last_number + 1, self._last_number + 1)]
 
@@ -72,16 +72,13 @@ class SqliteFeed:
         return self._last_number
 
     def flush(self) -> None:
-        if self._pending:
+        if self.pending:
             self._transaction.begin()
-            self._transaction.db.executemany("INSERT INTO feed VALUES (?, ?, ?)", self._pending)
-            self._pending.clear()
-
-    def on_commit(self) -> None:
-        pass
+            self._transaction.db.executemany("INSERT INTO feed VALUES (?, ?, ?)", self.pending)
+            self.pending.clear()
 
     def on_rollback(self) -> None:
-        self._pending.clear()
+        self.pending.clear()
         self._last_number = None
 
 

@@ -44,7 +44,7 @@ class SqliteHistory:
         self.pending_runs: dict[
             RunKey, RunRow
         ] = {}  # rows of this transaction that are not written yet
-        self._pending_attempts: list[AttemptRow] = []
+        self.pending_attempts: list[AttemptRow] = []
 
     def put_runs(self, rows: Sequence[RunRow]) -> None:
         with self._transaction:
@@ -53,7 +53,7 @@ class SqliteHistory:
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
         with self._transaction:
-            self._pending_attempts.extend(rows)
+            self.pending_attempts.extend(rows)
 
     def put_results(self, rows: Sequence[AttemptRow]) -> None:
         self.put_attempts(rows)
@@ -200,7 +200,7 @@ class SqliteHistory:
             changes[tenant, RUN_KIND, status] += change * count
 
     def _flush_attempts(self) -> None:
-        if not self._pending_attempts:
+        if not self.pending_attempts:
             return
         self._transaction.begin()
         self._transaction.db.executemany(
@@ -216,14 +216,11 @@ class SqliteHistory:
                     None if row.expires_at is None else to_micros(row.expires_at),
                     ATTEMPT_CODEC.encode(row),
                 )
-                for row in self._pending_attempts
+                for row in self.pending_attempts
             ],
         )
-        self._pending_attempts.clear()
-
-    def on_commit(self) -> None:
-        pass
+        self.pending_attempts.clear()
 
     def on_rollback(self) -> None:
         self.pending_runs.clear()
-        self._pending_attempts.clear()
+        self.pending_attempts.clear()

@@ -126,12 +126,6 @@ class SqliteNotifications:
             self._transaction.db.execute("DELETE FROM notices WHERE id = ?", (row_number,))
         self._is_next_at_known = False
 
-    def flush(self) -> None:
-        pass
-
-    def on_commit(self) -> None:
-        pass
-
     def on_rollback(self) -> None:
         self._is_next_at_known = False
 

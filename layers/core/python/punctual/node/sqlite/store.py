@@ -89,13 +89,29 @@ class Store:
         self.notifications = SqliteNotifications(self._transaction, clock)
         self.minutes = SqliteMinutes(self._transaction)
         self.blobs = blobs
-        parts = (self.timers, definitions, self.job_states, self.history, self.feed, self.audit)
-        for part in (*parts, self._counts, self.notifications, self.partitions):
-            self._transaction.add_part(part)
+        self._join_transaction(definitions)
         self._orphans = Orphans(self._transaction, blobs)
         self._purge = Purge(
             self._transaction, self._counts, self.job_states, self.history, self.partitions, blobs
         )
+
+    def _join_transaction(self, definitions: SqliteDefinitions) -> None:
+        """Let each part write its changes before a commit, and forget them after a rollback."""
+        transaction = self._transaction
+        transaction.add_writer(self.timers.pending, self.timers.flush)
+        transaction.add_writer(definitions.pending, definitions.flush)
+        transaction.add_writer(self.job_states.pending, self.job_states.flush)
+        transaction.add_writer(self.history.pending_runs, self.history.flush)
+        transaction.add_writer(self.history.pending_attempts, self.history.flush)
+        transaction.add_writer(self.feed.pending, self.feed.flush)
+        transaction.add_writer(self.audit.pending, self.audit.flush)
+        # The last one, because other parts count while they flush.
+        transaction.add_writer(self._counts.changes, self._counts.flush)
+        for cache in (definitions, self.job_states):
+            transaction.on_commit(cache.on_commit)
+        parts = (self.timers, definitions, self.job_states, self.history, self.feed, self.audit)
+        for part in (*parts, self._counts, self.notifications, self.partitions):
+            transaction.on_rollback(part.on_rollback)
 
     @classmethod
     def open(cls, folder: Path, clock: Clock = wall, log: Log = no_log) -> "Store":

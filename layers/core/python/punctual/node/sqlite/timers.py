@@ -22,11 +22,11 @@ _SAME_TIMER = " AND ".join(
 class SqliteTimers:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._pending: dict[Timer, bool] = {}
+        self.pending: dict[Timer, bool] = {}
 
     def put(self, timers: Sequence[Timer]) -> None:
         with self._transaction:
-            self._pending.update(dict.fromkeys(timers, True))
+            self.pending.update(dict.fromkeys(timers, True))
 
     def delete(self, timers: Sequence[Timer]) -> None:
         """Delete timers.
@@ -35,7 +35,7 @@ class SqliteTimers:
         stood before.
         """
         with self._transaction:
-            self._pending.update(dict.fromkeys(timers, False))
+            self.pending.update(dict.fromkeys(timers, False))
 
     def due(
         self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
@@ -92,13 +92,13 @@ class SqliteTimers:
         return rows.fetchone() is not None
 
     def flush(self) -> None:
-        if not self._pending:
+        if not self.pending:
             return
         self._transaction.begin()
         db = self._transaction.db
-        put_rows = _timer_rows([timer for timer, is_put in self._pending.items() if is_put])
-        deleted_rows = _timer_rows([timer for timer, is_put in self._pending.items() if not is_put])
-        self._pending.clear()
+        put_rows = _timer_rows([timer for timer, is_put in self.pending.items() if is_put])
+        deleted_rows = _timer_rows([timer for timer, is_put in self.pending.items() if not is_put])
+        self.pending.clear()
         if put_rows:
             insert_rows(db, "INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put_rows)
         if deleted_rows:
@@ -108,11 +108,8 @@ class SqliteTimers:
                 deleted_rows,
             )
 
-    def on_commit(self) -> None:
-        pass
-
     def on_rollback(self) -> None:
-        self._pending.clear()
+        self.pending.clear()
 
 
 def _is_timer(row: tuple[Any, ...]) -> bool:

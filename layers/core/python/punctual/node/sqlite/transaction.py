@@ -1,25 +1,12 @@
 """The transaction: many port calls become few row writes and one commit."""
 
 import sqlite3
+from collections.abc import Callable, Sized
 from types import TracebackType
-from typing import Protocol
 
 from punctual.domain.errors import Unavailable
 from punctual.node.files.damage import Damage
 from punctual.node.files.data_folder import OpenDatabase
-
-
-class TransactionPart(Protocol):
-    """A table's part of a transaction. It holds changes in memory until they are written."""
-
-    def flush(self) -> None:
-        """Write the held changes."""
-
-    def on_commit(self) -> None:
-        """Accept the written changes, because they are committed."""
-
-    def on_rollback(self) -> None:
-        """Forget all changes of this transaction."""
 
 
 class Transaction:
@@ -40,12 +27,22 @@ class Transaction:
         self.db = db
         self._database = database
         self.damage = damage
-        self._parts: list[TransactionPart] = []
+        self._writers: list[tuple[Sized, Callable[[], None]]] = []
+        self._commit_listeners: list[Callable[[], None]] = []
+        self._rollback_listeners: list[Callable[[], None]] = []
         self._depth = 0
         self._has_failed = False
 
-    def add_part(self, part: TransactionPart) -> None:
-        self._parts.append(part)
+    def add_writer(self, pending: Sized, flush: Callable[[], None]) -> None:
+        """Call `flush` before each commit if `pending` holds changes. The order of calls stays."""
+        self._writers.append((pending, flush))
+
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        self._commit_listeners.append(listener)
+
+    def on_rollback(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each rollback. It forgets all changes of the transaction."""
+        self._rollback_listeners.append(listener)
 
     def begin(self) -> None:
         """Begin the SQLite transaction if none is open. Call it before any write."""
@@ -77,8 +74,9 @@ class Transaction:
                 raise Unavailable("A write failed: nothing of its transaction was stored.")
             return
         try:
-            for part in self._parts:
-                part.flush()
+            for pending, flush in self._writers:
+                if pending:
+                    flush()
             if self.db.in_transaction:
                 self._database.check()
                 self.db.execute("COMMIT")
@@ -88,12 +86,12 @@ class Transaction:
         except BaseException:
             self._roll_back()
             raise
-        for part in self._parts:
-            part.on_commit()
+        for accept in self._commit_listeners:
+            accept()
 
     def _roll_back(self) -> None:
-        for part in self._parts:
-            part.on_rollback()
+        for forget in self._rollback_listeners:
+            forget()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
