@@ -23,7 +23,7 @@ class RunFolder:
         self.work = self._make_folder("work")
         self.home = self._make_folder("home")
         self.temporary = self._make_folder("tmp")
-        self._code = self._make_folder("code")
+        self.code = self._make_folder("code")
         self._files: list[Path] = []
 
     def __enter__(self) -> "RunFolder":
@@ -46,14 +46,14 @@ class RunFolder:
         try:
             for file in self._files:
                 file.unlink(missing_ok=True)
-            for folder in (self.work, self.home, self.temporary, self._code, self.path):
+            for folder in (self.work, self.home, self.temporary, self.code, self.path):
                 folder.rmdir()
         except OSError:
             return False
         return True
 
     def write(self, name: str, code: bytes) -> Path:
-        file = self._code / name
+        file = self.code / name
         self._files.append(file)
         file.touch(_OWNER_FILE_MODE)
         file.write_bytes(code)

@@ -24,6 +24,13 @@ from punctual.tasks.contract import (
 )
 from punctual.tasks.limits import DEFAULT_MEMORY_MB, RunLimits
 from punctual.tasks.redaction import Redactor
+from punctual.tasks.script.artifact import (
+    ENTRY_NAMES,
+    ArtifactSource,
+    NoArtifacts,
+    packages_folder,
+    unpack_artifact,
+)
 from punctual.tasks.script.capture import Capture
 from punctual.tasks.script.cgroup import Cgroup, Cgroups
 from punctual.tasks.script.command import (
@@ -61,7 +68,6 @@ SIGNAL_EXIT_CODE = 128
 MEGABYTE_BYTES = 1024 * 1024
 NODE_HEAP_SHARE = 0.75  # of the run's memory, so that Node.js frees memory before it is killed
 
-_SCRIPT_FILE_NAMES = {"python": "main.py", "node": "main.js", "bash": "main.sh"}
 _LIMIT_TEXTS = {
     "memory": "used more than {memory} MB of memory, the limit of its run: raise "
     "task.resources.memory_mb",
@@ -95,6 +101,7 @@ class ScriptTask:
         limits: RunLimits = RunLimits(),  # noqa: B008
         children: Children | None = None,
         cgroups: Cgroups | None = None,
+        artifacts: ArtifactSource | None = None,
     ) -> None:
         self._root = root
         self._sandbox = sandbox
@@ -105,6 +112,7 @@ class ScriptTask:
         self._limits = limits
         self._children = children or Children()
         self._cgroups = cgroups
+        self._artifacts = artifacts or NoArtifacts()
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         refusal_reason = self._sandbox.refusal_reason(attempt.tenant)
@@ -150,35 +158,42 @@ class ScriptTask:
             return nullcontext()
         return self._cgroups.for_run(attempt.run_id, command.run_limits)
 
-    def _find_program(self, task: dict[str, Any]) -> Path:
+    def _find_program(self, task: dict[str, Any]) -> Path | None:
+        """Return the program that reads the script, or None for a binary."""
         runtime = task["runtime"]
-        if runtime == "binary" or task.get("code") is None:
-            raise BadTask("Artifacts are not available in this installation")
-        if runtime not in _SCRIPT_FILE_NAMES:
+        if runtime == "binary":
+            return None
+        if runtime not in ENTRY_NAMES:
             raise BadTask(f"There is no runtime {runtime!r}")
         program = interpreter() if runtime == "python" else shutil.which(runtime, path=self._path)
         if program is None:
             raise BadTask(f"{runtime} is not installed here (looked for it in {self._path})")
         return Path(program)
 
-    def _build_command(self, attempt: Attempt, program: Path, folder: RunFolder) -> Command:
+    def _write_script(self, attempt: Attempt, folder: RunFolder) -> Path:
+        """Return the script's file in the folder: its code, or the entry of its artifact."""
+        runtime, code = attempt.task["runtime"], attempt.task.get("code")
+        if code is not None and runtime != "binary":
+            return folder.write(ENTRY_NAMES[runtime], encode_text(code, "code"))
+        return unpack_artifact(self._artifacts.fetch(attempt, folder), runtime, folder)
+
+    def _build_command(self, attempt: Attempt, program: Path | None, folder: RunFolder) -> Command:
         task = attempt.task
-        script_file = folder.write(
-            _SCRIPT_FILE_NAMES[task["runtime"]], encode_text(task["code"], "code")
-        )
+        script_file = self._write_script(attempt, folder)
+        programs = () if program is None else (program,)
         arguments = tuple(as_text(argument) for argument in task.get("args") or ())
         for argument in arguments:
             encode_text(argument, "An argument")
         run_limits = self._limits._replace(memory_bytes=_memory_mb(task) * MEGABYTE_BYTES)
         return Command(
-            argv=(str(program), *_interpreter_flags(task), str(script_file), *arguments),
+            argv=(*map(str, programs), *_interpreter_flags(task), str(script_file), *arguments),
             env=self._build_environment(attempt, folder),
             cwd=folder.work,
             kernel_limits=_kernel_limits(run_limits),
             stdin=json_bytes(attempt.payload) + b"\n",
             folder=folder.path,
             run_limits=run_limits,
-            sandbox=self._sandbox.for_run(attempt.tenant, folder, (program,)),
+            sandbox=self._sandbox.for_run(attempt.tenant, folder, programs),
         )
 
     def _build_environment(self, attempt: Attempt, folder: RunFolder) -> dict[str, str]:
@@ -195,6 +210,10 @@ class ScriptTask:
             if not name or "=" in name or name.startswith(RESERVED_ENV_PREFIX):
                 raise BadTask(f"{name!r} may not be the name of a variable")
             environment[name] = text
+        packages = packages_folder(folder)
+        if packages is not None:
+            paths = (str(packages), environment.get("PYTHONPATH"))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         return environment | {
             "PUNCTUAL_JOB_ID": attempt.job_id,
             RUN_ID_VARIABLE: attempt.run_id,
