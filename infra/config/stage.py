@@ -32,6 +32,7 @@ from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, 
 from punctual.domain.tenants.limits import LIMIT_FIELDS, MAX_VALUE_BY_LIMIT, TenantLimits
 from punctual.domain.tenants.tokens import is_valid_tenant
 from punctual.tasks.http.addresses import parse_private_network
+from punctual.tasks.limits import SCRIPT_FUNCTIONS
 from punctual.tasks.reach import ALL_OTHER_TENANTS, AllowedTargets, encode_targets
 
 FUNCTION_NAMES = (
@@ -47,6 +48,8 @@ FUNCTION_NAMES = (
     "status",
 )
 LANE_NAMES = ("quick", "long")
+SCRIPT_FUNCTION_NAMES = tuple(sorted(set(SCRIPT_FUNCTIONS.values())))
+ARCHITECTURES = ("arm64", "x86_64")
 EXECUTOR_FUNCTIONS = tuple(f"executor-{lane}" for lane in LANE_NAMES)
 PRIORITIES = ("high", "normal", "low")
 SHARED_QUEUE = "all"
@@ -62,6 +65,11 @@ MAX_REACH_CHARACTERS = 1_500
 """The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
 MIN_POLLER_MEMORY_MB = 256  # MB
+MIN_SCRIPT_MEMORY_MB = 128  # MB
+MAX_FUNCTION_MEMORY_MB = 10_240  # MB; the maximum of Lambda
+RUNNER_MEMORY_MB = 128
+"""What the runner needs beside a script. So a script that uses too much ends with the message of
+its limit, and Lambda does not kill the runner first."""
 
 RUN_EVENT_CHOICES = ("all", "ended", "none")
 
@@ -134,6 +142,8 @@ class Stage:
     run_events: str
     concurrency: Concurrency
     memory: Mapping[str, int]
+    script_memory_mb: int  # the most that a script may use
+    script_architecture: str
     reach: Reach
     throttle: Throttle
     limits: TenantLimits | None  # of a tenant without limits of its own; None: no tenant has limits
@@ -260,7 +270,13 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENT_CHOICES),
         concurrency=concurrency,
-        memory=fields.numbers("memory", FUNCTION_NAMES, 128, 10_240, all_required=True),
+        memory=fields.numbers(
+            "memory", FUNCTION_NAMES, 128, MAX_FUNCTION_MEMORY_MB, all_required=True
+        ),
+        script_memory_mb=fields.number(
+            "scriptMemoryMb", MIN_SCRIPT_MEMORY_MB, MAX_FUNCTION_MEMORY_MB - RUNNER_MEMORY_MB
+        ),
+        script_architecture=fields.one_of("scriptArchitecture", ARCHITECTURES),
         reach=_parse_reach(fields.nested("tasksMayReach")),
         throttle=_parse_throttle(fields.nested("throttle"), concurrency),
         limits=_parse_limits(fields.nested_or_null("limits")),
@@ -289,7 +305,7 @@ def _parse_concurrency(fields: Fields) -> Concurrency:
         fields.number("concurrencyPercent", MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT),
         _parse_lanes(fields.nested("lanes")),
         # 0 would switch a function off.
-        fields.numbers("reservedConcurrency", FUNCTION_NAMES, 1, 10_000),
+        fields.numbers("reservedConcurrency", (*FUNCTION_NAMES, *SCRIPT_FUNCTION_NAMES), 1, 10_000),
     )
 
 

@@ -26,12 +26,18 @@ from tests.support.infra.synthesis import assembly, resources, synthesise
 
 __all__ = ["session"]  # a fixture
 ACCOUNT = "123456789012"
+UNRESERVED = 100  # executions that Lambda keeps for functions without a reservation
 EMPTY = json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}})
 
 
 def prod(**values: Any) -> Stage:
     stages = read_context()["stages"]
     return read_stage("prod", {"prod": {**stages["prod"], **values}})
+
+
+def limit_for_prod() -> int:
+    """Return the smallest limit of an account that `prod` fits into."""
+    return prod().concurrency.total_reserved + UNRESERVED
 
 
 def refusal(session: Any, stage: Stage) -> str:
@@ -45,18 +51,18 @@ def test_account_with_a_low_limit_is_refused_with_a_fitting_percentage(
 ) -> None:
     session.limit = 400
     error = refusal(session, prod())
-    assert "stage prod reserves 800 executions" in error
+    assert f"stage prod reserves {prod().concurrency.total_reserved} executions" in error
     assert "has a limit of 400, of which other functions reserve 0: 300 can be reserved" in error
-    assert "--quota-code L-B99A9384 --desired-value 900" in error
+    assert f"--quota-code L-B99A9384 --desired-value {limit_for_prod()}" in error
     percent = int(error.split("`concurrencyPercent` of prod to ")[1].split()[0])
     assert check_concurrency(session, prod(concurrencyPercent=percent), ACCOUNT, REGION) == ""
     assert refusal(session, prod(concurrencyPercent=percent + 1))
 
 
 def test_reservations_of_other_functions_reduce_the_available_concurrency(session: Any) -> None:
-    session.limit, session.others = 1_000, 150
-    assert "--desired-value 1050" in refusal(session, prod())
-    session.limit = 1_050
+    session.limit, session.others = limit_for_prod(), 150
+    assert f"--desired-value {limit_for_prod() + 150}" in refusal(session, prod())
+    session.limit = limit_for_prod() + 150
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
@@ -85,7 +91,7 @@ def test_existing_reservations_of_the_stage_count_as_its_own(session: Any) -> No
     client.put_function_concurrency(
         FunctionName="punctual-prod-executor-quick", ReservedConcurrentExecutions=200
     )
-    session.limit, session.others = 900, 200  # all reserved by this stage
+    session.limit, session.others = limit_for_prod(), 200  # all reserved by this stage
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
@@ -102,7 +108,7 @@ def test_account_below_the_required_limit_gets_no_deployment(session: Any) -> No
     put(session, BOOTSTRAP_PARAMETER, "21")
     session.limit = 100
     cdk = Cdk(session, {})
-    with pytest.raises(NotReady, match="reserves 800"):
+    with pytest.raises(NotReady, match=f"reserves {prod().concurrency.total_reserved}"):
         deploy(prod(), session, cdk, Printed())
     assert cdk.calls == []
     assert session.client("ssm").describe_parameters()["Parameters"][1:] == []

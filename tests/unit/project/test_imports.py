@@ -110,6 +110,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.domain.tenants.tokens",
             "punctual.domain.tenants.webhooks",
             "punctual.tasks.http.addresses",
+            "punctual.tasks.limits",
             "punctual.tasks.reach",
             "punctual.engine.commands.audit",
             "punctual.engine.ports.audit_log",

@@ -26,6 +26,14 @@ DEFAULT_MEMORY_MB = 512
 MAX_RUN_DISK_BYTES = 1024**3
 MAX_RUN_PROCESSES = 256
 
+SCRIPT_FUNCTIONS = {
+    "python": "script-python",
+    "node": "script-node",
+    "bash": "script-bash",
+    "binary": "script-bash",
+}
+"""On AWS the function that runs a script, by runtime."""
+
 DEFAULT_DETAIL_TYPE = "Job Run"
 RESERVED_DETAIL_TYPES = ("Job State Change", "Run State Change")  # of the scheduler's events
 
