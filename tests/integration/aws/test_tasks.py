@@ -4,6 +4,8 @@ import base64
 import io
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import boto3
@@ -18,7 +20,7 @@ from punctual.aws.sqs.task_target import SqsTaskSender
 from punctual.domain.errors import Unavailable
 from punctual.domain.leases import RENEWAL_INTERVAL, RUN_LEASE
 from punctual.lambdas.executor.attempt import TASK_STOP_GRACE_SECONDS
-from punctual.tasks.contract import BadTask
+from punctual.tasks.contract import BadTask, Throttled
 from punctual.tasks.lambda_function import InvocationResult
 from tests.support.aws.moto_faults import refused
 
@@ -210,16 +212,18 @@ def steady() -> SteadyClock:
 @pytest.fixture
 def secrets(clients: Clients, steady: SteadyClock) -> AwsSecrets:
     manager, parameters = clients.secretsmanager, clients.ssm
-    manager.create_secret(Name="punctual/dev/acme/api-key", SecretString="from the manager")
+    for name in ("api-key", "db"):
+        manager.create_secret(Name=f"punctual/dev/acme/{name}", SecretString="from the manager")
     manager.create_secret(Name="punctual/dev/acme/binary", SecretBinary=b"\xff")
-    for name, kind in [("api-key", "SecureString"), ("db", "SecureString"), ("plain", "String")]:
+    for name, kind in [("db", "SecureString"), ("plain", "String")]:
         parameters.put_parameter(
             Name=f"/punctual/dev/secrets/acme/{name}", Value=f"ssm {name}", Type=kind
         )
     return AwsSecrets(lambda: manager, lambda: parameters, "dev", steady)
 
 
-def test_secrets_manager_comes_before_parameter_store(secrets: AwsSecrets) -> None:
+def test_parameter_store_comes_before_secrets_manager(secrets: AwsSecrets) -> None:
+    """The API writes to the parameter store. What it stored must be what runs get."""
     assert secrets.get("acme", "api-key") == "from the manager"
     assert secrets.get("acme", "db") == "ssm db"
 
@@ -256,11 +260,41 @@ def test_secret_is_cached_for_a_minute(
     assert secrets.get("acme", "api-key") == "changed"
 
 
+@pytest.mark.parametrize(
+    ("service", "operation"), [("ssm", "GetParameter"), ("secretsmanager", "GetSecretValue")]
+)
 def test_unavailable_secret_store_is_not_a_missing_secret(
+    clients: Clients, secrets: AwsSecrets, service: str, operation: str
+) -> None:
+    with (
+        refused(getattr(clients, service), operation, 99, "InternalServiceError", 500),
+        pytest.raises(Unavailable),
+    ):
+        secrets.get("acme", "missing")
+
+
+def test_throttled_secret_store_is_neither_missing_nor_an_attempt(
     clients: Clients, secrets: AwsSecrets
 ) -> None:
     with (
-        refused(clients.secretsmanager, "GetSecretValue", 99, "InternalServiceError", 500),
-        pytest.raises(Unavailable),
+        refused(clients.ssm, "GetParameter", 99, "ThrottlingException", 400),
+        pytest.raises(Throttled, match="no more reads of secrets for now; 'db'"),
     ):
         secrets.get("acme", "db")
+    assert secrets.get("acme", "db") == "ssm db"
+
+
+def test_attempts_that_begin_together_share_one_read(clients: Clients, secrets: AwsSecrets) -> None:
+    reads: list[Any] = []
+    both_asked = Barrier(2)
+    clients.ssm.meta.events.register(
+        "before-call.ssm.GetParameter", lambda **call: reads.append(call["params"])
+    )
+
+    def get(_: int) -> str:
+        both_asked.wait(10)
+        return secrets.get("acme", "db")
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(get, range(2))) == ["ssm db"] * 2
+    assert len(reads) == 1

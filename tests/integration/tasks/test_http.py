@@ -139,7 +139,7 @@ def running(**options: Any) -> Iterator[AttemptRunner]:
     with closing(
         HttpTask(monotonic=time.monotonic, **{"open_networks": LOOPBACK_NETWORKS} | options)
     ) as task:
-        yield AttemptRunner({"http": task}, lambda name: f"hush-{name}")
+        yield AttemptRunner({"http": task}, lambda _tenant, name: f"hush-{name}")
 
 
 def an_attempt(url: str, seconds: float = LONG, payload: Any = None, **task: Any) -> Attempt:

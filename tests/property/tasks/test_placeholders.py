@@ -31,7 +31,7 @@ def expand_task(task: dict[str, Any], payload: Any, secret: str = "") -> Attempt
         timeout=timedelta(seconds=1),
         token=1,
     )
-    return expand(attempt, lambda _: secret)
+    return expand(attempt, lambda *_: secret)
 
 
 @given(tricky, tricky)

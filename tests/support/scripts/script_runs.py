@@ -117,7 +117,7 @@ def execute(
         grace=timedelta(seconds=grace),
         **options,
     )
-    attempt_runner = AttemptRunner({"script": task}, lambda name: f"hush-{name}")
+    attempt_runner = AttemptRunner({"script": task}, lambda _tenant, name: f"hush-{name}")
     outcome = attempt_runner.run(attempt, stop or StopSignal(), log or Log())
     assert list(root.iterdir()) == []
     return outcome

@@ -15,6 +15,7 @@ from punctual.tasks.contract import (
     StopReason,
     StopRequest,
     StopSignal,
+    Throttled,
 )
 
 
@@ -51,7 +52,7 @@ def an_attempt(**task: Any) -> Attempt:
 
 
 def run(runner: Runner, attempt: Attempt, stop: StopSignal | None = None) -> Outcome:
-    attempt_runner = AttemptRunner({"http": runner}, lambda name: f"hush/{name}")
+    attempt_runner = AttemptRunner({"http": runner}, lambda _tenant, name: f"hush/{name}")
     return attempt_runner.run(attempt, stop or StopSignal(), NoLog())
 
 
@@ -154,3 +155,26 @@ def test_stop_signal_keeps_its_first_reason_unless_the_claim_is_lost() -> None:
     assert (stop.reason(), stop.wait(0)) == ("CANCEL", True)
     stop.request_stop("LOST")
     assert stop.reason() == "LOST"
+
+
+def test_throttled_secret_store_returns_the_run_without_an_attempt() -> None:
+    def throttled(tenant: str, name: str) -> str:
+        raise Throttled(f"the store refused {tenant}/{name}")
+
+    runner = ScriptedRunner(Outcome("SUCCESS"))
+    outcome = AttemptRunner({"http": runner}, throttled).run(
+        an_attempt(body="{{secret:k}}"), StopSignal(), NoLog()
+    )
+    assert outcome == Outcome("FAILED", "the store refused local/k", begun=False)
+    assert runner.attempts == []
+
+
+def test_attempt_as_written_keeps_placeholders_that_it_quotes() -> None:
+    """A webhook quotes names and errors. A quoted placeholder must not become a secret."""
+    runner = ScriptedRunner(Outcome("SUCCESS"))
+    attempt = an_attempt(body='{"error_message": "{{secret:k}} {{payload.x}}"}')
+    outcome = AttemptRunner({"http": runner}, lambda *_: "hush").run_as_written(
+        attempt, StopSignal(), NoLog()
+    )
+    assert outcome == Outcome("SUCCESS")
+    assert runner.attempts == [attempt]

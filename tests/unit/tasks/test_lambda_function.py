@@ -60,7 +60,9 @@ def run(
         timeout=timedelta(seconds=5),
         token=7,
     )
-    attempt_runner = AttemptRunner({"lambda": InvokeTask(service)}, {"key": "s3cret"}.__getitem__)
+    attempt_runner = AttemptRunner(
+        {"lambda": InvokeTask(service)}, lambda _tenant, name: {"key": "s3cret"}[name]
+    )
     return attempt_runner.run(attempt, StopSignal(), NoLog()), service
 
 

@@ -166,7 +166,7 @@ def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
     )
     # A job that was accepted before this rule fails at its run.
     with pytest.raises(BadTask, match="must come after the host"):
-        expand(an_attempt(task), lambda _: "s3cret")
+        expand(an_attempt(task), lambda *_: "s3cret")
 
 
 def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
@@ -174,7 +174,7 @@ def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
     task = {"type": "http", "url": "{{payload.url}}", "headers": headers}
     assert [field for field, _ in placeholder_problems(task)] == ["url"]
     with pytest.raises(BadTask, match="must not take its whole URL"):
-        expand(an_attempt(task), lambda _: "s3cret")
+        expand(an_attempt(task), lambda *_: "s3cret")
     assert placeholder_problems({"type": "http", "url": "{{payload.url}}"}) == ()
     assert (
         placeholder_problems({"type": "http", "url": "{{secret:webhook}}", "headers": headers})
@@ -196,7 +196,7 @@ def test_lone_surrogate_in_a_url_is_refused() -> None:
 
 
 def test_expanded_values_are_not_expanded_again() -> None:
-    def secrets(name: str) -> str:
+    def secrets(_tenant: str, name: str) -> str:
         return "{{payload.n}} {{secret:other}}"
 
     task = {"type": "http", "body": ["{{payload.trap}}", "<{{payload.trap}}>", "{{secret:a}}"]}
@@ -213,7 +213,7 @@ def test_expanded_values_are_not_expanded_again() -> None:
 def test_secrets_are_read_once_and_listed_for_redaction() -> None:
     read_names: list[str] = []
 
-    def secrets(name: str) -> str:
+    def secrets(_tenant: str, name: str) -> str:
         read_names.append(name)
         return f"value of {name}"
 
@@ -232,7 +232,7 @@ def test_secrets_are_read_once_and_listed_for_redaction() -> None:
 
 
 def test_missing_secret_is_named() -> None:
-    def secrets(name: str) -> str:
+    def secrets(_tenant: str, name: str) -> str:
         raise KeyError(name)
 
     for source in (secrets, no_secrets):
@@ -241,7 +241,7 @@ def test_missing_secret_is_named() -> None:
 
 
 def test_unavailable_store_of_secrets_is_not_a_missing_secret() -> None:
-    def secrets(name: str) -> str:
+    def secrets(_tenant: str, name: str) -> str:
         raise Unavailable("no answer")
 
     with pytest.raises(Unavailable):

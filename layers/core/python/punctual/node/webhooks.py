@@ -148,9 +148,8 @@ class Webhooks:
 
     def _deliver(self, pending: PendingNotification, attempt: Attempt, stop: StopSignal) -> None:
         """Deliver a notification. A thread calls this; the append of a deque is atomic."""
-        self._finished.append(
-            _FinishedDelivery(pending, self._attempt_runner.run(attempt, stop, NoLog()))
-        )
+        outcome = self._attempt_runner.run_as_written(attempt, stop, NoLog())
+        self._finished.append(_FinishedDelivery(pending, outcome))
         self._wake()
 
     def _finish_delivery(self, delivery: _FinishedDelivery, now: datetime) -> None:

@@ -5,7 +5,15 @@ import traceback
 from collections.abc import Callable
 
 from punctual.domain.errors import Invalid, PunctualError
-from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runner, StopRequest
+from punctual.tasks.contract import (
+    Attempt,
+    BadTask,
+    Outcome,
+    Recorder,
+    Runner,
+    StopRequest,
+    Throttled,
+)
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.script.open_files import NOT_BEGUN_MESSAGE, NotBegun, retry_not_begun
 
@@ -27,6 +35,8 @@ def guarded(attempt: Attempt, redactor: Redactor, action: Callable[[], Outcome])
         return redactor.outcome(action())
     except NotBegun:
         return Outcome("FAILED", NOT_BEGUN_MESSAGE, begun=False)
+    except Throttled as error:
+        return Outcome("FAILED", redactor.text(str(error)), begun=False)
     except BadTask as error:
         return Outcome.failed(redactor.text(str(error)), retryable=False)
     except PunctualError as error:

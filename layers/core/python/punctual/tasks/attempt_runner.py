@@ -1,5 +1,7 @@
 """Run an attempt: fill its placeholders, then call the runner of its task type."""
 
+from collections.abc import Callable
+
 from punctual.tasks.attempt_errors import guarded, run_filled
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runners, StopRequest
 from punctual.tasks.placeholders import FindSecret, expand, no_secrets
@@ -7,7 +9,7 @@ from punctual.tasks.redaction import Redactor
 
 
 class AttemptRunner:
-    """Calls the runner of the attempt's task type."""
+    """Calls the runner of the attempt's task type. `secrets` takes a tenant and a name."""
 
     def __init__(self, runners: Runners, secrets: FindSecret = no_secrets) -> None:
         self._runners = dict(runners)
@@ -19,16 +21,30 @@ class AttemptRunner:
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
+        return self._perform(attempt, stop, recorder, lambda: expand(attempt, self._secrets))
+
+    def run_as_written(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
+        """Return the outcome of an attempt that Punctual wrote itself, such as a webhook.
+
+        Its strings may quote users and servers. A placeholder in them must not get a value.
+        """
+        return self._perform(attempt, stop, recorder, lambda: attempt)
+
+    def _perform(
+        self,
+        attempt: Attempt,
+        stop: StopRequest,
+        recorder: Recorder,
+        fill: Callable[[], Attempt],
+    ) -> Outcome:
         reason = stop.reason()
         if reason:
             return Outcome.stopped(reason)
         return guarded(
-            attempt,
-            Redactor(frozenset()),
-            lambda: self._run(expand(attempt, self._secrets), stop, recorder),
+            attempt, Redactor(frozenset()), lambda: self._call_runner(fill(), stop, recorder)
         )
 
-    def _run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
+    def _call_runner(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         kind = attempt.task["type"]
         runner = self._runners.get(kind)
         if runner is None:

@@ -23,6 +23,13 @@ class BadTask(Exception):
     """The task is invalid as it stands. A retry would fail again."""
 
 
+class Throttled(Exception):
+    """A service refused a call because of too many calls, before the attempt sent anything.
+
+    The run returns to its queue. This counts as no attempt.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a run. `secrets` holds the values that output and logs must not show."""

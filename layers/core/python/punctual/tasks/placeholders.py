@@ -10,7 +10,7 @@ from punctual.domain.timestamps import format_time
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.text import as_text
 
-FindSecret = Callable[[str], str]
+FindSecret = Callable[[str, str], str]  # by tenant and name; KeyError if it is missing
 
 NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
 # A task may repeat `{{payload}}`, and ten attempts share the memory of one executor.
@@ -26,7 +26,7 @@ class SecretMissing(BadTask):
         super().__init__(f"There is no secret named {name!r}")
 
 
-def no_secrets(name: str) -> str:
+def no_secrets(_tenant: str, name: str) -> str:
     """Raise SecretMissing. It is the secret lookup of an installation without secrets."""
     raise SecretMissing(name)
 
@@ -187,7 +187,7 @@ class _Filler:
     def _secret(self, name: str) -> str:
         if name not in self.used_secrets:
             try:
-                self.used_secrets[name] = self._secrets(name)
+                self.used_secrets[name] = self._secrets(self._attempt.tenant, name)
             except KeyError:
                 raise SecretMissing(name) from None
         return self.used_secrets[name]

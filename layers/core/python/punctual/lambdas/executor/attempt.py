@@ -1,10 +1,9 @@
 """One attempt in an invocation with its thread, its time limits and its abandonment."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.leases import CLAIM_LEASE, RENEWAL_TIMEOUT

@@ -1,7 +1,7 @@
 """Builds the task runners of a deployed function. Imports wait until a task needs them."""
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from punctual.aws.secrets import AwsSecrets
@@ -77,4 +77,5 @@ def build_attempt_runners(
         runtime.settings.stage,
         runtime.steady,
     )
-    return lambda tenant: AttemptRunner(runners, partial(secrets.get, tenant))
+    attempt_runner = AttemptRunner(runners, secrets.get)
+    return lambda _tenant: attempt_runner

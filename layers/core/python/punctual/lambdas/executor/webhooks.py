@@ -119,7 +119,8 @@ class WebhookDeliveries:
             self._secrets(notification.tenant),
         )
         attempt = webhook_attempt(notification, target.url, data, secrets, now, timeout)
-        return self._attempt_runner_for(notification.tenant).run(attempt, StopSignal(), NoLog())
+        attempt_runner = self._attempt_runner_for(notification.tenant)
+        return attempt_runner.run_as_written(attempt, StopSignal(), NoLog())
 
     def _settle(self, delivery: WebhookDelivery, outcome: Outcome | Exception | None) -> None:
         notification, tries = delivery.notification, delivery.receive_count
