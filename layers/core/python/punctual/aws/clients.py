@@ -14,9 +14,10 @@ if TYPE_CHECKING:  # takes 80 ms, so it is imported with the first client
 INVOKE_TIMEOUTS_SECONDS = (5, 30, 120, 900)
 # Seconds above the attempt's timeout, so that the attempt times out first.
 INVOKE_TIMEOUT_MARGIN_SECONDS = 2.0
+ECS_TIMEOUT_SECONDS = 8  # a start of a task takes seconds where other calls take milliseconds
 MAX_AWS_CONNECTIONS = 16  # threads and open connections
 
-AWS_SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
+AWS_SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager", "ecs", "logs")
 
 
 class Clients:
@@ -90,6 +91,14 @@ class Clients:
         return self._lambda_clients[read_timeout]
 
     @cached_property
+    def ecs(self) -> Any:
+        return self._create("ecs", ECS_TIMEOUT_SECONDS)
+
+    @cached_property
+    def logs(self) -> Any:
+        return self._create("logs")
+
+    @cached_property
     def secretsmanager(self) -> Any:
         return self._create("secretsmanager")
 
@@ -104,8 +113,9 @@ class Clients:
 
         retries: Any = {"mode": "standard", "max_attempts": 2}
         signature_version = None
-        if service == "lambda":
-            # A slow function must not be invoked twice, so nothing is retried.
+        if service in ("lambda", "ecs"):
+            # A slow function must not be invoked twice, so nothing is retried. Calls of ECS are
+            # retried by their adapter, which also knows the throttles that ECS does not name.
             retries = {"mode": "standard", "total_max_attempts": 1}
         elif service == "s3":
             # The default is version 2, which buckets created since 2020 reject.

@@ -17,6 +17,15 @@ class FargateSize(NamedTuple):
     def cpu_units(self) -> int:
         return round(self.vcpu * CPU_UNITS_PER_VCPU)
 
+    @classmethod
+    def from_cpu_units(cls, cpu_units: int, memory_mb: int) -> "FargateSize":
+        """Return the size of a task definition.
+
+        >>> FargateSize.from_cpu_units(256, 512)
+        FargateSize(vcpu=0.25, memory_mb=512)
+        """
+        return cls(cpu_units / CPU_UNITS_PER_VCPU, memory_mb)
+
     def __str__(self) -> str:
         return f"{self.vcpu:g} vCPU and {self.memory_mb:,} MB"
 
