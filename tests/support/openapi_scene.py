@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,14 @@ from punctual.domain.tenants.webhooks import format_secret
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
-from punctual.node.http.application import build_application
+from punctual.node.http.application import Application, build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.web.openapi.document import EXAMPLES_FILE
-from tests.support.web_client import Answer, Client
+from tests.support.web_client import Answer, ApplicationClient
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 REPORT = {
@@ -65,7 +66,7 @@ class PrintingTask:
         return Outcome("SUCCESS", output=b"hello\n", output_type="text/plain", exit_code=0)
 
 
-class Scene(Client):
+class Scene(ApplicationClient):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.recorded: dict[str, dict[str, Any]] = {}
@@ -81,12 +82,12 @@ class Scene(Client):
             self.clock,
             self.clock.monotonic,
             self.new_id,
-            self._log,
+            self.log,
             self.workers,
             self._woken.set,
             executor_id="node-1",
         )
-        tokens = Tokens(
+        self.tokens = Tokens(
             self.store.tokens,
             lambda: b"a key of the examples, for no token",
             self.clock,
@@ -95,18 +96,21 @@ class Scene(Client):
             "local",
             self.store.audit,
         )
-        self._app = build_application(
+        self.node.start()
+        self.node.step()
+
+    @cached_property
+    def application(self) -> Application:
+        return build_application(
             self.node.jobs,
             self.node.search,
             self._perform,
-            self._log,
-            tokens,
+            self.log,
+            self.tokens,
             clock=self.clock,
             new_id=self.new_id,
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
         )
-        self.node.start()
-        self.node.step()
 
     def new_id(self) -> str:
         return sortable_id(self.clock.now, next(self._numbers).to_bytes(10, "big"))

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
 
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.quotas.limits import unlimited
-from punctual.node.http.application import build_application
+from punctual.node.http.application import Application, build_application
 from punctual.node.http.parsing import API_ROOT
 from tests.support import openapi_answers
 from tests.support.web_world import WebWorld
@@ -31,29 +32,23 @@ class Answer(NamedTuple):
         return {error["field"]: error["message"] for error in self.json["errors"]}
 
 
-class Client:
-    """A node's application over a web world. The `chunks` of a body arrive as from a socket."""
+class ApplicationClient:
+    """A client of `application`. The `chunks` of a body arrive as from a socket.
 
-    def __init__(
-        self,
-        world: WebWorld | None = None,
-        quotas: Quotas | None = None,
-        limits_of: LimitsOf = unlimited,
-    ) -> None:
-        self.world = world or WebWorld()
+    `peer` is the address that the requests come from.
+    """
+
+    def __init__(self, peer: tuple[str, int] | None = None) -> None:
         self.logged: list[dict[str, Any]] = []
-        self.turn_error: Exception | None = None
-        self._app = build_application(
-            self.world.jobs,
-            self.world.search,
-            self._turn,
-            self._log,
-            self.world.tokens,
-            clock=self.world.clock,
-            log_access=self._log,
-            quotas=quotas,
-            limits_of=limits_of,
-        )
+        self._peer = peer
+
+    @cached_property
+    def application(self) -> Application:
+        """Return the application. It is built for the first request."""
+        raise NotImplementedError
+
+    def log(self, event: str, /, **fields: Any) -> None:
+        self.logged.append({"event": event, **fields})
 
     def get(self, target: str, **headers: str) -> Answer:
         return self.call("GET", target, headers=headers)
@@ -84,7 +79,7 @@ class Client:
         chunks: list[bytes],
     ) -> Answer:
         path, _, query = target.partition("?")
-        scope = {
+        scope: Scope = {
             "type": "http",
             "method": method,
             "path": path,
@@ -92,6 +87,8 @@ class Client:
             "query_string": query.encode("latin-1"),
             "headers": headers,
         }
+        if self._peer is not None:
+            scope["client"] = self._peer
         return asyncio.run(self._call(scope, list(chunks)))
 
     async def _call(self, scope: Scope, chunks: list[bytes]) -> Answer:
@@ -107,7 +104,7 @@ class Client:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        await self._app(scope, receive, send)
+        await self.application(scope, receive, send)
         start, *bodies = sent
         headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
         body = b"".join(message["body"] for message in bodies)
@@ -118,13 +115,40 @@ class Client:
             openapi_answers.check_sent(scope["method"], path, start["status"], sent_body)
         return Answer(start["status"], headers, body)
 
+
+class Client(ApplicationClient):
+    """A client of a node's application over a web world."""
+
+    def __init__(
+        self,
+        world: WebWorld | None = None,
+        quotas: Quotas | None = None,
+        limits_of: LimitsOf = unlimited,
+    ) -> None:
+        super().__init__()
+        self.world = world or WebWorld()
+        self.turn_error: Exception | None = None
+        self._quotas = quotas
+        self._limits_of = limits_of
+
+    @cached_property
+    def application(self) -> Application:
+        return build_application(
+            self.world.jobs,
+            self.world.search,
+            self._turn,
+            self.log,
+            self.world.tokens,
+            clock=self.world.clock,
+            log_access=self.log,
+            quotas=self._quotas,
+            limits_of=self._limits_of,
+        )
+
     async def _turn(self, request: Callable[[], Any]) -> Any:
         if self.turn_error is not None:
             raise self.turn_error
         return request()
-
-    def _log(self, event: str, /, **fields: Any) -> None:
-        self.logged.append({"event": event, **fields})
 
 
 def _json(value: Any) -> bytes | None:

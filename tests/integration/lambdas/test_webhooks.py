@@ -38,14 +38,14 @@ class WebhookReceiver(ScriptedTask):
 
     def __init__(self, world: Executors) -> None:
         super().__init__(world.clock)
-        self._clock = world.clock
+        self.world = world
         self.calls: list[tuple[datetime, Attempt]] = []
         self.answers: list[Outcome] = []
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
         if "webhook-id" not in (attempt.task.get("headers") or {}):
             return super().run(attempt, stop, recorder)
-        self.calls.append((self._clock(), attempt))
+        self.calls.append((self.world.clock(), attempt))
         return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -15,22 +16,22 @@ from punctual.identity import new_id
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
-from punctual.node.http.application import build_application
+from punctual.node.http.application import Application, build_application
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
-from tests.support.web_client import Answer, Client
+from tests.support.web_client import Answer, ApplicationClient
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "*/10 * * * *"}
 
 
-class NodeClient(Client):
+class NodeClient(ApplicationClient):
     """A client of a whole node with its store."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, peer: tuple[str, int] | None = None) -> None:
+        super().__init__(peer)
         self.clock = ManualClock(NOON)
         self.store = Store.open(folder, self.clock)
         self.workers = {
@@ -44,21 +45,30 @@ class NodeClient(Client):
             self.clock,
             self.clock.monotonic,
             new_id(self.clock),
-            self._log,
+            self.log,
             self.workers,
             lambda: None,
         )
-        key, ids = TokenKey(folder), new_id(self.clock)
-        tokens = Tokens(
-            self.store.tokens, key.read, self.clock, ids, os.urandom, "local", self.store.audit
-        )
-        self._app = build_application(
-            self.node.jobs, self.node.search, self._perform, self._log, tokens, clock=self.clock
+        self.key = TokenKey(folder)
+        self.tokens = Tokens(
+            self.store.tokens,
+            self.key.read,
+            self.clock,
+            new_id(self.clock),
+            os.urandom,
+            "local",
+            self.store.audit,
         )
         self.node.start()
         self.node.step()
 
-    async def _perform(self, request: Callable[[], Any]) -> Any:
+    @cached_property
+    def application(self) -> Application:
+        return build_application(
+            self.node.jobs, self.node.search, self.perform, self.log, self.tokens, clock=self.clock
+        )
+
+    async def perform(self, request: Callable[[], Any]) -> Any:
         (answer,) = self.node.perform([request])
         if isinstance(answer, Exception):
             raise answer

@@ -234,5 +234,5 @@ def test_websocket_is_refused(client: Client) -> None:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(client._app({"type": "websocket"}, receive, send))
+    asyncio.run(client.application({"type": "websocket"}, receive, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]

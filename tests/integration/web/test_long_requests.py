@@ -49,7 +49,7 @@ def client(tmp_path: Path) -> Iterator[NodeClient]:
 
 
 def set_pace(client: NodeClient, seconds: float) -> None:
-    client._app._long_work = LongWork(client._perform, Processor(seconds))
+    client.application._long_work = LongWork(client.perform, Processor(seconds))
 
 
 def time_text(seconds: float) -> str:
@@ -185,7 +185,7 @@ def _longest_step(
             steps.append(0)
             return super().__call__()
 
-    client._app._long_work = LongWork(client._perform, Counting(0.0))
+    client.application._long_work = LongWork(client.perform, Counting(0.0))
     with monkeypatch.context() as patch:
         patch.setattr(*work, counted)
         assert call().status in (200, 202, 422)
@@ -198,9 +198,9 @@ def test_batch_is_checked_job_by_job(client: NodeClient) -> None:
     async def turn(request: Any) -> Any:
         nonlocal turns
         turns += 1
-        return await client._perform(request)
+        return await client.perform(request)
 
-    client._app._long_work = LongWork(turn, Processor(SLICE))
+    client.application._long_work = LongWork(turn, Processor(SLICE))
     submit_batch(client, 40)
     assert turns > 40
 
@@ -218,11 +218,11 @@ def test_batch_is_stored_in_steps(
     counts = [0]
 
     async def turn(request: Any) -> Any:
-        answer = await client._perform(request)
+        answer = await client.perform(request)
         counts.append(sum(client.store.count_jobs("local").values()))
         return answer
 
-    client._app._long_work = LongWork(turn, Processor(0.0), Processor(SLICE))
+    client.application._long_work = LongWork(turn, Processor(0.0), Processor(SLICE))
     submit_batch(client, number, payload=payload)
     assert counts[-1] == number
     assert max(after - before for before, after in itertools.pairwise(counts)) == limit
@@ -238,7 +238,7 @@ def test_batch_over_its_time_limit_names_the_stored_jobs(client: NodeClient) -> 
             self.seconds = MAX_WORK_SECONDS if stored("local") else SLICE
             return super().__call__()
 
-    client._app._long_work = LongWork(client._perform, Costly(0.0))
+    client.application._long_work = LongWork(client.perform, Costly(0.0))
     large = {**EACH_SECOND, "payload": "x" * 9_000}
     batch = {"jobs": [{**large, "name": str(n)} for n in range(12)]}
     results = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
@@ -249,7 +249,7 @@ def test_batch_over_its_time_limit_names_the_stored_jobs(client: NodeClient) -> 
         "TOO_MUCH_WORK"
     }
     assert stored("local") == {"SCHEDULED": LARGE_JOBS_PER_WRITE}
-    client._app._long_work = LongWork(client._perform)
+    client.application._long_work = LongWork(client.perform)
     repeated = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
     assert repeated[:LARGE_JOBS_PER_WRITE] == results[:LARGE_JOBS_PER_WRITE]
     assert [result["status"] for result in repeated] == [202] * 12
@@ -264,14 +264,14 @@ def test_batch_with_a_failed_step_is_completed_by_its_key(
     async def turn(request: Any) -> Any:
         if stored("local"):
             raise Unavailable("The disk is full.")
-        return await client._perform(request)
+        return await client.perform(request)
 
-    client._app._long_work = LongWork(turn, Processor(SLICE))
+    client.application._long_work = LongWork(turn, Processor(SLICE))
     large = {**EACH_SECOND, "payload": "x" * 9_000}
     batch = {"jobs": [{**large, "name": str(n)} for n in range(12)]}
     answer = client.post("/v1/jobs/batch", batch, idempotency_key="k")
     assert (answer.status, stored("local")) == (503, {"SCHEDULED": LARGE_JOBS_PER_WRITE})
-    client._app._long_work = LongWork(client._perform)
+    client.application._long_work = LongWork(client.perform)
     results = client.post("/v1/jobs/batch", batch, idempotency_key="k").json["results"]
     assert len({result["job_id"] for result in results}) == 12
     assert stored("local") == {"SCHEDULED": 12}
@@ -295,7 +295,7 @@ def test_step_of_a_run_list_reads_limited_active_jobs(
             steps.append(0)
             return super().__call__()
 
-    client._app._long_work = LongWork(client._perform, Counting(0.0))
+    client.application._long_work = LongWork(client.perform, Counting(0.0))
     client.store._db.set_progress_handler(instruction, 1)
     answer = client.get("/v1/runs?limit=1")
     client.store._db.set_progress_handler(None, 1)
@@ -324,9 +324,9 @@ def test_runs_of_many_active_jobs_are_read_in_slices(client: NodeClient) -> None
     async def turn(request: Any) -> Any:
         nonlocal turns
         turns += 1
-        return await client._perform(request)
+        return await client.perform(request)
 
-    client._app._long_work = LongWork(turn, Processor(SLICE_SECONDS / 100))
+    client.application._long_work = LongWork(turn, Processor(SLICE_SECONDS / 100))
     assert len(client.get("/v1/runs?limit=200").json["runs"]) == 200
     assert turns >= 4
     set_pace(client, MAX_WORK_SECONDS / 100)
@@ -338,9 +338,9 @@ def test_other_request_is_answered_between_two_slices(client: NodeClient) -> Non
 
     async def turn(request: Any) -> Any:
         await asyncio.sleep(0)
-        return await client._perform(request)
+        return await client.perform(request)
 
-    client._app._long_work = LongWork(turn, Processor(SLICE))
+    client.application._long_work = LongWork(turn, Processor(SLICE))
     body = {"from": time_text(-900), "to": time_text(0), "dry_run": True}
     order: list[str] = []
 
@@ -379,9 +379,9 @@ def test_failed_slice_fails_only_its_request(client: NodeClient) -> None:
         turns += 1
         if turns == 2:
             raise Unavailable("The disk is full.")
-        return await client._perform(request)
+        return await client.perform(request)
 
-    client._app._long_work = LongWork(turn, Processor(SLICE))
+    client.application._long_work = LongWork(turn, Processor(SLICE))
     answer = client.get("/v1/schedules/upcoming")
     assert (answer.status, answer.json["code"]) == (503, "UNAVAILABLE")
     assert client.get("/v1/schedules/upcoming").status == 200

@@ -23,7 +23,9 @@ class EventSources:
     sqs: Sqs
     streams: Mapping[str, Stream]
     throttled: set[str]  # functions that Lambda does not start
-    _streamed: int
+
+    def __init__(self) -> None:
+        self._streamed = 0  # metered calls whose writes are in the streams
 
     def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         raise NotImplementedError

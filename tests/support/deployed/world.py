@@ -48,8 +48,6 @@ OVER_TLS = {"aws:SecureTransport": "true"}
 class Watched(Clients):
     """Clients with one Lambda client for all timeouts."""
 
-    _create = Clients._create  # `a_world` replaces that of other clients by these
-
     def lambda_client(self, _seconds: float) -> Any:
         return super().lambda_client(0)
 
@@ -58,6 +56,7 @@ class World(EventSources):
     def __init__(
         self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: float
     ) -> None:
+        super().__init__()
         self.stage = stage
         self.stacks = stacks
         self.clock = ManualClock(now)
@@ -78,7 +77,6 @@ class World(EventSources):
         self.failures: list[tuple[str, BaseException]] = []
         self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
         self._numbers = count(1)
-        self._streamed = 0
         self.ticks = True
         self.throttled: set[str] = set()  # functions that Lambda does not start
         first = now.replace(second=0, microsecond=0) + timedelta(seconds=tick_second)
@@ -370,14 +368,21 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
     `tick_second` is the second of the planner's tick. EventBridge counts from the rule's creation.
     """
     stacks = synthesised(stage)
+    create = Clients._create
+
+    def create_client(clients: Clients, service: str, *timeout: int) -> Any:
+        """Return a client of the world, so that clients without a runtime are metered too."""
+        if isinstance(clients, Watched):
+            return create(clients, service, *timeout)
+        return world.client(service)
+
     with mock_aws():
         world = World(_session(), stacks, stage, now, tick_second)
         with (
             mock.patch.object(
                 Runtime, "from_env", lambda service: world.runtime(service, os.environ)
             ),
-            # Clients created without a runtime are metered too.
-            mock.patch.object(Clients, "_create", lambda _, service: world.client(service)),
+            mock.patch.object(Clients, "_create", create_client),
             mock.patch(
                 "moto.s3.models.utcnow", side_effect=lambda: world.clock().replace(tzinfo=None)
             ),

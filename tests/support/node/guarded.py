@@ -1,27 +1,24 @@
 """Installations that require tokens: a node, and the deployed API with its authorizer."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.engine.commands.tokens import Tokens
-from punctual.identity import new_id
-from punctual.node.files.token_key import TokenKey
-from punctual.node.http.application import build_application
+from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.aws.gateway_server import TOKEN, Gateway
 from tests.support.deployed.drivers.api import an_api
 from tests.support.web_client import Answer
 
-PEER = "127.0.0.9"
+PEER = ("127.0.0.9", 50_000)
 
 
 async def at_once(work: Callable[[], Any], /) -> Any:
@@ -32,44 +29,36 @@ class GuardedNode(NodeClient):
     """A node with `PUNCTUAL_AUTH=on`. `admin` is the token that its first start prints."""
 
     def __init__(self, folder: Path, issuer: Issuer | None = None) -> None:
-        super().__init__(folder)
-        self.key = TokenKey(folder)
-        self.tokens = Tokens(
-            self.store.tokens,
-            self.key.read,
-            self.clock,
-            new_id(self.clock),
-            os.urandom,
-            "local",
-            self.store.audit,
-        )
+        super().__init__(folder, PEER)
         self.is_key_unreadable = False
-        door = TokenAuthenticator(
+        self._issuer = issuer
+        _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
+
+    @cached_property
+    def application(self) -> Application:
+        token_authenticator = TokenAuthenticator(
             self._secrets,
             self.store.tokens,
             self.clock,
             self.clock.monotonic,
-            lambda error: self._log("token_use_not_noted", error=error),
+            lambda error: self.log("token_use_not_noted", error=error),
             cache_seconds=0,
         )
-        self._app = build_application(
+        authenticator = NodeAuthenticator(token_authenticator, self._issuer, at_once, self.log)
+        return build_application(
             self.node.jobs,
             self.node.search,
-            self._perform,
-            self._log,
+            self.perform,
+            self.log,
             self.tokens,
             clock=self.clock,
-            authenticator=NodeAuthenticator(door, issuer, at_once, self._log),
+            authenticator=authenticator,
         )
-        _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
 
     def _secrets(self) -> TokenSecrets:
         if self.is_key_unreadable:
             raise Unavailable("The key cannot be read.")
         return TokenSecrets(self.key.read())
-
-    async def _call(self, scope: dict[str, Any], chunks: list[bytes], *rest: Any) -> Answer:
-        return await super()._call({**scope, "client": (PEER, 50_000)}, chunks, *rest)
 
 
 class Installation(NamedTuple):

@@ -65,16 +65,16 @@ class InstanceRows:
 
     def read(self, tenant: str, row_name: str) -> QuotaRow | None:
         row = self._rows.read(tenant, row_name)
-        self._correct_clock()
+        self.correct_clock()
         return row
 
     def swap(self, tenant: str, row_name: str, expect: int, text: str) -> QuotaRow | None:
         self.written_at.append(self._true_clock())
         present = self._rows.swap(tenant, row_name, expect, text)
-        self._correct_clock()
+        self.correct_clock()
         return present
 
-    def _correct_clock(self) -> None:
+    def correct_clock(self) -> None:
         own = self.clock.read_uncorrected()
         self.clock.correct(self._true_clock().replace(microsecond=0), own, own)
 
