@@ -3,7 +3,7 @@
 import errno
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +29,7 @@ class Command:
     folder: Path
     run_limits: RunLimits
     sandbox: RunSandbox
+    launcher_env: Mapping[str, str] = field(default_factory=dict)
 
 
 class OutputSink(Protocol):

@@ -96,7 +96,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env={},
+            env=dict(self.command.launcher_env),
             pass_fds=(control, report),
             start_new_session=True,
         )

@@ -73,6 +73,23 @@ def remove_leftovers(root: Path) -> int:
     return len(folders)
 
 
+def clear_folder(folder: Path) -> list[str]:
+    """Remove everything in a folder. Return the names that could not be removed."""
+    names = []
+    with os.scandir(folder) as entries:
+        listed = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_folder in listed:
+        try:
+            if is_folder:
+                _delete_content(Path(path))
+                os.rmdir(path)
+            else:
+                os.unlink(path)
+        except OSError:
+            names.append(os.path.basename(path))
+    return names
+
+
 def _remove(folder: Path) -> None:
     try:
         retry_until_free(lambda: _delete_content(folder))

@@ -67,6 +67,7 @@ class Sandbox:
     bwrap_path: str = ""
     is_shared: bool = False
     open_paths: tuple[OpenPath, ...] = ()
+    denial_hint: str = f"{SCRIPT_PATHS_VARIABLE} opens more paths, to scripts of tenant local"
 
     @property
     def isolates_processes(self) -> bool:

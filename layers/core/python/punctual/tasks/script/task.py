@@ -52,7 +52,6 @@ from punctual.tasks.script.process_group import ProcessGroup
 from punctual.tasks.script.run_folder import RunFolder
 from punctual.tasks.script.sandbox import (
     DENIAL_PATTERNS,
-    SCRIPT_PATHS_VARIABLE,
     Sandbox,
     interpreter,
 )
@@ -65,6 +64,7 @@ MAX_RUN_OPEN_FILES = 1024
 # Counts all processes of the user, not of the run. It stops fork bombs.
 MAX_PROCESSES_OF_USER = 4096
 SIGNAL_EXIT_CODE = 128
+LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 MEGABYTE_BYTES = 1024 * 1024
 NODE_HEAP_SHARE = 0.75  # of the run's memory, so that Node.js frees memory before it is killed
 
@@ -102,6 +102,7 @@ class ScriptTask:
         children: Children | None = None,
         cgroups: Cgroups | None = None,
         artifacts: ArtifactSource | None = None,
+        library_path: str = "",
     ) -> None:
         self._root = root
         self._sandbox = sandbox
@@ -113,6 +114,7 @@ class ScriptTask:
         self._children = children or Children()
         self._cgroups = cgroups
         self._artifacts = artifacts or NoArtifacts()
+        self._library_env = {LIBRARY_PATH_VARIABLE: library_path} if library_path else {}
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         refusal_reason = self._sandbox.refusal_reason(attempt.tenant)
@@ -194,6 +196,7 @@ class ScriptTask:
             folder=folder.path,
             run_limits=run_limits,
             sandbox=self._sandbox.for_run(attempt.tenant, folder, programs),
+            launcher_env=self._library_env,
         )
 
     def _build_environment(self, attempt: Attempt, folder: RunFolder) -> dict[str, str]:
@@ -202,6 +205,7 @@ class ScriptTask:
             "HOME": str(folder.home),
             "TMPDIR": str(folder.temporary),
             "LANG": "C.UTF-8",
+            **self._library_env,
         }
         for name, value in (attempt.task.get("env") or {}).items():
             text = as_text(value)
@@ -228,7 +232,7 @@ class ScriptTask:
         if result.exit_code and capture.was_denied:
             error = (
                 f"{error}\nThe {self._sandbox.name} sandbox may be the cause: "
-                f"{SCRIPT_PATHS_VARIABLE} opens more paths, to scripts of tenant local."
+                f"{self._sandbox.denial_hint}."
             )
         if error and capture.tail:
             error = f"{error}\n{capture.tail}"
