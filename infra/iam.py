@@ -10,14 +10,10 @@ from typing import NamedTuple
 
 from aws_cdk import aws_iam as iam
 
-from punctual.aws.dynamodb.control.counter_keys import (
-    COUNTED_KEY_PATTERNS,
-    DEFINITION_KEY_PATTERNS,
-    TOTALS_KEY_PATTERNS,
-)
+from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_KEY_PATTERNS
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
-from punctual.aws.dynamodb.control.token_keys import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
-from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
+from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
+from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX = "outputs/"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from punctual.aws.dynamodb.sort_keys import time_key
+from punctual.aws.dynamodb.keys import time_key
 from punctual.aws.sqs.run_queue import to_body
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message

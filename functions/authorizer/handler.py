@@ -8,8 +8,7 @@ from time import monotonic, sleep, time
 from typing import Any
 
 from punctual.aws.clients import Clients
-from punctual.aws.deadline import Deadline
-from punctual.aws.retries import RetryPolicy
+from punctual.aws.retries import Deadline, RetryPolicy
 from punctual.lambdas.authorizer.authenticator import build_authenticator
 from punctual.lambdas.authorizer.handler import AUTHORIZER_TIME_LIMIT_SECONDS, Authorizer
 

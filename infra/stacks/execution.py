@@ -15,7 +15,7 @@ from infra.constructs.queue import LANE_SHAPES, create_failure_queue
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
-from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
+from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
 from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
 
 # The functions of every stage. CDK names its own functions by the stack.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.app import read_context
-from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
+from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
 from punctual.domain.leases import RUN_LEASE
 from tests.support.infra.synthesis import STAGES, Resource, assembly, functions, resources
 

@@ -13,7 +13,7 @@ from aws_cdk import App, Stack
 
 from infra.build import packaging
 from infra.config.stage import FUNCTION_NAMES
-from punctual.aws.dynamodb.control.counter_keys import JOB_STATE_STREAM_FILTERS
+from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
 from punctual.settings import Settings
 from tests.support.infra.references import DAY, HERE, SHOWN, every, ids, stage, synthesis_of, values
 from tests.support.infra.synthesis import Resource, Synthesis, functions

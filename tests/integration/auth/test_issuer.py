@@ -14,8 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from punctual.auth.authenticator import Authenticator, TokenAuthenticator
-from punctual.auth.bearer import Identity
+from punctual.auth.authenticator import Authenticator, Identity, TokenAuthenticator
 from punctual.auth.https_fetch import FETCH_SECONDS, fetch_document
 from punctual.auth.issuer import JwtVerifier as Verifier
 from punctual.auth.issuer_config import IssuerConfig

@@ -14,12 +14,13 @@ from zlib import crc32
 import pytest
 
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange
-from punctual.aws.dynamodb.control.counter_keys import COUNTER_PARTITIONS, totals_key
 from punctual.aws.dynamodb.control.counters import (
+    COUNTER_PARTITIONS,
     MAX_CHANGES_PER_COUNTED_ROW,
     CountChange,
     Counters,
     change_id_of,
+    totals_key,
 )
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool

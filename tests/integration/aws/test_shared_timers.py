@@ -10,8 +10,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.aws.dynamodb.timers import timers
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
-from punctual.aws.dynamodb.timers.rows import TimerRow
+from punctual.aws.dynamodb.timers.rows import TimerRow, TimerRowCache
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.poller.handler import CACHED_TIMER_PAGES
 from tests.support.aws.moto_adapter import Moto, moto

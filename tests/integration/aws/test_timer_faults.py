@@ -9,7 +9,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_attribute
 from punctual.aws.dynamodb.client import chunked
-from punctual.aws.dynamodb.sort_keys import time_key
+from punctual.aws.dynamodb.keys import time_key
 from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
 from punctual.domain.errors import LaterVersion, Unavailable

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
+from punctual.aws.dynamodb.timers.rows import TimerRowCache
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.timers import Timer, Timers
 from tests.support.aws.timer_processes import FOREVER

@@ -5,7 +5,7 @@ import string
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from punctual.auth.bearer import MAX_BEARER_CHARACTERS, bearer_token
+from punctual.auth.authenticator import MAX_BEARER_CHARACTERS, bearer_token
 from punctual.auth.cache import ExpiringCache
 from punctual.auth.issuer_config import is_issuer_url, is_safe_url
 from punctual.domain.tenants.tokens import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.history.batch_outcomes import batch_key
-from punctual.aws.dynamodb.sort_keys import (
+from punctual.aws.dynamodb.keys import (
     escape,
     join_parts,
     number_key,

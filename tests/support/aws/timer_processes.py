@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from punctual.aws.dynamodb.client import DynamoClient
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
+from punctual.aws.dynamodb.timers.rows import TimerRowCache
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool

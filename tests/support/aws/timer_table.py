@@ -14,7 +14,7 @@ from bench.cost.sizes import item_bytes
 from punctual.aws.dynamodb.client import DynamoClient, key_of
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
+from punctual.aws.dynamodb.timers.rows import TimerRowCache
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.retries import CONDITION_FAILED_CODE, RetryPolicy
 from punctual.aws.thread_pool import ThreadPool

@@ -6,8 +6,8 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
-from punctual.aws.dynamodb.control import counter_keys, walk_progress
-from punctual.aws.dynamodb.sort_keys import time_key
+from punctual.aws.dynamodb.control import counters, walk_progress
+from punctual.aws.dynamodb.keys import time_key
 from punctual.aws.dynamodb.timers.rows import build_rows, parse_row
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.timers import Timer
@@ -93,7 +93,7 @@ def recount_tenant(world: World, wrong: Mapping[str, int]) -> None:
     """Change a tenant's counts by `wrong`, and let two separate invocations repair them."""
     world.bare.update_item(
         TableName=world.table(keys.CONTROL_TABLE),
-        Key=counter_keys.totals_key("default", 0).item(),
+        Key=counters.totals_key("default", 0).item(),
         UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
         ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
     )

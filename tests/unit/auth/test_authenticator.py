@@ -5,8 +5,13 @@ from typing import Any
 
 import pytest
 
-from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets, admin_hash, admin_identity
-from punctual.auth.bearer import Identity
+from punctual.auth.authenticator import (
+    Identity,
+    TokenAuthenticator,
+    TokenSecrets,
+    admin_hash,
+    admin_identity,
+)
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role

@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
-from punctual.aws.dynamodb.timers.rows import build_rows
+from punctual.aws.dynamodb.timers.rows import TimerRowCache, build_rows
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.timers import Timer
 from tests.support.builders import NOON, an_id

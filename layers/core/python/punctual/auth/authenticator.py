@@ -1,15 +1,42 @@
-"""Find the identity that a token belongs to, for the node and for the authorizer on AWS."""
+"""Find the token of a call and its identity, for the node and for the authorizer on AWS."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from punctual.auth.bearer import Identity
 from punctual.auth.cache import ExpiringCache
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import LAST_USED_RESOLUTION, Token, has_valid_mac, keyed_hash
+
+MAX_BEARER_CHARACTERS = 8_192  # a JWT may be long
+
+_BEARER = re.compile(
+    rf"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{{1,{MAX_BEARER_CHARACTERS}}})"
+)
+
+
+class Identity(NamedTuple):
+    """The tenant, name and role of a caller."""
+
+    tenant: str
+    name: str
+    role: Role
+    token_id: str = ""  # empty for a JWT and for the admin token
+    expires_at: datetime | None = None
+
+
+def bearer_token(value: str) -> str | None:
+    """Return the only token in an Authorization header, or None.
+
+    >>> bearer_token("bearer  abc"), bearer_token("Bearer a, Bearer b")
+    ('abc', None)
+    """
+    match = _BEARER.fullmatch(value.strip(" \t"))
+    return None if match is None else match[1]
+
 
 if TYPE_CHECKING:  # the authorizer must start fast, so it imports no engine code
     from punctual.engine.ports.token_rows import TokenLookup

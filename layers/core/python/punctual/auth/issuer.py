@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from punctual.auth.bearer import Identity
+from punctual.auth.authenticator import Identity
 from punctual.auth.cache import ExpiringCache
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.auth.issuer_keys import KEY_TYPES, Fetch, IssuerKeys, Jwk

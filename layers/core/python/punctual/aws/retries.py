@@ -1,6 +1,7 @@
-"""Calls to AWS: which failures are retried, and how errors are translated."""
+"""Calls to AWS: which failures are retried, how errors are translated, and a request's deadline."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -160,3 +161,34 @@ def error_code(error: ClientError) -> str:
 
 def _response_metadata(error: ClientError) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], error.response.get("ResponseMetadata", {}))
+
+
+class Deadline:
+    """The time after which no call to AWS starts, and no retry of an earlier call.
+
+    The waiting client of a request has a timeout.
+    A try under way ends by its own timeout. So a request lasts at most its limit and one try of
+    one call (docs/decisions/0017-availability.md).
+    """
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._ends_steady: float | None = None
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Set the deadline for one request. An environment of Lambda handles one at a time."""
+        self._ends_steady = self._steady() + seconds
+        try:
+            yield
+        finally:
+            self._ends_steady = None
+
+    def attach_to(self, client: Any) -> None:
+        """Check the deadline before each call of the client, and before each retry of botocore."""
+        for event in ("before-call", "before-send"):
+            client.meta.events.register_first(event, self._check)
+
+    def _check(self, **_: Any) -> None:
+        if self._ends_steady is not None and self._steady() >= self._ends_steady:
+            raise Unavailable("AWS takes too long to answer: try again.")

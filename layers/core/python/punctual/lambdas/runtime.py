@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from punctual.aws.deadline import Deadline
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.operator_settings import DispatchSwitch
 from punctual.aws.ports import (
@@ -20,6 +19,7 @@ from punctual.aws.ports import (
     real_clock,
     sleep,
 )
+from punctual.aws.retries import Deadline
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.identity import new_id
 from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, engine_log

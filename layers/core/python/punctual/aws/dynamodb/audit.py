@@ -15,7 +15,7 @@ import msgspec
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout, prefetch
-from punctual.aws.dynamodb.sort_keys import escape
+from punctual.aws.dynamodb.keys import escape
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
 from punctual.engine.commands.audit import newest_first

@@ -1,22 +1,94 @@
 """The tables, and the keys and attributes of most rows.
 
 Timers, audit, counters, limits, tokens and batch outcomes define their keys in their own modules.
+
+In a sort key, times, numbers and tuples of text keep their order as text. Escaping turns `$` and
+every lower character into `$` and two hex digits. So the separator `#` sorts before every
+character of an escaped part. Keys sort as the tuples of their parts, and differ if the tuples
+differ.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from punctual.aws.dynamodb.sort_keys import (
-    LAST_CHAR,
-    escape,
-    join_parts,
-    number_key,
-    split_parts,
-    unescape,
-)
 from punctual.domain.identifiers import slot_of
 from punctual.domain.utc import EPOCH
+
+FIRST_CHAR, LAST_CHAR = "$", "\U0010ffff"  # lowest and highest character of an escaped part
+
+_RESERVED_CHARACTER = re.compile(r"[\x00-$]")
+_ESCAPED_CHARACTER = re.compile(r"\$([0-9a-f]{2})")
+
+
+def escape(part: str) -> str:
+    """Return the part with `$` and every lower character escaped.
+
+    >>> escape("a#b c$")
+    'a$23b$20c$24'
+    """
+    return _RESERVED_CHARACTER.sub(lambda match: f"${ord(match.group()):02x}", part)
+
+
+def unescape(part: str) -> str:
+    """Return the text of an escaped part.
+
+    >>> unescape("a$23b$20c$24")
+    'a#b c$'
+    """
+    return _ESCAPED_CHARACTER.sub(lambda match: chr(int(match.group(1), 16)), part)
+
+
+def join_parts(*parts: str) -> str:
+    """Return the escaped parts, joined with `#`.
+
+    >>> join_parts("a#b", "c") == join_parts("a", "b#c")
+    False
+    """
+    return "#".join(map(escape, parts))
+
+
+def split_parts(key: str) -> list[str]:
+    """Return the unescaped parts of a joined key.
+
+    >>> split_parts(join_parts("a#b", "", "c"))
+    ['a#b', '', 'c']
+    """
+    parts = key.split("#")
+    return [unescape(part) for part in parts] if "$" in key else parts
+
+
+def time_key(at: datetime) -> str:
+    """Return the time as UTC text of fixed width, so that the text sorts as time does.
+
+    >>> time_key(datetime(2026, 12, 1, 10, tzinfo=UTC))
+    '2026-12-01T10:00:00.000000Z'
+    """
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time_key(text: str) -> datetime:
+    """Return the time that `time_key` encoded.
+
+    >>> parse_time_key("2026-12-01T10:00:00.000001Z")
+    datetime.datetime(2026, 12, 1, 10, 0, 0, 1, tzinfo=datetime.timezone.utc)
+    """
+    return datetime.fromisoformat(text)
+
+
+def parse_optional_time_key(text: str | None) -> datetime | None:
+    return None if text is None else parse_time_key(text)
+
+
+def number_key(value: int) -> str:
+    """Return the number as text of fixed width. Negative numbers sort before all others.
+
+    >>> number_key(7), number_key(-1) < number_key(0)
+    ('000000000007', True)
+    """
+    return f"{value:012d}"
+
 
 PK = "pk"
 SK = "sk"
@@ -34,6 +106,14 @@ BATCH_OUTCOMES_LAYOUT = 2
 VERSION_ATTR = "version"
 WRITE_IDS_ATTR = "writers"
 STATUS_ATTR = "state"
+_OWN_PAYLOAD_PREFIX = "own-"  # of the reference of a run's own payload
+# Filters for the event source. Only job states have a `state`; other rows start no function.
+JOB_STATE_STREAM_FILTERS: tuple[dict[str, Any], ...] = tuple(
+    {"dynamodb": {image: {STATUS_ATTR: {"S": [{"exists": True}]}}}}
+    for image in ("NewImage", "OldImage")
+)
+# Patterns of partition keys, for policies.
+DEFINITION_KEY_PATTERNS = ("*#body",)
 RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR = "runs", "line", "ended"
 HEARTBEAT_INDEX = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
 # Prefix of an attribute name; the run id follows, one attribute for each lease.
@@ -292,3 +372,48 @@ def group_upper_bound(group: str) -> str:
     True
     """
     return f"{escape(group)}#{LAST_CHAR}"
+
+
+def is_definition_partition(pk: str) -> bool:
+    """Return whether this is the partition key of definition rows.
+
+    >>> pk = definition_key("acme", "01900000", "1-abc").pk
+    >>> is_definition_partition(pk), is_definition_partition("acme#03")
+    (True, False)
+    """
+    return split_parts(pk)[2:] == ["body"]
+
+
+def definitions_bounds(tenant: str, job_id: str) -> tuple[str, str, str]:
+    """Return the partition key of a job's definition rows, and the bounds of their sort keys."""
+    first_key = definition_key(tenant, job_id, "")
+    return first_key.pk, first_key.sk, first_key.sk + LAST_CHAR
+
+
+def payload_marker_key(tenant: str, job_id: str, run_id: str) -> RowKey:
+    """Return the key of the marker of a run with its own payload.
+
+    The marker stands beside the definition rows.
+
+    >>> parse_ref(payload_marker_key("acme", "01900000", "r").sk)
+    'own-r'
+    """
+    return definition_key(tenant, job_id, _OWN_PAYLOAD_PREFIX + run_id)
+
+
+def parse_ref(sk: str) -> str:
+    """Return the definition version, or the marker's reference, from a sort key.
+
+    >>> parse_ref(definition_key("acme", "01900000", "1-abc", 2).sk)
+    '1-abc'
+    """
+    return split_parts(sk)[2]
+
+
+def payload_id_of(ref: str) -> str:
+    """Return the definition version or the run id that a payload is stored under.
+
+    >>> payload_id_of("1-abc"), payload_id_of("own-r")
+    ('1-abc', 'r')
+    """
+    return ref.removeprefix(_OWN_PAYLOAD_PREFIX)

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb.attributes import Item
-from punctual.aws.dynamodb.control.counter_keys import is_definition_partition
 from punctual.aws.dynamodb.jobs.state_rows import from_row, note_of
-from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, PK
+from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, PK, is_definition_partition
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.audit_log import Note
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.dynamodb.keys import parse_time_key, time_key
 from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.identifiers import bucket_of

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 from punctual.auth.authenticator import (
     Authenticator,
+    Identity,
     TokenAuthenticator,
     TokenVerifier,
     admin_identity,
 )
-from punctual.auth.bearer import Identity
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.clients import Clients
 from punctual.aws.dynamodb.control.tokens import AuthorizerTokens

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from punctual.auth.authenticator import TokenSecrets, TokenVerifier
-from punctual.auth.bearer import Identity, bearer_token
+from punctual.auth.authenticator import Identity, TokenSecrets, TokenVerifier, bearer_token
 from punctual.domain.errors import Unavailable
 from punctual.lambdas.ssm_secrets import (
     ADMIN_HASH_PARAMETER,

@@ -21,7 +21,7 @@ from hashlib import blake2b
 import msgspec
 
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
-from punctual.aws.dynamodb.sort_keys import time_key
+from punctual.aws.dynamodb.keys import time_key
 from punctual.domain.job_state import JobState
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import compare_states

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from punctual.auth.authenticator import TokenVerifier, is_jwt
-from punctual.auth.bearer import Identity, bearer_token
+from punctual.auth.authenticator import Identity, TokenVerifier, bearer_token, is_jwt
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.log import Log
 from punctual.node.http.parsing import API_ROOT

@@ -24,11 +24,23 @@ from typing import Any, NamedTuple
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute, to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
-from punctual.aws.dynamodb.control import counter_keys
-from punctual.aws.dynamodb.control.counter_keys import COUNTER_PARTITIONS
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.dynamodb.keys import (
+    LAST_CHAR,
+    RowKey,
+    join_parts,
+    number_key,
+    parse_time_key,
+    time_key,
+)
 from punctual.domain.errors import Unavailable
 from punctual.domain.utc import EPOCH
+
+# Rows of a tenant's counts; a reader that loses a transaction on one uses the next.
+COUNTER_PARTITIONS = 4
+# Patterns of the partition keys of these rows, for policies.
+TOTALS_KEY_PATTERNS = ("*#totals",)
+COUNTED_KEY_PATTERNS = ("*#counted",)
+
 
 MINUTE_COUNTS_RETENTION = timedelta(hours=3)
 # Longer than a day, for which a stream keeps and repeats a change.
@@ -92,27 +104,27 @@ class Counters:
     def moved_counts(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
         """Yield the `moved_counts` of the changes from `start` to `end`. The caller sums them."""
         slices = (time_key(_slice_start(start)), time_key(_slice_start(end)))
-        key_range = KeyRange(*counter_keys.counted_bounds(tenant, *slices))
+        key_range = KeyRange(*counted_bounds(tenant, *slices))
         return (
             _parse_counts(row)
             for row in self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE)
         )
 
     def totals(self, tenant: str) -> Counts:
-        row_keys = [counter_keys.totals_key(tenant, part) for part in range(COUNTER_PARTITIONS)]
+        row_keys = [totals_key(tenant, part) for part in range(COUNTER_PARTITIONS)]
         rows = self._dynamo.read(self._table, row_keys)
         return _sum_counts(_parse_counts(row) for row in rows.values())
 
     def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[MinuteCounts]:
         """Return the minutes with counts from `start` to `end`, oldest first."""
-        bounds = counter_keys.minutes_bounds(tenant, time_key(start), time_key(end))
+        bounds = minutes_bounds(tenant, time_key(start), time_key(end))
         rows = self._dynamo.query(self._table, KeyRange(*bounds), MINUTE_ROW_PAGE_SIZE)
         return [
             MinuteCounts(
                 parse_time_key(minute_text), _sum_counts(_parse_counts(row) for row in minute_rows)
             )
             for minute_text, minute_rows in groupby(
-                rows, key=lambda row: counter_keys.parse_minute(row[keys.SK]["S"])
+                rows, key=lambda row: parse_minute(row[keys.SK]["S"])
             )
         ]
 
@@ -144,7 +156,7 @@ class Counters:
         number of times, and immediate failures would use them up at once.
         """
         slice_text = time_key(slice_at)
-        key_range = KeyRange(*counter_keys.counted_bounds(tenant, slice_text, slice_text))
+        key_range = KeyRange(*counted_bounds(tenant, slice_text, slice_text))
         for attempt in range(_MAX_COUNT_TRIES):
             try:
                 return list(self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE))
@@ -159,7 +171,7 @@ class Counters:
     ) -> dict[str, Any]:
         """Return the write that appends the row if the row does not exist yet."""
         item = {
-            **counter_keys.counted_key(tenant, time_key(slice_at), row_number).item(),
+            **counted_key(tenant, time_key(slice_at), row_number).item(),
             **keys.ROW_LAYOUT_ATTRIBUTE,
             keys.TTL: to_attribute(keys.to_ttl(slice_at + COUNTED_CHANGES_RETENTION)),
             keys.DATA_ATTR: to_attribute(b"".join(sorted(change.change_id for change in changes))),
@@ -175,7 +187,7 @@ class Counters:
         writes = []
         totals = _sum_counts(change.totals for change in changes)
         if totals:
-            writes.append(self._add_write(counter_keys.totals_key(tenant, part), totals, {}))
+            writes.append(self._add_write(totals_key(tenant, part), totals, {}))
         for minute_at in sorted({minute_at for change in changes for minute_at in change.minutes}):
             counts = _sum_counts(change.minutes.get(minute_at, {}) for change in changes)
             if counts:
@@ -184,7 +196,7 @@ class Counters:
                 }
                 writes.append(
                     self._add_write(
-                        counter_keys.minute_key(tenant, time_key(minute_at), part),
+                        minute_key(tenant, time_key(minute_at), part),
                         counts,
                         ttl_attrs,
                     )
@@ -261,3 +273,54 @@ def _parse_counts(row: Item) -> dict[str, int]:
         for name, value in check_layout(row).items()
         if "N" in value and name not in _NON_COUNT_ATTRS
     }
+
+
+def totals_key(tenant: str, part: int) -> RowKey:
+    """Return the key of one part of a tenant's totals.
+
+    >>> totals_key("acme", 0), totals_key("acme", 2).sk
+    (RowKey(pk='acme#totals', sk='-'), '-2')
+    """
+    return RowKey(join_parts(tenant, "totals"), f"-{part or ''}")
+
+
+def minute_key(tenant: str, minute_text: str, part: int) -> RowKey:
+    """Return the key of one part of a tenant's counts of a minute.
+
+    >>> minute_key("acme", "2026-12-01T10:00:00.000000Z", 0)
+    RowKey(pk='acme#minutes', sk='2026-12-01T10:00:00.000000Z')
+    """
+    return RowKey(join_parts(tenant, "minutes"), f"{minute_text}#{part}" if part else minute_text)
+
+
+def parse_minute(sk: str) -> str:
+    """Return the minute of a sort key.
+
+    >>> parse_minute(minute_key("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
+    '2026-12-01T10:00:00.000000Z'
+    """
+    return sk.partition("#")[0]
+
+
+def minutes_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+    """Return the partition key of a tenant's minutes, and the bounds from `start` to `end`."""
+    return join_parts(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
+
+
+def counted_key(tenant: str, slice_at: str, row_number: int) -> RowKey:
+    """Return the key of a row that names counted changes of this slice; rows count from 0.
+
+    >>> counted_key("acme", "2026-12-01T10:00:05.000000Z", 7).sk
+    '2026-12-01T10:00:05.000000Z#000000000007'
+    """
+    return RowKey(join_parts(tenant, "counted"), f"{slice_at}#{number_key(row_number)}")
+
+
+def counted_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+    """Return the partition key of the `counted_key` rows, and the bounds from `start` to `end`.
+
+    >>> low, high = counted_bounds("acme", "a", "b")[1:]
+    >>> low < counted_key("acme", "a", 0).sk < counted_key("acme", "b", 10**9).sk < high
+    True
+    """
+    return join_parts(tenant, "counted"), start, f"{end}#{LAST_CHAR}"

@@ -9,7 +9,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
 from punctual.aws.dynamodb.control.counters import Counters
-from punctual.aws.dynamodb.sort_keys import join_parts
+from punctual.aws.dynamodb.keys import join_parts
 from punctual.domain.errors import LaterVersion
 from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.clock import Clock

@@ -7,7 +7,7 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, from_attribute, to_attribute, to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
+from punctual.aws.dynamodb.keys import parse_time_key, time_key
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.identifiers import BUCKET_LENGTH
 from punctual.engine.ports.clock import Clock

@@ -19,12 +19,60 @@ from punctual.aws.dynamodb.client import (
     chunked,
     key_of,
 )
-from punctual.aws.dynamodb.control import token_keys
-from punctual.aws.dynamodb.sort_keys import parse_optional_time_key, parse_time_key, time_key
+from punctual.aws.dynamodb.keys import (
+    LAST_CHAR,
+    RowKey,
+    escape,
+    join_parts,
+    parse_optional_time_key,
+    parse_time_key,
+    time_key,
+)
 from punctual.aws.retries import Client, ConditionFailed, RetryPolicy, call_aws, conditional_write
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import INVALID_TOKEN_RETENTION, LAST_USED_RESOLUTION, Token
+
+TOKEN_KEY_PREFIX = "#token#"  # prefix of the partition keys of rows by hash, and of no others
+HASH_ATTR = "hash"
+TOKEN_LIST_KEY_PATTERN = "*#tokens"  # pattern of the partition keys of lists
+TENANT_ATTR, TOKEN_ID_ATTR = "tenant", "id"
+NAME_ATTR, ROLE_ATTR = "name", "role"
+CREATED_AT_ATTR, CREATED_BY_ATTR = "made", "by"
+USED_AT_ATTR, REVOKED_AT_ATTR = "used", "revoked"
+REVOKE_REQUEST_ATTR = "wish"  # the audit note of the first revoke request
+
+
+def token_key(token_hash: str) -> RowKey:
+    """Return the key of a token by its hash. The authorizer knows only the hash.
+
+    >>> token_key("ab")
+    RowKey(pk='#token#ab', sk='-')
+    """
+    return RowKey(f"{TOKEN_KEY_PREFIX}{token_hash}", "-")
+
+
+def list_row_key(tenant: str, token_id: str) -> RowKey:
+    """Return the key of the row that maps a token id to its hash, for admins of the tenant.
+
+    >>> list_row_key("acme", "01900000")
+    RowKey(pk='acme#tokens', sk='01900000')
+    """
+    return RowKey(token_list_partition(tenant), escape(token_id))
+
+
+def token_list_partition(tenant: str) -> str:
+    return join_parts(tenant, "tokens")
+
+
+def list_upper_bound(token_id: str | None) -> str:
+    """Return the exclusive upper bound of the sort keys of a page.
+
+    >>> list_row_key("acme", "01900000").sk < list_upper_bound(None)
+    True
+    """
+    return LAST_CHAR if token_id is None else escape(token_id)
+
 
 if TYPE_CHECKING:
     from punctual.engine.ports.token_rows import TokenCounts
@@ -47,17 +95,17 @@ class DynamoTokens:
         ] = {}  # when the tokens of a full tenant were last checked
 
     def put(self, token: Token, token_hash: str) -> None:
-        list_attrs = {token_keys.HASH_ATTR: to_attribute(token_hash), **_ttl_attrs(token)}
+        list_attrs = {HASH_ATTR: to_attribute(token_hash), **_ttl_attrs(token)}
         self._create_row(
             {
-                **token_keys.list_row_key(token.tenant, token.token_id).item(),
+                **list_row_key(token.tenant, token.token_id).item(),
                 **keys.ROW_LAYOUT_ATTRIBUTE,
                 **list_attrs,
             }
         )
         self._create_row(
             {
-                **token_keys.token_key(token_hash).item(),
+                **token_key(token_hash).item(),
                 **keys.ROW_LAYOUT_ATTRIBUTE,
                 **_to_row(token),
             }
@@ -97,17 +145,17 @@ class DynamoTokens:
         condition = Condition(
             "#tenant = :tenant AND (attribute_not_exists(#wish) OR #wish = :old)",
             "SET #wish = :wish",
-            {"#tenant": token_keys.TENANT_ATTR, "#wish": token_keys.REVOKE_REQUEST_ATTR},
+            {"#tenant": TENANT_ATTR, "#wish": REVOKE_REQUEST_ATTR},
             {
                 ":tenant": to_attribute(tenant),
                 ":wish": to_attribute(request),
                 ":old": to_attribute(expected),
             },
         )
-        outcome = self._dynamo.update_if(self._table, token_keys.token_key(token_hash), condition)
+        outcome = self._dynamo.update_if(self._table, token_key(token_hash), condition)
         if not isinstance(outcome, ConditionFailed):
             return request
-        first_request = outcome.item.get(token_keys.REVOKE_REQUEST_ATTR)
+        first_request = outcome.item.get(REVOKE_REQUEST_ATTR)
         return None if first_request is None else str(first_request["S"])
 
     def count(self, tenant: str, now: datetime) -> "TokenCounts":
@@ -119,7 +167,7 @@ class DynamoTokens:
         from punctual.engine.commands.tokens import is_below_token_limit
         from punctual.engine.ports.token_rows import TokenCounts
 
-        key_range = KeyRange(token_keys.token_list_partition(tenant))
+        key_range = KeyRange(token_list_partition(tenant))
         rows = list(self._dynamo.query(self._table, key_range, _TOKEN_COUNT_PAGE_SIZE))
         valid_rows = [row for row in rows if not _expires_by(row, now + INVALID_TOKEN_RETENTION)]
         listed_count = sum(not _expires_by(row, now) for row in rows)
@@ -140,7 +188,7 @@ class DynamoTokens:
         """
         from punctual.domain.identifiers import sortable_id
 
-        list_rows_by_key = {token_keys.token_key(_hash_of(row)): row for row in rows}
+        list_rows_by_key = {token_key(_hash_of(row)): row for row in rows}
         token_rows = self._dynamo.read(self._table, list(list_rows_by_key))
         orphaned, revoked, repaired = 0, 0, 0
         settled_before = sortable_id(now - _TOKEN_CREATION_LIMIT, bytes(10))
@@ -184,7 +232,7 @@ class DynamoTokens:
         return token
 
     def _revoke(self, token_hash: str, token: Token) -> Token:
-        names = {"#revoked": token_keys.REVOKED_AT_ATTR, "#ttl": keys.TTL, "#pk": keys.PK}
+        names = {"#revoked": REVOKED_AT_ATTR, "#ttl": keys.TTL, "#pk": keys.PK}
         assert token.revoked_at is not None
         values = {
             ":now": to_attribute(time_key(token.revoked_at)),
@@ -196,7 +244,7 @@ class DynamoTokens:
             names,
             values,
         )
-        outcome = self._dynamo.update_if(self._table, token_keys.token_key(token_hash), condition)
+        outcome = self._dynamo.update_if(self._table, token_key(token_hash), condition)
         if isinstance(outcome, ConditionFailed) and outcome.item:
             # Another call or an earlier try revoked it first.
             return _parse_token(check_layout(outcome.item))
@@ -204,7 +252,7 @@ class DynamoTokens:
 
     def _expire_list_row(self, token: Token) -> None:
         """Set the TTL of the list row. After a failure the row leads to no token in the end."""
-        self._expire(token_keys.list_row_key(token.tenant, token.token_id), _ttl_attrs(token))
+        self._expire(list_row_key(token.tenant, token.token_id), _ttl_attrs(token))
 
     def _expire(self, row_key: keys.RowKey, ttl_attrs: Item) -> None:
         names = {"#ttl": keys.TTL, "#pk": keys.PK}
@@ -219,14 +267,14 @@ class DynamoTokens:
             raise Unavailable("This token exists already: create another one.")
 
     def _find_hash(self, tenant: str, token_id: str) -> str | None:
-        row_key = token_keys.list_row_key(tenant, token_id)
+        row_key = list_row_key(tenant, token_id)
         row = self._dynamo.read(self._table, [row_key]).get(row_key)
         return None if row is None else _hash_of(row)
 
     def _list_hashes(self, tenant: str, before: str | None, limit: int) -> Iterator[str]:
         key_range = KeyRange(
-            token_keys.token_list_partition(tenant),
-            high=token_keys.list_upper_bound(before),
+            token_list_partition(tenant),
+            high=list_upper_bound(before),
             excludes_high=True,
             newest_first=True,
         )
@@ -235,7 +283,7 @@ class DynamoTokens:
 
     def _load_tokens(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
         """Return the tokens of this tenant by hash, without those to delete."""
-        hashes_by_key = {token_keys.token_key(token_hash): token_hash for token_hash in hashes}
+        hashes_by_key = {token_key(token_hash): token_hash for token_hash in hashes}
         rows = self._dynamo.read(self._table, list(hashes_by_key))
         tokens = {
             hashes_by_key[row_key]: _parse_token(check_layout(row)) for row_key, row in rows.items()
@@ -260,7 +308,7 @@ class AuthorizerTokens:
             "reading a token",
             lambda: self._client().get_item(
                 TableName=self._table,
-                Key=token_keys.token_key(token_hash).item(),
+                Key=token_key(token_hash).item(),
                 ConsistentRead=True,
             ),
         )
@@ -271,7 +319,7 @@ class AuthorizerTokens:
         condition = Condition(
             "attribute_exists(#pk) AND (attribute_not_exists(#used) OR #used <= :before)",
             "SET #used = :now",
-            {"#pk": keys.PK, "#used": token_keys.USED_AT_ATTR},
+            {"#pk": keys.PK, "#used": USED_AT_ATTR},
             {
                 ":now": to_attribute(time_key(now)),
                 ":before": to_attribute(time_key(now - LAST_USED_RESOLUTION)),
@@ -281,7 +329,7 @@ class AuthorizerTokens:
             "recording the use of a token",
             lambda: self._client().update_item(
                 TableName=self._table,
-                Key=token_keys.token_key(token_hash).item(),
+                Key=token_key(token_hash).item(),
                 **condition.arguments(),
             ),
             self._retry_policy,
@@ -294,23 +342,23 @@ def _expires_by(row: Mapping[str, Any], at: datetime) -> bool:
 
 
 def _hash_of(row: Mapping[str, Any]) -> str:
-    return str(check_layout(row)[token_keys.HASH_ATTR]["S"])
+    return str(check_layout(row)[HASH_ATTR]["S"])
 
 
 def _to_row(token: Token) -> Item:
     times = {
-        token_keys.CREATED_AT_ATTR: token.created_at,
+        CREATED_AT_ATTR: token.created_at,
         keys.UNTIL_ATTR: token.expires_at,
-        token_keys.USED_AT_ATTR: token.last_used_at,
-        token_keys.REVOKED_AT_ATTR: token.revoked_at,
+        USED_AT_ATTR: token.last_used_at,
+        REVOKED_AT_ATTR: token.revoked_at,
     }
     return to_item(
         {
-            token_keys.TENANT_ATTR: token.tenant,
-            token_keys.TOKEN_ID_ATTR: token.token_id,
-            token_keys.NAME_ATTR: token.name,
-            token_keys.ROLE_ATTR: token.role.label,
-            token_keys.CREATED_BY_ATTR: token.created_by,
+            TENANT_ATTR: token.tenant,
+            TOKEN_ID_ATTR: token.token_id,
+            NAME_ATTR: token.name,
+            ROLE_ATTR: token.role.label,
+            CREATED_BY_ATTR: token.created_by,
             **{name: time_key(time) for name, time in times.items() if time is not None},
         }
     ) | _ttl_attrs(token)
@@ -322,19 +370,19 @@ def _ttl_attrs(token: Token) -> Item:
 
 
 def _parse_token(row: Mapping[str, Any]) -> Token:
-    role = Role.from_label(row[token_keys.ROLE_ATTR]["S"])
+    role = Role.from_label(row[ROLE_ATTR]["S"])
     if role is None:
         raise Unavailable("A token has a role that this version does not know.")
     return Token(
-        token_id=row[token_keys.TOKEN_ID_ATTR]["S"],
-        tenant=row[token_keys.TENANT_ATTR]["S"],
-        name=row[token_keys.NAME_ATTR]["S"],
+        token_id=row[TOKEN_ID_ATTR]["S"],
+        tenant=row[TENANT_ATTR]["S"],
+        name=row[NAME_ATTR]["S"],
         role=role,
-        created_at=parse_time_key(row[token_keys.CREATED_AT_ATTR]["S"]),
-        created_by=row[token_keys.CREATED_BY_ATTR]["S"],
+        created_at=parse_time_key(row[CREATED_AT_ATTR]["S"]),
+        created_by=row[CREATED_BY_ATTR]["S"],
         expires_at=parse_optional_time_key(row.get(keys.UNTIL_ATTR, {}).get("S")),
-        last_used_at=parse_optional_time_key(row.get(token_keys.USED_AT_ATTR, {}).get("S")),
-        revoked_at=parse_optional_time_key(row.get(token_keys.REVOKED_AT_ATTR, {}).get("S")),
+        last_used_at=parse_optional_time_key(row.get(USED_AT_ATTR, {}).get("S")),
+        revoked_at=parse_optional_time_key(row.get(REVOKED_AT_ATTR, {}).get("S")),
     )
 
 

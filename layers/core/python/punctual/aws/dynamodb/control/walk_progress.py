@@ -7,7 +7,7 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import from_item, to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
-from punctual.aws.dynamodb.sort_keys import parse_optional_time_key, parse_time_key, time_key
+from punctual.aws.dynamodb.keys import parse_optional_time_key, parse_time_key, time_key
 
 STARTED_AT_ATTR, STATE_CURSOR_ATTR, TIMER_CURSOR_ATTR = "started", "heads", "sweep"
 PAYLOAD_CURSOR_ATTR, STATES_DONE_ATTR, TIMERS_DONE_ATTR = "payloads", "walked", "swept"

@@ -15,7 +15,7 @@ import msgspec
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
-from punctual.aws.dynamodb.sort_keys import join_parts
+from punctual.aws.dynamodb.keys import join_parts
 from punctual.domain.run import Run
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey

@@ -12,6 +12,7 @@ from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.keys import (
     DATA_ATTR,
+    LAST_CHAR,
     ROW_LAYOUT_ATTRIBUTE,
     TTL,
     RowKey,
@@ -22,7 +23,6 @@ from punctual.aws.dynamodb.keys import (
     history_partition,
     to_ttl,
 )
-from punctual.aws.dynamodb.sort_keys import LAST_CHAR
 from punctual.domain.run import Run
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of
-from punctual.aws.dynamodb.control import counter_keys
 from punctual.engine.ports.rows import JobKey, RunKey
 
 JOB_DATA_PAGE_SIZE = 100
@@ -31,20 +30,17 @@ class JobData:
         """
         self._dynamo.put(
             self._table,
-            [
-                {**counter_keys.payload_marker_key(*run).item(), **keys.ROW_LAYOUT_ATTRIBUTE}
-                for run in runs
-            ],
+            [{**keys.payload_marker_key(*run).item(), **keys.ROW_LAYOUT_ATTRIBUTE} for run in runs],
         )
 
     def find(self, key: JobKey) -> JobDataRows:
         rows = list(
             self._dynamo.query(
-                self._table, KeyRange(*counter_keys.definitions_bounds(*key)), JOB_DATA_PAGE_SIZE
+                self._table, KeyRange(*keys.definitions_bounds(*key)), JOB_DATA_PAGE_SIZE
             )
         )
-        refs = [counter_keys.parse_ref(row[keys.SK]["S"]) for row in rows if _may_have_payload(row)]
-        payload_ids = [counter_keys.payload_id_of(ref) for ref in dict.fromkeys(refs)]
+        refs = [keys.parse_ref(row[keys.SK]["S"]) for row in rows if _may_have_payload(row)]
+        payload_ids = [keys.payload_id_of(ref) for ref in dict.fromkeys(refs)]
         return JobDataRows([key_of(row) for row in rows], payload_ids)
 
     def delete(self, data: JobDataRows) -> None:

@@ -26,10 +26,11 @@ from punctual.aws.dynamodb.keys import (
     WAIT_QUEUE_ATTR,
     WRITE_IDS_ATTR,
     parse_state_key,
+    parse_time_key,
     state_key,
+    time_key,
     to_ttl,
 )
-from punctual.aws.dynamodb.sort_keys import parse_time_key, time_key
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease

@@ -20,11 +20,11 @@ from punctual.aws.dynamodb.keys import (
     VERSION_ATTR,
     WAIT_QUEUE_ATTR,
     RowKey,
+    escape,
     parse_state_key,
     slot_partition,
     state_key,
 )
-from punctual.aws.dynamodb.sort_keys import escape
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import JOB_SLOTS

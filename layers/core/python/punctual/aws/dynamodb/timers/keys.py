@@ -6,16 +6,17 @@ time. A job's timer stands at or shortly before the key that it would have alone
 
 from datetime import datetime
 
-from punctual.aws.dynamodb.keys import RowKey, timer_partition
-from punctual.aws.dynamodb.sort_keys import (
+from punctual.aws.dynamodb.keys import (
     FIRST_CHAR,
     LAST_CHAR,
+    RowKey,
     escape,
     join_parts,
     number_key,
     parse_time_key,
     split_parts,
     time_key,
+    timer_partition,
 )
 
 MEMBERS_ATTR = "timers"

@@ -13,9 +13,9 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, chunked, key_of
 from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.aws.dynamodb.timers.keys import MEMBERS_ATTR
-from punctual.aws.dynamodb.timers.row_cache import TimerRowCache
 from punctual.aws.dynamodb.timers.rows import (
     TimerRow,
+    TimerRowCache,
     build_rows,
     is_later_layout,
     member_text,
