@@ -26,6 +26,7 @@ HOLDERS = {
         "dispatch/on_demand/held_messages",
         "execution/executor",
         "commands/jobs",
+        "quotas/container_quota",
         "quotas/leased_quotas",
         "quotas/run_permits",
         "quotas/leased_window",

@@ -21,6 +21,7 @@ from punctual.tasks.container.next_step import (
     StopTask,
     Wait,
     next_step,
+    report_without_news,
     start_id_of,
 )
 from punctual.tasks.container.sizes import FargateSize
@@ -221,6 +222,13 @@ def test_task_that_ecs_does_not_know_is_lost_after_the_start_deadline() -> None:
     assert next_step(container(), None, late - SECOND) == Wait()
     assert isinstance(next_step(container(), None, late), LoseAttempt)
     assert next_step(container(), None, late, LOST) == Forget()
+
+
+def test_task_is_never_stopped_for_want_of_news() -> None:
+    late = NOON + 2 * START_DEADLINE
+    assert next_step(container(), report_without_news(container()), late) == Wait()
+    running = container(running_at=NOON)
+    assert next_step(running, report_without_news(running), late) == StopTask("TIMEOUT")
 
 
 def test_lease_of_a_container_outlives_the_sweeps_that_a_watcher_may_miss() -> None:

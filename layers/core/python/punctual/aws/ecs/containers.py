@@ -18,6 +18,7 @@ CONTAINERS_PARTITION = "#containers"
 TENANT_FIELD, JOB_FIELD, RUN_FIELD, ATTEMPT_FIELD, CLAIM_FIELD = "tenant", "job", "run", "n", "tok"
 CPU_FIELD, MEMORY_FIELD, TIMEOUT_FIELD = "cpu", "mem", "timeout"
 REQUESTED_FIELD, ARN_FIELD, RUNNING_FIELD, STOP_FIELD = "at", "arn", "since", "stop"
+NO_LOG_FIELD = "nolog"  # set if the job discards output and log
 _CONTAINERS_PAGE_SIZE = 1_000
 # A row that no sweep removes expires, long after the longest run.
 _ROW_RETENTION = timedelta(days=3)
@@ -90,6 +91,8 @@ def _to_row(container: Container) -> Item:
         REQUESTED_FIELD: keys.time_key(container.requested_at),
         keys.TTL: keys.to_ttl(container.requested_at + seconds + _ROW_RETENTION),
     }
+    if not container.keeps_log:
+        values[NO_LOG_FIELD] = True
     if container.arn:
         values[ARN_FIELD] = container.arn
     if container.running_at is not None:
@@ -111,6 +114,7 @@ def _from_row(row: Mapping[str, Any]) -> Container:
         size=FargateSize.from_cpu_units(values[CPU_FIELD], values[MEMORY_FIELD]),
         timeout_seconds=values[TIMEOUT_FIELD],
         requested_at=keys.parse_time_key(values[REQUESTED_FIELD]),
+        keeps_log=NO_LOG_FIELD not in values,
         arn=values.get(ARN_FIELD, ""),
         running_at=keys.parse_optional_time_key(values.get(RUNNING_FIELD)),
         stop_reason=values.get(STOP_FIELD, ""),

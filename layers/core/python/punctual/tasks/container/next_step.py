@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.tasks.container.sizes import FargateSize
-from punctual.tasks.container.task_report import RUNNING_STATUS, TaskReport
+from punctual.tasks.container.task_report import RUNNING_STATUS, UNKNOWN_STATUS, TaskReport
 from punctual.tasks.contract import Outcome
 
 START_DEADLINE = timedelta(minutes=5)  # ECS itself gives up after 30 minutes
@@ -60,6 +60,7 @@ class Container(NamedTuple):
     size: FargateSize
     timeout_seconds: int
     requested_at: datetime
+    keeps_log: bool = True
     arn: str = ""
     running_at: datetime | None = None
     stop_reason: str = ""
@@ -116,6 +117,11 @@ def start_id_of(run_id: str, attempt_number: int, token: int) -> str:
     return f"{run_id}-{attempt_number}-{token}"
 
 
+def report_without_news(container: Container) -> TaskReport:
+    """Return a report for a task while ECS does not answer. It may run, so it is not stopped."""
+    return TaskReport(container.arn, container.start_id, 0, UNKNOWN_STATUS)
+
+
 def next_step(
     container: Container, report: TaskReport | None, now: datetime, claim: ClaimStatus = HELD
 ) -> Step:
@@ -151,7 +157,8 @@ def _stop_reason(
     running_at = container.running_at or report.started_at
     if running_at is None:
         is_late = now >= container.requested_at + START_DEADLINE
-        return STOP_FOR_START if is_late and report.status != RUNNING_STATUS else ""
+        is_starting = report.status not in (RUNNING_STATUS, UNKNOWN_STATUS)
+        return STOP_FOR_START if is_late and is_starting else ""
     is_timed_out = now >= running_at + timedelta(seconds=container.timeout_seconds)
     return STOP_FOR_TIMEOUT if is_timed_out else ""
 

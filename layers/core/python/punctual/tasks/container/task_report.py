@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 CONTAINER_NAME = "main"  # the only container of each task
 
 RUNNING_STATUS, STOPPED_STATUS = "RUNNING", "STOPPED"
+UNKNOWN_STATUS = "UNKNOWN"  # ours, while ECS does not answer
 
 
 class TaskReport(NamedTuple):
