@@ -1,6 +1,7 @@
 """Capture the output, the log and the end of standard error of a script, within limits."""
 
 import re
+from collections.abc import Callable
 
 from punctual.tasks.contract import Recorder
 from punctual.tasks.limits import MAX_LOG_BYTES, MAX_OUTPUT_BYTES, STDERR_TAIL_BYTES
@@ -13,6 +14,7 @@ MAX_DENIAL_BYTES = 40
 class Capture:
     """Redacts each stream separately, then merges both in the log.
 
+    The output stays in memory, or `keep_output` receives it piece by piece.
     `was_denied` is true if one of `denials` matched anywhere in standard error.
     """
 
@@ -23,13 +25,15 @@ class Capture:
         max_output: int = MAX_OUTPUT_BYTES,
         max_log: int = MAX_LOG_BYTES,
         denials: re.Pattern[bytes] = _NO_DENIALS,
+        keep_output: Callable[[bytes], object] | None = None,
     ) -> None:
         self._recorder = recorder
         self._clean_stdout = redactor.stream()
         self._clean_stderr = redactor.stream()
-        self._max_output = max_output
+        self._free_output_bytes = max_output
         self._free_log_bytes = max_log
         self._output = bytearray()
+        self._keep_output = keep_output or self._output.extend
         self._tail = b""
         self._stderr_overlap = b""
         self._denials = denials
@@ -58,9 +62,11 @@ class Capture:
         return aligned.decode(errors="replace").replace("\0", "\ufffd").rstrip()
 
     def _put_stdout(self, data: bytes) -> None:
-        free_bytes = self._max_output - len(self._output)
-        self._output += data[:free_bytes]
-        self.output_truncated |= len(data) > free_bytes
+        kept = data[: self._free_output_bytes]
+        self._free_output_bytes -= len(kept)
+        self.output_truncated |= len(data) > len(kept)
+        if kept:
+            self._keep_output(kept)
         self._log(data)
 
     def _put_stderr(self, data: bytes) -> None:

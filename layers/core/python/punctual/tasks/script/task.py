@@ -131,7 +131,10 @@ class ScriptTask:
             if _lacked_files(result, capture):
                 raise NotBegun
         capture.end()
-        return self._build_outcome(attempt, result, capture, command.run_limits)
+        denial_text = (
+            f"The {self._sandbox.name} sandbox may be the cause: {self._sandbox.denial_hint}."
+        )
+        return build_outcome(attempt, result, capture, command.run_limits, denial_text)
 
     def _execute(
         self, command: Command, attempt: Attempt, stop: StopRequest, capture: Capture
@@ -218,35 +221,43 @@ class ScriptTask:
         if packages is not None:
             paths = (str(packages), environment.get("PYTHONPATH"))
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        return environment | {
-            "PUNCTUAL_JOB_ID": attempt.job_id,
-            RUN_ID_VARIABLE: attempt.run_id,
-            "PUNCTUAL_ATTEMPT": str(attempt.attempt_number),
-            "PUNCTUAL_SCHEDULED_TIME": time_text(attempt.scheduled_at),
-        }
+        return environment | run_variables(attempt)
 
-    def _build_outcome(
-        self, attempt: Attempt, result: CommandResult, capture: Capture, run_limits: RunLimits
-    ) -> Outcome:
-        status, error, retryable = _status_and_error(attempt, result, run_limits)
-        if result.exit_code and capture.was_denied:
-            error = (
-                f"{error}\nThe {self._sandbox.name} sandbox may be the cause: "
-                f"{self._sandbox.denial_hint}."
-            )
-        if error and capture.tail:
-            error = f"{error}\n{capture.tail}"
-        code = result.exit_code if result.signal is None else SIGNAL_EXIT_CODE + result.signal
-        return Outcome(
-            status,
-            error,
-            retryable,
-            output=capture.output,
-            output_type=TEXT_CONTENT_TYPE,
-            output_truncated=capture.output_truncated,
-            logs_truncated=capture.logs_truncated,
-            exit_code=code,
-        )
+
+def run_variables(attempt: Attempt) -> dict[str, str]:
+    """Return the variables that tell a process its run."""
+    return {
+        "PUNCTUAL_JOB_ID": attempt.job_id,
+        RUN_ID_VARIABLE: attempt.run_id,
+        "PUNCTUAL_ATTEMPT": str(attempt.attempt_number),
+        "PUNCTUAL_SCHEDULED_TIME": time_text(attempt.scheduled_at),
+    }
+
+
+def build_outcome(
+    attempt: Attempt,
+    result: CommandResult,
+    capture: Capture,
+    run_limits: RunLimits,
+    denial_text: str = "",
+) -> Outcome:
+    """Return the outcome of a process. `denial_text` explains a denied access."""
+    status, error, retryable = _status_and_error(attempt, result, run_limits)
+    if result.exit_code and capture.was_denied:
+        error = f"{error}\n{denial_text}"
+    if error and capture.tail:
+        error = f"{error}\n{capture.tail}"
+    code = result.exit_code if result.signal is None else SIGNAL_EXIT_CODE + result.signal
+    return Outcome(
+        status,
+        error,
+        retryable,
+        output=capture.output,
+        output_type=TEXT_CONTENT_TYPE,
+        output_truncated=capture.output_truncated,
+        logs_truncated=capture.logs_truncated,
+        exit_code=code,
+    )
 
 
 def _interpreter_flags(task: dict[str, Any]) -> tuple[str, ...]:
