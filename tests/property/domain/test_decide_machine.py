@@ -142,8 +142,14 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(pick=st.integers(0, 5))
-    def started(self, pick: int) -> None:
-        self.world.do(Started(*self._holder(pick)))
+    def release_at_once(self, pick: int) -> None:
+        released = ReturnClaim(*self._holder(pick), never_started=True, at_once=True)
+        self.world.do(released)
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=st.integers(0, 5), runner_id=st.sampled_from(["", "one", "two"]))
+    def started(self, pick: int, runner_id: str) -> None:
+        self.world.do(Started(*self._holder(pick), runner_id))
 
     @rule()
     def beat(self) -> None:

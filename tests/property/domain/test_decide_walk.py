@@ -96,6 +96,7 @@ def events_of(state: JobState, case: Case) -> Iterator[Event]:
                 yield Finish(run.run_id, run.token, status)
             yield ReturnClaim(run.run_id, run.token)
             yield ReturnClaim(run.run_id, run.token, work_begun=False)
+            yield ReturnClaim(run.run_id, run.token, never_started=True, at_once=True)
             yield Started(run.run_id, run.token)
         yield CancelRun(run.run_id)
     for waiting in state.wait_queue:

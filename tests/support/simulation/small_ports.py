@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from punctual.domain.artifacts import Artifact
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.utc import EPOCH
+from punctual.engine.ports.artifact_rows import ArtifactUse, BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, Upload
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
@@ -20,6 +22,7 @@ class MemoryBlobs:
         self.blobs: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
         self.uploads: dict[str, tuple[str, int]] = {}  # name and size by URL
+        self.stored_at: dict[str, datetime] = {}  # else a blob is from 1970
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
         self.blobs[name] = data
@@ -32,6 +35,9 @@ class MemoryBlobs:
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = self.blobs.get(name)
         return None if data is None else data[start:end]
+
+    def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        return [self.get(name) for name in names]
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:
@@ -60,6 +66,10 @@ class MemoryBlobs:
 
     def list_names(self, folder: str) -> Sequence[str]:
         return sorted(name for name in self.blobs if name.startswith(folder))
+
+    def list_page(self, prefix: str, after: str | None) -> BlobPage:
+        names = [name for name in self.list_names(prefix) if after is None or name > after]
+        return BlobPage([StoredBlob(name, self.stored_at.get(name, EPOCH)) for name in names], None)
 
 
 class MemoryNotifications:
@@ -231,6 +241,55 @@ class MemoryWakeUps:
 
     def request_stop(self, key: JobKey, run_ids: Sequence[str]) -> None:
         self.stop_requests.extend((key, run_id) for run_id in run_ids)
+
+
+class MemoryArtifacts:
+    """Artifact rows, and the uses of each."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.rows: dict[tuple[str, str], Artifact] = {}
+        self._uses: dict[tuple[str, str], dict[str, ArtifactUse]] = {}
+        self._clock = clock
+
+    def load(self, tenant: str, artifact_ids: Sequence[str]) -> Mapping[str, Artifact]:
+        return {at: row for at in artifact_ids if (row := self._valid(tenant, at)) is not None}
+
+    def page(self, tenant: str, after: str | None, limit: int) -> Sequence[Artifact]:
+        ids = sorted(at for owner, at in self.rows if owner == tenant and at > (after or ""))
+        return [row for at in ids if (row := self._valid(tenant, at)) is not None][:limit]
+
+    def store(self, artifact: Artifact, expected_revision: str) -> bool:
+        stored = self._valid(artifact.tenant, artifact.artifact_id)
+        if (stored.revision if stored else "") != expected_revision:
+            return stored is not None and stored.revision == artifact.revision
+        self.rows[artifact.tenant, artifact.artifact_id] = artifact
+        return True
+
+    def remove(self, artifact: Artifact) -> None:
+        stored = self.rows.get((artifact.tenant, artifact.artifact_id))
+        if stored is not None and stored.revision == artifact.revision:
+            del self.rows[artifact.tenant, artifact.artifact_id]
+
+    def put_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None:
+        for use in uses:
+            self._uses.setdefault((tenant, use.artifact_id), {})[use.job_id] = use
+
+    def uses(
+        self, tenant: str, artifact_id: str, after: str | None, limit: int
+    ) -> Sequence[ArtifactUse]:
+        uses = self._uses.get((tenant, artifact_id), {})
+        return [uses[job_id] for job_id in sorted(uses) if job_id > (after or "")][:limit]
+
+    def remove_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None:
+        for use in uses:
+            stored = self._uses.get((tenant, use.artifact_id), {})
+            if stored.get(use.job_id) == use:
+                del stored[use.job_id]
+
+    def _valid(self, tenant: str, artifact_id: str) -> Artifact | None:
+        row = self.rows.get((tenant, artifact_id))
+        expires_at = None if row is None else row.expires_at
+        return None if expires_at is not None and expires_at <= self._clock() else row
 
 
 class MemoryTokens:

@@ -2,9 +2,8 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -12,6 +11,7 @@ from punctual.aws.dynamodb.client import chunked
 from punctual.aws.retries import Client, RetryPolicy, call_aws, error_code
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
+from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, Upload
 
 MAX_S3_DELETE_KEYS = 1_000
@@ -22,16 +22,6 @@ UNKNOWN_CONTENT_TYPE = "application/octet-stream"
 MAX_CONTENT_TYPE_CHARACTERS = 255
 MISSING_BLOB_CODES = frozenset({"NoSuchKey", "404"})
 RANGE_PAST_END_CODE = "InvalidRange"
-
-
-class StoredBlob(NamedTuple):
-    name: str
-    stored_at: datetime
-
-
-class BlobPage(NamedTuple):
-    blobs: Sequence[StoredBlob]
-    cursor: str | None  # the key to continue after; None at the end
 
 
 class S3Blobs:
@@ -70,6 +60,9 @@ class S3Blobs:
             return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
         range_argument = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
         return self._read(name, range_argument if start or end is not None else {})
+
+    def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        return self._pool.map(self.get, names)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects. A missing object is not an error. Failed deletes are retried."""

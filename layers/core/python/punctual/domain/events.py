@@ -26,18 +26,22 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Started(Struct, frozen=True, gc=False):
-    """The container of a claimed run has started."""
+    """The work of a claimed run has started. A `runner_id` binds the claim to this runner."""
 
     run_id: str
     token: int
+    runner_id: str = ""
 
 
 class Finish(Struct, frozen=True, gc=False):
+    """The attempt ended. None as `runner_id` stands for the executor that made the claim."""
+
     run_id: str
     token: int
     status: RunStatus
     retryable: bool = True
     inline_output: str = ""  # a few bytes of output, stored in the run itself
+    runner_id: str | None = None
 
 
 class ReturnClaim(Struct, frozen=True, gc=False):
@@ -45,7 +49,7 @@ class ReturnClaim(Struct, frozen=True, gc=False):
 
     With `with_delay`, no executor can start the run for now. With `never_started`, the machine
     lacked a resource, and the holder proves that nothing started. The run then waits after every
-    return, also with AT_MOST_ONCE.
+    return, also with AT_MOST_ONCE. With `at_once` it is queued without this wait.
     """
 
     run_id: str
@@ -53,6 +57,8 @@ class ReturnClaim(Struct, frozen=True, gc=False):
     work_begun: bool = True
     with_delay: bool = False
     never_started: bool = False
+    at_once: bool = False
+    runner_id: str | None = None
 
 
 class DeadLetter(Struct, frozen=True, gc=False):

@@ -136,6 +136,8 @@ def finish(
     run, timer_at = state.runs[0], _next_timer_at(state)
     if run.run_id != event.run_id or run.token != event.token or not run.is_held:
         return None
+    if not run.is_bound_to(event.runner_id):
+        return None
     if not _is_plain(state) or (timer_at is not None and timer_at <= now):
         return None
     ended_run = replace(

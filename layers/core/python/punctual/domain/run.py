@@ -117,6 +117,7 @@ class Run(
         "trigger": "by",
         "token": "tok",
         "executor_id": "who",
+        "runner_id": "runner",
         "started_at": "first",
         "attempt_at": "start",
         "next_at": "next",
@@ -163,6 +164,7 @@ class Run(
     inline_output: str = ""  # the output, if it is only a few bytes
     # When a run that waited past its due time left the wait queue.
     admitted_at: Moment | None = None
+    runner_id: str = ""  # of the process outside that the claim is bound to
 
     @property
     def is_held(self) -> bool:
@@ -171,6 +173,15 @@ class Run(
     @property
     def has_begun(self) -> bool:
         return self.started_at is not None
+
+    @property
+    def was_lost(self) -> bool:
+        """Return whether the run ended because its holder was lost, without a report."""
+        return self.reason is Reason.LOST or not self.executor_id
+
+    def is_bound_to(self, runner_id: str | None) -> bool:
+        """Return whether the holder may be this runner. None stands for our own executor."""
+        return runner_id is None or self.runner_id in ("", runner_id)
 
     @property
     def attempt(self) -> int:
@@ -233,6 +244,7 @@ def with_claim(
         token=token,
         executor_id=executor_id,
         nonce=nonce,
+        runner_id="",
         started_at=run.started_at or now,
         attempt_at=now,
         changed_at=now,

@@ -75,18 +75,36 @@ def claim(draft: Draft, event: events.Claim) -> Answer:
 
 
 def mark_running(draft: Draft, event: events.Started) -> Answer:
-    run = draft.find_run(event.run_id)
-    if run is None or run.token != event.token or not run.is_held:
+    run = _held_run(draft, event.run_id, event.token, event.runner_id)
+    if run is None:
         return Answer(Verdict.FENCED)
-    if run.status is RunStatus.RUNNING:
+    runner_id = event.runner_id or run.runner_id
+    if run.status is RunStatus.RUNNING and run.runner_id == runner_id:
         return Answer(Verdict.OK, run)
-    running_run = replace(run, status=RunStatus.RUNNING, changed_at=draft.now)
+    attempt_at = draft.now if run.status is RunStatus.CLAIMED else run.attempt_at
+    running_run = replace(
+        run,
+        status=RunStatus.RUNNING,
+        attempt_at=attempt_at,
+        changed_at=draft.now,
+        runner_id=runner_id,
+    )
     draft.put_run(running_run)
     return Answer(Verdict.OK, running_run)
 
 
+def _held_run(draft: Draft, run_id: str, token: int, runner_id: str | None) -> Run | None:
+    """Return the run if this token and runner hold it."""
+    run = draft.find_run(run_id)
+    if run is None or run.token != token or not run.is_held or not run.is_bound_to(runner_id):
+        return None
+    return run
+
+
 def finish(draft: Draft, event: events.Finish) -> Answer:
     run = draft.find_run(event.run_id)
+    if run is not None and not run.is_bound_to(event.runner_id):
+        return Answer(Verdict.FENCED)
     if run is not None and run.is_held and run.token == event.token:
         finished_run = (
             replace(run, inline_output=event.inline_output) if event.inline_output else run
@@ -98,22 +116,20 @@ def finish(draft: Draft, event: events.Finish) -> Answer:
         return Answer(Verdict.OK, run)  # an earlier call with this token had this effect
     for ended_run in draft.unrecorded:
         if ended_run.run_id == event.run_id and ended_run.token == event.token != 0:
-            return Answer(Verdict.FENCED if _was_lost(ended_run) else Verdict.OK, ended_run)
+            is_own = not ended_run.was_lost and ended_run.is_bound_to(event.runner_id)
+            return Answer(Verdict.OK if is_own else Verdict.FENCED, ended_run)
     return Answer(Verdict.FENCED)
 
 
-def _was_lost(run: Run) -> bool:
-    """Return whether the run ended because its holder was lost, without a report."""
-    return run.reason is Reason.LOST or not run.executor_id
-
-
 def return_claim(draft: Draft, event: events.ReturnClaim) -> Answer:
-    run = draft.find_run(event.run_id)
-    if run is None or run.token != event.token or not run.is_held:
+    run = _held_run(draft, event.run_id, event.token, event.runner_id)
+    if run is None:
         return Answer(Verdict.FENCED)
     if event.never_started:
         if run.cancel_reason:
             end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
+        elif event.at_once and run.return_count < MAX_RETURNED_CLAIMS:
+            requeue(draft, replace(run, return_count=run.return_count + 1))
         else:
             delay_run(draft, run)
     elif event.work_begun or draft.rules_of(run.definition).at_most_once:

@@ -38,6 +38,24 @@ def log_key(key: JobKey, run_id: str, attempt: int) -> str:
     return f"logs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
 
 
+def log_parts_folder(key: JobKey, run_id: str, attempt: int) -> str:
+    """Return the folder of the parts of a log that grows.
+
+    >>> log_parts_folder(JobKey("acme", "0190-job"), "0190-run", 2)
+    'logs/acme/0190-job/0190-run/2.parts/'
+    """
+    return f"{log_key(key, run_id, attempt)}.parts/"
+
+
+def log_part_key(folder: str, offset: int) -> str:
+    """Return the key of the part of a log that starts at this offset.
+
+    >>> log_part_key("logs/acme/0190-job/0190-run/2.parts/", 4_096)
+    'logs/acme/0190-job/0190-run/2.parts/000000004096'
+    """
+    return f"{folder}{offset:012}"
+
+
 class RunResults:
     """Reads the results of ended runs."""
 

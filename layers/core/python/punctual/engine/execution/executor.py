@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 from punctual.domain import events
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import new_write_ids
 from punctual.domain.job_state import JobState
 from punctual.domain.leases import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.run import Reason, Run, RunStatus
-from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
+from punctual.engine.clock import ClockReading
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import NewId
@@ -66,6 +67,16 @@ class FinishedAttempt(NamedTuple):
     status: RunStatus
     retryable: bool
     detail: Detail
+    runner_id: str | None = None  # None if this executor ran the task itself
+
+
+class StartedAttempt(NamedTuple):
+    """An attempt that a process outside has begun."""
+
+    key: JobKey
+    run_id: str
+    token: int
+    runner_id: str
 
 
 class RenewalResult(NamedTuple):
@@ -73,6 +84,8 @@ class RenewalResult(NamedTuple):
 
     is_held: bool
     cancel_reason: Reason
+    run: Run | None = None
+    lease_until: datetime | None = None
 
 
 class Executor:
@@ -273,23 +286,58 @@ class Executor:
     ) -> Result:
         """Return a claimed run to the queue, at once or after a delay (`with_delay`)."""
         event = events.ReturnClaim(run_id, token, work_begun, with_delay, never_started)
+        return self._return_claim(key, event)
+
+    def release_claim(self, key: JobKey, run_id: str, token: int, runner_id: str) -> Result:
+        """Queue a run at once that a process outside has not begun. It keeps its attempt."""
+        event = events.ReturnClaim(
+            run_id, token, work_begun=False, never_started=True, at_once=True, runner_id=runner_id
+        )
+        return self._return_claim(key, event)
+
+    def _return_claim(self, key: JobKey, event: events.ReturnClaim) -> Result:
         change = Change(
             key, event, self._new_id(), needs_fallback_timer=True, isolates_failure=True
         )
         return self._applier.apply([change])[0]
 
-    def renew(
-        self, claims: Sequence[tuple[JobKey, str, int]], is_first: bool = False
-    ) -> list[RenewalResult]:
-        """Renew claims. The first heartbeat also puts the timer for the end of the lease."""
+    def start(self, started: Sequence[StartedAttempt]) -> list[Result]:
+        """Bind claims to their runners, whose work has begun. Other runners are FENCED.
+
+        A timer for the end of the lease comes first, because no message covers the run now.
+        """
+        if not started:
+            return []
         reading = self._applier.clocks.read()
-        now, until = reading.wall, reading.wall + RUN_LEASE
-        if is_first:
-            lease_timers: list[Timer] = [
-                self._applier.timer_placement.lease_timer(key, token, until, now)
-                for key, _, token in claims
+        self._put_lease_timers([attempt[:3] for attempt in started], RUN_LEASE, reading)
+        return self._applier.apply(
+            [
+                Change(
+                    attempt.key,
+                    events.Started(attempt.run_id, attempt.token, attempt.runner_id),
+                    write_id,
+                    isolates_failure=True,
+                )
+                for attempt, write_id in zip(
+                    started, new_write_ids(self._new_id, len(started)), strict=True
+                )
             ]
-            self._wakeups.notify_new_timers(self._applier.timer_writer.put(lease_timers, reading))
+        )
+
+    def renew(
+        self,
+        claims: Sequence[tuple[JobKey, str, int]],
+        is_first: bool = False,
+        lease: timedelta = RUN_LEASE,
+    ) -> list[RenewalResult]:
+        """Renew claims. The first heartbeat also puts the timer for the end of the lease.
+
+        A longer `lease` gives a process outside the time to start.
+        """
+        reading = self._applier.clocks.read()
+        until = reading.wall + lease
+        if is_first:
+            self._put_lease_timers(claims, lease, reading)
         states = self._job_states.renew_leases(
             [LeaseRenewal(key, run_id, token, until) for key, run_id, token in claims]
         )
@@ -297,10 +345,20 @@ class Executor:
         for (_, run_id, _), state in zip(claims, states, strict=True):
             runs = () if state is None else state.runs
             run = next((run for run in runs if run.run_id == run_id), None)
-            results.append(
-                RenewalResult(state is not None, Reason.NONE if run is None else run.cancel_reason)
-            )
+            cancel_reason = Reason.NONE if run is None else run.cancel_reason
+            results.append(RenewalResult(state is not None, cancel_reason, run, until))
         return results
+
+    def _put_lease_timers(
+        self, claims: Sequence[tuple[JobKey, str, int]], lease: timedelta, reading: ClockReading
+    ) -> None:
+        lease_timers: list[Timer] = [
+            self._applier.timer_placement.lease_timer(
+                key, token, reading.wall + lease, reading.wall
+            )
+            for key, _, token in claims
+        ]
+        self._wakeups.notify_new_timers(self._applier.timer_writer.put(lease_timers, reading))
 
     def put_resend_timers(self, messages: Sequence[Message], at: datetime) -> None:
         """Put timers that send these queued runs again, so that the messages may be deleted."""
@@ -344,5 +402,10 @@ def _definition_ref(key: JobKey, state: JobState, run: Run) -> tuple[JobKey, str
 def _finish_event(attempt: FinishedAttempt) -> events.Finish:
     inline_output = attempt.detail.short_output if attempt.status is RunStatus.SUCCESS else ""
     return events.Finish(
-        attempt.run_id, attempt.token, attempt.status, attempt.retryable, inline_output
+        attempt.run_id,
+        attempt.token,
+        attempt.status,
+        attempt.retryable,
+        inline_output,
+        attempt.runner_id,
     )

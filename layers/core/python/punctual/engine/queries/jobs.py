@@ -5,9 +5,10 @@ from datetime import datetime
 
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState
-from punctual.domain.run import LOST_LETTER, NOT_RUN_STATUSES
+from punctual.domain.run import LOST_LETTER, NOT_RUN_STATUSES, Run
 from punctual.engine.changes.run_results import RunResults, log_key
 from punctual.engine.commands.definitions_store import Definitions
+from punctual.engine.execution.log_parts import read_log_parts
 from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
@@ -228,14 +229,25 @@ class JobQueries:
         """Return the log of the present or last attempt from the offset `after`."""
         view = self.run(tenant, job_id, run_id)
         run, detail = view.run, view.detail
-        blob = detail.log_blob or (
-            log_key(JobKey(tenant, job_id), run_id, run.attempt) if run.is_held else ""
-        )
-        if not blob:
-            message = "The run has no logs, or none yet."
-            raise NotFound(_DISCARDED_MESSAGE.format("logs") if detail.discarded else message)
-        data = self._blobs.get(blob, after) or b""
-        return LogPiece(data, max(0, detail.log_size - after - len(data)))
+        if detail.log_blob:
+            data = self._blobs.get(detail.log_blob, after) or b""
+            return LogPiece(data, max(0, detail.log_size - after - len(data)))
+        if detail.discarded:
+            raise NotFound(_DISCARDED_MESSAGE.format("logs"))
+        live_data = self._live_log(JobKey(tenant, job_id), run, after) if run.token else None
+        if live_data is None and not run.is_held:
+            raise NotFound("The run has no logs, or none yet.")
+        return LogPiece(live_data or b"", 0)
+
+    def _live_log(self, key: JobKey, run: Run, after: int) -> bytes | None:
+        """Return the log of an attempt that goes on, or that was lost. None means no log.
+
+        Our own executors on the node append to one blob. Executors outside send parts.
+        """
+        number, data = run.attempt, None
+        if run.is_held:
+            data = self._blobs.get(log_key(key, run.run_id, number), after)
+        return read_log_parts(self._blobs, key, run.run_id, number, after) if data is None else data
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""

@@ -12,8 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from punctual.domain.artifacts import ARTIFACT_PREFIX
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX
+from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, Upload
 from punctual.node.files.durable import (
     OWNER_FILE,
@@ -22,14 +24,23 @@ from punctual.node.files.durable import (
     sync_folder,
     write_durably,
 )
+from punctual.node.files.uploads import (
+    UPLOAD_PATH,
+    UploadFile,
+    UploadLinks,
+    UploadSpace,
+    UploadTicket,
+)
 
 PayloadCursor = tuple[str, str]  # a folder of payloads, and a file in it
 _MAX_FILE_NAME_CHARACTERS = 240
+_LIST_PAGE_SIZE = 100
 _APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FOLDER = r"(/[A-Za-z0-9][A-Za-z0-9._-]{0,127})"
 # The forms of `output_key` and `log_part_key` in `run_results`.
 _LOG_PARTS = rf"logs{_FOLDER}{{3}}/[0-9]{{1,9}}\.parts/"
-_PATH_NAME = re.compile(rf"outputs{_FOLDER}{{4}}|{_LOG_PARTS}[0-9]{{12}}")
+_ARTIFACT_NAME = rf"artifacts{_FOLDER}/[0-9a-f]{{64}}"
+_PATH_NAME = re.compile(rf"outputs{_FOLDER}{{4}}|{_LOG_PARTS}[0-9]{{12}}|{_ARTIFACT_NAME}")
 _LISTED_FOLDER = re.compile(rf"outputs{_FOLDER}{{1,3}}/|{_LOG_PARTS}")
 
 
@@ -43,16 +54,17 @@ class StoredPayload(NamedTuple):
 class FileBlobs:
     """Stores blobs as files. Several threads may use it.
 
-    The name of an output or of a log's part is its path below the folder. Every other file is named
-    by a hash of the blob's name. So no name leads out of the folder, is too long for it, or
-    collides with another where case is ignored.
+    The name of an output, an artifact or a log's part is its path below the folder. Every other
+    file is named by a hash of the blob's name. So no name leads out of the folder, is too long for
+    it, or collides with another where case is ignored.
 
     Payloads have a folder of their own and file names that encode the blob's name. So payloads
     without a row can be found.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, upload_links: UploadLinks | None = None) -> None:
         self._folder = folder
+        self._upload_links = upload_links
         self._payloads = folder / "payloads"
         make_folder(self._payloads)
         self._temporary_folder = folder / "new"
@@ -63,11 +75,12 @@ class FileBlobs:
         # An earlier process was killed while it wrote these.
         for file in self._temporary_folder.iterdir():
             file.unlink()
+        self._upload_space = UploadSpace(folder)
 
     def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
         path = self._path(name)
         temporary_file = self._temporary_folder / str(next(self._temporary_names))
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             self._make_folders(path)
             write_durably(path, data, temporary_file)
 
@@ -84,12 +97,12 @@ class FileBlobs:
     def open_log(self, name: str) -> "LogFile":
         """Open a blob that grows. It stays open until `LogFile.end` or `LogFile.discard`."""
         path = self._path(name)
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             self._make_folders(path)
             return LogFile(path)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             try:
                 with self._path(name).open("rb") as file:
                     file.seek(start)
@@ -97,8 +110,11 @@ class FileBlobs:
             except FileNotFoundError:
                 return None
 
+    def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        return [self.get(name) for name in names]
+
     def delete(self, names: Sequence[str]) -> None:
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             for name in names:
                 path = self._path(name)
                 path.unlink(missing_ok=True)
@@ -115,7 +131,7 @@ class FileBlobs:
         The cursor is None at the end.
         """
         start: PayloadCursor = cursor or ("", "")
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             for folder in sorted(os.listdir(self._payloads)):
                 if folder < start[0]:
                     continue
@@ -141,13 +157,56 @@ class FileBlobs:
     def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server serves files
         return None
 
-    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:  # noqa: ARG002
-        raise Unavailable("This node takes no uploads by link.")
+    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
+        """Return a PUT to this node. The URL is a path below the root of the API."""
+        if self._upload_links is None:
+            raise Unavailable("This node takes no uploads by link.")
+        if not _PATH_NAME.fullmatch(name):
+            raise ValueError(f"the blob {name!r} has no path of its own")
+        url = f"{UPLOAD_PATH}{self._upload_links.sign(name, size, sha256)}"
+        return Upload(url, {"Content-Length": str(size), "Content-Type": content_type})
+
+    def read_upload_link(self, text: str) -> UploadTicket | None:
+        """Return what a link allows, or None if it is not valid."""
+        return None if self._upload_links is None else self._upload_links.read(text)
+
+    def open_upload(self, ticket: UploadTicket) -> UploadFile:
+        """Open the file of an upload. It stays open until `UploadFile.close`."""
+        path = self._path(ticket.name)
+        temporary_file = self._temporary_folder / str(next(self._temporary_names))
+        with unavailable_on_os_error():
+            self._make_folders(path)
+            return UploadFile(ticket, path, temporary_file, self._upload_space)
+
+    def artifact_path(self, name: str) -> Path:
+        """Return the file of an artifact, for a run of this node."""
+        return self._path(name)
+
+    def list_page(self, prefix: str, after: str | None) -> BlobPage:
+        """Return a page of the artifacts, by tenant and digest."""
+        if prefix != ARTIFACT_PREFIX:
+            raise ValueError(f"the blobs with the prefix {prefix!r} cannot be listed")
+        top = self._folder / ARTIFACT_PREFIX
+        with unavailable_on_os_error():
+            for tenant in sorted(os.listdir(top)) if top.is_dir() else ():
+                names = [f"{prefix}{tenant}/{file}" for file in os.listdir(top / tenant)]
+                later = sorted(name for name in names if after is None or name > after)
+                blobs = [blob for name in later[:_LIST_PAGE_SIZE] if (blob := self._stat(name))]
+                if later:
+                    return BlobPage(blobs, later[:_LIST_PAGE_SIZE][-1])
+        return BlobPage([], None)
+
+    def _stat(self, name: str) -> StoredBlob | None:
+        try:
+            stored_at = (self._folder / name).stat().st_mtime
+        except FileNotFoundError:
+            return None  # removed since the listing
+        return StoredBlob(name, datetime.fromtimestamp(stored_at, UTC))
 
     def list_names(self, folder: str) -> Sequence[str]:
         if not _LISTED_FOLDER.fullmatch(folder):
             raise ValueError(f"the blobs below {folder!r} have no common folder")
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             files = [path for path in (self._folder / folder).rglob("*") if path.is_file()]
         return sorted(path.relative_to(self._folder).as_posix() for path in files)
 
@@ -230,14 +289,14 @@ class LogFile:
 
     def write(self, data: bytes) -> None:
         remaining = memoryview(data)
-        with _unavailable_on_os_error():
+        with unavailable_on_os_error():
             while remaining:
                 remaining = remaining[os.write(self._file, remaining) :]
 
     def end(self) -> int:
         """Sync the log before a row names it. Return its size. An empty log is removed."""
         try:
-            with _unavailable_on_os_error():
+            with unavailable_on_os_error():
                 size = os.fstat(self._file).st_size
                 if size:
                     os.fsync(self._file)
@@ -251,7 +310,7 @@ class LogFile:
     def discard(self) -> None:
         """Remove the log of an attempt that did not begin."""
         try:
-            with _unavailable_on_os_error():
+            with unavailable_on_os_error():
                 self._path.unlink(missing_ok=True)
         finally:
             self._close()
@@ -262,7 +321,7 @@ class LogFile:
 
 
 @contextmanager
-def _unavailable_on_os_error() -> Iterator[None]:
+def unavailable_on_os_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:

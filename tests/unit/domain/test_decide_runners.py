@@ -1,0 +1,100 @@
+"""Claims of processes outside: the runner they are bound to, and runs that are released."""
+
+from typing import Any
+
+import pytest
+
+from punctual.domain.decide import Verdict
+from punctual.domain.durations import MAX_RETURNED_CLAIMS
+from punctual.domain.events import CancelRun, Claim, Finish, ReturnClaim, Started
+from punctual.domain.run import Reason, Run, RunStatus
+from tests.support.builders_jobs import Story, a_job, every
+
+
+def a_claimed_run(**fields: Any) -> tuple[Story, Run]:
+    story = Story(a_job(every(86_400), **fields)).evaluate_at(86_400).at(86_401)
+    return story, story.claim()
+
+
+def test_attempt_of_a_claim_that_starts_later_counts_from_its_start() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    run_id = story.queued[0].run_id
+    story.do(Claim(run_id, "e", "n", starts_later=True))
+    (claimed_run,) = story.held
+    story.wait(3).do(Started(run_id, claimed_run.token, "one"))
+    (run,) = story.held
+    assert run.attempt_at == story.now
+    assert run.runner_id == "one"
+
+
+def test_first_runner_binds_the_claim_and_another_one_is_fenced() -> None:
+    story, run = a_claimed_run()
+    assert story.do(Started(run.run_id, run.token, "one")).verdict is Verdict.OK
+    bound_run = story.held[0]
+    assert (bound_run.runner_id, bound_run.attempt_at) == ("one", run.attempt_at)
+    for event in (
+        Started(run.run_id, run.token, "two"),
+        Started(run.run_id, run.token),
+        Finish(run.run_id, run.token, RunStatus.SUCCESS, runner_id="two"),
+        Finish(run.run_id, run.token, RunStatus.SUCCESS, runner_id=""),
+        Finish(run.run_id, run.token, RunStatus.FAILED, runner_id="two"),
+        ReturnClaim(run.run_id, run.token, runner_id="two"),
+    ):
+        decision = story.do(event)
+        assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+    repeated = story.do(Started(run.run_id, run.token, "one"))
+    assert (repeated.verdict, repeated.changed) == (Verdict.OK, False)
+    ended = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS, runner_id="one"))
+    assert ended.verdict is Verdict.OK
+
+
+def test_executor_finishes_a_claim_that_its_runner_bound() -> None:
+    story, run = a_claimed_run()
+    story.do(Started(run.run_id, run.token, "one"))
+    assert story.finish(run).verdict is Verdict.OK
+
+
+def test_repeated_finish_of_another_runner_is_fenced() -> None:
+    story, run = a_claimed_run()
+    story.do(Started(run.run_id, run.token, "one"))
+    finish = Finish(run.run_id, run.token, RunStatus.SUCCESS, runner_id="one")
+    assert story.do(finish, recorded=False).verdict is Verdict.OK
+    assert story.do(finish, recorded=False).verdict is Verdict.OK
+    other = Finish(run.run_id, run.token, RunStatus.SUCCESS, runner_id="two")
+    assert story.do(other, recorded=False).verdict is Verdict.FENCED
+
+
+def test_new_claim_is_bound_to_no_runner() -> None:
+    story, run = a_claimed_run()
+    story.do(Started(run.run_id, run.token, "one"))
+    story.return_claim(run)
+    assert story.claim().runner_id == ""
+
+
+@pytest.mark.parametrize("at_most_once", [False, True])
+def test_released_run_is_queued_at_once_as_the_same_attempt(at_most_once: bool) -> None:
+    story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
+    release = ReturnClaim(run.run_id, run.token, work_begun=False, never_started=True, at_once=True)
+    decision = story.do(release)
+    assert decision.verdict is Verdict.OK
+    (queued_run,) = story.queued
+    assert (queued_run.attempt, queued_run.past_attempts) == (1, "")
+    assert [sent.run_id for sent in decision.runs_to_send] == [run.run_id]
+    assert story.do(release).verdict is Verdict.FENCED
+
+
+def test_run_that_is_released_without_end_waits_between_releases() -> None:
+    story, run = a_claimed_run()
+    for _ in range(MAX_RETURNED_CLAIMS):
+        story.do(ReturnClaim(run.run_id, run.token, False, never_started=True, at_once=True))
+        run = story.claim()
+    story.do(ReturnClaim(run.run_id, run.token, False, never_started=True, at_once=True))
+    assert story.state.runs[0].reason is Reason.BACKOFF
+    assert story.state.runs[0].attempt == 1
+
+
+def test_released_run_with_a_cancel_request_is_cancelled() -> None:
+    story, run = a_claimed_run()
+    story.do(CancelRun(run.run_id))
+    decision = story.do(ReturnClaim(run.run_id, run.token, False, never_started=True, at_once=True))
+    assert [ended.status for ended in decision.runs_to_record] == [RunStatus.CANCELLED]
