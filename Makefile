@@ -64,10 +64,10 @@ fuzz: ## send over 10,000 generated calls to a local node, and check the respons
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m tests.support.fuzz
 
-rehearse: node_modules/.package-lock.json ## deploy to a local emulator of AWS, test, destroy: PASS=whole, roles or recovery
+rehearse: node_modules/.package-lock.json ## deploy to a local emulator of AWS, test, destroy: PASS=whole, roles or recovery; STAY=1 stays up until Ctrl-C
 	@requirements/install dev
 	@requirements/install rehearse
-	@$(PYTHON_IN_VENV) -m tests.rehearsal $(PASS)
+	@$(PYTHON_IN_VENV) -m tests.rehearsal$(if $(STAY),.stay) $(PASS)
 
 cold: ## measure the start time of each function in the emulator of Lambda's runtime
 	@requirements/install dev

@@ -15,18 +15,14 @@ from pathlib import Path
 
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, merged
 from tests.rehearsal.cors_check import check_cors
-from tests.rehearsal.deployment import Deployment, address, check_destroyed, wait_for_tick
-from tests.rehearsal.emulator import ROOT, Account, emulator
+from tests.rehearsal.deployment import CONTEXT, Deployment, address, check_destroyed, wait_for_tick
+from tests.rehearsal.emulator import FOLDER, Account, emulator
 from tests.rehearsal.inventory import Inventory, inventory_of
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.recovery import recover
 from tests.rehearsal.role_check import check_roles
 from tests.rehearsal.targets import put_targets
 from tests.rehearsal.updates import change
-
-CONTEXT = {"vendorFor": "host"}
-FOLDER = ROOT / ".rehearsal"
-
 
 UNTICKED = [
     f"{SUITE}/access/test_audit.py",

@@ -12,6 +12,7 @@ from tests.support.acceptance.contract import a_client, eventually
 
 CDK = "node_modules/.bin/cdk"
 STAGE = "rehearsal"
+CONTEXT = {"vendorFor": "host"}  # the functions of the emulator run on this machine
 KEPT = re.compile(r"The admin token is in (\S+), which")
 STACK = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|^[A-Za-z].* removed from its buckets")
 CLEAN = "Number of stacks with differences: 0"

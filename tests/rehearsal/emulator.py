@@ -19,6 +19,7 @@ import boto3
 from tests.rehearsal.certificate import a_certificate
 
 ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".rehearsal"  # logs and scratch files of rehearsals
 COMMAND = (ROOT / ".venv-rehearse/bin/python", ROOT / "tests/rehearsal/launch.py")
 ACCOUNT = "000000000000"
 REGION = "us-east-1"

@@ -20,6 +20,7 @@ DONE = {
     "make test": ".ci/run",
     "make test-fast": "Makefile",
     "make rehearse": "tests/rehearsal/__main__.py",
+    "make rehearse STAY=1": "tests/integration/rehearsal/test_rehearsal_stay.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
     "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
     "make acceptance URL=$PUNCTUAL_URL TOKEN=$PUNCTUAL_TOKEN": "tests/rehearsal/acceptance.py",
