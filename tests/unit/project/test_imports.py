@@ -27,6 +27,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "msgspec",
         }
     ),
+    f"{OURS}/runner": frozenset({"punctual.domain", "punctual.engine.ports", "punctual.tasks"}),
     f"{OURS}/node": frozenset(
         {
             "punctual.domain",
@@ -106,6 +107,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "cdk_nag",
             "punctual.settings",
             "punctual.auth",
+            "punctual.domain.artifacts",
             "punctual.domain.tenants.limits",
             "punctual.domain.tenants.tokens",
             "punctual.domain.tenants.webhooks",
@@ -117,6 +119,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.aws.dynamodb.audit",
             "punctual.aws.dynamodb.client",
             "punctual.aws.dynamodb.keys",
+            "punctual.aws.dynamodb.control.artifacts",
             "punctual.aws.dynamodb.control.limits",
             "punctual.aws.dynamodb.control.counters",
             "punctual.aws.dynamodb.timers.rows",
@@ -155,6 +158,7 @@ AMBIENT_IN = (
     f"{OURS}/identity.py",
     f"{OURS}/aws/ports.py",
     f"{OURS}/client/clock.py",
+    f"{OURS}/runner/wiring.py",
     "functions/",
 )
 """The places that pass them in."""

@@ -96,7 +96,7 @@ class Sandbox:
     ) -> RunSandbox:
         wrapper = bubblewrap.build_wrapper(
             self.bwrap_path,
-            system_paths.readable_paths((*programs, Path(__file__).parents[2]), self.closed_folder),
+            system_paths.readable_paths((*programs, _code_path()), self.closed_folder),
             [
                 (str(open_path.path), open_path.writable)
                 for open_path in open_paths
@@ -132,6 +132,11 @@ class Sandbox:
 
     def _filter(self) -> bytes:
         return seccomp.build_filter(unix_sockets=not self.is_shared)
+
+
+def _code_path() -> Path:
+    """Return the folder of this package, or the zip that it is in."""
+    return next(path for path in Path(__file__).parents[2:] if path.exists())
 
 
 def interpreter() -> str:
