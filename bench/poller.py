@@ -31,9 +31,8 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
 from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.timers import Timer
-from punctual.node.clock import ManualClock
 from punctual.settings import Settings
-from tests.support.builders import NOON, after
+from tests.support.builders import NOON, ManualClock, after
 from tests.support.ports import a_change_applier
 
 PEAK_RUNS_A_SECOND = 10_000  # runs a second at the peak that the design names

@@ -24,8 +24,8 @@ from punctual.domain.schedules.schedule import Once
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import DefinitionRow, Detail, JobKey, RunRow
 from punctual.engine.ports.timers import Timer
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
+from tests.support.builders import ManualClock
 
 JOBS_PER_TRANSACTION = 500
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

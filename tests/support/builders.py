@@ -1,4 +1,4 @@
-"""Builders of values for the ports. A test names only the fields that it is about."""
+"""Builders of values for the ports, and a clock. A test names only the fields that it is about."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -108,3 +108,35 @@ def a_receipt(created_id: str = JOB, fingerprint: str = "f", **fields: Any) -> R
 
 def key_of(state: JobState) -> JobKey:
     return JobKey(state.tenant, state.job_id)
+
+
+class ManualClock:
+    """A clock that stands still until a test moves or sets it."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._steady = 0.0  # seconds
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self._steady
+
+    def advance(self, duration: timedelta) -> None:
+        self.now += duration
+        self._steady += duration.total_seconds()
+
+    def set(self, now: datetime) -> None:
+        """Let time pass until `now`."""
+        self.advance(now - self.now)
+
+    def advance_to_steady(self, steady: float) -> None:
+        """Let time pass until the steady clock shows `steady`. It never goes back."""
+        if steady > self._steady:
+            self.now += timedelta(seconds=steady - self._steady)
+            self._steady = steady
+
+    def jump(self, duration: timedelta) -> None:
+        """Set the wall clock forward or back. No time passes."""
+        self.now += duration

@@ -19,7 +19,6 @@ from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.webhooks import format_secret
 from punctual.engine.commands.tokens import Tokens
-from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.http.application import Application, build_application
 from punctual.node.node import Node
@@ -28,6 +27,7 @@ from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.web.openapi.document import EXAMPLES_FILE
+from tests.support.builders import ManualClock
 from tests.support.web_client import Answer, ApplicationClient
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

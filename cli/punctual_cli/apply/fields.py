@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from punctual.web.http import timestamps
+from punctual.domain import timestamps
 from punctual.web.models.defaults import DEFAULTS, TASK_DEFAULTS
 from punctual.web.models.job import READ_ONLY_FIELDS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD

@@ -5,8 +5,7 @@ from typing import Any
 
 from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb.keys import RowKey
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON, after
+from tests.support.builders import NOON, ManualClock, after
 from tests.support.deployed.deployed import Source
 from tests.support.deployed.sqs import Queue, Sqs
 from tests.support.deployed.stream import Stream, passes

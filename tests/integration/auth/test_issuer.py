@@ -22,8 +22,7 @@ from punctual.auth.issuer_keys import DISCOVERY_PATH as DISCOVERED
 from punctual.auth.issuer_keys import IssuerKeys
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.node.issuer import (
     DISCOVERY,
     KEYS,

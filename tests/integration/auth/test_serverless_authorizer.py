@@ -11,8 +11,7 @@ from punctual.auth.authenticator import admin_hash
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import make_secret
 from punctual.engine.ports.audit_log import Actor
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.drivers.authorizer import (
     IN,
     KEY,

@@ -13,9 +13,8 @@ from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.audit import TOKEN_REVOKE
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.ports.audit_log import Actor, AuditEntry, AuditFilters
-from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.builders import NOON, after, an_id
+from tests.support.builders import NOON, ManualClock, after, an_id
 
 
 class CallBefore:

@@ -26,9 +26,8 @@ from punctual.domain.run import RunStatus
 from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.lambdas.telemetry import Metric
-from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.drivers.api import Api, an_api
 from tests.support.deployed.drivers.executors import Executors, executors
 

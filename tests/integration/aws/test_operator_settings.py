@@ -20,10 +20,9 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.run_queue import Message
-from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.moto_faults import refused, unreached
-from tests.support.builders import NOON, after
+from tests.support.builders import NOON, ManualClock, after
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from punctual.domain.identifiers import sortable_id
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import INVALID_TOKEN_RETENTION, LAST_USED_RESOLUTION, Token
 from punctual.engine.ports.token_rows import TokenLookup, TokenRows
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
-from tests.support.builders import NOON, after, an_id
+from tests.support.builders import NOON, ManualClock, after, an_id
 from tests.support.simulation.small_ports import MemoryTokens
 
 LATER = NOON + timedelta(days=9)

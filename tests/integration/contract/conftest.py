@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from punctual.node.clock import ManualClock
 from tests.support.aws.adapters import ADAPTERS, World
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.ports import Ports
 
 

@@ -16,10 +16,10 @@ from botocore.exceptions import EndpointConnectionError
 
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.identifiers import bucket_of
-from punctual.node.clock import ManualClock
 from punctual.tasks.reach import AllowedTargets, encode_targets
 from punctual.web.contract import API_CALLS, PREFLIGHT, READ_FUNCTION, WRITE_FUNCTION
 from tests.support.aws.moto_adapter import Moto
+from tests.support.builders import ManualClock
 from tests.support.deployed.drivers.api import Answer, Api, an_api, an_event, route_of
 
 ROOT = Path(__file__).parents[3]

@@ -16,9 +16,9 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView
 from punctual.engine.quotas.limits import LimitsCache
-from punctual.node.clock import ManualClock
 from punctual.node.limits import NodeQuotas
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, NodeLimitsError, defaults_from
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World
 from tests.support.web_client import Client
 

@@ -9,9 +9,9 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.tenants.limits import TenantLimits
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.recent_starts import START_KIND, SqliteStarts
 from punctual.node.sqlite.store import Store
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World
 
 TEN = TenantLimits(runs_per_minute=10)

@@ -11,8 +11,8 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import finish
-from punctual.node.clock import ManualClock
 from punctual.tasks.contract import Outcome
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 
 

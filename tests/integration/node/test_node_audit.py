@@ -14,13 +14,13 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
-from punctual.node.clock import ManualClock
 from punctual.node.http.application import MAX_JOBS_PER_WRITE
 from punctual.node.sqlite.audit import MAX_SUBJECTS_PER_ROW
-from punctual.node.sqlite.codec import to_micros
+from punctual.node.sqlite.rows import to_micros
 from punctual.node.sqlite.store import Store
 from punctual.web.contract import API_CALLS, WRITE_FUNCTION
 from tests.integration.web.test_http_engine import CRON, NOON, NodeClient
+from tests.support.builders import ManualClock
 
 ADA = Actor("ada", "t", "192.0.2.1", "r")
 JOB = {"name": "a", "schedule_type": "FUTURE", "schedule_time": "2026-12-01T10:00:00.000Z"}

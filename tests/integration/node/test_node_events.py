@@ -11,7 +11,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.rows import JobKey
-from punctual.node.clock import ManualClock
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 
 

@@ -10,11 +10,10 @@ import pytest
 from punctual.domain.tenants.tokens import has_valid_mac
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
-from punctual.node.clock import ManualClock
 from punctual.node.files.token_key import TOKEN_KEY_FILE, TokenKey
 from punctual.node.main import FIRST_TOKEN_FILE, show_first_token
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 
 
 class OnTerminal(StringIO):

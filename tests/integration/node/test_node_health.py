@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from punctual.engine.ports.monitor import Health, Stats
-from punctual.node.clock import ManualClock
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 
 SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}

@@ -10,12 +10,12 @@ import pytest
 
 from punctual.domain.tenants.webhooks import MAX_WEBHOOK_ATTEMPTS
 from punctual.engine.ports.notifications import Notification
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import MAX_CONCURRENT_WEBHOOKS, Webhooks
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from tests.integration.contract.test_contract_notifications import a_notification
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, World, a_world
 
 DOWN = Outcome.failed("The server answered 503")

@@ -15,7 +15,6 @@ from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
 from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import RunView
-from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
@@ -25,6 +24,7 @@ from punctual.tasks.script.cgroup import Cgroups
 from punctual.tasks.script.sandbox import OpenPath, choose_sandbox
 from punctual.tasks.script.task import ScriptTask
 from tests.integration.tasks.test_http import answer, serving
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 from tests.support.scripts.descriptor_faults import LauncherFaults, Openings, openings_failing
 from tests.support.scripts.script_runs import default_sandbox

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.node.clock import ManualClock
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest, StopSignal
 from punctual.tasks.http import network
@@ -27,6 +26,7 @@ from punctual.tasks.script.open_files import (
     retry_until_free,
 )
 from tests.integration.tasks.test_http import an_attempt, answer, answers_with, call, serving
+from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, a_world
 from tests.support.scripts.script_runs import an_attempt as a_script
 from tests.support.scripts.script_runs import execute

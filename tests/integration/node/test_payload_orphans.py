@@ -10,9 +10,8 @@ import pytest
 from punctual.domain.errors import NotFound
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.rows import JobKey
-from punctual.node.clock import ManualClock
 from punctual.node.files import orphans
-from tests.support.builders import an_id
+from tests.support.builders import ManualClock, an_id
 from tests.support.node.node_world import NOON, T, World, a_world
 from tests.support.scripts.descriptor_faults import Openings, openings_failing
 

@@ -18,10 +18,9 @@ from punctual.engine.ports.audit_log import Actor, AuditFilters
 from punctual.engine.ports.rows import JobKey, Receipt, RunKey
 from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
 from tests.integration.contract.test_contract_notifications import a_notification
-from tests.support.builders import an_id
+from tests.support.builders import ManualClock, an_id
 from tests.support.node.node_world import NOON, T, World, a_world
 
 EACH_SECOND = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from punctual.node.sqlite.bulk_insert import ROWS_PER_STATEMENT, insert_rows
+from punctual.node.sqlite.rows import ROWS_PER_STATEMENT, insert_rows
 
 INSERT = "INSERT OR IGNORE INTO t (a, b) VALUES (?, ?)"
 

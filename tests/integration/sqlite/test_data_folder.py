@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from punctual.engine.ports.timers import Timer
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE, StoreError, disk_warning
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.sqlite.store import Store
 from punctual.tasks.script.process_group import group_of
-from tests.support.builders import NOON, a_timer
+from tests.support.builders import NOON, ManualClock, a_timer
 
 CLOCK = ManualClock(NOON)
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.node.clock import ManualClock
 from punctual.node.files.damage import Damage
 from punctual.node.files.data_folder import DATABASE, StoreLost
 from punctual.node.files.database_check import DatabaseCheck
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 
 CLOCK = ManualClock(NOON)
 PAGE = 4096

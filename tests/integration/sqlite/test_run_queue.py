@@ -14,12 +14,11 @@ from punctual.domain.run import RunStatus, WaitingRun
 from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.run_queue import Message
-from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
 from punctual.node.run_queue import QUEUE_PAGE_SIZE, RunQueue
 from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, RUN, a_job_state, a_run, after, an_id
+from tests.support.builders import NOON, RUN, ManualClock, a_job_state, a_run, after, an_id
 
 FIVE = TenantLimits(runs_per_minute=5)
 QUICK = Lane.QUICK

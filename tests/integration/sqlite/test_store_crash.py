@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from punctual.engine.ports.rows import JobKey, RunKey
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, RUN, an_id
+from tests.support.builders import NOON, RUN, ManualClock, an_id
 from tests.support.node.store_writer import JOBS_PER_TRANSACTION
 
 ROOT = Path(__file__).parents[3]

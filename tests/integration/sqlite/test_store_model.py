@@ -16,9 +16,17 @@ from punctual.domain.utc import EPOCH
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_job_state, a_row, a_run, a_timer, after, an_id
+from tests.support.builders import (
+    NOON,
+    ManualClock,
+    a_job_state,
+    a_row,
+    a_run,
+    a_timer,
+    after,
+    an_id,
+)
 
 JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]
 RUNS = [an_id(1_000 + n) for n in range(3)]

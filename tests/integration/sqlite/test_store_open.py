@@ -9,13 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE, StoreError
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC
 from punctual.node.sqlite.schema import SCHEMA_VERSION, connect
 from punctual.node.sqlite.state_rows import STATE_CODEC
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_job_state, a_row, a_timer, an_attempt
+from tests.support.builders import NOON, ManualClock, a_job_state, a_row, a_timer, an_attempt
 
 CLOCK = ManualClock(NOON)
 

@@ -17,13 +17,13 @@ from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, JobKey, RunKey
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.feed import MAX_EVENT_ROW_BYTES
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     JOB,
     NOON,
     RUN,
+    ManualClock,
     a_definition_row,
     a_job_state,
     a_receipt,

@@ -15,13 +15,13 @@ from punctual.domain.run import Lease, RunStatus
 from punctual.engine.changes.change import Change
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
 from punctual.engine.ports.rows import JobKey, RunKey
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     JOB,
     NOON,
     RUN,
+    ManualClock,
     a_definition_row,
     a_job_state,
     a_row,

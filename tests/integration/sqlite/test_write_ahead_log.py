@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from punctual.node.clock import ManualClock
 from punctual.node.files.data_folder import DATABASE, StoreError
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, after
+from tests.support.builders import NOON, ManualClock, after
 
 FRAME = 24 + 4_096
 WRITER = (

@@ -13,7 +13,6 @@ import pytest
 from punctual.domain.job_state import Lane
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
-from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.http.application import Application, build_application
@@ -21,6 +20,7 @@ from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
+from tests.support.builders import ManualClock
 from tests.support.web_client import Answer, ApplicationClient
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

@@ -21,9 +21,16 @@ from punctual.engine.queries.upcoming import (
     MAX_PARTS_READ,
     UpcomingRuns,
 )
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
-from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
+from tests.support.builders import (
+    NOON,
+    ManualClock,
+    a_definition_row,
+    a_job_state,
+    a_run,
+    after,
+    an_id,
+)
 
 DAY = timedelta(days=1)
 JOB_COUNT = 3_000

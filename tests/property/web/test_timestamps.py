@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from punctual.domain import timestamps
 from punctual.domain.schedules.timezones import HORIZON
 from punctual.domain.utc import EPOCH
-from punctual.web.http import timestamps
 from tests.support.examples import examples
 
 FORMS = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from punctual.engine.dispatch.timer_window import TimerWindow
+from punctual.engine.dispatch.poller import TimerWindow
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.timers import Timer
 from tests.support.builders import NOON, a_timer, after, an_id

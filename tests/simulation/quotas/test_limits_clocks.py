@@ -9,8 +9,8 @@ from punctual.domain.errors import LimitExceeded
 from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
-from punctual.node.clock import ManualClock
 from tests.simulation.quotas.test_limits_calls import MAX_EXCESS, allowed, load
+from tests.support.builders import ManualClock
 from tests.support.simulation.instances import (
     MINUTE,
     NOON,

@@ -10,8 +10,8 @@ from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.leased_row import MAX_ROW_SWAPS
 from punctual.engine.quotas.run_permits import RunPermits
-from punctual.node.clock import ManualClock
 from tests.simulation.quotas.test_limits_calls import MAX_EXCESS, allowed, load
+from tests.support.builders import ManualClock
 from tests.support.simulation.instances import NOON, EventLog, MemoryQuotaRows, no_log, quotas
 
 SMALL_LIMITS = TenantLimits(calls_per_second=10, jobs=100, runs_per_minute=20, concurrent_runs=5)

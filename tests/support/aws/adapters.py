@@ -10,12 +10,12 @@ from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
-from punctual.node.clock import ManualClock
 from punctual.node.limits import Admission
 from punctual.node.run_queue import RunQueue
 from punctual.node.sqlite.state_rows import SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
+from tests.support.builders import ManualClock
 from tests.support.ports import Ports, store_ports
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.port_faults import Repeating, with_faults

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bench.cost.meter import Meter
-from punctual.node.clock import ManualClock
+from tests.support.builders import ManualClock
 from tests.support.deployed.faults import Killed
 from tests.support.deployed.functions import SINK, Environment
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from bench.cost.meter import Call, Meter, Unit
-from punctual.node.clock import ManualClock
+from tests.support.builders import ManualClock
 from tests.support.deployed.actors import Actor, Actors
 from tests.support.deployed.deployed import REGION, Deployed, Source
 from tests.support.deployed.sqs import Queue, QueuedMessage, Sqs, record

@@ -26,9 +26,8 @@ from punctual.domain.identifiers import sortable_id
 from punctual.lambdas.runtime import Runtime, cpu_share_of
 from punctual.lambdas.ssm_secrets import decode_key
 from punctual.lambdas.telemetry import PowertoolsTelemetry
-from punctual.node.clock import ManualClock
 from punctual.settings import Settings
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.actors import Actor, Actors
 from tests.support.deployed.clocks import Clock, every
 from tests.support.deployed.deployed import REGION, Deployed, Rule, deploy

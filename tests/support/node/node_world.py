@@ -14,13 +14,13 @@ from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView, RunView
 from punctual.identity import new_id
-from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
+from tests.support.builders import ManualClock
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 T = "local"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from punctual.domain.run import Lease, RunStatus
 from punctual.engine.ports.job_states import Swap
-from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     NOON,
     RUN,
+    ManualClock,
     a_definition_row,
     a_job_state,
     a_row,

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from punctual.lambdas.executor.attempt import RunningAttempt
 from punctual.lambdas.executor.threads import Work
-from punctual.node.clock import ManualClock
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
+from tests.support.builders import ManualClock
 
 
 class _Started(NamedTuple):

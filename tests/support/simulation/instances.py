@@ -13,7 +13,7 @@ from punctual.domain.tenants.limits import TenantLimits
 from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
-from punctual.node.clock import ManualClock
+from tests.support.builders import ManualClock
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 MINUTE = 60

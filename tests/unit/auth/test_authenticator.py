@@ -22,8 +22,7 @@ from punctual.domain.tenants.tokens import (
     keyed_hash,
     make_secret,
 )
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON, an_id
+from tests.support.builders import NOON, ManualClock, an_id
 
 KEY = b"k" * 32
 ADMIN = make_secret(KEY, b"a" * 32)

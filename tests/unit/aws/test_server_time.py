@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.aws.server_time import ServerTime, StoreClock, parse_date_header
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 
 SECOND = timedelta(seconds=1)
 

@@ -16,8 +16,7 @@ from punctual.engine.quotas.container_quota import (
     ContainerQuota,
     StartPermit,
 )
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 
 SECOND = timedelta(seconds=1)
 

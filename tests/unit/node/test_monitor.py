@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.clock import ClockReading
 from punctual.engine.ports.monitor import STATISTICS_PERIOD
-from punctual.node.minutes import Minute
-from punctual.node.monitor import NodeMonitor
+from punctual.node.monitor import Minute, NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.job_state import JobStatus
+from punctual.domain.job_state import JobStatus, has_won
 from punctual.domain.run import Lease
-from punctual.domain.write_ids import has_won
 from punctual.engine.ports.job_states import StoredState
 from punctual.node.sqlite.state_rows import STATE_CODEC, JobStateRows, merge_leases, queue_rows
 from tests.support.builders import RUN, a_job_state, a_run, after, an_id

@@ -6,8 +6,7 @@ import pytest
 
 from punctual.domain import errors
 from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
-from punctual.web.http.conditions import VersionMatch, idempotency_key, if_match
-from punctual.web.http.guards import check_accept
+from punctual.web.http.guards import VersionMatch, check_accept, idempotency_key, if_match
 from punctual.web.http.paging import page_cursor, page_token
 from punctual.web.http.problems import (
     HTTP_STATUSES,

@@ -171,10 +171,10 @@ def test_task_error_names_every_wrong_field() -> None:
 
 
 def test_task_type_refused_to_one_tenant_has_the_reason() -> None:
-    def refused_types_of(tenant: str) -> dict[str, str]:
-        return {"script": "not for you"} if tenant == "acme" else {}
+    def refuse(tenant: str, task_type: str) -> str:
+        return "not for you" if (tenant, task_type) == ("acme", "script") else ""
 
-    features = NODE_FEATURES._replace(refused_task_types=refused_types_of)
+    features = NODE_FEATURES._replace(refuse_task_type=refuse)
     assert field_errors(script(), features.for_tenant("acme")) == {"task.type": "not for you"}
     assert validate(script(), features.for_tenant("local"))
     assert validate(http(), features.for_tenant("acme"))

@@ -17,12 +17,12 @@ from punctual.aws.ecs.task_definitions import (
     definition_parameters,
 )
 from punctual.aws.thread_pool import ThreadPool
-from punctual.node.clock import ManualClock
 from punctual.tasks.container.definition import SecretReference, TaskContent
 from punctual.tasks.container.next_step import Container
 from punctual.tasks.container.sizes import FargateSize
 from punctual.tasks.contract import BadTask
 from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.builders import ManualClock
 from tests.support.builders_jobs import NOON
 from tests.support.containers.ecs import Ecs, LostAnswer, Refusal
 

@@ -14,9 +14,8 @@ from punctual.engine.queries.views import RunView
 from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.executor.handler import ExecutorHandler
 from punctual.lambdas.runtime import Runtime
-from punctual.node.clock import ManualClock
 from punctual.tasks.attempt_runner import AttemptRunner
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.deployed import REGION
 from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.sqs import Queue, record

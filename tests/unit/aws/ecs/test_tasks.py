@@ -19,8 +19,7 @@ from punctual.aws.ecs.tasks import (
 )
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.errors import Unavailable
-from punctual.node.clock import ManualClock
-from tests.support.builders import NOON
+from tests.support.builders import NOON, ManualClock
 from tests.support.containers.ecs import Ecs, Failures, LostAnswer, Refusal
 
 NETWORK = Network(("subnet-a", "subnet-b"), ("sg-a",), has_public_address=True)

@@ -1,5 +1,9 @@
-"""Shards, buckets, and ids that derive from names and times."""
+"""Shards, buckets, ids that derive from names and times, and write ids.
 
+By a write id a request recognizes its own swaps. A batch numbers one new id.
+"""
+
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -9,6 +13,7 @@ from punctual.domain.utc import EPOCH, MICROSECOND, MILLISECOND
 
 JOB_SLOTS = 16
 BUCKET_LENGTH = timedelta(minutes=1)
+_WRITE_ID_DIGITS = 12  # hex digits; enough to distinguish the last writers of one job state
 _RANDOM_LIMIT = 1 << 62  # the low 62 bits are random; the two bits above them are the variant
 
 
@@ -92,3 +97,16 @@ def jitter_ms(job_id: str, seconds: int) -> int:
 def hash_fraction(*parts: str) -> float:
     """Return a hash in [0, 1): jitter that is the same on every call."""
     return crc32("\0".join(parts).encode()) / 2**32
+
+
+def write_id_of(random_id: str) -> str:
+    return random_id[-_WRITE_ID_DIGITS:]
+
+
+def new_write_id(new_id: Callable[[], str]) -> str:
+    return write_id_of(new_id())
+
+
+def new_write_ids(new_id: Callable[[], str], count: int) -> list[str]:
+    write_id = new_write_id(new_id)
+    return [f"{write_id}.{number}" for number in range(count)]

@@ -1,5 +1,6 @@
 """The job state: the one small row of a job that holds everything that decides."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 
@@ -160,3 +161,14 @@ class JobState(
     @property
     def current_rules(self) -> Rules:
         return self.rules[self.definition]
+
+
+def has_won(state: JobState, version: int, write_ids: Sequence[str]) -> bool:
+    """Return whether the swap to `state` won, although its answer was lost.
+
+    `version` and `write_ids` are those of the stored row. Only the write ids from the version of
+    `state` on count. A request that won an earlier swap and lost this one left an earlier id.
+    """
+    write_id = state.write_ids[-1] if state.write_ids else ""
+    later_versions = version - state.version
+    return bool(write_id) and later_versions >= 0 and write_id in write_ids[-later_versions - 1 :]

@@ -1,4 +1,4 @@
-"""The real clock, and a clock that tests move by hand."""
+"""The real clock, and the detection that it was set."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -35,35 +35,3 @@ class ClockChangeDetector:
 
 def _without_drift(change: timedelta) -> timedelta:
     return change if abs(change) > MAX_CLOCK_DRIFT else timedelta(0)
-
-
-class ManualClock:
-    """A clock that stands still until a test moves or sets it."""
-
-    def __init__(self, now: datetime) -> None:
-        self.now = now
-        self._steady = 0.0  # seconds
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self._steady
-
-    def advance(self, duration: timedelta) -> None:
-        self.now += duration
-        self._steady += duration.total_seconds()
-
-    def set(self, now: datetime) -> None:
-        """Let time pass until `now`."""
-        self.advance(now - self.now)
-
-    def advance_to_steady(self, steady: float) -> None:
-        """Let time pass until the steady clock shows `steady`. It never goes back."""
-        if steady > self._steady:
-            self.now += timedelta(seconds=steady - self._steady)
-            self._steady = steady
-
-    def jump(self, duration: timedelta) -> None:
-        """Set the wall clock forward or back. No time passes."""
-        self.now += duration

@@ -1,7 +1,5 @@
 """The features of the API contract that the node has."""
 
-from collections.abc import Mapping
-
 from punctual.tasks.http.request import url_problem
 from punctual.tasks.script.sandbox import Sandbox
 from punctual.tasks.validation import task_problems
@@ -17,8 +15,7 @@ NODE_FEATURES = Features(
 def features_with(sandbox: Sandbox) -> Features:
     """Return the node's features, without scripts for the tenants that this sandbox refuses."""
 
-    def refused_task_types(tenant: str) -> Mapping[str, str]:
-        refusal = sandbox.refusal_reason(tenant)
-        return {"script": refusal} if refusal else {}
+    def refuse_task_type(tenant: str, task_type: str) -> str:
+        return sandbox.refusal_reason(tenant) if task_type == "script" else ""
 
-    return NODE_FEATURES._replace(refused_task_types=refused_task_types)
+    return NODE_FEATURES._replace(refuse_task_type=refuse_task_type)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+import msgspec
+
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.run import Run, RunStatus
 from punctual.domain.utc import MICROSECOND
@@ -17,13 +19,64 @@ from punctual.engine.ports.monitor import (
     Stats,
 )
 from punctual.engine.queries.lateness import quantiles, step_of, units_of
-from punctual.node.minutes import Minute
+from punctual.node.sqlite.rows import Codec, from_minute, to_minute
+from punctual.node.sqlite.transaction import Transaction
 
 MAX_HEALTHY_LATENESS_MS = 15_000
 MAX_PLAN_AGE_SECONDS = 60.0
 COUNTER_WRITE_SECONDS = 1.0  # between writes of the counters, each in the commit of a step
 SUCCEEDED_RUN_STATUSES = frozenset({RunStatus.SUCCESS.value})
 FAILED_RUN_STATUSES = frozenset({RunStatus.FAILED.value, RunStatus.TIMED_OUT.value})
+
+
+class Minute(msgspec.Struct, rename={"lateness_counts": "late", "max_lateness_us": "latest"}):
+    """Counters of one minute.
+
+    `lateness_counts` counts first starts by the step of their lateness in microseconds.
+    """
+
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    lateness_counts: dict[int, int] = {}
+    max_lateness_us: int = 0  # microseconds
+
+
+_MINUTE_CODEC = Codec(Minute, packed=True)
+
+
+class SqliteMinutes:
+    """Counters for each minute of the last hour. A restart keeps them."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def load_since(self, first: datetime) -> dict[datetime, Minute]:
+        """Return the minutes from `first` on. An unreadable minute counts as empty."""
+        with self._transaction:
+            rows = self._transaction.db.execute(
+                "SELECT minute, counted FROM minutes WHERE minute >= ?", (to_minute(first),)
+            ).fetchall()
+        minutes = {}
+        for minute_number, encoded in rows:
+            try:
+                minutes[from_minute(minute_number)] = _MINUTE_CODEC.decode(encoded)
+            except msgspec.MsgspecError:
+                continue  # It holds only statistics, which must not stop a start.
+        return minutes
+
+    def save(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
+        """Write these minutes, and remove all minutes before `first`."""
+        rows = [
+            (to_minute(minute_at), _MINUTE_CODEC.encode(counts))
+            for minute_at, counts in counted.items()
+        ]
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.executemany("INSERT OR REPLACE INTO minutes VALUES (?, ?)", rows)
+            self._transaction.db.execute(
+                "DELETE FROM minutes WHERE minute < ?", (to_minute(first),)
+            )
 
 
 class StoreCounts(Protocol):

@@ -14,9 +14,8 @@ from typing import Any
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
 from punctual.node.limits import Admission
-from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.job_states import SqliteJobStates
-from punctual.node.sqlite.rows import read_rows
+from punctual.node.sqlite.rows import from_micros, read_rows, to_micros
 from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.transaction import Transaction
 

@@ -1,8 +1,6 @@
 """Describe what an installation offers. A field that needs anything else is an error."""
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 NOT_INSTALLED = "not in this installation yet"
@@ -16,8 +14,8 @@ def _no_url_error(_url: str) -> str:
     return ""
 
 
-def _all_task_types_allowed(_tenant: str) -> Mapping[str, str]:
-    return MappingProxyType({})
+def _no_refusal(_tenant: str, _task_type: str) -> str:
+    return ""
 
 
 class Features(NamedTuple):
@@ -26,7 +24,8 @@ class Features(NamedTuple):
     - `check_task` returns (field, message) pairs for a task by the rules of its executor.
     - `check_url` returns the reason why a URL cannot be called, or an empty string.
     - `check_allowed_target` returns (field, message) pairs for targets that a tenant may not use.
-    - `refused_task_types` returns the task types that a tenant may not use, with reasons.
+    - `refuse_task_type` returns the reason why a tenant may not use a task type, or an empty
+      string.
     """
 
     task_types: frozenset[str] = frozenset({"event"})
@@ -37,18 +36,19 @@ class Features(NamedTuple):
     check_allowed_target: Callable[[str, Mapping[str, Any]], Iterable[tuple[str, str]]] | None = (
         None
     )
-    refused_task_types: Callable[[str], Mapping[str, str]] = _all_task_types_allowed
-    refused_types: Mapping[str, str] = MappingProxyType({})  # to the tenant of the call
+    refuse_task_type: Callable[[str, str], str] = _no_refusal
+    tenant: str = ""  # the tenant of the call
 
     def for_tenant(self, tenant: str) -> "Features":
         """Return what this tenant may use."""
-        refused_types, check_target = self.refused_task_types(tenant), self.check_allowed_target
-        if check_target is None:
-            return self._replace(refused_types=refused_types) if refused_types else self
+        return self._replace(tenant=tenant)
 
-        def check(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-            return chain(self.check_task(task), check_target(tenant, task))
+    def refusal(self, task_type: str) -> str:
+        """Return the reason why the tenant may not use this task type, or an empty string."""
+        return self.refuse_task_type(self.tenant, task_type)
 
-        return self._replace(
-            check_task=check, check_allowed_target=None, refused_types=refused_types
-        )
+    def task_errors(self, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield (field, message) pairs for a task, and for a target that the tenant may not use."""
+        yield from self.check_task(task)
+        if self.check_allowed_target is not None:
+            yield from self.check_allowed_target(self.tenant, task)

@@ -12,7 +12,7 @@ from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
-from punctual.web.http.conditions import if_match
+from punctual.web.http.guards import if_match
 from punctual.web.http.request import Request
 from punctual.web.views.system import InstallationInfo
 

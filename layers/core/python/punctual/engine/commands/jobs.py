@@ -15,9 +15,9 @@ from punctual.domain.errors import (
     Unavailable,
 )
 from punctual.domain.events import Event
+from punctual.domain.identifiers import new_write_id
 from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
 from punctual.domain.schedules.schedule import Schedule
-from punctual.domain.write_ids import new_write_id
 from punctual.engine.changes.apply import MAX_SWAP_ATTEMPTS, ChangeApplier
 from punctual.engine.commands import audit
 from punctual.engine.commands.backfill import Backfiller

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.events import Evaluate
+from punctual.domain.identifiers import write_id_of
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.schedules.schedule import next_after
 from punctual.domain.transitions.commands import first_planned_until
-from punctual.domain.write_ids import write_id_of
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
 from punctual.engine.commands.audit import JOB_CREATE

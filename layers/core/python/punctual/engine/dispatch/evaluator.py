@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from punctual.domain.events import Evaluate
-from punctual.domain.write_ids import new_write_ids
+from punctual.domain.identifiers import new_write_ids
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.ports.clock import NewId

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TypeVar
 
 from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import new_write_ids
 from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
-from punctual.domain.write_ids import new_write_ids
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.lease_keeper import LeaseKeeper

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.timestamps import format_optional_time
 from punctual.lambdas.status.changes import Changes, JobChange, RunChange
 from punctual.tasks.limits import RESERVED_DETAIL_TYPES
-from punctual.web.http.timestamps import format_optional_time
 from punctual.web.views.event import event_envelope_json, run_changed_json
 
 EVENT_SOURCE = "punctual"

@@ -22,7 +22,7 @@ from punctual.engine.ports.audit_log import (
 )
 from punctual.engine.queries.cursor import number_in_cursor
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import from_micros, to_micros
+from punctual.node.sqlite.rows import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 MAX_SUBJECTS_PER_ROW = 512  # subjects or notes in a row

@@ -8,7 +8,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.rows import Receipt
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import Codec, from_micros, to_micros, to_minute
+from punctual.node.sqlite.rows import Codec, from_micros, to_micros, to_minute
 from punctual.node.sqlite.transaction import Transaction
 
 RECEIPT_CODEC = Codec(Receipt)

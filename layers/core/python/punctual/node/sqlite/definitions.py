@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.bulk_insert import insert_rows
-from punctual.node.sqlite.codec import Codec
+from punctual.node.sqlite.rows import Codec, insert_rows
 from punctual.node.sqlite.transaction import Transaction
 
 DEFINITION_CODEC = Codec(DefinitionRow)

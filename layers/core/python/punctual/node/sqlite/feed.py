@@ -7,7 +7,7 @@ import msgspec
 
 from punctual.engine.ports.clock import Clock
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import to_micros
+from punctual.node.sqlite.rows import to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 MAX_EVENTS_PER_ROW = 64  # events in a row

@@ -10,9 +10,8 @@ from punctual.domain.utc import EPOCH
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.bulk_insert import insert_rows
-from punctual.node.sqlite.codec import Codec, from_micros, to_micros
 from punctual.node.sqlite.counts import RUN_KIND, Counts
+from punctual.node.sqlite.rows import Codec, from_micros, insert_rows, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 RUN_CODEC = Codec(RunRow, packed=True)

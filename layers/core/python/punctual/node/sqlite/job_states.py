@@ -11,10 +11,9 @@ import msgspec
 
 from punctual.domain.draft import job_expires_at
 from punctual.domain.errors import Unreadable
-from punctual.domain.job_state import JobState, Priority
+from punctual.domain.job_state import JobState, Priority, has_won
 from punctual.domain.run import Lease
 from punctual.domain.utc import EPOCH
-from punctual.domain.write_ids import has_won
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
@@ -27,11 +26,9 @@ from punctual.engine.ports.rows import (
 )
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
-from punctual.node.sqlite.bulk_insert import insert_rows
-from punctual.node.sqlite.codec import from_micros, to_micros
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
-from punctual.node.sqlite.rows import read_rows
+from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
 from punctual.node.sqlite.state_rows import (
     INSERT_QUEUED_RUN,
     INSERT_STATE,

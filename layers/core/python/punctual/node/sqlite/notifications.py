@@ -10,7 +10,7 @@ from typing import NamedTuple
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import Codec, from_micros, to_micros
+from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 _NOTIFICATION_CODEC = Codec(Notification)

@@ -10,13 +10,13 @@ from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import to_micros, to_minute
 from punctual.node.sqlite.control import SqlitePartitions
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
 from punctual.node.sqlite.definitions import DEFINITION_CODEC
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, RUN_ID_TIME, SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
 from punctual.node.sqlite.recent_starts import START_WINDOW
+from punctual.node.sqlite.rows import to_micros, to_minute
 from punctual.node.sqlite.state_rows import decode_states, subtract_counts
 from punctual.node.sqlite.transaction import Transaction
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import from_micros, to_micros
+from punctual.node.sqlite.rows import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 START_KIND, START_REQUEST_KIND = "start", "order"

@@ -13,8 +13,8 @@ from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
-from punctual.node.sqlite.codec import Codec, to_micros
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
+from punctual.node.sqlite.rows import Codec, to_micros
 
 # Runs of one slot compete for the same threads.
 INLINE_SLOT = "inline"  # the node's own thread: an `event` task takes no worker

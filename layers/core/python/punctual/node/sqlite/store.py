@@ -26,7 +26,7 @@ from punctual.node.files.durable import OWNER_FILE, close_to_others, make_folder
 from punctual.node.files.folder_lock import FolderLock
 from punctual.node.files.orphans import Orphans
 from punctual.node.files.write_ahead_log import check_log
-from punctual.node.minutes import SqliteMinutes
+from punctual.node.monitor import SqliteMinutes
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.control import SqlitePartitions, SqliteReceipts
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts

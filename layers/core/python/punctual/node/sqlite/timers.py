@@ -6,9 +6,14 @@ from typing import Any
 
 from punctual.domain.errors import Unreadable
 from punctual.engine.ports.timers import Timer, TimerPage
-from punctual.node.sqlite.bulk_insert import insert_rows
-from punctual.node.sqlite.codec import Codec, from_micros, to_micros, to_minute
-from punctual.node.sqlite.rows import read_rows
+from punctual.node.sqlite.rows import (
+    Codec,
+    from_micros,
+    insert_rows,
+    read_rows,
+    to_micros,
+    to_minute,
+)
 from punctual.node.sqlite.transaction import Transaction
 
 _CURSOR_CODEC = Codec(tuple[int, str, str, int])

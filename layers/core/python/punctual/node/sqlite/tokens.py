@@ -10,7 +10,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import LAST_USED_RESOLUTION, Token
 from punctual.engine.ports.token_rows import TokenCounts
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.codec import from_micros, to_micros
+from punctual.node.sqlite.rows import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 _COLUMNS = (

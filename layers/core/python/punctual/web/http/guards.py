@@ -1,12 +1,17 @@
-"""Reject a request by its headers alone, before anything reads its body."""
+"""Reject a request by its headers before its body is read, and read its conditions.
+
+The conditions are Idempotency-Key and If-Match. They make a call safe to repeat.
+"""
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from punctual.domain.errors import FieldError, Invalid
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
-from punctual.web.http.request import Header
+from punctual.web.http.request import Header, Request
 
 Headers = Mapping[bytes, bytes]
 
@@ -15,6 +20,10 @@ CLOSE_HEADER: Header = ("connection", "close")
 _JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _ALLOWED_FETCH_SITES = (b"same-origin", b"none")
+MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+_ETAG_LIST = re.compile(r'\s*(?:(W/)?"([^"]*)"\s*(?:,\s*|$))+')
+_ETAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 def check_loopback(headers: Headers) -> None:
@@ -96,3 +105,37 @@ def _quality(parameters: list[str]) -> float:
         if name.strip() == "q":
             return float(value) if re.fullmatch(r"[01](?:\.[0-9]{0,3})?", value.strip()) else 0.0
     return 1.0
+
+
+class VersionMatch(NamedTuple):
+    """The versions that If-Match allows. A weak tag never matches."""
+
+    editions: frozenset[int]
+
+
+def idempotency_key(request: Request) -> str | None:
+    key = request.header(b"idempotency-key")
+    if key is None:
+        return None
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
+        text = f"must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters"
+        raise Invalid.of(FieldError("Idempotency-Key", text))
+    return key
+
+
+def if_match(request: Request) -> VersionMatch | None:
+    """Return the versions that If-Match allows, or None if any version will do."""
+    value = request.header(b"if-match")
+    if value is None or value.strip() == "*":
+        return None
+    if not _ETAG_LIST.fullmatch(value):
+        text = 'must be * or versions in quotes, such as "3"'
+        raise Invalid.of(FieldError("If-Match", text))
+    strong = [text for weak, text in _ETAG.findall(value) if not weak]
+    # Only text that `etag` writes can match: ASCII digits without leading zeros.
+    versions = [int(text) for text in strong if re.fullmatch(r"[1-9][0-9]{0,17}", text)]
+    return VersionMatch(frozenset(versions))
+
+
+def etag(edition: int) -> str:
+    return f'"{edition}"'

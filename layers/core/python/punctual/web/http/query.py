@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from urllib.parse import parse_qsl
 
+from punctual.domain import timestamps
 from punctual.domain.errors import FieldError, Invalid
-from punctual.web.http import timestamps
 from punctual.web.models.field_errors import invalid_fields
 
 MAX_PARAMETERS = 100

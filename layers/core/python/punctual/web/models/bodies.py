@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import UNSET
 from pydantic import Field, ValidationError
 
+from punctual.domain import timestamps
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.job_state import MisfirePolicy
-from punctual.web.http import timestamps
 from punctual.web.http.json_body import JsonBody, is_payload_too_long, value_errors
 from punctual.web.models.field_errors import (
     MAX_FIELDS,
@@ -95,13 +95,14 @@ class BodyReader:
                 paths.append(path)
         return without_paths(body.value, paths)
 
-    def time(self, fields: Mapping[str, Any], name: str) -> datetime | None:
+    def time(self, fields: Mapping[str, Any], name: str, path: str = "") -> datetime | None:
+        """Return a time, or None if it is absent or wrong. `path` leads to the fields."""
         if fields.get(name) is None:
             return None
         try:
             return timestamps.parse_time(fields[name])
         except ValueError as error:
-            self.add_error(name, str(error))
+            self.add_error(f"{path}.{name}" if path else name, str(error))
             return None
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from punctual.domain import timestamps
 from punctual.web.features import Features
-from punctual.web.http import timestamps
 from punctual.web.http.json_body import (
     CONTAINER_TYPES,
     CONTROL_CHARACTER,

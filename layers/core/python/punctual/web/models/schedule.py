@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from punctual.domain import timestamps
 from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
 from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import MAX_INTERVAL_SECONDS, Cron, Every, next_after
 from punctual.domain.utc import EPOCH, MICROSECOND
-from punctual.web.http import timestamps
 from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 
 MAX_EXCLUDED_DATES = 366

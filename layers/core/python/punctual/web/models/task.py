@@ -95,8 +95,9 @@ def check_task(
     if task_type not in features.task_types:
         add_error("task.type", f"{task_type} tasks are {NOT_INSTALLED}")
         return
-    if task_type in features.refused_types:
-        add_error("task.type", features.refused_types[task_type])
+    refusal = features.refusal(task_type)
+    if refusal:
+        add_error("task.type", refusal)
     for name, value in task.items():
         if name not in _FIELDS_WITHOUT_PLACEHOLDERS and not features.secrets:
             for path in islice(_secret_paths(f"task.{name}", value), MAX_REPORTED_PATHS):
@@ -106,7 +107,7 @@ def check_task(
     elif task_type == "script":
         _check_script(task, wrong_names, features, add_error)
     _check_env(task.get("env") or {}, add_error)
-    for field, message in islice(features.check_task(task), MAX_REPORTED_PATHS):
+    for field, message in islice(features.task_errors(task), MAX_REPORTED_PATHS):
         if f"task.{field}" not in wrong_names:
             add_error(f"task.{field}", message)
 

@@ -7,7 +7,7 @@ from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.engine.queries.jobs import JobFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
-from punctual.web.http.conditions import etag
+from punctual.web.http.guards import etag
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply, quoted_size

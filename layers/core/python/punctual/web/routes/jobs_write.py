@@ -9,7 +9,7 @@ from punctual.engine.commands.definitions_store import has_large_payload
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import JobView
-from punctual.web.http.conditions import etag, idempotency_key
+from punctual.web.http.guards import etag, idempotency_key
 from punctual.web.http.json_body import JsonBody, fingerprint, parse_object, parse_optional
 from punctual.web.http.problems import problem_body
 from punctual.web.http.request import Reply, Request, actor_of, json_reply

@@ -3,7 +3,7 @@
 from punctual.domain.timestamps import format_time
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
-from punctual.web.http.conditions import idempotency_key
+from punctual.web.http.guards import idempotency_key
 from punctual.web.http.json_body import fingerprint, parse_optional
 from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies

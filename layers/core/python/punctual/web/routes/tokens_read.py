@@ -2,11 +2,10 @@
 
 from punctual.domain.tenants.limits import limit_values
 from punctual.domain.tenants.tokens import Token
-from punctual.domain.timestamps import format_time
+from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
-from punctual.web.http.timestamps import format_optional_time
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 

@@ -4,10 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.run import Run
-from punctual.domain.timestamps import format_time
+from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.domain.utc import MILLISECOND
 from punctual.engine.ports.notifications import Notification
-from punctual.web.http.timestamps import format_optional_time
 
 EVENT_FORMAT_VERSION = 1
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus, Trigger
-from punctual.domain.timestamps import format_time
+from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.run_views import runs_in_state
 from punctual.engine.queries.views import JobView, RunView
-from punctual.web.http.timestamps import format_optional_time
 from punctual.web.models.defaults import with_defaults
 from punctual.web.views.run import listed_run_json
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from punctual.domain.run import HELD_RUN_STATUSES, Reason, Run, RunStatus
-from punctual.domain.timestamps import format_time
+from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.domain.utc import MILLISECOND
 from punctual.engine.ports.rows import AttemptRow
 from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import RunView
-from punctual.web.http.timestamps import format_optional_time
 
 
 def run_url(root: str, job_id: str, run_id: str) -> str:

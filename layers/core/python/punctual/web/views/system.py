@@ -4,10 +4,9 @@ from typing import Any, NamedTuple
 
 from punctual.domain.schedules.schedule import Preview
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.domain.timestamps import format_time
+from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.queries.views import Explanation, UpcomingOccurrence
-from punctual.web.http.timestamps import format_optional_time
 
 START_GUARANTEE = "at-least-once start, one holder at a time, every effect fenced"
 START_MARGIN_SECONDS = 2

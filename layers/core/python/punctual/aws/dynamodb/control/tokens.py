@@ -192,12 +192,10 @@ class DynamoTokens:
         token_rows = self._dynamo.read(self._table, list(list_rows_by_key))
         orphaned, revoked, repaired = 0, 0, 0
         settled_before = sortable_id(now - _TOKEN_CREATION_LIMIT, bytes(10))
-        for token_key, row in list_rows_by_key.items():
+        for row_key, row in list_rows_by_key.items():
             list_key = key_of(row)
             token = (
-                _parse_token(check_layout(token_rows[token_key]))
-                if token_key in token_rows
-                else None
+                _parse_token(check_layout(token_rows[row_key])) if row_key in token_rows else None
             )
             if token is not None and token.tenant == tenant and token.revoked_at is None:
                 continue

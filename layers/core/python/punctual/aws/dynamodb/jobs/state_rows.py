@@ -32,9 +32,8 @@ from punctual.aws.dynamodb.keys import (
     to_ttl,
 )
 from punctual.domain.draft import job_expires_at
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import JobState, has_won
 from punctual.domain.run import Lease
-from punctual.domain.write_ids import has_won
 from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
