@@ -32,6 +32,7 @@ MEMORY_MB_PER_CORE = (
 MIN_FUNCTION_MEMORY_MB = 256
 
 if TYPE_CHECKING:  # imported on first use, since a function that only reads needs none of these
+    from punctual.auth.claim_tokens import ClaimTokens
     from punctual.engine.changes.apply import ChangeApplier
     from punctual.engine.dispatch.evaluator import Evaluator
     from punctual.engine.execution.executor import Executor
@@ -130,6 +131,14 @@ class Runtime:
         from punctual.engine.dispatch.evaluator import Evaluator
 
         return Evaluator(self.applier, self.new_id)
+
+    @cached_property
+    def claim_tokens(self) -> "ClaimTokens":
+        """Return the signer and reader of claims. It reads the token key at its first use."""
+        from punctual.auth.claim_tokens import ClaimTokens
+        from punctual.lambdas.token_service import read_token_key
+
+        return ClaimTokens(lambda: read_token_key(self))
 
     @cached_property
     def executor(self) -> "Executor":

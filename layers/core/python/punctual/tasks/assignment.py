@@ -6,6 +6,8 @@ from punctual.engine.execution.executor import Assignment
 from punctual.engine.ports.rows import Detail
 from punctual.tasks.contract import Attempt, Outcome
 
+DISCARDED_OUTPUT = "discard"  # the value of a job's `output` that stores neither output nor log
+
 
 def attempt_of(assignment: Assignment) -> Attempt:
     run, definition = assignment.run, assignment.definition
@@ -20,6 +22,7 @@ def attempt_of(assignment: Assignment) -> Attempt:
         payload=assignment.payload,
         timeout=timedelta(seconds=assignment.timeout_seconds),
         token=run.token,
+        keeps_output=definition.document.get("output") != DISCARDED_OUTPUT,
     )
 
 
@@ -28,8 +31,8 @@ def detail_of(assignment: Assignment, outcome: Outcome) -> Detail:
 
     `discarded` is true if the job asks to store neither output nor log.
     """
-    discarded = assignment.definition.document.get("output") == "discard"
-    is_stored = bool(outcome.output) and not discarded
+    discarded = assignment.definition.document.get("output") == DISCARDED_OUTPUT
+    is_stored = bool(outcome.output or outcome.output_upload) and not discarded
     return Detail(
         error=outcome.error,
         exit_code=outcome.exit_code,

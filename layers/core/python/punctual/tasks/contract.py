@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-Status = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED"]
+Status = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "DETACHED", "LOST"]
+"""The status of an outcome. Two do not end the run:
+
+- DETACHED: a runner outside goes on, or may go on. It finishes by its claim, or its lease expires.
+- LOST: the process with the task has ended without a result.
+"""
+
 StopReason = Literal["CANCEL", "SHUTDOWN", "LOST"]
 
 _STOP_TEXTS = {
@@ -32,7 +38,10 @@ class Throttled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a run. `secrets` holds the values that output and logs must not show."""
+    """One attempt of a run. `secrets` holds the values that output and logs must not show.
+
+    With `is_detached` the executor does not wait for the task.
+    """
 
     tenant: str
     job_id: str
@@ -45,6 +54,8 @@ class Attempt:
     timeout: timedelta
     token: int
     secrets: frozenset[str] = frozenset()
+    keeps_output: bool = True
+    is_detached: bool = False
 
     def __repr__(self) -> str:
         # Omit task, payload and secrets, so that a logged repr cannot leak them.
@@ -55,7 +66,8 @@ class Attempt:
 class Outcome:
     """The result of an attempt. `retryable` is read only if the status is FAILED.
 
-    `begun` is false only if the runner certainly started and sent nothing.
+    `begun` is false only if the runner certainly started and sent nothing. A runner outside may
+    have stored the output itself (`output_upload`), and the log before `log_offset`.
     """
 
     status: Status
@@ -69,6 +81,8 @@ class Outcome:
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
     begun: bool = True
+    output_upload: str = ""
+    log_offset: int = 0
 
     @classmethod
     def failed(cls, error: str, *, retryable: bool = True) -> "Outcome":

@@ -9,14 +9,16 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.leases import CLAIM_LEASE, RENEWAL_TIMEOUT
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.execution.executor import Assignment, FinishedAttempt
-from punctual.engine.ports.rows import Detail
+from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.lambdas.executor.outputs import AttemptResult
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.script_function import RUNNER_ANSWER_SECONDS, waits_for_script
 
 TASK_STOP_GRACE_SECONDS = 0.5  # seconds that a task has to end after a stop or its timeout
+HANDOVER_SECONDS = 20.0  # to read the secrets of a script and to start its function
 
 
 class LaneSettings(NamedTuple):
@@ -51,7 +53,8 @@ class _LogBuffer:
 class RunningAttempt:
     """Runs one task. A thread calls it, and the loop uses all other methods.
 
-    A task that does not end by itself is abandoned. A later outcome is ignored.
+    A task that does not end by itself is abandoned. A later outcome is ignored. With `is_detached`
+    the task only starts a runner, which has all of the job's time.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class RunningAttempt:
         began_steady: float,
         seconds_left: float,
         is_lost: Callable[[], bool],
+        is_detached: bool = False,
     ) -> None:
         self.delivery = delivery
         self.assignment = assignment
@@ -71,14 +75,22 @@ class RunningAttempt:
         self.ended_steady: float | None = None
         self._allowed_seconds = assignment.timeout_seconds
         self._attempt_runner = attempt_runner
-        self._is_cut_short = seconds_left < self._allowed_seconds
-        self._ends_steady = began_steady + min(seconds_left, self._allowed_seconds)
+        self._is_detached = is_detached
+        self._is_cut_short = seconds_left < self._allowed_seconds and not is_detached
+        own_seconds = HANDOVER_SECONDS if is_detached else self._allowed_seconds
+        self._ends_steady = began_steady + min(seconds_left, own_seconds)
+        self._grace_seconds = (
+            RUNNER_ANSWER_SECONDS if is_script(assignment) else TASK_STOP_GRACE_SECONDS
+        )
         self._task_outcome: Outcome | None = None
         self._abandoned_outcome: Outcome | None = None
         self._crash: BaseException | None = None
         self._stopped_steady: float | None = None
-        self._timeout = timedelta(seconds=min(seconds_left, self._allowed_seconds))
-        self._attempt = replace(attempt_of(assignment), timeout=self._timeout)
+        task_seconds = min(seconds_left, self._allowed_seconds)
+        self._timeout = timedelta(seconds=self._allowed_seconds if is_detached else task_seconds)
+        self._attempt = replace(
+            attempt_of(assignment), timeout=self._timeout, is_detached=is_detached
+        )
 
     def __call__(self) -> None:
         try:
@@ -98,12 +110,14 @@ class RunningAttempt:
         if self.stop.reason() and self._stopped_steady is None:
             self._stopped_steady = steady
         if self._task_outcome is None:
-            if steady >= self._ends_steady + TASK_STOP_GRACE_SECONDS:
-                self._abandoned_outcome = Outcome.timed_out(self._timeout)
+            if steady >= self._ends_steady + self._grace_seconds:
+                self._abandoned_outcome = (
+                    Outcome("DETACHED") if self._is_detached else Outcome.timed_out(self._timeout)
+                )
                 self.stop.request_stop("SHUTDOWN")
             elif (
                 self._stopped_steady is not None
-                and steady >= self._stopped_steady + TASK_STOP_GRACE_SECONDS
+                and steady >= self._stopped_steady + self._stop_seconds
             ):
                 self._abandoned_outcome = Outcome.stopped(self.stop.reason())
         if self._task_outcome is not None or self._abandoned_outcome is not None:
@@ -113,7 +127,13 @@ class RunningAttempt:
     def next_check_steady(self) -> float:
         """Return the latest time for the next `check`, by the monotonic clock."""
         grace_steady = self._ends_steady if self._stopped_steady is None else self._stopped_steady
-        return min(grace_steady, self._ends_steady) + TASK_STOP_GRACE_SECONDS
+        return min(grace_steady, self._ends_steady) + self._stop_seconds
+
+    @property
+    def _stop_seconds(self) -> float:
+        """Return how long the task may take to end. After a lost claim its answer is unused."""
+        is_lost = self.stop.reason() == "LOST"
+        return TASK_STOP_GRACE_SECONDS if is_lost else self._grace_seconds
 
     @property
     def outcome(self) -> Outcome:
@@ -124,13 +144,25 @@ class RunningAttempt:
         return outcome
 
     @property
+    def claim(self) -> tuple[JobKey, str, int]:
+        """Return job, run and fencing token."""
+        run = self.assignment.run
+        return self.assignment.key, run.run_id, run.token
+
+    @property
     def returns_claim(self) -> bool:
         """Return whether another executor takes the run, instead of a result.
 
-        Either the attempt could not begin, or the claim was lost and its effects are unknown.
+        Either the attempt could not begin, or the claim or the process of the task was lost and
+        its effects are unknown.
         """
         is_lost = self.stop.reason() == "LOST" and self.outcome.status == "CANCELLED"
-        return is_lost or not self.outcome.begun
+        return is_lost or self.outcome.status == "LOST" or not self.outcome.begun
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Return whether a runner outside may go on, so that nothing is written here."""
+        return self.outcome.status == "DETACHED"
 
     @property
     def finished(self) -> FinishedAttempt:
@@ -150,6 +182,17 @@ class RunningAttempt:
         """End the attempt as FAILED, because its output or log is not stored."""
         self._abandoned_outcome = Outcome.failed(f"The output could not be stored: {error.message}")
         self.detail = detail_of(self.assignment, self._abandoned_outcome)
+
+
+def is_script(assignment: Assignment) -> bool:
+    return (assignment.definition.document.get("task") or {}).get("type") == "script"
+
+
+def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
+    """Return whether a detached runner takes the run, so that no two functions wait for it."""
+    seconds = assignment.timeout_seconds
+    can_wait = waits_for_script(seconds) and seconds_left >= seconds + RUNNER_ANSWER_SECONDS
+    return is_script(assignment) and not can_wait
 
 
 def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:

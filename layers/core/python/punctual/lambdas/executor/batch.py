@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import new_write_ids
-from punctual.domain.leases import RUN_LEASE
-from punctual.domain.run import Run
+from punctual.domain.leases import DETACHED_LEASE, RUN_LEASE
+from punctual.domain.run import Reason, Run
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.lease_keeper import LeaseKeeper
@@ -25,10 +25,11 @@ from punctual.lambdas.executor.attempt import (
     LaneSettings,
     RunningAttempt,
     is_claim_old,
+    needs_handover,
     take_delivery,
 )
 from punctual.lambdas.executor.messages import MessageBatch, VisibilityTimeouts
-from punctual.lambdas.executor.outputs import store_results
+from punctual.lambdas.executor.outputs import ReadUpload, store_results
 from punctual.lambdas.executor.telemetry import log_started, log_written
 from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, call_in_background
 from punctual.lambdas.executor.webhooks import WebhookDeliveries
@@ -76,6 +77,7 @@ class Batch:
         *,
         executor: Executor,
         blobs: Blobs,
+        read_upload: ReadUpload,
         lane: LaneSettings,
         messages: MessageBatch,
         admission: Admission,
@@ -94,6 +96,7 @@ class Batch:
         """
         self._executor = executor
         self._blobs = blobs
+        self._read_upload = read_upload
         self._lane = lane
         self._messages = messages
         self._admission = admission
@@ -238,7 +241,7 @@ class Batch:
     def _start_attempts(self, claimed: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
         seconds_left = self._ends_steady - timing.END_RESERVE_SECONDS - steady
-        attempts = []
+        attempts, detached = [], []
         for delivery, assignment in claimed:
             is_old = is_claim_old(assignment.run, now)
             if is_old or seconds_left < min(assignment.timeout_seconds, timing.MIN_RUN_SECONDS):
@@ -249,17 +252,57 @@ class Batch:
                 self._attempt_runner_for(assignment.key.tenant),
                 partial(self._leases.is_lost, assignment),
             )
+            is_detached = needs_handover(assignment, seconds_left)
             attempt = RunningAttempt(
-                delivery, assignment, attempt_runner, steady, seconds_left, is_lost
+                delivery, assignment, attempt_runner, steady, seconds_left, is_lost, is_detached
             )
+            if is_detached:
+                detached.append(attempt)
+                continue
             self._leases.add(assignment, attempt.stop)
             self._attempts.append(attempt)
             attempts.append(attempt)
-            log_started(self._log, assignment.run)
         if attempts and self._lane.renews_at_once:
             self._background_calls.run_logged(lambda: self._renew(early=True), "beat_failed")
-        for attempt in attempts:
+        for attempt in [*attempts, *self._prepare_handover(detached)]:
+            log_started(self._log, attempt.assignment.run)
             self._task_runner.start(attempt)
+
+    def _prepare_handover(self, detached: Sequence[RunningAttempt]) -> list[RunningAttempt]:
+        """Extend the leases of runs for detached runners, and return the runs that are still held.
+
+        The timers of the leases come first, so the messages are not needed any more. No heartbeat
+        of this executor shortens the leases.
+        """
+        if not detached:
+            return []
+        claims = [attempt.claim for attempt in detached]
+        try:
+            renewals = self._call_in_background(
+                lambda: self._executor.renew(claims, is_first=True, lease=DETACHED_LEASE)
+            )
+        except Unavailable as error:
+            self._log.error("handover_failed", runs=len(detached), error=error.message)
+            for attempt in detached:
+                run = attempt.assignment.run
+                self._admission.release([run.nonce], False)
+                self._claim_returns.return_unbegun(attempt.delivery, run, is_delayed=True)
+            return []
+        held: list[RunningAttempt] = []
+        for attempt, renewal in zip(detached, renewals, strict=True):
+            if not renewal.is_held:
+                self._admission.release([attempt.assignment.run.nonce], False)
+                self._messages.retry_at(attempt.delivery, self._clock() + RUN_LEASE)
+                continue
+            if renewal.cancel_reason is not Reason.NONE:
+                attempt.stop.request_stop("CANCEL")  # before the function is invoked
+            held.append(attempt)
+        deliveries = [attempt.delivery for attempt in held]
+        self._background_calls.run_logged(
+            lambda: self._messages.acknowledge(deliveries), "acknowledge_failed"
+        )
+        self._attempts.extend(held)
+        return held
 
     # Heartbeats
 
@@ -317,6 +360,9 @@ class Batch:
             and steady < first_steady + timing.END_BATCH_WAIT_SECONDS
         ):
             return
+        for attempt in [attempt for attempt in ended_attempts if attempt.is_handed_over]:
+            self._leave_to_runner(attempt)
+            ended_attempts.remove(attempt)
         try:
             self._finish([attempt for attempt in ended_attempts if not attempt.returns_claim])
             for attempt in [attempt for attempt in ended_attempts if attempt.returns_claim]:
@@ -341,6 +387,14 @@ class Batch:
                 ]:
                     self._drop(attempt)
                     self._messages.back_off([attempt.delivery])
+
+    def _leave_to_runner(self, attempt: RunningAttempt) -> None:
+        """Forget a run that its runner finishes by the claim, or that its lease ends.
+
+        A message that no lease timer covers yet returns, and then finds an expired lease.
+        """
+        self._drop(attempt)
+        self._messages.retry_at(attempt.delivery, self._clock() + RUN_LEASE)
 
     def _finish(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         self._store_ended([attempt for attempt in ended_attempts if attempt.detail is None])
@@ -373,7 +427,9 @@ class Batch:
         if not ended_attempts:
             return
         results = [attempt.result for attempt in ended_attempts]
-        stored = self._call_in_background(lambda: store_results(self._blobs, results))
+        stored = self._call_in_background(
+            lambda: store_results(self._blobs, results, self._read_upload)
+        )
         for attempt, detail in zip(ended_attempts, stored, strict=True):
             if not isinstance(detail, Unavailable):
                 attempt.detail = detail

@@ -113,6 +113,7 @@ class ExecutorHandler:
         return Batch(
             executor=runtime.executor,
             blobs=runtime.ports.blobs,
+            read_upload=lambda claim, text: runtime.claim_tokens.read_upload(claim, text),
             lane=self._lane,
             messages=messages,
             admission=admission,
