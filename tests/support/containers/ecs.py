@@ -232,12 +232,12 @@ class Ecs:
 
     def exit(self, task: FakeTask, code: int | None, reason: str = "") -> None:
         """End the container of a task. A code of None is an end that ECS cannot explain."""
+        task.exit_code, task.reason = code, reason
         self.end(task, "EssentialContainerExited", "Essential container in task exited")
-        self._change(task, exit_code=code, reason=reason)
 
     def fail_start(self, task: FakeTask, words: str) -> None:
         """End a task that never started, with empty containers."""
-        self._change(task, has_containers=False)
+        task.has_containers = False
         self.end(task, "TaskFailedToStart", words)
 
     def reclaim(self, task: FakeTask) -> None:
@@ -245,7 +245,7 @@ class Ecs:
 
     def stop_requested(self, task: FakeTask, code: int | None = 143) -> None:
         """End a task that StopTask was called for."""
-        self._change(task, exit_code=code)
+        task.exit_code = code
         self.end(task, "UserInitiated", task.stop_requests[0])
 
     def end(self, task: FakeTask, stop_code: str, words: str) -> None:

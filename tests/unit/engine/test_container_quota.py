@@ -11,7 +11,7 @@ from punctual.engine.quotas.container_quota import (
     CONTENDED_SECONDS,
     HOLD_SECONDS,
     MAX_QUEUE_SECONDS,
-    MAX_STARTS_PER_SECOND,
+    MAX_CONTAINER_STARTS_PER_SECOND,
     NO_PROCESSOR_SECONDS,
     ContainerQuota,
     StartPermit,
@@ -64,7 +64,7 @@ def test_a_second_has_at_most_15_starts_of_all_executors() -> None:
     executors = [stage.executor() for _ in range(4)]
     permits = [executors[number % 4].take(f"run-{number}", 256) for number in range(100)]
     waits = Counter(permit.wait_seconds for permit in permits if permit.is_granted)
-    assert waits == dict.fromkeys(range(6), MAX_STARTS_PER_SECOND) | {6: 10}
+    assert waits == dict.fromkeys(range(6), MAX_CONTAINER_STARTS_PER_SECOND) | {6: 10}
 
 
 def test_queue_of_starts_ends_and_goes_on_later() -> None:
@@ -73,7 +73,7 @@ def test_queue_of_starts_ends_and_goes_on_later() -> None:
     granted = 0
     while executor.take(f"run-{granted}", 256).is_granted:
         granted += 1
-    assert granted == MAX_STARTS_PER_SECOND * (MAX_QUEUE_SECONDS + 1)
+    assert granted == MAX_CONTAINER_STARTS_PER_SECOND * (MAX_QUEUE_SECONDS + 1)
     stage.clock.advance(SECOND)
     assert executor.take("next", 256) == StartPermit(True, MAX_QUEUE_SECONDS)
     stage.clock.advance(60 * SECOND)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.domain.events import Finish
+from punctual.domain.events import Finish, ReturnClaim
 from punctual.domain.job_state import JobState
 from punctual.domain.run import ATTEMPT_STATUS_BY_LETTER, LOST_LETTER, Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
@@ -62,7 +62,9 @@ class Effects:
             change, decision = plan.change, plan.decision
             for run, letter in decision.ended_attempts:
                 is_lost = letter == LOST_LETTER
-                detail = LOST_RUN_DETAIL if is_lost else change.detail or NO_DETAIL
+                detail = change.detail or NO_DETAIL
+                if is_lost and not (change.detail and isinstance(change.event, ReturnClaim)):
+                    detail = LOST_RUN_DETAIL
                 rows.append(
                     _attempt_row(
                         change.key, run, ATTEMPT_STATUS_BY_LETTER[letter], now, detail, is_lost
@@ -203,7 +205,7 @@ def _run_ended_by(change: Change, decision: Decision) -> Run | None:
     run, event = decision.run, change.event
     if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
         return None
-    return run if isinstance(event, Finish) and run.token == event.token else None
+    return run if isinstance(event, Finish | ReturnClaim) and run.token == event.token else None
 
 
 def _attempt_row(

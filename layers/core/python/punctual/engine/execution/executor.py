@@ -11,6 +11,7 @@ from punctual.domain.identifiers import new_write_ids
 from punctual.domain.job_state import JobState
 from punctual.domain.leases import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.domain.run import Reason, Run, RunStatus
+from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.clock import ClockReading
@@ -118,7 +119,12 @@ class Executor:
         changes = [
             Change(
                 JobKey(message.tenant, message.job_id),
-                events.Claim(message.run_id, self.executor_id, nonce),
+                events.Claim(
+                    message.run_id,
+                    self.executor_id,
+                    nonce,
+                    starts_later=message.task_type in LATER_STARTING_TASK_TYPES,
+                ),
                 nonce,
                 isolates_failure=True,
             )
@@ -295,14 +301,25 @@ class Executor:
         )
         return self._return_claim(key, event)
 
-    def _return_claim(self, key: JobKey, event: events.ReturnClaim) -> Result:
+    def lose_claim(self, key: JobKey, run_id: str, token: int, error: str) -> Result:
+        """Give up an attempt that its platform ended. It counts as lost, with this error."""
+        return self._return_claim(key, events.ReturnClaim(run_id, token), Detail(error=error))
+
+    def _return_claim(
+        self, key: JobKey, event: events.ReturnClaim, detail: Detail | None = None
+    ) -> Result:
         change = Change(
-            key, event, self._new_id(), needs_fallback_timer=True, isolates_failure=True
+            key,
+            event,
+            self._new_id(),
+            detail=detail,
+            needs_fallback_timer=True,
+            isolates_failure=True,
         )
         return self._applier.apply([change])[0]
 
     def start(self, started: Sequence[StartedAttempt]) -> list[Result]:
-        """Bind claims to their runners, whose work has begun. Other runners are FENCED.
+        """Bind claims to the runners that have begun their work. Other runners are FENCED.
 
         A timer for the end of the lease comes first, because no message covers the run now.
         """

@@ -22,7 +22,9 @@ from punctual.engine.quotas.leased_row import Contended, LeasedRow
 
 STAGE = ""  # in place of a tenant: all tenants share these rows
 STARTS_ROW, PROCESSORS_ROW = "container-starts", "container-cpu"
-MAX_STARTS_PER_SECOND = 15  # Fargate allows 20 of an account, and other programs use it too
+MAX_CONTAINER_STARTS_PER_SECOND = (
+    15  # Fargate allows 20 of an account, and other programs use it too
+)
 RUNNING_HOLDER = "-"  # the containers that the last sweep counted
 HOLD_SECONDS = 110  # longer than the time between two sweeps
 CONTENDED_SECONDS = 1.0
@@ -55,7 +57,7 @@ def reserve_start(row: ReservedStarts, now: int) -> ReservedStarts:
     """
     if not now <= row.second <= now + MAX_CLOCK_SKEW_SECONDS:
         return ReservedStarts(now, 1)
-    if row.count < MAX_STARTS_PER_SECOND:
+    if row.count < MAX_CONTAINER_STARTS_PER_SECOND:
         return ReservedStarts(row.second, row.count + 1)
     return ReservedStarts(row.second + 1, 1)
 

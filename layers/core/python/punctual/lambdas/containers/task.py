@@ -1,0 +1,181 @@
+"""The `container` task: starts a task of ECS, and leaves the run to the function `containers`.
+
+1. The start waits for processors and for its second: 15 starts a second in the whole stage.
+2. The definition of its image, size and secrets is registered, unless it is known.
+3. A row says that this task may exist. The lease of the run is extended beyond some sweeps.
+4. RunTask starts the task, with a client token of this attempt and claim.
+
+A crash after step 3 is found by the sweep, which asks ECS for the task of this token.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from punctual.aws.ecs.task_definitions import Registering
+from punctual.aws.ecs.tasks import (
+    DefinitionGone,
+    NoAnswer,
+    NotStarted,
+    Rejected,
+    Started,
+    StartResult,
+    TaskStart,
+)
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, Blobs
+from punctual.engine.ports.clock import Clock
+from punctual.lambdas.containers.runtime import ContainerParts
+from punctual.tasks.container.definition import SecretReference, TaskContent
+from punctual.tasks.container.next_step import Container, start_id_of
+from punctual.tasks.container.request import (
+    PAYLOAD_URL_VARIABLE,
+    RUN_URL_VARIABLE,
+    check_overrides,
+    split_environment,
+)
+from punctual.tasks.container.sizes import choose_size
+from punctual.tasks.contract import (
+    Attempt,
+    BadTask,
+    Outcome,
+    Recorder,
+    StopRequest,
+    Throttled,
+)
+from punctual.tasks.script.task import run_variables
+from punctual.tasks.text import as_text, json_bytes
+
+MAX_PERMIT_SECONDS = 40.0  # waited for a permit and for another executor's registration
+REGISTRATION_RETRY_SECONDS = 1.0
+
+
+class ContainerTask:
+    """Starts containers.
+
+    - `link` returns a URL that reads an object until after the start deadline.
+    - `runner_event` returns what our runner reads, if the image has it.
+    - `extend_lease` extends the lease of an attempt, and returns False if the claim is lost.
+    """
+
+    def __init__(
+        self,
+        parts: ContainerParts,
+        blobs: Blobs,
+        link: Callable[[str], str | None],
+        clock: Clock,
+        steady: Callable[[], float],
+        runner_event: Callable[[Attempt], bytes],
+        extend_lease: Callable[[Attempt], bool],
+    ) -> None:
+        self._parts = parts
+        self._blobs = blobs
+        self._link = link
+        self._clock = clock
+        self._steady = steady
+        self._runner_event = runner_event
+        self._extend_lease = extend_lease
+
+    def run(self, attempt: Attempt, stop: StopRequest, _recorder: Recorder, /) -> Outcome:
+        size = choose_size(attempt.task.get("resources"))
+        start_id = start_id_of(attempt.run_id, attempt.attempt_number, attempt.token)
+        environment, secrets = split_environment(attempt.task.get("env") or {})
+        content = TaskContent(attempt.task["image"], size, (), secrets)
+        command = tuple(as_text(word) for word in attempt.task.get("command") or ())
+        deadline = self._steady() + MAX_PERMIT_SECONDS
+        self._wait_for_permit(start_id, size.cpu_units, stop, deadline)
+        try:
+            arn = self._wait_for_definition(content, stop, deadline)
+            environment |= self._own_variables(attempt, secrets)
+            check_overrides(command, environment)
+            start = TaskStart(start_id, arn, command, environment)
+            return self._start(attempt, content, start)
+        except (BadTask, Throttled):
+            self._parts.quota.release(start_id)
+            raise
+
+    def _wait_for_permit(
+        self, start_id: str, cpu_units: int, stop: StopRequest, deadline: float
+    ) -> None:
+        while True:
+            permit = self._parts.quota.take(start_id, cpu_units)
+            if self._steady() + permit.wait_seconds > deadline:
+                self._parts.quota.release(start_id)
+                raise Throttled("The containers of this installation use all their processors")
+            if permit.wait_seconds and stop.wait(permit.wait_seconds):
+                self._parts.quota.release(start_id)
+                raise Throttled("The executor stops")
+            if permit.is_granted:
+                return
+
+    def _wait_for_definition(self, content: TaskContent, stop: StopRequest, deadline: float) -> str:
+        while True:
+            arn = self._parts.definitions.find_or_register(content)
+            if not isinstance(arn, Registering):
+                return arn
+            is_late = self._steady() + REGISTRATION_RETRY_SECONDS > deadline
+            if is_late or stop.wait(REGISTRATION_RETRY_SECONDS):
+                raise Throttled("ECS registers the task definition")
+
+    def _start(self, attempt: Attempt, content: TaskContent, start: TaskStart) -> Outcome:
+        container = Container(
+            start.start_id,
+            attempt.tenant,
+            attempt.job_id,
+            attempt.run_id,
+            attempt.attempt_number,
+            attempt.token,
+            content.size,
+            int(attempt.timeout.total_seconds()),
+            self._clock(),
+            keeps_log=attempt.keeps_output,
+        )
+        self._parts.rows.put(container)
+        if not self._extend_lease(attempt):
+            self._parts.rows.delete([start.start_id])
+            raise Throttled("The claim is lost")
+        result: StartResult = self._parts.tasks.start(start)
+        match result:
+            case Started(arn):
+                self._parts.rows.set_arn(start.start_id, arn)
+            case NoAnswer():
+                pass  # the sweep finds the task, or returns the claim
+            case _:
+                self._parts.rows.delete([start.start_id])
+                self._raise_refusal(content, result)
+        return Outcome("DETACHED")
+
+    def _raise_refusal(self, content: TaskContent, result: StartResult) -> None:
+        match result:
+            case Rejected(reason):
+                raise BadTask(reason)
+            case NotStarted(reason):
+                raise Throttled(reason)
+            case DefinitionGone():
+                self._parts.definitions.forget(content)
+                raise Throttled("The task definition is registered again")
+
+    def _own_variables(
+        self, attempt: Attempt, secrets: tuple[SecretReference, ...]
+    ) -> dict[str, str]:
+        """Return Punctual's variables, with links to the payload and to the event of a runner."""
+        variables = dict(run_variables(attempt))
+        folder = f"outputs/{attempt.tenant}/{attempt.job_id}/{attempt.run_id}"
+        name = f"{folder}/{attempt.attempt_number}"
+        event: dict[str, Any] = json.loads(self._runner_event(attempt))
+        event |= {
+            "task": {"type": "container"},
+            "secret_variables": [secret.variable for secret in secrets],
+            "secrets": [],
+        }
+        links: Mapping[str, tuple[str, bytes]] = {
+            RUN_URL_VARIABLE: (f"{name}.run", json_bytes(event)),
+        }
+        if attempt.payload is not None:
+            payload = (f"{name}.payload", json_bytes(attempt.payload))
+            links = {**links, PAYLOAD_URL_VARIABLE: payload}
+        for variable, (object_name, data) in links.items():
+            self._blobs.put(object_name, data, JSON_MEDIA_TYPE)
+            link = self._link(object_name)
+            if link is not None:
+                variables[variable] = link
+        return variables
