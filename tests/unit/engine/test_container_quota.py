@@ -10,8 +10,8 @@ from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.engine.quotas.container_quota import (
     CONTENDED_SECONDS,
     HOLD_SECONDS,
-    MAX_QUEUE_SECONDS,
     MAX_CONTAINER_STARTS_PER_SECOND,
+    MAX_QUEUE_SECONDS,
     NO_PROCESSOR_SECONDS,
     ContainerQuota,
     StartPermit,
