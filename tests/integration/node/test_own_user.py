@@ -12,8 +12,14 @@ import pytest
 
 from punctual.client.transport import read_local_token
 from punctual.node.files.data_folder import StoreError
-from punctual.node.http.own_user import LOCAL_TOKEN_FILE, OwnUser, load_local_token
-from punctual.node.http.peers import Address, Peers, find_owner_in_table
+from punctual.node.http.own_user import (
+    LOCAL_TOKEN_FILE,
+    Address,
+    OwnUser,
+    Peers,
+    find_owner_in_table,
+    load_local_token,
+)
 from punctual.web.http.problems import RequestRejected
 
 TOKEN = "t" * 43

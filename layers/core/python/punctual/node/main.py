@@ -36,8 +36,7 @@ from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.http.application import build_application
 from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
-from punctual.node.http.own_user import OwnUser, load_local_token, own_uid
-from punctual.node.http.peers import Peers
+from punctual.node.http.own_user import OwnUser, Peers, load_local_token, own_uid
 from punctual.node.http.protocol import (
     IDLE_CONNECTION_SECONDS,
     MAX_CONNECTIONS,

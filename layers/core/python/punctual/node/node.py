@@ -102,63 +102,28 @@ class Node:
         self._log = log
         self._workers = workers
         self._wake = wake
-        wakeups = _NodeWakeUps()
+        self._wakeups = _NodeWakeUps()
+        self._ended_attempts: deque[EndedAttempt] = deque()
+        self._claimed_tasks: list[_ClaimedTask] = []
+        self._closing = False
+        reading = self._clocks.read()
+        self._clock_changes = ClockChangeDetector(reading)
+        self._next_plan_steady = reading.steady
         slots_by_lane = {lane: pool.size for lane, pool in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
         self.queue = RunQueue(store.transaction(), store.job_states, self._admission)
-        self.applier = ChangeApplier(
-            job_states=store.job_states,
-            timers=store.timers,
-            partitions=store.partitions,
-            history=store.history,
-            run_queue=self.queue,
-            notifications=store.notifications,
-            wakeups=wakeups,
-            clock=clock,
-            steady=monotonic,
-            log=log,
-            transaction=store.transaction(),
-            holds_run=self._holds_run,
-        )
+        self.applier = self._build_applier(clock, monotonic)
         self._evaluator = Evaluator(self.applier, new_id)
-        self.executor = Executor(
-            job_states=store.job_states,
-            blobs=store.blobs,
-            wakeups=wakeups,
-            applier=self.applier,
-            new_id=new_id,
-            executor_id=executor_id,
-        )
+        self.executor = self._build_executor(executor_id)
         self._inline_runner = InlineRunner(self.executor, store.feed, new_id)
         self.poller = Poller(store.timers, store.partitions, self._evaluator, FIRE_AHEAD)
+        self._wakeups.poller = self.poller
         # All nodes of a folder have one name. The lock on the folder proves that the previous node,
         # which held a partition, has ended.
         self._planner = Planner(store.partitions, "node")
-        reconciler = Reconciler(
-            job_states=store.job_states,
-            timers=store.timers,
-            partitions=store.partitions,
-            wakeups=wakeups,
-            applier=self.applier,
-            evaluator=self._evaluator,
-        )
-        reading = self._clocks.read()
-        self._clock_changes = ClockChangeDetector(reading)
-        sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
-        self._maintenance = Maintenance(store, reconciler, sweeper, log, reading.steady)
+        self._maintenance = self._build_maintenance(reading)
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
-        self._wakeups = wakeups
-        wakeups.poller = self.poller
-        self.webhooks = Webhooks(
-            transaction=store.transaction(),
-            job_states=store.job_states,
-            history=store.history,
-            notifications=store.notifications,
-            attempt_runner=attempt_runner,
-            secrets=webhook_secrets,
-            log=log,
-            wake=wake,
-        )
+        self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
         self.monitor = NodeMonitor(
             store,
             store.minutes,
@@ -169,35 +134,88 @@ class Node:
             reading.wall,
             store.warnings,
         )
-        self.search = JobQueries(
-            job_states=store.job_states,
-            history=store.history,
-            blobs=store.blobs,
-            audit_log=store.audit,
-            monitor=self.monitor,
-            clock=clock,
-            log=log,
-        )
+        self.search = self._build_search(clock)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._limit_counters: list[Admission | NodeQuotas] = []  # none without limits
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters += [self._admission, self.quotas]
-        self.jobs = Jobs(
+        self.jobs = self._build_jobs(clock)
+
+    def _build_applier(self, clock: Clock, monotonic: Callable[[], float]) -> ChangeApplier:
+        return ChangeApplier(
+            job_states=self._store.job_states,
+            timers=self._store.timers,
+            partitions=self._store.partitions,
+            history=self._store.history,
+            run_queue=self.queue,
+            notifications=self._store.notifications,
+            wakeups=self._wakeups,
+            clock=clock,
+            steady=monotonic,
+            log=self._log,
+            transaction=self._store.transaction(),
+            holds_run=self._holds_run,
+        )
+
+    def _build_executor(self, executor_id: str) -> Executor:
+        return Executor(
+            job_states=self._store.job_states,
+            blobs=self._store.blobs,
+            wakeups=self._wakeups,
+            applier=self.applier,
+            new_id=self._new_id,
+            executor_id=executor_id,
+        )
+
+    def _build_maintenance(self, reading: ClockReading) -> Maintenance:
+        store = self._store
+        reconciler = Reconciler(
             job_states=store.job_states,
-            history=store.history,
-            blobs=store.blobs,
-            receipts=store.receipts,
-            wakeups=wakeups,
+            timers=store.timers,
+            partitions=store.partitions,
+            wakeups=self._wakeups,
+            applier=self.applier,
+            evaluator=self._evaluator,
+        )
+        sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
+        return Maintenance(store, reconciler, sweeper, self._log, reading.steady)
+
+    def _build_webhooks(self, attempt_runner: AttemptRunner, secrets: WebhookSecrets) -> Webhooks:
+        return Webhooks(
+            transaction=self._store.transaction(),
+            job_states=self._store.job_states,
+            history=self._store.history,
+            notifications=self._store.notifications,
+            attempt_runner=attempt_runner,
+            secrets=secrets,
+            log=self._log,
+            wake=self._wake,
+        )
+
+    def _build_search(self, clock: Clock) -> JobQueries:
+        return JobQueries(
+            job_states=self._store.job_states,
+            history=self._store.history,
+            blobs=self._store.blobs,
+            audit_log=self._store.audit,
+            monitor=self.monitor,
+            clock=clock,
+            log=self._log,
+        )
+
+    def _build_jobs(self, clock: Clock) -> Jobs:
+        return Jobs(
+            job_states=self._store.job_states,
+            history=self._store.history,
+            blobs=self._store.blobs,
+            receipts=self._store.receipts,
+            wakeups=self._wakeups,
             applier=self.applier,
             queries=self.search,
             clock=clock,
-            new_id=new_id,
+            new_id=self._new_id,
             quotas=self.quotas,
         )
-        self._ended_attempts: deque[EndedAttempt] = deque()
-        self._claimed_tasks: list[_ClaimedTask] = []
-        self._next_plan_steady = reading.steady
-        self._closing = False
 
     def start(self) -> None:
         """End the script groups and leases of the previous node.
@@ -371,10 +389,8 @@ class Node:
     def _return_unreadable(self, unreadable_run: UnreadableRun) -> None:
         """Return the claim of a run with an unreadable definition or payload."""
         message, run = unreadable_run.message, unreadable_run.run
-        key, is_node_full = (
-            JobKey(message.tenant, message.job_id),
-            is_file_limit(unreadable_run.error),
-        )
+        key = JobKey(message.tenant, message.job_id)
+        is_node_full = is_file_limit(unreadable_run.error)
         self.executor.return_claim(
             key, run.run_id, run.token, False, with_delay=True, never_started=is_node_full
         )

@@ -20,7 +20,7 @@ from punctual.engine.quotas.limits import unlimited
 from punctual.node.clock import wall
 from punctual.node.features import NODE_FEATURES
 from punctual.node.http.authentication import NodeAuthenticator
-from punctual.node.http.own_user import OwnUser
+from punctual.node.http.own_user import Address, OwnUser
 from punctual.node.http.parsing import (
     API_ROOT,
     ClientDisconnected,
@@ -29,7 +29,6 @@ from punctual.node.http.parsing import (
     parse_path,
     read_body,
 )
-from punctual.node.http.peers import Address
 from punctual.node.long_work import LongWork, Turn
 from punctual.tasks.script.sandbox import LOCAL_TENANT
 from punctual.web.app import build_routes
