@@ -158,7 +158,10 @@ class Terminal:
         """Return the output so far when `serves` becomes true."""
         deadline = time.monotonic() + WITHIN
         while not serves():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            has_ended = self._process.poll() is not None
+            if has_ended or time.monotonic() > deadline:
+                if has_ended:
+                    self._reader.join(WITHIN)  # its last output may not be in the log yet
                 raise Failed(f"it does not serve, and says:\n{self._log.read_text()}")
             time.sleep(0.05)
         return self._log.read_text()
