@@ -1,6 +1,7 @@
 """Run an attempt: fill its placeholders, then call the runner of its task type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from punctual.tasks.attempt_errors import guarded, run_filled
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runners, StopRequest
@@ -9,11 +10,21 @@ from punctual.tasks.redaction import Redactor
 
 
 class AttemptRunner:
-    """Calls the runner of the attempt's task type. `secrets` takes a tenant and a name."""
+    """Calls the runner of the attempt's task type.
 
-    def __init__(self, runners: Runners, secrets: FindSecret = no_secrets) -> None:
+    `secrets` returns the value of a secret by its name. `secret_references` does so for some task
+    types: their runners take a reference in place of the value.
+    """
+
+    def __init__(
+        self,
+        runners: Runners,
+        secrets: FindSecret = no_secrets,
+        secret_references: Mapping[str, FindSecret] = MappingProxyType({}),
+    ) -> None:
         self._runners = dict(runners)
         self._secrets = secrets
+        self._secret_references = secret_references
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -21,7 +32,8 @@ class AttemptRunner:
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
-        return self._perform(attempt, stop, recorder, lambda: expand(attempt, self._secrets))
+        secrets = self._secret_references.get(attempt.task["type"], self._secrets)
+        return self._perform(attempt, stop, recorder, lambda: expand(attempt, secrets))
 
     def run_as_written(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of an attempt that Punctual wrote itself, such as a webhook.

@@ -41,12 +41,15 @@ from punctual.tasks.container.next_step import (
     next_step,
     report_without_news,
 )
-from punctual.tasks.container.task_report import TaskReport, parse_report
+from punctual.tasks.container.task_report import (
+    ECS_SOURCE,
+    STOP_REQUESTED,
+    TaskReport,
+    parse_report,
+)
 from punctual.tasks.contract import Outcome
 from punctual.tasks.limits import STDERR_TAIL_BYTES
 
-ECS_SOURCE = "aws.ecs"
-STOP_REQUESTED = "Container Stop Requested"
 # The sweep of this minute of the day also removes task definitions without use.
 CLEANUP_TIME = timedelta(hours=4, minutes=17)
 _MINUTE = timedelta(minutes=1)

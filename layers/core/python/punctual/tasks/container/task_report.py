@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 
 CONTAINER_NAME = "main"  # the only container of each task
 
+# The events that the function `containers` receives.
+ECS_SOURCE, ECS_EVENT_TYPE = "aws.ecs", "ECS Task State Change"
+STOP_REQUESTED = "Container Stop Requested"
+
 RUNNING_STATUS, STOPPED_STATUS = "RUNNING", "STOPPED"
 UNKNOWN_STATUS = "UNKNOWN"  # ours, while ECS does not answer
 
