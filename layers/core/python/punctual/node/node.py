@@ -154,7 +154,8 @@ class Node:
             steady=monotonic,
             log=self._log,
             transaction=self._store.transaction(),
-            holds_run=self._holds_run,
+            # The lock on the folder proves that no other process holds the run.
+            holds_run=lambda run: self.running_tasks.holds_run(run),
         )
 
     def _build_executor(self, executor_id: str) -> Executor:
@@ -270,13 +271,6 @@ class Node:
         if self._wakeups.stopped_run_ids:
             self.running_tasks.cancel_runs(self._wakeups.stopped_run_ids)
             self._wakeups.stopped_run_ids.clear()
-
-    def _holds_run(self, run: Run) -> bool:
-        """Return whether this process holds the run.
-
-        The lock on the folder proves that no other process holds it.
-        """
-        return self.running_tasks.holds_run(run)
 
     @property
     def has_clock_change(self) -> bool:
@@ -417,13 +411,7 @@ class Node:
             for ended_attempt in ended_attempts
             if ended_attempt.stop_reason in interruptions and not ended_attempt.ended_by_itself
         ]
-        self._finish_runs(
-            [
-                ended_attempt.finished
-                for ended_attempt in ended_attempts
-                if ended_attempt not in interrupted
-            ]
-        )
+        self._finish_runs([ended.finished for ended in ended_attempts if ended not in interrupted])
         for ended_attempt in interrupted:
             finished = ended_attempt.finished
             has_begun = ended_attempt.stop_reason != NOT_BEGUN
