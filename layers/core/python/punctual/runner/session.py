@@ -188,8 +188,10 @@ class Session:
 
         A shutdown is no cancel. Without a finish the lease expires, and the run is repeated.
         """
+        if self._heartbeat.is_lost:
+            return False
         if outcome.status != "CANCELLED" or self._heartbeat.is_cancelled:
-            return not self._heartbeat.is_lost
+            return True
         try:
             self._heartbeat.renew()
         except (CallFailed, Refused):
