@@ -65,5 +65,5 @@ def read_event(event: Mapping[str, Any], environment: Mapping[str, str]) -> RunE
                 secrets=frozenset(secrets - {""}),
             ),
         )
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise UnreadableEvent(f"The event lacks a field or has a wrong one: {error}") from error

@@ -82,7 +82,10 @@ class Heartbeat:
         """Finish the run with the last part of the log. Meanwhile the log has no other sender."""
         with self._call_lock:
             part = self._log.next_part()
-            log = {"log": part.text, "log_offset": part.offset} if part.text else {}
+            # The offset tells the API that parts of the log were sent before.
+            log: dict[str, Any] = {"log_offset": part.offset}
+            if part.text:
+                log["log"] = part.text
             if self._client.finish({**fields, **log}) == "LOST":
                 self.stop.request_stop("LOST")
             else:

@@ -32,6 +32,7 @@ from punctual.tasks.text import time_text
 
 MAX_FINISH_OUTPUT_BYTES = 256 * 1024  # in the finish itself; a larger output is uploaded
 MAX_ANSWER_OUTPUT_BYTES = 2 * 1024 * 1024  # an answer has up to 5 MiB, in base64
+MAX_FINISH_ERROR_CHARACTERS = 8_000
 FINISH_SECONDS = 120.0
 UPLOAD_BASE_SECONDS = 30.0
 MIN_UPLOAD_BYTES_PER_SECOND = 2 * 1024 * 1024
@@ -253,7 +254,7 @@ class Session:
             return {"status": "RELEASED"}
         fields: dict[str, Any] = {
             "status": outcome.status,
-            "error_message": outcome.error,
+            "error_message": outcome.error[:MAX_FINISH_ERROR_CHARACTERS],
             "retryable": outcome.retryable,
             "exit_code": outcome.exit_code,
             "output_truncated": outcome.output_truncated,
