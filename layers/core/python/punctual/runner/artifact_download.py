@@ -60,8 +60,10 @@ class ArtifactDownload:
                 raise CallFailed(f"the store answered HTTP {status}")
             if status != HTTP_OK:
                 raise Unavailable(f"The artifact could not be read: HTTP {status}")
+        if blocks.free_bytes:
+            raise CallFailed("the answer ended early")
         if blocks.digest.hexdigest() != digest:
-            raise CallFailed("its digest is wrong")
+            raise Unavailable("The artifact could not be read: its digest is wrong")
 
     def _raise_if_over(self, deadline: float) -> Callable[[], None]:
         def check() -> None:
@@ -78,14 +80,14 @@ class _CheckedBlocks:
 
     def __init__(self, target: BinaryIO, size: int, check: Callable[[], None]) -> None:
         self._target = target
-        self._free_bytes = size
+        self.free_bytes = size
         self._check = check
         self.digest = hashlib.sha256()
 
     def take(self, data: bytes) -> None:
         self._check()
-        self._free_bytes -= len(data)
-        if self._free_bytes < 0:
-            raise CallFailed("it is larger than it should be")
+        self.free_bytes -= len(data)
+        if self.free_bytes < 0:
+            raise Unavailable("The artifact could not be read: it is larger than it should be")
         self.digest.update(data)
         self._target.write(data)
