@@ -121,7 +121,7 @@ def _recurring_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
     for name in ("hundred", "many", "ten", "discards", "outputs", "alone", "output"):
         scene = scenes[name]
         yield (
-            f"| {scene.what} | {sum_amounts(scene.lines, Unit.WRITE):.2f} | "
+            f"| {scene.label} | {sum_amounts(scene.lines, Unit.WRITE):.2f} | "
             f"{sum_amounts(scene.lines, Unit.READ):.2f} | {sum_dollars(scene.lines):.2f} |"
         )
     yield ""
@@ -218,7 +218,7 @@ def _large_payload_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
     small, large = scenes["submission"], scenes["large submission"]
     yield ""
     yield (
-        f"With {large.what} instead of {small.what} a submission costs "
+        f"With {large.label} instead of {small.label} a submission costs "
         f"{sum_amounts(large.lines, Unit.WRITE):g} write units and {sum_dollars(large.lines):.2f} "
         "dollars a million, because the row of the payload is then over a kilobyte."
     )

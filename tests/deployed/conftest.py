@@ -17,8 +17,8 @@ def stage() -> str:
 
 @pytest.fixture
 def world(stage: str) -> Iterator[World]:
-    with a_world(stage) as made:
-        yield made
+    with a_world(stage) as world:
+        yield world
 
 
 @pytest.fixture

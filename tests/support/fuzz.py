@@ -37,7 +37,7 @@ class Node(NamedTuple):
 class Campaign(NamedTuple):
     cases: int
     code: int
-    said: str
+    output: str
     faults: list[str]
 
 
@@ -104,7 +104,7 @@ def campaign(options: Sequence[str]) -> Campaign:
 
 def main(options: Sequence[str]) -> int:
     done = campaign(options or CAMPAIGN)
-    print(done.said)
+    print(done.output)
     print(f"{done.cases:,} cases, {len(done.faults)} faults inside the node")
     for line in done.faults[:20]:
         print(line)

@@ -84,7 +84,7 @@ class Disk:
         else:
             self._content[number] = Path(here).read_bytes()
 
-    def made(self, path: Path) -> None:
+    def register(self, path: Path) -> None:
         self._make(path.stat().st_ino, path.is_dir())
 
     def _make(self, inode: int, is_folder: bool) -> None:
@@ -121,7 +121,7 @@ def _watched(call: Callable[..., Any], name: str, disk: Disk) -> Callable[..., A
             disk.cut(f"{name} {arguments}")
         answer = call(*arguments, **options)
         if makes:
-            disk.made(Path(arguments[0]))
+            disk.register(Path(arguments[0]))
         if name == "fsync":
             disk.synced(arguments[0])
         return answer

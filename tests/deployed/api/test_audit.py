@@ -20,15 +20,15 @@ CHANGES: list[tuple[str, str, Any]] = [
 
 
 def audit_entries(api: Gateway) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     token = ""
     while True:
         answer = api.get(f"/audit?limit=5&next_token={token}")
         assert answer.status == 200, answer.body
-        found += answer.json["entries"]
+        entries += answer.json["entries"]
         token = answer.json["next_token"]
         if not token:
-            return found
+            return entries
 
 
 def change_jobs(world: World, api: Gateway) -> None:
@@ -41,11 +41,11 @@ def change_jobs(world: World, api: Gateway) -> None:
 
 def stored_changes(api: Gateway) -> Counter[tuple[str, bool]]:
     """Count the changes of each job, and separately its requested runs."""
-    found: Counter[tuple[str, bool]] = Counter()
+    counts: Counter[tuple[str, bool]] = Counter()
     for job in api.get("/jobs").json["jobs"]:
-        found[job["job_id"], True] = job["version"]
-        found[job["job_id"], False] = len(api.get(f"/jobs/{job['job_id']}/runs").json["runs"])
-    return +found
+        counts[job["job_id"], True] = job["version"]
+        counts[job["job_id"], False] = len(api.get(f"/jobs/{job['job_id']}/runs").json["runs"])
+    return +counts
 
 
 def audited_changes(api: Gateway) -> Counter[tuple[str, bool]]:

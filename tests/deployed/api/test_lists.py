@@ -24,13 +24,13 @@ def each_second(world: World, api: Gateway) -> str:
 
 
 def over_all_jobs(api: Gateway, limit: int, after: str = "") -> list[str]:
-    found: list[str] = []
+    run_ids: list[str] = []
     path = f"/runs?limit={limit}" + (f"&next_token={after}" if after else "")
     for _ in range(1_000):
         answer = api.get(path).json
-        found += [run["run_id"] for run in answer["runs"]]
+        run_ids += [run["run_id"] for run in answer["runs"]]
         if answer["next_token"] is None:
-            return found
+            return run_ids
         path = f"/runs?limit={limit}&next_token={answer['next_token']}"
     raise AssertionError("the list does not end")
 

@@ -24,15 +24,17 @@ def _growing_without_a_right() -> None:
     with a_world() as world:
         policies = dict(world.deployed.policies)
         name = world.name("planner")
-        policies[name] = [_without(one, "dynamodb:UpdateItem") for one in policies[name]]
+        policies[name] = [
+            _without(statement, "dynamodb:UpdateItem") for statement in policies[name]
+        ]
         world.deployed = replace(world.deployed, policies=policies)
         world.put_knob("shards", "2")
         world.run(2 * MINUTE)
 
 
 def test_world_fails_if_function_makes_denied_call() -> None:
-    said = r"punctual-dev-planner may not dynamodb:UpdateItem on arn:aws:dynamodb:.*ControlTable"
-    with pytest.raises(AssertionError, match=said):
+    message = r"punctual-dev-planner may not dynamodb:UpdateItem on arn:aws:dynamodb:.*ControlTable"
+    with pytest.raises(AssertionError, match=message):
         _growing_without_a_right()
 
 
@@ -48,8 +50,8 @@ def test_each_used_action_is_denied_without_its_grant(stage: str) -> None:
         mine = {right for right in observed(stage).rights if right.role == role}
         for action in {right.action for right in mine}:
             short = [_without(statement, action) for statement in statements]
-            found = {right.action for right in mine if not allowed(right, short, OVER_TLS)}
-            assert found == {action}, role
+            denied = {right.action for right in mine if not allowed(right, short, OVER_TLS)}
+            assert denied == {action}, role
 
 
 def test_each_grant_is_used_or_has_a_reason() -> None:
@@ -62,7 +64,7 @@ def test_each_grant_is_used_or_has_a_reason() -> None:
 
 
 def test_each_wildcard_grant_has_a_reason() -> None:
-    assert {(grant.action, grant.what) for grant in wide_grants()} == WIDE_REASONS.keys()
+    assert {(grant.action, grant.resource) for grant in wide_grants()} == WIDE_REASONS.keys()
 
 
 def test_rights_page_is_current() -> None:

@@ -16,7 +16,7 @@ def call(service: str, operation: str, error: str = "", **params: Any) -> Call:
 
 
 def actions(*calls: Call) -> set[tuple[str, str]]:
-    return {(right.action, right.resource) for one in calls for right in needed(one)}
+    return {(right.action, right.resource) for call in calls for right in needed(call)}
 
 
 def statement(effect: str, action: Any, resource: Any = "*", **more: Any) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def test_transaction_needs_action_of_each_item() -> None:
 
 
 def test_not_found_answer_of_s3_needs_list_bucket() -> None:
-    there = call("s3", "GetObject", Bucket="b", Key="outputs/a")
-    gone = call("s3", "GetObject", "NoSuchKey", Bucket="b", Key="outputs/a")
-    assert actions(there) == {("s3:GetObject", "arn:aws:s3:::b/outputs/a")}
-    assert actions(gone) == {*actions(there), ("s3:ListBucket", "arn:aws:s3:::b")}
+    successful = call("s3", "GetObject", Bucket="b", Key="outputs/a")
+    failed = call("s3", "GetObject", "NoSuchKey", Bucket="b", Key="outputs/a")
+    assert actions(successful) == {("s3:GetObject", "arn:aws:s3:::b/outputs/a")}
+    assert actions(failed) == {*actions(successful), ("s3:ListBucket", "arn:aws:s3:::b")}
 
 
 def test_each_deleted_object_needs_its_own_right() -> None:

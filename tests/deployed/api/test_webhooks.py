@@ -44,9 +44,9 @@ class Receiver:
 
 @pytest.fixture
 def receiver(world: World, monkeypatch: pytest.MonkeyPatch) -> Receiver:
-    made = Receiver(world)
-    monkeypatch.setattr(HttpTask, "run", lambda _, *given: made.run(*given))
-    return made
+    receiver = Receiver(world)
+    monkeypatch.setattr(HttpTask, "run", lambda _, *given: receiver.run(*given))
+    return receiver
 
 
 def hook(*on: str, url: str = HOOK) -> list[dict[str, Any]]:
@@ -104,7 +104,9 @@ def test_webhook_is_retried_with_backoff_until_receiver_answers(
     world.run(5 * MINUTE)
     times = [at for at, _, _ in receiver.calls]
     gaps = [(later - at).total_seconds() for at, later in pairwise(times)]
-    assert all(0.8 * most <= gap <= most + 1 for gap, most in zip(gaps, (10, 20, 40), strict=True))
+    assert all(
+        0.8 * delay <= gap <= delay + 1 for gap, delay in zip(gaps, (10, 20, 40), strict=True)
+    )
     assert len({headers["webhook-id"] for _, headers, _ in receiver.calls}) == 1
     assert len({headers["webhook-timestamp"] for _, headers, _ in receiver.calls}) == 4
     world.run(HOUR)
@@ -133,7 +135,7 @@ def test_webhook_without_signing_key_ends_as_dead_letter(
     job = submit_failing_job(api, notify=hook("FAILED"))
     world.put_knob("webhook-key", "unset", "SecureString")
     assert api.get("/webhook-secret").status == 503
-    world.lane("quick").most = 3
+    world.lane("quick").max_receives = 3
     world.run(20 * MINUTE)
     assert receiver.calls == []
     (line,) = lines(world, "webhook_given_up")
@@ -162,7 +164,7 @@ def test_each_tenant_has_own_webhook_secret_shown_to_admins(
     }
     theirs = Gateway(world, tokens["admin"])
     assert Gateway(world, tokens["editor"]).get("/webhook-secret").status == 403
-    secret, mine = (one.get("/webhook-secret").json["secret"] for one in (theirs, api))
+    secret, mine = (gateway.get("/webhook-secret").json["secret"] for gateway in (theirs, api))
     assert secret != mine
     submit_failing_job(theirs, notify=hook("FAILED"))
     world.run(MINUTE)

@@ -11,12 +11,12 @@ from tests.support.deployed.scenes import SCENES, measured
 
 def by_kind(scene: str, unit: Unit) -> dict[str, float]:
     """Units by function and what they were spent on."""
-    found: dict[str, float] = {}
+    units: dict[str, float] = {}
     for line in measured(scene).lines:
         if line.unit is unit:
             name = f"{short_role(line.role)}, {line.purpose}"
-            found[name] = round(found.get(name, 0) + line.amount, 4)
-    return found
+            units[name] = round(units.get(name, 0) + line.amount, 4)
+    return units
 
 
 OWN_WRITES = {
@@ -39,14 +39,14 @@ OUTCOMES = {
 
 
 def test_recurring_run_writes_four_own_rows() -> None:
-    shared = {what: units / 10 for what, units in SHARED_WRITES.items()}
+    shared = {purpose: units / 10 for purpose, units in SHARED_WRITES.items()}
     assert by_kind("ten", Unit.WRITE) == {**OWN_WRITES, **shared}
     assert sum(OWN_WRITES.values()) <= 4
 
 
 def test_timers_of_twenty_recurring_runs_are_two_rows() -> None:
-    found = by_kind("many", Unit.WRITE)
-    assert found["poller, timers: timer"] == found["poller, timers: timer deleted"] == 2 / 20
+    units = by_kind("many", Unit.WRITE)
+    assert units["poller, timers: timer"] == units["poller, timers: timer deleted"] == 2 / 20
 
 
 def test_single_recurring_run_pays_all_shared_rows() -> None:
@@ -57,7 +57,7 @@ def test_single_recurring_run_pays_all_shared_rows() -> None:
 @pytest.mark.parametrize(("scene", "runs"), [("outputs", 10), ("output", 1)])
 def test_each_output_is_one_object_and_batch_shares_a_row(scene: str, runs: int) -> None:
     assert by_kind(scene, Unit.PUT) == {"executor-quick, outputs: PutObject": 1}
-    shared = {what: n / runs for what, n in {**SHARED_WRITES, **OUTCOMES}.items()}
+    shared = {purpose: n / runs for purpose, n in {**SHARED_WRITES, **OUTCOMES}.items()}
     assert by_kind(scene, Unit.WRITE) == {**OWN_WRITES, **shared}
 
 
@@ -68,7 +68,7 @@ def test_discarded_output_costs_nothing() -> None:
 
 
 def test_recurring_run_reads_six_rows() -> None:
-    own = {what: n for what, n in by_kind("ten", Unit.READ).items() if n >= 0.3}
+    own = {purpose: n for purpose, n in by_kind("ten", Unit.READ).items() if n >= 0.3}
     assert own == {
         "poller, jobs: state": 1,
         "executor-quick, jobs: state": 2,
@@ -97,7 +97,7 @@ def test_hundred_minutely_jobs_share_their_waiting_time() -> None:
 
 
 def test_one_shot_run_writes_five_rows() -> None:
-    own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
+    own = {purpose: n for purpose, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
     assert own == {**OWN_WRITES, "poller, timers: timer deleted": 1}, (
         "each was submitted on its own"
     )
@@ -108,13 +108,13 @@ def test_one_shot_run_writes_five_rows() -> None:
 
 
 def test_submission_writes_three_rows_and_reads_none() -> None:
-    own = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n >= 1}
+    own = {purpose: n for purpose, n in by_kind("submission", Unit.WRITE).items() if n >= 1}
     assert own == {
         "job-service, jobs: state": 1,
         "job-service, jobs: definition": 1,
         "job-service, timers: timer": 1,
     }
-    shared = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n < 1}
+    shared = {purpose: n for purpose, n in by_kind("submission", Unit.WRITE).items() if n < 1}
     counted = {"status, control: #totals": 0.2, "status, control: #counted": 0.2}
     assert shared == {"status, audit: row": 0.1, **counted}, "by ten"
     assert sum_amounts(measured("submission").lines, Unit.WRITE) <= 3.5

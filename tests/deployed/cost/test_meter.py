@@ -31,11 +31,11 @@ class Metered:
     def units(self, work: Callable[[], Any]) -> dict[Unit, float]:
         self.meter.calls.clear()
         work()
-        found: dict[Unit, float] = {}
+        units: dict[Unit, float] = {}
         for call in self.meter.calls:
             for (unit, _), amount in call.units.items():
-                found[unit] = found.get(unit, 0) + amount
-        return found
+                units[unit] = units.get(unit, 0) + amount
+        return units
 
     def put(self, sk: str, size: int, **arguments: Any) -> None:
         item = {"pk": {"S": "p"}, "sk": {"S": sk}, "x": {"S": "x" * (size - 6 - len(sk))}}
@@ -70,8 +70,8 @@ def test_failed_condition_costs_size_of_existing_row(metered: Metered) -> None:
 def test_index_entry_costs_when_added_and_removed(metered: Metered) -> None:
     def put(beating: bool, more: str = "") -> None:
         row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
-        found: dict[str, Any] = {HEARTBEAT_INDEX: {"N": "1"}} if beating else {}
-        metered.dynamodb.put_item(TableName=JOBS_TABLE.name, Item=row | found)
+        heartbeat: dict[str, Any] = {HEARTBEAT_INDEX: {"N": "1"}} if beating else {}
+        metered.dynamodb.put_item(TableName=JOBS_TABLE.name, Item=row | heartbeat)
 
     assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}
     assert metered.units(lambda: put(True)) == {Unit.WRITE: 2}

@@ -13,8 +13,8 @@ from tests.support.deployed.stream import Stream, passes
 SOON = timedelta(seconds=30)
 
 
-def fifo(most: int = 0, dead: str = "") -> Queue:
-    return Queue("q.fifo", "u/q.fifo", "arn:q", SOON, timedelta(days=4), dead, most)
+def fifo(max_receives: int = 0, dead: str = "") -> Queue:
+    return Queue("q.fifo", "u/q.fifo", "arn:q", SOON, timedelta(days=4), dead, max_receives)
 
 
 def standard(name: str = "s") -> Queue:
@@ -25,8 +25,8 @@ def entry(body: str, group: str = "g", dedup: str = "") -> dict[str, Any]:
     return {"MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": dedup or body}
 
 
-def bodies(found: list[Any]) -> list[str]:
-    return [one.body for one in found]
+def bodies(messages: list[Any]) -> list[str]:
+    return [message.body for message in messages]
 
 
 def test_fifo_deduplicates_for_five_minutes_after_delete() -> None:
@@ -56,7 +56,7 @@ def test_fifo_group_is_delivered_in_order_to_one_receiver() -> None:
 
 def test_message_received_too_often_is_dead_lettered() -> None:
     clock, dead = ManualClock(NOON), standard("dead")
-    queue = fifo(most=2, dead="arn:dead")
+    queue = fifo(max_receives=2, dead="arn:dead")
     sqs = Sqs(clock, [queue, dead])
     sqs.send(queue, entry("a"))
     for number in range(2):

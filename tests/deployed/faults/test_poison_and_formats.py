@@ -49,7 +49,7 @@ def test_run_is_dead_lettered_if_executor_always_crashes(world: World, api: Gate
     world.faults.plan = lambda moment: (
         Killed("out of memory") if moment.role == world.name("executor-quick") else None
     )
-    world.lane("quick").most = 3
+    world.lane("quick").max_receives = 3
     job = submit_job(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(25 * MINUTE)
     (run,) = runs_of(api, job)

@@ -43,8 +43,8 @@ class Streams:
 
     def get_records(self, ShardIterator: tuple[str, int], Limit: int) -> dict[str, Any]:
         arn, first = ShardIterator
-        found = self._world.streams[arn].kept[first : first + Limit]
-        return {"Records": found, "NextShardIterator": (arn, first + len(found))}
+        records = self._world.streams[arn].kept[first : first + Limit]
+        return {"Records": records, "NextShardIterator": (arn, first + len(records))}
 
 
 class Account:
@@ -67,8 +67,8 @@ class Account:
         answer = self._world.invoke(FunctionName, json.loads(Payload))
         if answer is not None:
             return {"Payload": io.BytesIO(json.dumps(answer).encode())}
-        said = b'{"errorType": "Unavailable", "errorMessage": "no store"}'
-        return {"Payload": io.BytesIO(said), "FunctionError": "Unhandled"}
+        error_body = b'{"errorType": "Unavailable", "errorMessage": "no store"}'
+        return {"Payload": io.BytesIO(error_body), "FunctionError": "Unhandled"}
 
 
 def reduce_retries(world: World) -> None:
@@ -114,13 +114,13 @@ def test_redrive_completes_lists_audit_events_and_counts(
     assert all(stream.records == [] for stream in world.streams.values()), (
         "all batches were given up"
     )
-    said: list[str] = []
-    assert redrive(STAGE, Account(world), said.append) > 0, "the fault still exists"
+    log_lines: list[str] = []
+    assert redrive(STAGE, Account(world), log_lines.append) > 0, "the fault still exists"
     world.faults.plan = None
     world.run(16 * MINUTE)
     next_day = submit_job(api, **{**once, "schedule_time": after(90_000).isoformat()})
     world.run(MINUTE)
-    assert redrive(STAGE, Account(world), said.append) == 0
+    assert redrive(STAGE, Account(world), log_lines.append) == 0
     assert world.queue("status-failed").messages == []
     runs, lines, by_state, by_status = tenant_view(api)
     assert runs == {(job, "SUCCESS"): 1 for job in jobs}

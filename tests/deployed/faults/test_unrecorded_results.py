@@ -68,8 +68,8 @@ def test_unrecorded_success_is_shown_with_output(
 ) -> None:
     with ended_unrecorded(world, api, task, payload) as job:
         world.throttled.add(world.name("status"))
-        found = api.get(f"/jobs/{job}/runs").json["runs"][0]["run_id"]
-        answer = api.get(f"/jobs/{job}/runs/{found}/output")
+        run_id = api.get(f"/jobs/{job}/runs").json["runs"][0]["run_id"]
+        answer = api.get(f"/jobs/{job}/runs/{run_id}/output")
         assert answer.status in (200, 302)
         assert answer.body or answer.headers["location"]
         for run in run_from_each_call(api, job):

@@ -199,8 +199,8 @@ def test_jobs_are_on_time_for_any_second_of_the_tick(stage: str, second: int) ->
             for seconds in (-0.5, 0, 0.5, 30)
         ]
         world.run(4 * MINUTE)
-        found = [run for job in jobs for run in runs_of(api, job)]
-        assert [(run["status"], run["lateness_ms"]) for run in found] == [("SUCCESS", 0)] * 4
+        runs = [run for job in jobs for run in runs_of(api, job)]
+        assert [(run["status"], run["lateness_ms"]) for run in runs] == [("SUCCESS", 0)] * 4
 
 
 def test_repeated_tick_duplicates_no_run(world: World, api: Gateway) -> None:

@@ -16,7 +16,7 @@ def done() -> Campaign:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_response_to_generated_calls_matches_the_openapi_document(done: Campaign) -> None:
-    assert done.code == 0, done.said[-8_000:]
+    assert done.code == 0, done.output[-8_000:]
     assert done.cases >= MANY
 
 
@@ -28,4 +28,4 @@ def test_generated_calls_cause_no_server_error(done: Campaign) -> None:
 @pytest.mark.slow
 def test_all_operations_and_phases_are_tested(done: Campaign) -> None:
     for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
-        assert f"✅ {phase}" in " ".join(done.said.split()), done.said[-3_000:]
+        assert f"✅ {phase}" in " ".join(done.output.split()), done.output[-3_000:]

@@ -83,13 +83,13 @@ def test_documented_stacks_match_the_templates() -> None:
     documented = table("What stands there then")
     deployed = {stack.stack_name: stack.template["Resources"] for stack in assembly("prod").stacks}
     assert {name.replace("<stage>", "prod") for name in documented} == set(deployed)
-    for name, (what,) in documented.items():
+    for name, (description,) in documented.items():
         functions = {
             resource["Properties"]["FunctionName"].removeprefix("punctual-prod-")
             for resource in deployed[name.replace("<stage>", "prod")].values()
             if resource["Type"] == "AWS::Lambda::Function"
         }
-        assert set(re.findall(r"`([a-z-]+)`", what)) & set(stage.FUNCTION_NAMES) == functions
+        assert set(re.findall(r"`([a-z-]+)`", description)) & set(stage.FUNCTION_NAMES) == functions
 
 
 def test_documented_parameters_match_the_templates() -> None:

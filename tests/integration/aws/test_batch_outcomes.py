@@ -23,13 +23,13 @@ JSON = "application/json"
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def an_end(n: int = 0, **fields: Any) -> AttemptRow:
-    made = {"run_id": an_id(n), "nonce": f"{NONCE}.{n}", "expires_at": NOON + DAYS, **fields}
-    return an_attempt(1, 2, **made)
+    values = {"run_id": an_id(n), "nonce": f"{NONCE}.{n}", "expires_at": NOON + DAYS, **fields}
+    return an_attempt(1, 2, **values)
 
 
 def stored_detail(aws: Moto, row: AttemptRow) -> Detail | None:
@@ -73,7 +73,7 @@ def test_batches_with_equal_nonce_keep_their_own_outcomes(aws: Moto) -> None:
     other = an_end(4, nonce=mine.nonce, detail=Detail(error="another batch's"))
     aws.ports.history.put_results([mine])
     aws.ports.history.put_results([other])
-    assert [stored_detail(aws, one) for one in (mine, other)] == [mine.detail, other.detail]
+    assert [stored_detail(aws, row) for row in (mine, other)] == [mine.detail, other.detail]
 
 
 def test_expired_batch_outcome_is_not_found(aws: Moto) -> None:

@@ -14,8 +14,8 @@ from tests.support.builders_jobs import NOON, after
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def test_watermark_moves_only_from_the_value_that_was_read(aws: Moto) -> None:
@@ -101,11 +101,11 @@ def a_receipt(fingerprint: str, seconds: float = 60) -> Receipt:
 
 def test_first_receipt_wins_until_it_expires(aws: Moto) -> None:
     claim = aws.ports.receipts.claim
-    one, two, three = (a_receipt(name) for name in "abc")
-    assert claim("t", [("k", one), ("k#", two), ("k", three)], NOON) == [one, two, one]
-    assert claim("t", [("k", two)], after(59.999)) == [one]
-    assert claim("T", [("k", three)], NOON) == [three]
-    assert claim("t", [("k", two)], after(60)) == [two]
+    first, second, third = (a_receipt(name) for name in "abc")
+    assert claim("t", [("k", first), ("k#", second), ("k", third)], NOON) == [first, second, first]
+    assert claim("t", [("k", second)], after(59.999)) == [first]
+    assert claim("T", [("k", third)], NOON) == [third]
+    assert claim("t", [("k", second)], after(60)) == [second]
     assert claim("t", [], NOON) == []
 
 

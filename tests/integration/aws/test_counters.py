@@ -125,8 +125,8 @@ class SlowClient(DynamoClient):
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as found:
-        yield found
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 @pytest.fixture
@@ -154,9 +154,13 @@ def test_changes_of_slower_reader_are_counted(counters: Counters) -> None:
 
 def test_two_thousand_jobs_created_and_deleted_count_zero(counters: Counters) -> None:
     chance = random.Random(1)
-    made = [CountChange(change_id_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
-    gone = [CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
-    readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
+    created = [
+        CountChange(change_id_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)
+    ]
+    deleted = [
+        CountChange(change_id_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)
+    ]
+    readers = [[*created[n::4], *deleted[n::4]] for n in range(4)]
     while any(readers):
         reader = chance.choice([reader for reader in readers if reader])
         counters.count("many", reader[:200])
@@ -279,10 +283,12 @@ def test_change_of_many_minutes_fits_into_a_transaction(counters: Counters) -> N
         for at in minutes
     ]
     whole = CountChange(change_id_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
-    changes = [one._replace(change_id=change_id_of(str(n), "k")) for n, one in enumerate(changes)]
+    changes = [
+        change._replace(change_id=change_id_of(str(n), "k")) for n, change in enumerate(changes)
+    ]
     counters.count("wide", [whole, *changes])
-    found = counters.minutes("wide", NOON - timedelta(hours=3), NOON)
-    assert sum(minute.counts["queued"] for minute in found) == 210
+    rows = counters.minutes("wide", NOON - timedelta(hours=3), NOON)
+    assert sum(minute.counts["queued"] for minute in rows) == 210
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -301,9 +307,9 @@ def test_counts_equal_sum_of_all_changes(
         while any(feeds):
             feed = chance.choice([feed for feed in feeds if feed])
             dynamo.fates = [chance.choice(("", "", "before", "after", "no answer", "others"))]
-            many = chance.randrange(1, 9)
-            if _tried(counters, tenant, feed[:many]):
-                del feed[:many]
+            size = chance.randrange(1, 9)
+            if _tried(counters, tenant, feed[:size]):
+                del feed[:size]
             if chance.random() < 0.2:  # a new event source mapping starts with records of a day ago
                 _tried(counters, tenant, [change for _, change in chance.sample(happened, 5)])
     dynamo.fates = []
@@ -315,22 +321,22 @@ def test_counts_equal_sum_of_all_changes(
 
 
 def _happened(chance: random.Random) -> list[tuple[str, CountChange]]:
-    found = []
+    changes = []
     for place in range(60):
         job, counts = (
             f"job {chance.randrange(9)}",
             {chance.choice("abc"): chance.choice([-1, 1, 1])},
         )
-        found.append((job, CountChange(change_id_of(str(place), job), after(place / 3), counts)))
-    return found
+        changes.append((job, CountChange(change_id_of(str(place), job), after(place / 3), counts)))
+    return changes
 
 
 def _readers(shard: Sequence[tuple[str, CountChange]], number: int) -> list[list[CountChange]]:
     """Return the records by reader. Lambda keeps only the order of each item."""
-    found: list[list[CountChange]] = [[] for _ in range(number)]
+    readers: list[list[CountChange]] = [[] for _ in range(number)]
     for job, change in shard:
-        found[crc32(job.encode()) % number].append(change)
-    return found
+        readers[crc32(job.encode()) % number].append(change)
+    return readers
 
 
 def _tried(counters: Counters, tenant: str, changes: Sequence[CountChange]) -> bool:

@@ -32,9 +32,9 @@ OTHER = replace(HEAD, version=2, write_ids=("w1", "another"))
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        made.ports.job_states.swap([Swap(HEAD, 0)])
-        yield made
+    with moto(lambda: NOON) as aws:
+        aws.ports.job_states.swap([Swap(HEAD, 0)])
+        yield aws
 
 
 @pytest.mark.parametrize("times", [1, 3, 4])
@@ -146,9 +146,9 @@ def test_unprocessed_keys_are_read_again(aws: Moto) -> None:
     new = [a_job(job_id=f"j{n}", write_ids=("w",)) for n in range(12)]
     aws.ports.job_states.swap([Swap(head, 0) for head in new])
     with in_part(aws.clients.dynamodb, "BatchGetItem", 2, done=5) as asked:
-        found = aws.ports.job_states.load([JobKey("t", head.job_id) for head in new])
+        states = aws.ports.job_states.load([JobKey("t", head.job_id) for head in new])
     assert asked == [12, 7, 2]
-    assert len(found) == 12
+    assert len(states) == 12
 
 
 @pytest.mark.parametrize("reached", [True, False])

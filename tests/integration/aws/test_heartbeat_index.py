@@ -30,8 +30,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def aws(clock: Clock) -> Iterator[Moto]:
-    with moto(clock) as found:
-        yield found
+    with moto(clock) as aws:
+        yield aws
 
 
 def put_states(aws: Moto, *heads: JobState) -> None:
@@ -86,12 +86,12 @@ def test_job_state_is_in_index_until_its_last_lease_ends(aws: Moto) -> None:
     cancelling = changed(head)
     assert aws.ports.job_states.swap([Swap(cancelling, 1)]) == [True]
     assert indexed(aws) == [an_id(1)], "a change of the job keeps the heartbeat"
-    two = changed(cancelling, runs=(*cancelling.runs, running_run(2)))
-    one = changed(two, runs=(running_run(2),))
-    none = changed(one, runs=(a_run("next"),))
-    for new, there in ((two, True), (one, True), (none, False)):
+    with_two = changed(cancelling, runs=(*cancelling.runs, running_run(2)))
+    with_one = changed(with_two, runs=(running_run(2),))
+    with_none = changed(with_one, runs=(a_run("next"),))
+    for new, is_indexed in ((with_two, True), (with_one, True), (with_none, False)):
         assert aws.ports.job_states.swap([Swap(new, new.version - 1)]) == [True]
-        assert indexed(aws) == [an_id(1)] * there
+        assert indexed(aws) == [an_id(1)] * is_indexed
 
 
 def test_renewal_of_lost_lease_puts_nothing_into_index(aws: Moto) -> None:
@@ -132,12 +132,12 @@ def crowded(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
 def test_crowded_slot_yields_job_states_with_heartbeat(
     crowded: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {head.job_id for head in crowded.active_states("acme")}
+    job_ids = {head.job_id for head in crowded.active_states("acme")}
     beating = {an_id(n) for n in range(201, 221)}
     queued = {an_id(n) for n in range(301, 331)}
-    assert beating <= found
-    assert 0 < len(found & queued) < 30, "all job states of slots that are not crowded"
-    assert found <= beating | queued
+    assert beating <= job_ids
+    assert 0 < len(job_ids & queued) < 30, "all job states of slots that are not crowded"
+    assert job_ids <= beating | queued
     crowded._crowded_until.clear()
     monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
     assert {head.job_id for head in crowded.active_states("acme")} == beating | queued
@@ -168,10 +168,10 @@ def test_job_state_changed_after_index_read_is_current(
     read = crowded._dynamo.query_index
 
     def behind(*asked: Any) -> list[RowKey]:
-        found = read(*asked)
-        if any(at.sk == over.job_id for at in found):
+        row_keys = read(*asked)
+        if any(at.sk == over.job_id for at in row_keys):
             assert aws.ports.job_states.swap([Swap(over, 1)]) == [True]
-        return found
+        return row_keys
 
     monkeypatch.setattr(crowded._dynamo, "query_index", behind)
     (now,) = [head for head in crowded.active_states("acme") if head.job_id == over.job_id]

@@ -40,8 +40,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def aws(clock: Clock) -> Iterator[Moto]:
-    with moto(clock) as made:
-        yield made
+    with moto(clock) as aws:
+        yield aws
 
 
 def created(aws: Moto, **fields: Any) -> JobState:
@@ -71,9 +71,9 @@ def test_swap_replaces_all_fields(aws: Moto) -> None:
 
 def test_one_of_two_swaps_of_a_version_wins(aws: Moto) -> None:
     head = created(aws)
-    one, other = changed(head, "one"), changed(head, "other", started_runs=9)
-    assert aws.ports.job_states.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
-    assert loaded(aws) == StoredState(one, {})
+    winner, loser = changed(head, "one"), changed(head, "other", started_runs=9)
+    assert aws.ports.job_states.swap([Swap(winner, 1), Swap(loser, 1)]) == [True, False]
+    assert loaded(aws) == StoredState(winner, {})
 
 
 def test_job_state_is_created_once(aws: Moto) -> None:
@@ -169,38 +169,38 @@ def with_jobs(aws: Moto, ids: list[str]) -> None:
 
 
 def pages(aws: Moto, limit: int, between: Any = None) -> list[list[str]]:
-    found: list[list[str]] = []
+    job_ids: list[list[str]] = []
     before = None
     while True:
         page = aws.ports.job_states.page("t", before, limit)
-        found.append([head.job_id for head, _ in page.items])
+        job_ids.append([head.job_id for head, _ in page.items])
         assert all(body == a_definition_row(head.job_id) for head, body in page.items)
         before = page.before
         if before is None:
-            return found
+            return job_ids
         if between is not None:
             between()
             between = None
 
 
-def listed(found: list[list[str]]) -> list[str]:
-    return list(chain.from_iterable(found))
+def listed(job_pages: list[list[str]]) -> list[str]:
+    return list(chain.from_iterable(job_pages))
 
 
 def test_jobs_are_listed_newest_first_until_last_page(aws: Moto) -> None:
     ids = job_ids(40)
     with_jobs(aws, ids)
-    found = pages(aws, 20)
-    assert [len(page) for page in found] == [20, 20]
-    assert listed(found) == ids[::-1]
+    job_pages = pages(aws, 20)
+    assert [len(page) for page in job_pages] == [20, 20]
+    assert listed(job_pages) == ids[::-1]
     assert [len(page) for page in pages(aws, 100)] == [40]
 
 
 def test_job_list_has_no_gaps_or_duplicates_while_jobs_are_added(aws: Moto) -> None:
     ids = job_ids(30)
     with_jobs(aws, ids[:25])
-    found = pages(aws, 7, between=lambda: with_jobs(aws, ids[25:]))
-    assert listed(found) == ids[:25][::-1]
+    job_pages = pages(aws, 7, between=lambda: with_jobs(aws, ids[25:]))
+    assert listed(job_pages) == ids[:25][::-1]
 
 
 def test_job_list_has_one_tenant(aws: Moto) -> None:
@@ -270,10 +270,12 @@ def test_job_state_of_newer_format_is_unavailable(aws: Moto) -> None:
 def test_job_states_are_loaded_a_hundred_at_a_time(aws: Moto) -> None:
     ids = job_ids(101)
     with_jobs(aws, ids)
-    wanted = [JobKey("t", one) for one in (*ids, *ids)]
-    found: dict[JobKey, StoredState] = {}
-    assert aws.spend(lambda: found.update(aws.ports.job_states.load(wanted))) == {"BatchGetItem": 2}
-    assert len(found) == 101
+    wanted = [JobKey("t", job_id) for job_id in (*ids, *ids)]
+    states: dict[JobKey, StoredState] = {}
+    assert aws.spend(lambda: states.update(aws.ports.job_states.load(wanted))) == {
+        "BatchGetItem": 2
+    }
+    assert len(states) == 101
 
 
 def test_job_state_operations_cost_few_calls(aws: Moto) -> None:

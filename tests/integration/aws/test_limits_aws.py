@@ -36,10 +36,10 @@ DAILY = {"name": "daily", "schedule_type": "CRON", "cron_expression": "0 0 * * *
 
 @contextmanager
 def limited(text: str | None) -> Iterator[tuple[Api, ManualClock]]:
-    with an_api("dev" if text is None else "rehearsal") as made:
-        made.store.settings = replace(made.store.settings, limits=text)
-        clock = made.clock
-        yield Api(made.direct, lambda: (clock() - NOON).total_seconds()), clock
+    with an_api("dev" if text is None else "rehearsal") as api:
+        api.store.settings = replace(api.store.settings, limits=text)
+        clock = api.clock
+        yield Api(api.direct, lambda: (clock() - NOON).total_seconds()), clock
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def executing(text: str) -> Iterator[Executors]:
         yield world
 
 
-def write(store: Moto, tenant: str, **said: int | None) -> None:
-    put(store, limits_row(tenant, said))
+def write(store: Moto, tenant: str, **limits: int | None) -> None:
+    put(store, limits_row(tenant, limits))
 
 
 def put(store: Moto, row: dict[str, Any]) -> None:
@@ -196,13 +196,13 @@ def test_orders_over_the_limit_of_a_minute_are_refused() -> None:
 
 def test_change_that_runs_a_job_at_once_is_an_order() -> None:
     with limited("runs_per_minute=1") as (api, _):
-        one, two = (api("POST", "/jobs", DAILY).json["job_id"] for _ in range(2))
+        first, second = (api("POST", "/jobs", DAILY).json["job_id"] for _ in range(2))
         once = {"schedule_type": "IMMEDIATE"}
-        assert api("PATCH", f"/jobs/{one}", once).status == 200
-        refused = api("PATCH", f"/jobs/{two}", once)
+        assert api("PATCH", f"/jobs/{first}", once).status == 200
+        refused = api("PATCH", f"/jobs/{second}", once)
         assert (refused.status, refused.json["code"]) == (429, "LIMIT_EXCEEDED")
-        assert api("GET", f"/jobs/{two}").json["schedule_type"] == "CRON"
-        assert api("PATCH", f"/jobs/{one}", {"name": "renamed"}).status == 200
+        assert api("GET", f"/jobs/{second}").json["schedule_type"] == "CRON"
+        assert api("PATCH", f"/jobs/{first}", {"name": "renamed"}).status == 200
 
 
 def test_calls_without_the_control_table_go_on_within_bounds_and_are_logged() -> None:
@@ -296,8 +296,8 @@ def session_of(store: Moto) -> Any:
         exceptions=SimpleNamespace(ResourceNotFoundException=KeyError),
     )
     arn = "arn:aws:sts::123456789012:assumed-role/Operator/grace"
-    said = {"Account": "123456789012", "Arn": arn}
-    identity = SimpleNamespace(get_caller_identity=lambda: said)
+    caller = {"Account": "123456789012", "Arn": arn}
+    identity = SimpleNamespace(get_caller_identity=lambda: caller)
     clients = {"lambda": function, "dynamodb": store.clients.dynamodb, "sts": identity}
     return SimpleNamespace(region_name="eu-central-1", client=clients.__getitem__)
 
@@ -312,23 +312,23 @@ def test_operator_tool_shows_sets_and_removes_limits(capsys: pytest.CaptureFixtu
             return code, captured.out + captured.err
 
         assert run("default", "runs_per_minute=30", "jobs=null")[0] == 0
-        code, said = run("default")
+        code, output = run("default")
         assert code == 0
-        assert "runs_per_minute   30" in said
-        assert "jobs              no limit" in said
+        assert "runs_per_minute   30" in output
+        assert "jobs              no limit" in output
         assert api("GET", "/whoami").json["limits"]["runs_per_minute"] == 30
         assert "jobs              7" in run("default", "default")[1]
         for wrong in ("jobs", "jobs=0", "job=1"):
-            code, said = run("default", wrong)
-            assert (code, said.startswith("limits: ")) == (1, True)
+            code, output = run("default", wrong)
+            assert (code, output.startswith("limits: ")) == (1, True)
         assert run()[0] == 1
 
 
 def test_operator_tool_writes_an_audit_line() -> None:
     with limited("jobs=7 burst=9") as (api, _):
         session = session_of(api.store)
-        for said in (["jobs=5", "burst=9"], ["jobs=5"], ["default"], ["default"]):
-            assert tool.main(["dev", "default", *said], session) == 0
+        for arguments in (["jobs=5", "burst=9"], ["jobs=5"], ["default"], ["default"]):
+            assert tool.main(["dev", "default", *arguments], session) == 0
         given, taken = api("GET", "/audit?action=limits.change").json["entries"][::-1]
         assert (given["before"], given["after"]) == ({"jobs": 7}, {"jobs": 5})
         assert (taken["before"], taken["after"]) == ({"jobs": 5}, {"jobs": 7})
@@ -345,9 +345,9 @@ def test_operator_tool_does_not_overwrite_a_concurrent_change(
         read = tool.read_own_limits
 
         def slow(*asked: Any) -> Any:
-            found = read(*asked)
+            answer = read(*asked)
             write(api.store, "default", jobs=3)
-            return found
+            return answer
 
         monkeypatch.setattr(tool, "read_own_limits", slow)
         assert tool.main(["dev", "default", "jobs=5"], session_of(api.store)) == 1

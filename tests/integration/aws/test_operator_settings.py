@@ -32,8 +32,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def aws(clock: ManualClock) -> Iterator[Moto]:
-    with moto(clock) as made:
-        yield made
+    with moto(clock) as aws:
+        yield aws
 
 
 def a_switch(aws: Moto, clock: ManualClock) -> DispatchSwitch:
@@ -72,8 +72,8 @@ def test_missing_settings_have_defaults_and_are_reported(aws: Moto) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "1001", "99999", "two", "", "1.5", "٣"])
 def test_invalid_shard_count_is_reported_and_counts_as_one(aws: Moto, value: str) -> None:
-    found = read(aws, shards=value or " ", pace="5", dispatch="on")
-    assert found == OperatorSettings(1, 5, True, ("shards",))
+    settings = read(aws, shards=value or " ", pace="5", dispatch="on")
+    assert settings == OperatorSettings(1, 5, True, ("shards",))
 
 
 def test_failing_parameter_store_is_unavailable(aws: Moto) -> None:
@@ -135,7 +135,7 @@ def test_dispatch_off_sends_no_message(aws: Moto, clock: ManualClock) -> None:
     assert messages.send([a_message(1)]) == [True]
     switch.set(False)
     assert messages.send([a_message(2), a_message(3)]) == [False, False]
-    assert [one.run_id for one in aws.delivered()] == ["r1"]
+    assert [message.run_id for message in aws.delivered()] == ["r1"]
 
 
 def test_valid_leases_are_read_in_one_call(aws: Moto, clock: ManualClock) -> None:

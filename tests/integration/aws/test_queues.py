@@ -28,29 +28,31 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        made.ports.run_queue.send([])  # the dispatch switch is read once in thirty seconds
-        yield made
+    with moto(lambda: NOON) as aws:
+        aws.ports.run_queue.send([])  # the dispatch switch is read once in thirty seconds
+        yield aws
 
 
 @pytest.fixture
 def wake_ups(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
     """The sent wake-ups: their partitions, and their delays in seconds."""
-    found: list[tuple[list[TimerPartition], int]] = []
+    sent: list[tuple[list[TimerPartition], int]] = []
 
     def note(params: dict[str, Any], **_: object) -> None:
-        found.extend(
+        sent.extend(
             (parse_wake_up(entry["MessageBody"]), entry["DelaySeconds"])
             for entry in params["Entries"]
         )
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
-    return found
+    return sent
 
 
 def a_message(run: int = 1, **fields: object) -> Message:
-    made = Message("té\uffff#", JOB, RUN % run, after(0.25), Priority.NORMAL, Lane.QUICK, 7, "http")
-    return made._replace(**fields)  # type: ignore[arg-type]
+    message = Message(
+        "té\uffff#", JOB, RUN % run, after(0.25), Priority.NORMAL, Lane.QUICK, 7, "http"
+    )
+    return message._replace(**fields)  # type: ignore[arg-type]
 
 
 def test_message_is_received_as_it_was_sent(aws: Moto) -> None:
@@ -97,8 +99,8 @@ def test_message_is_sent_to_queue_of_its_lane_and_priority(aws: Moto) -> None:
     assert aws.spend(lambda: aws.ports.run_queue.send(messages)) == {"SendMessageBatch": 3}
     for name in ("quick-high", "quick-low", "long"):
         received = aws.messages(aws.settings.queues[name])
-        found = {parse_message(message["Body"]) for message in received}
-        assert found == {m for m in messages if wanted[m.lane, m.priority] == name}
+        parsed = {parse_message(message["Body"]) for message in received}
+        assert parsed == {m for m in messages if wanted[m.lane, m.priority] == name}
 
 
 def test_messages_are_sent_ten_at_a_time(aws: Moto) -> None:

@@ -23,8 +23,8 @@ MANY = [a_timer(after(1), an_id(n)) for n in range(500)]
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def rows(aws: Moto) -> list[dict[str, Any]]:
@@ -70,13 +70,13 @@ def test_single_timer_has_its_own_row_key(
 
 
 def test_timers_of_different_times_or_shards_share_no_row(aws: Moto) -> None:
-    some = [
+    unshared = [
         a_timer(after(1), an_id(1)),
         a_timer(after(1.000001), an_id(2)),
         a_timer(after(61), an_id(3)),
         a_timer(after(1), an_id(4), shard=1),
     ]
-    aws.ports.timers.put(some)
+    aws.ports.timers.put(unshared)
     assert len(rows(aws)) == 4
     assert not any(MEMBERS_ATTR in row for row in rows(aws))
 
@@ -93,21 +93,21 @@ def test_partial_delete_keeps_remaining_timers(aws: Moto) -> None:
 
 def test_second_of_two_partial_deletes_removes_row(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
-    one, other = another(aws), another(aws)
-    assert due(one) == due(other) == TEN
-    one.delete(TEN[:5])
-    other.delete(TEN[3:])
+    first, second = another(aws), another(aws)
+    assert due(first) == due(second) == TEN
+    first.delete(TEN[:5])
+    second.delete(TEN[3:])
     assert rows(aws) == []
-    one.delete(TEN[5:])
+    first.delete(TEN[5:])
     assert rows(aws) == []
 
 
 def test_concurrent_partial_deletes_leave_no_empty_row(aws: Moto) -> None:
     """One process changes the row between the read and the write of the other one."""
     aws.ports.timers.put(TEN)
-    one, other = another(aws), another(aws)
-    assert due(one) == due(other) == TEN
-    left = [lambda: other.delete(TEN[5:9]), lambda: other.delete(TEN[9:])]
+    first, second = another(aws), another(aws)
+    assert due(first) == due(second) == TEN
+    left = [lambda: second.delete(TEN[5:9]), lambda: second.delete(TEN[9:])]
 
     def meanwhile(**_: object) -> None:
         if left:
@@ -115,7 +115,7 @@ def test_concurrent_partial_deletes_leave_no_empty_row(aws: Moto) -> None:
 
     events = aws.clients.dynamodb.meta.events
     events.register_first("before-call.dynamodb.UpdateItem", meanwhile)
-    one.delete(TEN[:5])
+    first.delete(TEN[:5])
     assert left == []
     assert rows(aws) == []
 
@@ -131,8 +131,8 @@ def test_timer_put_again_after_read_survives_delete(aws: Moto) -> None:
 
 
 def test_timer_in_several_rows_is_read_once_and_deleted_from_all(aws: Moto) -> None:
-    for some in (TEN, TEN[:2], TEN[:1], TEN[1:3]):
-        another(aws).put(some)
+    for row_timers in (TEN, TEN[:2], TEN[:1], TEN[1:3]):
+        another(aws).put(row_timers)
     assert len(rows(aws)) == 4
     poller = another(aws)
     assert due(poller) == TEN
@@ -188,11 +188,11 @@ def test_check_for_existing_timer_costs_one_query(aws: Moto) -> None:
 
 def scattered(aws: Moto) -> list[Timer]:
     """Put a shared row and many single rows. Return four existing and three missing timers."""
-    some = MANY[::100]
-    aws.ports.timers.put(some)
+    shared = MANY[::100]
+    aws.ports.timers.put(shared)
     for timer in MANY[1:100]:
         aws.ports.timers.put([timer])
-    return [*some[1:], *(a_timer(after(1), an_id(1_000 + n)) for n in range(3))]
+    return [*shared[1:], *(a_timer(after(1), an_id(1_000 + n)) for n in range(3))]
 
 
 def test_missing_timers_share_one_query_of_their_time(aws: Moto) -> None:
@@ -223,7 +223,7 @@ def test_cache_holds_two_pages_and_as_many_puts(aws: Moto) -> None:
     poller = another(aws).with_cache_size(CACHED_TIMER_PAGES * page)
     read, cursor, _ = poller.due(NOON, 0, FOREVER, None, page)
     assert [*read, *poller.due(NOON, 0, FOREVER, cursor, page).timers] == first
-    poller.put([one._replace(at=after(30 + n / 1_000)) for n, one in enumerate(first)])
+    poller.put([timer._replace(at=after(30 + n / 1_000)) for n, timer in enumerate(first)])
     assert "Query" not in aws.spend(lambda: poller.delete(first))
     assert len(rows(aws)) == 2 * page
 
@@ -234,8 +234,8 @@ def test_page_reads_no_more_rows_than_needed(aws: Moto) -> None:
     for timer in MANY[:70]:
         aws.ports.timers.put([timer._replace(at=after(2))])
     reader = another(aws)
-    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 200)
-    assert (len(found), cursor is None) == (200, False)
+    page, cursor, _ = reader.due(NOON, 0, FOREVER, None, 200)
+    assert (len(page), cursor is None) == (200, False)
     assert aws.spend(lambda: reader.due(NOON, 0, FOREVER, cursor, 15_000)) == {"Query": 2}
-    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 15_000)
-    assert (len(found), cursor) == (570, None)
+    page, cursor, _ = reader.due(NOON, 0, FOREVER, None, 15_000)
+    assert (len(page), cursor) == (570, None)

@@ -43,15 +43,15 @@ ORIGIN = {"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}
 class Lambda:
     """A Lambda client that returns or raises `said`. moto needs containers to invoke functions."""
 
-    def __init__(self, said: Any) -> None:
-        self._said = said
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
         self.asked: list[dict[str, Any]] = []
 
     def invoke(self, **asked: Any) -> Any:
         self.asked.append(asked)
-        if isinstance(self._said, Exception):
-            raise self._said
-        return self._said
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
 
 
 def error(code: str, status: int = 400) -> ClientError:
@@ -153,13 +153,13 @@ def test_s3_timeout_is_shorter_than_run_lease(clients: Clients) -> None:
 
 
 def received(clients: Clients, url: str) -> list[dict[str, Any]]:
-    found = clients.sqs.receive_message(
+    response = clients.sqs.receive_message(
         QueueUrl=url,
         MaxNumberOfMessages=10,
         MessageAttributeNames=["All"],
         MessageSystemAttributeNames=["All"],
     )
-    return [dict(message) for message in found.get("Messages", [])]
+    return [dict(message) for message in response.get("Messages", [])]
 
 
 def test_message_has_run_and_tenant_as_attributes(clients: Clients) -> None:
@@ -167,8 +167,10 @@ def test_message_has_run_and_tenant_as_attributes(clients: Clients) -> None:
     message_id = SqsTaskSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", "acme", False)
     (message,) = received(clients, url)
     assert (message["MessageId"], message["Body"]) == (message_id, '{"n":1}')
-    said = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
-    assert said == {"run_id": "run-1", "tenant": "acme"}
+    attributes = {
+        name: attribute["StringValue"] for name, attribute in message["MessageAttributes"].items()
+    }
+    assert attributes == {"run_id": "run-1", "tenant": "acme"}
 
 
 def test_fifo_message_uses_run_id_as_group_and_deduplication_id(clients: Clients) -> None:

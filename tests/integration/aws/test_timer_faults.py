@@ -26,8 +26,8 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def rows(aws: Moto) -> list[dict[str, Any]]:
@@ -148,12 +148,12 @@ def test_row_of_newer_format_is_skipped_and_unchanged(aws: Moto) -> None:
 def test_page_continues_after_rows_of_newer_format(aws: Moto) -> None:
     """Rows of a newer format are only counted."""
     later = [
-        {**timer_keys.timer_key(*one).item(), "sk": to_attribute(f"{time_key(one.at)}#{n:03}?")}
-        for n, one in enumerate([TEN[0]] * 60)
+        {**timer_keys.timer_key(*timer).item(), "sk": to_attribute(f"{time_key(timer.at)}#{n:03}?")}
+        for n, timer in enumerate([TEN[0]] * 60)
     ]
-    for some in chunked(later, 25):
+    for chunk in chunked(later, 25):
         puts = [
-            {"PutRequest": {"Item": {**row, keys.LAYOUT_ATTR: to_attribute(99)}}} for row in some
+            {"PutRequest": {"Item": {**row, keys.LAYOUT_ATTR: to_attribute(99)}}} for row in chunk
         ]
         aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS_TABLE.name: puts})
     behind = [timer._replace(at=timer.at + timedelta(seconds=1)) for timer in TEN]

@@ -23,13 +23,13 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def a_timer(seconds: float = 1, **fields: Any) -> Timer:
-    made = Timer(NOON, 0, after(seconds), "t", "j", 1)
-    return made._replace(**fields)
+    timer = Timer(NOON, 0, after(seconds), "t", "j", 1)
+    return timer._replace(**fields)
 
 
 def test_timers_are_paged_in_order(aws: Moto) -> None:
@@ -74,9 +74,9 @@ def run_id(seconds: float, salt: int = 0) -> str:
 
 
 def a_row(seconds: float = 0, job_id: str = "j", **fields: Any) -> RunRow:
-    made = fields.pop("run_id", None) or run_id(seconds)
+    own_run_id = fields.pop("run_id", None) or run_id(seconds)
     at = after(seconds)
-    run = Run(made, RunStatus.SUCCESS, 1, at, at, at, at, token=3, ended_at=at)
+    run = Run(own_run_id, RunStatus.SUCCESS, 1, at, at, at, at, token=3, ended_at=at)
     built: dict[str, Any] = {"tenant": "t", "expires_at": LATER, "tzdata": "2026a"}
     return RunRow(job_id=job_id, run=run, **{**built, **fields})
 
@@ -211,13 +211,13 @@ def test_blob_with_invalid_content_type_is_stored(aws: Moto, kind: str) -> None:
 
 def test_store_operations_cost_few_calls(aws: Moto) -> None:
     timers, history = aws.ports.timers, aws.ports.history
-    some = [a_timer(n) for n in range(30)]
+    thirty_timers = [a_timer(n) for n in range(30)]
     rows = [a_row(n) for n in range(30)]
     wanted = [RunKey("t", "j", row.run.run_id) for row in rows]
     history.put_runs(rows)
-    assert aws.spend(lambda: timers.put(some[:25])) == {"BatchWriteItem": 1}
-    timers.put(some[25:])
-    assert aws.spend(lambda: timers.delete(some)) == {"BatchWriteItem": 2}
+    assert aws.spend(lambda: timers.put(thirty_timers[:25])) == {"BatchWriteItem": 1}
+    timers.put(thirty_timers[25:])
+    assert aws.spend(lambda: timers.delete(thirty_timers)) == {"BatchWriteItem": 2}
     assert aws.spend(lambda: timers.due(NOON, 0, FOREVER, None, 500)) == {"Query": 1}
     assert aws.spend(lambda: history.recorded_keys(wanted)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: history.page(JobKey("t", "j"), None, None, 30, NOON)) == {"Query": 1}

@@ -20,9 +20,9 @@ TIMERS = [
     for job in range(6)
     for version in (1, 2)
 ]
-some = st.lists(st.sampled_from(TIMERS), min_size=1, max_size=9, unique=True)
+timer_lists = st.lists(st.sampled_from(TIMERS), min_size=1, max_size=9, unique=True)
 faults = st.lists(st.sampled_from(Fault), max_size=5)
-who = st.integers(0, 1)
+processes = st.integers(0, 1)
 CALL = st.integers(0, 4)
 
 
@@ -40,12 +40,12 @@ class Model(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Delete all timers that are read. No row may remain."""
         last = self.table.process()
-        found = read(last)
-        assert self.must <= found <= set(TIMERS)
-        last.delete(sorted(found))
+        timers = read(last)
+        assert self.must <= timers <= set(TIMERS)
+        last.delete(sorted(timers))
         assert self.table.rows == {}
 
-    @rule(process=who, timers=some, faults=faults)
+    @rule(process=processes, timers=timer_lists, faults=faults)
     def put(self, process: int, timers: list[Timer], faults: list[Fault]) -> None:
         self.table.faults = list(faults)
         try:
@@ -57,7 +57,7 @@ class Model(RuleBasedStateMachine):
         self.table.faults = []
 
     @precondition(lambda self: self.puts)
-    @rule(process=who, which=st.integers(0, 9), cut=st.integers(0, 8))
+    @rule(process=processes, which=st.integers(0, 9), cut=st.integers(0, 8))
     def put_the_same_while_another_is_half_through(
         self, process: int, which: int, cut: int
     ) -> None:
@@ -69,26 +69,32 @@ class Model(RuleBasedStateMachine):
         self.processes[process].delete(timers[cut:])
         self.must.difference_update(timers[cut:])
 
-    @rule(timers=some, others=some, put=st.booleans(), others_put=st.booleans(), call=CALL)
+    @rule(
+        timers=timer_lists,
+        others=timer_lists,
+        put=st.booleans(),
+        others_put=st.booleans(),
+        call=CALL,
+    )
     def two_at_once(
         self, timers: list[Timer], others: list[Timer], put: bool, others_put: bool, call: int
     ) -> None:
         """One process works before one of the calls of the other process."""
-        one, other = self.processes
+        first, second = self.processes
 
         def meanwhile() -> None:
-            (other.put if others_put else other.delete)(others)
+            (second.put if others_put else second.delete)(others)
 
         self.table.meanwhile = [None] * call + [meanwhile]
-        (one.put if put else one.delete)(timers)
+        (first.put if put else first.delete)(timers)
         if self.table.meanwhile:
             self.table.meanwhile = []
             meanwhile()
         works = ((timers, put), (others, others_put))
-        self.must.update(timer for some, is_put in works if is_put for timer in some)
-        self.must.difference_update(*(some for some, is_put in works if not is_put))
+        self.must.update(timer for batch, is_put in works if is_put for timer in batch)
+        self.must.difference_update(*(batch for batch, is_put in works if not is_put))
 
-    @rule(process=who, timers=some, faults=faults)
+    @rule(process=processes, timers=timer_lists, faults=faults)
     def delete(self, process: int, timers: list[Timer], faults: list[Fault]) -> None:
         """A timer that another process put again may stay."""
         self.table.faults = list(faults)
@@ -99,7 +105,7 @@ class Model(RuleBasedStateMachine):
         self.table.faults = []
         self.must.difference_update(timers)
 
-    @rule(process=who, timers=some)
+    @rule(process=processes, timers=timer_lists)
     def read_and_delete(self, process: int, timers: list[Timer]) -> None:
         """A process without a row in its cache leaves that row."""
         read(self.processes[process])
@@ -108,39 +114,39 @@ class Model(RuleBasedStateMachine):
         if self.ample[process]:
             assert not read(self.table.process()).intersection(timers)
 
-    @rule(timers=some)
+    @rule(timers=timer_lists)
     def delete_in_a_process_that_knows_nothing(self, timers: list[Timer]) -> None:
         self.table.process().delete(timers)
         self.must.difference_update(timers)
         assert not read(self.table.process()).intersection(timers)
 
-    @rule(process=who, limit=st.integers(1, 9))
+    @rule(process=processes, limit=st.integers(1, 9))
     def read_all(self, process: int, limit: int) -> None:
         assert self.must <= read(self.processes[process], limit) <= set(TIMERS)
 
-    @rule(process=who)
+    @rule(process=processes)
     def look_for_each(self, process: int) -> None:
-        there = {(timer.at, timer.key) for timer in read(self.table.process())}
+        present = {(timer.at, timer.key) for timer in read(self.table.process())}
         standing = self.processes[process].find_existing(TIMERS)
-        assert standing == {timer for timer in TIMERS if (timer.at, timer.key) in there}
+        assert standing == {timer for timer in TIMERS if (timer.at, timer.key) in present}
 
-    @rule(process=who, most=st.sampled_from([1, 4, 1_000]))
-    def restart(self, process: int, most: int) -> None:
-        self.processes[process] = self.table.process(TimerRowCache(most))
-        self.ample[process] = most >= len(TIMERS)
+    @rule(process=processes, max_timers=st.sampled_from([1, 4, 1_000]))
+    def restart(self, process: int, max_timers: int) -> None:
+        self.processes[process] = self.table.process(TimerRowCache(max_timers))
+        self.ample[process] = max_timers >= len(TIMERS)
 
 
 def read(timers: Timers, limit: int = 5) -> set[Timer]:
-    found: list[Timer] = []
+    due_timers: list[Timer] = []
     page: Sequence[Timer]
     cursor, unread = None, True
     while unread:
         page, cursor, _ = timers.due(NOON, 0, FOREVER, cursor, limit)
-        found += page
+        due_timers += page
         unread = cursor is not None
-    moments = [timer.at for timer in found]
+    moments = [timer.at for timer in due_timers]
     assert moments == sorted(moments)
-    return set(found)
+    return set(due_timers)
 
 
 TestModel = Model.TestCase

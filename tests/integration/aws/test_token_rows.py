@@ -30,11 +30,11 @@ class Rows(NamedTuple):
 @pytest.fixture(params=["aws", "embedded", "memory"])
 def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
     if request.param == "aws":
-        with moto(ManualClock(NOON)) as made:
+        with moto(ManualClock(NOON)) as aws:
             patience = RetryPolicy(lambda _: None, seed="test", tries=1)
-            table = made.settings.control_table
-            door = AuthorizerTokens(lambda: made.clients.dynamodb, table, patience)
-            yield Rows(DynamoTokens(build_dynamo_client(made.clients), table), door)
+            table = aws.settings.control_table
+            door = AuthorizerTokens(lambda: aws.clients.dynamodb, table, patience)
+            yield Rows(DynamoTokens(build_dynamo_client(aws.clients), table), door)
     elif request.param == "embedded":
         store = Store.open(tmp_path / "data", ManualClock(NOON))
         yield Rows(store.tokens, store.tokens)
@@ -69,9 +69,9 @@ def test_token_of_another_tenant_is_not_found(rows: Rows) -> None:
         assert rows.listed.get(tenant, an_id(1), NOON) is None
         assert rows.listed.revoke(tenant, an_id(1), NOON) is None
     assert [token.token_id for token in rows.listed.page("acme", None, 9, NOON)] == [an_id(1)]
-    found = rows.listed.get("acme", an_id(1), NOON)
-    assert found is not None
-    assert found.revoked_at is None
+    stored = rows.listed.get("acme", an_id(1), NOON)
+    assert stored is not None
+    assert stored.revoked_at is None
 
 
 def test_token_list_is_newest_first_and_continues_after_a_token(rows: Rows) -> None:
@@ -95,8 +95,8 @@ def test_first_revocation_time_is_kept(rows: Rows) -> None:
 def test_last_use_is_stored(rows: Rows) -> None:
     put(rows, a_token())
     rows.known.record_use(f"acme-{an_id(1)}", after(5))
-    found = rows.listed.get("acme", an_id(1), NOON)
-    assert found == a_token(last_used_at=after(5))
+    stored = rows.listed.get("acme", an_id(1), NOON)
+    assert stored == a_token(last_used_at=after(5))
 
 
 def test_invalid_token_is_listed_for_a_month(rows: Rows) -> None:
@@ -129,8 +129,8 @@ def test_first_revocation_request_wins(rows: Rows) -> None:
 
 
 def test_abandoned_revocation_request_is_replaced_once() -> None:
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
         tokens.put(a_token(1), "a")
         assert tokens.store_revocation_request("acme", an_id(1), "first") == "first"
         assert tokens.store_revocation_request("acme", an_id(1), "mine", "first") == "mine"
@@ -139,13 +139,13 @@ def test_abandoned_revocation_request_is_replaced_once() -> None:
 
 
 def test_revocation_request_for_missing_token_is_not_stored() -> None:
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
         tokens.put(a_token(), "a")
         assert tokens.store_revocation_request("acme", an_id(2), "mine") is None
         assert tokens.store_revocation_request("globex", an_id(1), "mine") is None
         key = {"pk": {"S": "#token#a"}, "sk": {"S": "-"}}
-        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        aws.clients.dynamodb.delete_item(TableName=aws.settings.control_table, Key=key)
         assert tokens.store_revocation_request("acme", an_id(1), "mine") is None
 
 
@@ -180,9 +180,9 @@ def test_node_stores_last_use_once_in_five_minutes(store: Store) -> None:
     store.tokens.put(a_token(), "h")
     for seconds in range(0, 601, 20):
         store.tokens.record_use("h", after(seconds))
-    found = store.tokens.find("h")
-    assert found is not None
-    assert found.last_used_at == NOON + 2 * LAST_USED_RESOLUTION
+    stored = store.tokens.find("h")
+    assert stored is not None
+    assert stored.last_used_at == NOON + 2 * LAST_USED_RESOLUTION
 
 
 def test_node_purges_expired_tokens(store: Store) -> None:
@@ -206,12 +206,12 @@ def test_token_of_rolled_back_transaction_is_not_found(store: Store) -> None:
 
 def test_list_row_without_token_row_is_not_a_token() -> None:
     """A crash between the two writes of a new token leaves this state."""
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
         tokens.put(a_token(1), "a")
         tokens.put(a_token(2), "b")
         key = {"pk": {"S": "#token#b"}, "sk": {"S": "-"}}
-        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        aws.clients.dynamodb.delete_item(TableName=aws.settings.control_table, Key=key)
         assert list(tokens.page("acme", None, 9, NOON)) == [a_token(1)]
         assert tokens.get("acme", an_id(2), NOON) is None
         assert tokens.revoke("acme", an_id(2), NOON) is None
@@ -220,9 +220,9 @@ def test_list_row_without_token_row_is_not_a_token() -> None:
 def test_list_rows_without_token_row_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed writes of a new and of a revoked token leave this state."""
     monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 4)
-    with moto(ManualClock(NOON)) as made:
-        control = made.settings.control_table
-        tokens = DynamoTokens(build_dynamo_client(made.clients), control)
+    with moto(ManualClock(NOON)) as aws:
+        control = aws.settings.control_table
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), control)
         old, young = (
             a_token(2),
             a_token(3, token_id=sortable_id(NOON + INVALID_TOKEN_RETENTION, bytes(10))),
@@ -231,13 +231,13 @@ def test_list_rows_without_token_row_expire(monkeypatch: pytest.MonkeyPatch) -> 
             tokens.put(token, token.token_id)
         for token in (old, young):
             key = {"pk": {"S": f"#token#{token.token_id}"}, "sk": {"S": "-"}}
-            made.clients.dynamodb.delete_item(TableName=control, Key=key)
+            aws.clients.dynamodb.delete_item(TableName=control, Key=key)
         with pytest.MonkeyPatch.context() as failing:
             failing.setattr(tokens, "_expire_list_row", lambda _: None)
             tokens.revoke("acme", an_id(4), NOON + INVALID_TOKEN_RETENTION)
         now = NOON + INVALID_TOKEN_RETENTION + timedelta(minutes=30)
         assert tokens.count("acme", now) == (1, 2)
-        rows = {row["sk"]["S"]: row for row in made.rows("control") if "hash" in row}
+        rows = {row["sk"]["S"]: row for row in aws.rows("control") if "hash" in row}
         assert rows[old.token_id]["expires"]["N"] == str(int(now.timestamp()))
         assert rows[an_id(4)]["expires"]["N"] == str(
             int((NOON + 2 * INVALID_TOKEN_RETENTION).timestamp())
@@ -246,44 +246,44 @@ def test_list_rows_without_token_row_expire(monkeypatch: pytest.MonkeyPatch) -> 
         assert "expires" not in rows[young.token_id]
         assert "expires" not in rows[an_id(1)]
         tokens.put(a_token(5), "e")
-        assert made.spend(lambda: tokens.count("acme", now)) == {"Query": 1}
+        assert aws.spend(lambda: tokens.count("acme", now)) == {"Query": 1}
 
 
 def test_list_rows_are_checked_once_a_minute_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("punctual.engine.commands.tokens.MAX_VALID_TOKENS", 2)
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
         tokens.put(a_token(1), "a")
-        assert made.spend(lambda: tokens.count("acme", NOON)) == {"Query": 1}
+        assert aws.spend(lambda: tokens.count("acme", NOON)) == {"Query": 1}
         tokens.put(a_token(2), "b")
         looked = {"BatchGetItem": 1, "Query": 1}
-        assert made.spend(lambda: tokens.count("acme", NOON)) == looked
-        assert made.spend(lambda: tokens.count("acme", after(59))) == {"Query": 1}
-        assert made.spend(lambda: tokens.count("acme", after(60))) == looked
+        assert aws.spend(lambda: tokens.count("acme", NOON)) == looked
+        assert aws.spend(lambda: tokens.count("acme", after(59))) == {"Query": 1}
+        assert aws.spend(lambda: tokens.count("acme", after(60))) == looked
         assert tokens.count("acme", after(60)) == (2, 2)
 
 
 def test_revoked_token_rows_expire_by_ttl() -> None:
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
         tokens.put(a_token(), "a")
-        assert all("expires" not in row for row in made.rows("control"))
+        assert all("expires" not in row for row in aws.rows("control"))
         tokens.revoke("acme", an_id(1), NOON)
         ends = int((NOON + INVALID_TOKEN_RETENTION).timestamp())
-        assert [row["expires"]["N"] for row in made.rows("control")] == [str(ends)] * 2
+        assert [row["expires"]["N"] for row in aws.rows("control")] == [str(ends)] * 2
 
 
 def test_token_operations_cost_few_calls() -> None:
-    with moto(ManualClock(NOON)) as made:
-        tokens = DynamoTokens(build_dynamo_client(made.clients), made.settings.control_table)
-        assert made.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}
-        assert made.spend(lambda: tokens.revoke("acme", an_id(1), NOON)) == {
+    with moto(ManualClock(NOON)) as aws:
+        tokens = DynamoTokens(build_dynamo_client(aws.clients), aws.settings.control_table)
+        assert aws.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}
+        assert aws.spend(lambda: tokens.revoke("acme", an_id(1), NOON)) == {
             "BatchGetItem": 2,
             "UpdateItem": 2,
         }
-        assert made.spend(lambda: tokens.page("acme", None, 50, NOON)) == {
+        assert aws.spend(lambda: tokens.page("acme", None, 50, NOON)) == {
             "BatchGetItem": 1,
             "Query": 1,
         }

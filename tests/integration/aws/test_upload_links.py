@@ -16,8 +16,8 @@ NAME = "outputs/acme/019-job/019-run/1"
 
 @pytest.fixture
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as made:
-        yield made
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def test_upload_link_signs_size_type_and_first_write(aws: Moto) -> None:

@@ -30,8 +30,8 @@ def test_blobs_put_together_are_all_stored(ports: Ports) -> None:
     blobs = [Blob(f"payloads/{n}", b"%d" % n, "application/json") for n in range(40)]
     assert list(ports.blobs.put_many(blobs)) == [None] * 40
     assert [ports.blobs.get(blob.name) for blob in blobs] == [blob.data for blob in blobs]
-    some = ["payloads/7", "payloads/none", "payloads/3"]
-    assert list(ports.blobs.get_many(some)) == [b"7", None, b"3"]
+    names = ["payloads/7", "payloads/none", "payloads/3"]
+    assert list(ports.blobs.get_many(names)) == [b"7", None, b"3"]
     assert list(ports.blobs.get_many([])) == []
     assert list(ports.blobs.put_many([])) == []
 

@@ -29,8 +29,8 @@ DAILY = {"name": "ä", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with an_api() as made:
-        yield made
+    with an_api() as api:
+        yield api
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ NOBODYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("said", NOBODYS)
-def test_incomplete_caller_is_unauthenticated(api: Api, said: dict[str, Any]) -> None:
-    a_problem(api("GET", "/jobs", authorizer={"lambda": said}), 401, "UNAUTHENTICATED")
+@pytest.mark.parametrize("caller", NOBODYS)
+def test_incomplete_caller_is_unauthenticated(api: Api, caller: dict[str, Any]) -> None:
+    a_problem(api("GET", "/jobs", authorizer={"lambda": caller}), 401, "UNAUTHENTICATED")
 
 
 def test_unchecked_token_is_unavailable_with_retry_after(api: Api) -> None:
@@ -220,8 +220,8 @@ def test_base64_body_is_decoded(api: Api) -> None:
 def test_body_over_limit_is_too_large(api: Api) -> None:
     long = json.dumps(DAILY) + " " * 524_288
     a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
-    many = {"jobs": [DAILY] * 3}
-    taken = api.ask(an_event("POST", "/jobs/batch", body=json.dumps(many) + " " * 600_000))
+    batch = {"jobs": [DAILY] * 3}
+    taken = api.ask(an_event("POST", "/jobs/batch", body=json.dumps(batch) + " " * 600_000))
     assert [result["status"] for result in taken.json["results"]] == [202] * 3
     wrong = an_event("POST", "/jobs", body="{}", headers={"content-type": "text/plain"})
     a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
@@ -243,13 +243,15 @@ def test_task_type_outside_deployment_is_invalid(api: Api) -> None:
 
 def test_page_ends_before_answer_exceeds_size_limit(api: Api) -> None:
     payload = "x" * 250_000
-    made = [api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)]
+    job_ids = [
+        api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)
+    ]
     first = api("GET", "/jobs?limit=200")
     assert len(first.body) < 6_000_000
     assert 1 < len(first.json["jobs"]) < 26
     rest = api("GET", f"/jobs?limit=200&next_token={first.json['next_token']}")
-    found = [job["job_id"] for page in (first, rest) for job in page.json["jobs"]]
-    assert (found, rest.json["next_token"]) == (made[::-1], None)
+    listed = [job["job_id"] for page in (first, rest) for job in page.json["jobs"]]
+    assert (listed, rest.json["next_token"]) == (job_ids[::-1], None)
 
 
 def test_health_without_token_is_down_while_planner_is_silent(api: Api, clock: ManualClock) -> None:
@@ -327,9 +329,9 @@ def test_api_calls_make_fixed_number_of_aws_calls(api: Api) -> None:
     spent: list[dict[str, int]] = []
 
     def spend(*call: Any) -> Answer:
-        found: list[Answer] = []
-        spent.append(api.store.spend(lambda: found.append(api(*call))))
-        return found[0]
+        answers: list[Answer] = []
+        spent.append(api.store.spend(lambda: answers.append(api(*call))))
+        return answers[0]
 
     job_id = spend("POST", "/jobs", DAILY).json["job_id"]
     assert spent[-1] == {"BatchWriteItem": 2, "PutItem": 1}
@@ -343,10 +345,10 @@ def test_api_calls_make_fixed_number_of_aws_calls(api: Api) -> None:
 
 def imported_by(module: str) -> set[str]:
     code = f"import sys, {module}; print('\\n'.join(sys.modules))"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
     )
-    return set(found.stdout.split())
+    return set(process.stdout.split())
 
 
 def test_read_and_write_functions_import_only_needed_modules() -> None:
@@ -375,11 +377,11 @@ def test_handler_module_is_built_from_environment_variables(
 ) -> None:
     handler = load(api.store, name, monkeypatch)
     context = SimpleNamespace(aws_request_id="r1")
-    said = handler(
+    answer = handler(
         an_event("GET" if name == READ_FUNCTION else "POST", "/jobs", body="{}"), context
     )
-    assert said["statusCode"] == (200 if name == READ_FUNCTION else 422)
-    assert said["headers"]["x-request-id"] == "r1"
+    assert answer["statusCode"] == (200 if name == READ_FUNCTION else 422)
+    assert answer["headers"]["x-request-id"] == "r1"
 
 
 def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:

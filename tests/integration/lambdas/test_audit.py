@@ -54,15 +54,15 @@ class World:
 
     def entries(self, query: str = "", **event: Any) -> list[dict[str, Any]]:
         """Return all audit entries, the oldest first, read in small pages."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         token = ""
         while True:
             answer = self.api("GET", f"/audit?limit=2{query}&next_token={token}", **event)
             assert answer.status == 200, answer.body
-            found += answer.json["entries"]
+            entries += answer.json["entries"]
             token = answer.json["next_token"]
             if not token:
-                return found[::-1]
+                return entries[::-1]
 
     def rows(self) -> list[dict[str, Any]]:
         return self.api.store.rows(self.api.store.settings.audit_table)
@@ -99,8 +99,8 @@ def test_each_change_is_audited_after_its_stream_record(world: World) -> None:
         assert world.api(method, f"/jobs/{job}{target}", value).status in (200, 202)
     assert len(world.entries()) == len(steps), "changes without a stream record have no entry yet"
     world.follow()
-    found = world.entries()
-    assert [one["action"] for one in found] == [
+    entries = world.entries()
+    assert [entry["action"] for entry in entries] == [
         "job.create",
         "job.update",
         "job.pause",
@@ -108,23 +108,23 @@ def test_each_change_is_audited_after_its_stream_record(world: World) -> None:
         "run.order",
         "job.cancel",
     ]
-    assert {one["job_id"] for one in found} == {job}
-    assert {one["caller"] for one in found} == {"admin"}
-    assert {one["address"] for one in found} == {"192.0.2.1"}
-    assert len({one["request_id"] for one in found}) == len(found)
-    assert found[1]["before"] == {"priority": "NORMAL"}
-    assert found[1]["after"] == {"priority": "HIGH"}
-    assert found[4]["after"] == {"payload_given": True}
-    assert "hush" not in json.dumps(found)
+    assert {entry["job_id"] for entry in entries} == {job}
+    assert {entry["caller"] for entry in entries} == {"admin"}
+    assert {entry["address"] for entry in entries} == {"192.0.2.1"}
+    assert len({entry["request_id"] for entry in entries}) == len(entries)
+    assert entries[1]["before"] == {"priority": "NORMAL"}
+    assert entries[1]["after"] == {"priority": "HIGH"}
+    assert entries[4]["after"] == {"payload_given": True}
+    assert "hush" not in json.dumps(entries)
 
 
 def test_audit_note_is_in_job_state_until_next_swap(world: World) -> None:
-    made = world.api("POST", "/jobs", SOON).json["job_id"]
-    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
+    job_id = world.api("POST", "/jobs", SOON).json["job_id"]
+    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == job_id]
     assert json.loads(head[keys.AUDIT_NOTE_ATTR]["S"])[1] == "job.create"
     world.clock.advance(timedelta(seconds=3_600))
-    world.api.runtimes[READ_FUNCTION].evaluator.evaluate_jobs([JobKey("default", made)])
-    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
+    world.api.runtimes[READ_FUNCTION].evaluator.evaluate_jobs([JobKey("default", job_id)])
+    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == job_id]
     assert keys.AUDIT_NOTE_ATTR not in head
     world.follow()
     assert len(world.entries()) <= 1, "the stream of this test has only the last image of a row"
@@ -173,8 +173,10 @@ def test_audit_entries_of_a_batch_share_one_row(world: World) -> None:
     assert world.api("POST", "/jobs/batch", {"jobs": jobs}).status == 207
     world.follow()
     assert len(world.rows()) == 1
-    found = world.entries()
-    assert sorted(one["after"]["name"] for one in found) == sorted(job["name"] for job in jobs)
+    entries = world.entries()
+    assert sorted(entry["after"]["name"] for entry in entries) == sorted(
+        job["name"] for job in jobs
+    )
 
 
 def test_request_repeated_with_idempotency_key_has_one_audit_entry(world: World) -> None:
@@ -187,9 +189,9 @@ def test_request_repeated_with_idempotency_key_has_one_audit_entry(world: World)
 
 def changed(world: World) -> None:
     """Create, change and delete a job, and ignore the answers."""
-    made = world.api("POST", "/jobs", DAILY)
+    answer = world.api("POST", "/jobs", DAILY)
     jobs = [job["job_id"] for job in world.api("GET", "/jobs").json["jobs"]]
-    assert made.status in (202, 503)
+    assert answer.status in (202, 503)
     for job in jobs:
         for method, target, value in (
             ("PATCH", "", {"priority": "HIGH"}),
@@ -229,29 +231,34 @@ def test_token_is_audited_before_it_exists(world: World, fault: Fault, times: in
             answer = world.api("POST", "/tokens", {"name": f"ci-{n}", "role": "viewer"})
             assert answer.status in (201, 503)
             world.clock.advance(timedelta(seconds=1))
-    there = {token["token_id"] for token in world.api("GET", "/tokens").json["tokens"]}
+    token_ids = {token["token_id"] for token in world.api("GET", "/tokens").json["tokens"]}
     noted = [entry["subject_token_id"] for entry in world.entries("&action=token.create")]
-    assert there <= set(noted)
+    assert token_ids <= set(noted)
     assert noted or fault is not lost_answers
     assert len(noted) == len(set(noted))
 
 
 def test_token_audit_entries_have_caller_and_no_secret(world: World) -> None:
-    made = world.api("POST", "/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
+    other_token = world.api(
+        "POST", "/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}
+    ).json
     mine = world.api("POST", "/tokens", {"name": "me", "role": "admin"}).json
     world.clock.advance(timedelta(seconds=1))
     for _ in range(2):
         assert world.api("DELETE", f"/tokens/{mine['token_id']}").status == 200
-    found = world.entries()
-    assert sorted(one["action"] for one in found) == [
+    entries = world.entries()
+    assert sorted(entry["action"] for entry in entries) == [
         "token.create",
         "token.create",
         "token.revoke",
     ]
-    assert mine["token"] not in json.dumps(found)
+    assert mine["token"] not in json.dumps(entries)
     theirs = {"lambda": {**ADMIN["lambda"], "tenant": "acme"}}
-    (one,) = world.entries(authorizer=theirs)
-    assert (one["subject_token_id"], one["after"]["tenant"]) == (made["token_id"], "acme")
+    (entry,) = world.entries(authorizer=theirs)
+    assert (entry["subject_token_id"], entry["after"]["tenant"]) == (
+        other_token["token_id"],
+        "acme",
+    )
 
 
 def test_change_with_failed_publish_is_audited(
@@ -280,5 +287,5 @@ def test_audit_page_reads_bounded_rows_and_continues(world: World) -> None:
     wanted = AuditFilters(job_id=job)
     page = audit.page("default", wanted, 50, None, world.clock())
     assert (page.entries, page.next_cursor is None) == ([], False)
-    found = audit.page("default", wanted, 50, page.next_cursor, world.clock())
-    assert [entry.subject.job_id for entry in found.entries] == [job]
+    last_page = audit.page("default", wanted, 50, page.next_cursor, world.clock())
+    assert [entry.subject.job_id for entry in last_page.entries] == [job]

@@ -23,20 +23,20 @@ HOURLY = {"name": "hourly", "schedule_type": "CRON", "cron_expression": "0 * * *
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with an_api(now=NOON - timedelta(minutes=1)) as made:
-        yield made
+    with an_api(now=NOON - timedelta(minutes=1)) as api:
+        yield api
 
 
 def sent(api: Api, job_id: str, ending: str, function: str) -> Answer:
     """Send the event of the page with a path that ends in `ending`, as the page shows it."""
-    (text,) = [one for one in EVENTS if json.loads(one)["rawPath"].endswith(ending)]
+    (text,) = [text for text in EVENTS if json.loads(text)["rawPath"].endswith(ending)]
     return api.ask(json.loads(text.replace("JOB_ID", job_id)), function)
 
 
 @pytest.fixture
 def job_id(api: Api) -> str:
-    found: str = api("POST", "/jobs", HOURLY).json["job_id"]
-    return found
+    job_id: str = api("POST", "/jobs", HOURLY).json["job_id"]
+    return job_id
 
 
 def status(api: Api, job_id: str) -> Any:
@@ -50,7 +50,7 @@ def test_event_stops_a_job(api: Api, job_id: str) -> None:
 
 def test_event_resumes_a_job(api: Api, job_id: str) -> None:
     sent(api, job_id, "/pause", WRITE_FUNCTION)
-    (text,) = [one for one in EVENTS if "/pause" in one]
+    (text,) = [text for text in EVENTS if "/pause" in text]
     event = json.loads(text.replace("JOB_ID", job_id).replace("/pause", "/resume"))
     assert api.ask(event, WRITE_FUNCTION).status == 200
     assert status(api, job_id) == "SCHEDULED"
@@ -87,13 +87,13 @@ def test_events_of_the_page_are_all_tried() -> None:
 
 
 def test_queries_and_outputs_of_the_page_exist() -> None:
-    made = assembly("dev")
+    cloud_assembly = assembly("dev")
     assert {"failed runs", "failed runs by error", "run by id", "latest pick-ups"} <= {
         query.name for query in SAVED_QUERIES
     }
     listed = re.findall(r"^\| `Punctual-dev-(\w+)` \| `(\w+)` \|", PAGE, re.MULTILINE)
     assert len(listed) == 3
-    assert all(output in made.templates[stack]["Outputs"] for stack, output in listed)
+    assert all(output in cloud_assembly.templates[stack]["Outputs"] for stack, output in listed)
     named = set(re.findall(r"`punctual-dev-([\w-]+)`", PAGE))
     assert named == {"job-service", "job-search"}
-    assert named <= functions(made).keys()
+    assert named <= functions(cloud_assembly).keys()

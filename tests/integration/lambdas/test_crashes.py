@@ -84,10 +84,10 @@ def settle(world: Executors, story: Story, old: list[Record]) -> None:
     raise AssertionError("messages or timers are still left")
 
 
-def attempt(what: Callable[[], list[str]], records: Sequence[Record]) -> list[Record]:
+def attempt(work: Callable[[], list[str]], records: Sequence[Record]) -> list[Record]:
     """Return the records that were not acknowledged."""
     try:
-        failed = what()
+        failed = work()
     except Crash:
         return list(records)
     return [record for record in records if record["messageId"] in failed]

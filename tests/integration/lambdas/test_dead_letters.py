@@ -55,8 +55,8 @@ class DeadLetterQueue:
 
 @pytest.fixture
 def world() -> Iterator[Executors]:
-    with executors() as made:
-        yield made
+    with executors() as world:
+        yield world
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def test_dead_letter_ends_its_run_as_failed_with_reason(
     run = world.run(key).run
     assert (run.status, run.reason) == (RunStatus.FAILED, Reason.POISON)
     assert world.telemetry.count(Metric.DEAD_LETTERS) == 1
-    ((name, said),) = world.telemetry.problems
-    assert (name, said["run_id"], said["status"]) == ("run_poisoned", run.run_id, "FAILED")
+    ((name, fields),) = world.telemetry.problems
+    assert (name, fields["run_id"], fields["status"]) == ("run_poisoned", run.run_id, "FAILED")
     assert dead_queue.message_count == 0
 
 
@@ -151,8 +151,8 @@ def test_dead_letter_older_than_last_claim_is_stale(
     dead_queue.put(record["body"])
     runtime = world.new_runtime()
     message = parse_message(record["body"])
-    (one,) = runtime.executor.claim([message]).claimed
-    runtime.executor.return_claim(one.key, one.run.run_id, one.run.token, work_begun=True)
+    (claim,) = runtime.executor.claim([message]).claimed
+    runtime.executor.return_claim(claim.key, claim.run.run_id, claim.run.token, work_begun=True)
     dead_queue.handle()
     assert dead_queue.message_count == 0
     assert world.status(key) is RunStatus.QUEUED
@@ -167,9 +167,9 @@ def test_unreadable_dead_letter_is_logged_in_full_and_deleted(
     dead_queue.put(garbage)
     dead_queue.dead_letter_all()
     dead_queue.handle()
-    name, said = world.telemetry.problems[0]
-    assert (name, said["body"]) == ("dead_letter_unreadable", garbage)
-    assert said["message_id"]
+    name, fields = world.telemetry.problems[0]
+    assert (name, fields["body"]) == ("dead_letter_unreadable", garbage)
+    assert fields["message_id"]
     assert world.telemetry.count(Metric.DEAD_LETTERS) == 2
     assert world.status(key) is RunStatus.FAILED
     assert dead_queue.message_count == 0
@@ -246,7 +246,7 @@ def test_dead_letter_with_unreadable_job_state_is_logged(
     dead_queue.handle()
     assert dead_queue.message_count == 0
     assert world.status(other) is RunStatus.FAILED
-    told = {name: said["job_id"] for name, said in world.telemetry.problems}
+    told = {name: fields["job_id"] for name, fields in world.telemetry.problems}
     assert told["dead_letter_undecided"] == broken.job_id
 
 
@@ -264,7 +264,7 @@ def test_dead_letter_with_newer_job_state_format_is_sent_again(
     world.set_layout(theirs)
     dead_queue.handle()
     assert dead_queue.message_count == 0
-    told = {name: said["job_id"] for name, said in world.telemetry.problems}
+    told = {name: fields["job_id"] for name, fields in world.telemetry.problems}
     assert told["dead_letter_of_later_version"] == theirs.job_id
     world.set_layout(theirs, keys.ROW_LAYOUT)
     assert (world.status(theirs), world.status(other)) == (RunStatus.QUEUED, RunStatus.FAILED)

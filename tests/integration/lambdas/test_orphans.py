@@ -26,9 +26,9 @@ SECOND = timedelta(seconds=1)
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
     monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=1))
-    with dispatch() as made:
-        made.planner.tick()
-        yield made
+    with dispatch() as deployed:
+        deployed.planner.tick()
+        yield deployed
 
 
 def put_orphan(deployed: Dispatch, number: int) -> JobKey:
@@ -40,10 +40,10 @@ def put_orphan(deployed: Dispatch, number: int) -> JobKey:
 
 
 def payloads(deployed: Dispatch) -> list[str]:
-    found = deployed.aws.clients.s3.list_objects_v2(
+    response = deployed.aws.clients.s3.list_objects_v2(
         Bucket=deployed.aws.settings.bucket, Prefix=PAYLOAD_PREFIX
     )
-    return [item["Key"].removeprefix(PAYLOAD_PREFIX) for item in found.get("Contents", [])]
+    return [item["Key"].removeprefix(PAYLOAD_PREFIX) for item in response.get("Contents", [])]
 
 
 def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
@@ -60,14 +60,14 @@ def walk(deployed: Dispatch, seconds: float = 900) -> Progress:
             Progress(deployed.clock.now, states_done=True, timers_done=True, step=step)
         )
     deployed.walk(seconds)
-    found = kept.read()
-    assert found is not None
-    return found
+    progress = kept.read()
+    assert progress is not None
+    return progress
 
 
 def removed_count(deployed: Dispatch) -> int:
     return sum(
-        one["number"] for name, one in deployed.telemetry.events if name == "orphans_removed"
+        fields["number"] for name, fields in deployed.telemetry.events if name == "orphans_removed"
     )
 
 
@@ -131,8 +131,8 @@ def test_walk_resumes_after_failed_delete(
         "rows are deleted first, because the blob keys still name the jobs"
     )
     assert len(body_rows(deployed)) == 5
-    found = walk(deployed)
-    assert found.is_complete
+    progress = walk(deployed)
+    assert progress.is_complete
     assert [key.split("/")[1] for key in payloads(deployed)] == [live.job_id]
     assert len(body_rows(deployed)) == 1
     assert removed_count(deployed) == 5

@@ -23,8 +23,8 @@ WRITES = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem", "TransactWrit
 
 @pytest.fixture
 def deployed() -> Iterator[Dispatch]:
-    with dispatch() as made:
-        yield made
+    with dispatch() as deployed:
+        yield deployed
 
 
 def reads_and_writes(spent: dict[str, int]) -> tuple[int, int]:

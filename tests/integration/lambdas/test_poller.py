@@ -25,9 +25,9 @@ THROTTLED = "ProvisionedThroughputExceededException"
 
 @pytest.fixture
 def deployed() -> Iterator[Dispatch]:
-    with dispatch() as made:
-        made.planner.tick()
-        yield made
+    with dispatch() as deployed:
+        deployed.planner.tick()
+        yield deployed
 
 
 def lateness(deployed: Dispatch) -> list[float]:
@@ -67,8 +67,8 @@ def test_recurring_run_costs_six_writes(deployed: Dispatch) -> None:
     # Fired, claimed, finished; the next timer put, this one deleted; the line of history.
     assert (spent["jobs"], spent["timers"], spent["runs"]) == (3, 2, 1)
     assert spent["control"] == 2, "one lease acquired and released"
-    made = deployed.aws.calls - calls
-    assert made["SendMessageBatch"] == 1, "the run's message, and no wake-up"
+    new_calls = deployed.aws.calls - calls
+    assert new_calls["SendMessageBatch"] == 1, "the run's message, and no wake-up"
     assert deployed.job_state(key).latest_run_id == deployed.sent[0][1].run_id
 
 
@@ -149,16 +149,16 @@ def test_timer_cache_of_poller_fits_its_pace(
     """A timer outside the cache costs a query before its delete."""
     runtime = deployed.new_runtime()
     runtime.cpu_share = 1.0
-    real, made = runtime.ports.timers.with_cache_size, []
-    runtime.ports.timers.with_cache_size = lambda most: made.append(most) or real(most)  # type: ignore
+    real, sizes = runtime.ports.timers.with_cache_size, []
+    runtime.ports.timers.with_cache_size = lambda size: sizes.append(size) or real(size)  # type: ignore
     for second in (300, 400):
         submit_at(deployed, second)
     polling = PollerHandler(runtime)
     deployed.poller_handler = polling
     deployed.run(after(460))
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 400]
-    assert len(made) == 1
-    assert made[0] >= 4 * 833 * 60, "two pages of read timers, and as many put timers"
+    assert len(sizes) == 1
+    assert sizes[0] >= 4 * 833 * 60, "two pages of read timers, and as many put timers"
 
 
 def test_signal_during_release_is_not_lost(deployed: Dispatch) -> None:
@@ -320,10 +320,10 @@ def test_running_planner_handles_repaired_timer_rows(deployed: Dispatch) -> None
     assert deployed.telemetry.latest[Metric.WATERMARK_LAG] < 180
 
 
-def submit_together(deployed: Dispatch, at: datetime, many: int) -> list[JobKey]:
+def submit_together(deployed: Dispatch, at: datetime, count: int) -> list[JobKey]:
     """Submit one batch of jobs. Their timers share a row."""
     document = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at.isoformat()}
-    views = deployed.jobs.submit("acme", "ada", [Submission(document)] * many)
+    views = deployed.jobs.submit("acme", "ada", [Submission(document)] * count)
     return [JobKey("acme", view.state.job_id) for view in views if isinstance(view, JobView)]
 
 

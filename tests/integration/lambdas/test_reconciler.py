@@ -25,9 +25,9 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatch]:
     monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=20))
-    with dispatch() as made:
-        made.planner.tick()
-        yield made
+    with dispatch() as deployed:
+        deployed.planner.tick()
+        yield deployed
 
 
 def job_without_timer(deployed: Dispatch, seconds: float = 7_200) -> JobKey:
@@ -52,9 +52,11 @@ def count_jobs(deployed: Dispatch) -> None:
 
 
 def progress(deployed: Dispatch) -> Progress:
-    found = WalkProgress(deployed.new_runtime().dynamo, deployed.aws.settings.control_table).read()
-    assert found is not None
-    return found
+    progress = WalkProgress(
+        deployed.new_runtime().dynamo, deployed.aws.settings.control_table
+    ).read()
+    assert progress is not None
+    return progress
 
 
 def test_walk_without_finds_is_logged_as_complete(deployed: Dispatch) -> None:
@@ -150,7 +152,7 @@ def test_timer_behind_watermark_is_evaluated(deployed: Dispatch) -> None:
     walk(deployed)
     assert "timers_behind_watermark" in deployed.telemetry.problem_names
     deployed.collect()
-    assert {found for _, found in deployed.runs_sent()} == {job.job_id}
+    assert {job_id for _, job_id in deployed.runs_sent()} == {job.job_id}
 
 
 def test_walk_resumes_where_previous_invocation_ran_out_of_time(

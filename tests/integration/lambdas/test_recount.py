@@ -44,14 +44,16 @@ class Crashed(BaseException):
 class Deployed:
     """The reconciler and the status function, both called by the test."""
 
-    def __init__(self, made: Dispatch) -> None:
-        self.made, self.clock, self.telemetry = made, made.clock, made.telemetry
-        self.stored_counts = Counters(made.new_runtime().dynamo, made.aws.settings.control_table)
-        self._status, self._stream = build_handler(made.new_runtime()), Stream(made.aws)
+    def __init__(self, functions: Dispatch) -> None:
+        self.functions, self.clock, self.telemetry = functions, functions.clock, functions.telemetry
+        self.stored_counts = Counters(
+            functions.new_runtime().dynamo, functions.aws.settings.control_table
+        )
+        self._status, self._stream = build_handler(functions.new_runtime()), Stream(functions.aws)
         self._drifts = count()
 
     def submit(self, jobs: int = 1, tenant: str = "acme", **document: str) -> None:
-        self.made.jobs.submit(tenant, "ada", [Submission({**YEARLY, **document})] * jobs)
+        self.functions.jobs.submit(tenant, "ada", [Submission({**YEARLY, **document})] * jobs)
 
     def follow(self, made_at: datetime | None = None) -> None:
         """Count what changed since the last call."""
@@ -68,12 +70,12 @@ class Deployed:
 
     def walk(self, seconds: float = 900) -> bool:
         """Call the reconciler; return whether the day's walk is over."""
-        self.made.walk(seconds)
-        found = WalkProgress(
-            self.made.new_runtime().dynamo, self.made.aws.settings.control_table
+        self.functions.walk(seconds)
+        progress = WalkProgress(
+            self.functions.new_runtime().dynamo, self.functions.aws.settings.control_table
         ).read()
-        assert found is not None
-        return found.is_complete
+        assert progress is not None
+        return progress.is_complete
 
     def totals(self, tenant: str = "acme") -> Mapping[str, int]:
         return self.stored_counts.totals(tenant)
@@ -82,9 +84,9 @@ class Deployed:
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     monkeypatch.setattr(late_timers, "LATE_TIMER_SPAN", timedelta(minutes=20))
-    with dispatch() as made:
-        made.planner.tick()
-        yield Deployed(made)
+    with dispatch() as functions:
+        functions.planner.tick()
+        yield Deployed(functions)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_walk_of_several_invocations_keeps_its_counts(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "RECONCILER_PAGE_SIZE", 2)
-    heads = deployed.made.new_runtime().ports.job_states.__class__
+    heads = deployed.functions.new_runtime().ports.job_states.__class__
     real = heads.walk
     pages: Counter[str] = Counter()
 
@@ -257,8 +259,8 @@ def test_walk_over_a_day_leaves_counts_to_next_walk(deployed: Deployed) -> None:
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Moto]:
-    with moto(lambda: NOON) as found:
-        yield found
+    with moto(lambda: NOON) as aws:
+        yield aws
 
 
 def test_counts_of_maximum_tenants_fit_into_progress_row(
@@ -282,9 +284,9 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
     assert len(recount.packed) < 300 * 1024, "DynamoDB takes 400"
     kept = WalkProgress(aws.ports.job_states._dynamo, aws.settings.control_table)
     assert kept.save(Progress(NOON, packed_counts=recount.packed))
-    found = kept.read()
-    assert found is not None
-    assert Recount(stored_counts, NOON, found.packed_counts).tenants == recount.tenants
+    progress = kept.read()
+    assert progress is not None
+    assert Recount(stored_counts, NOON, progress.packed_counts).tenants == recount.tenants
 
 
 class BusyTenant:
@@ -295,7 +297,7 @@ class BusyTenant:
         self.tenant, self.chance, self.now = tenant, chance, NOON
         self.heads: dict[str, JobState] = {}
         self.waiting: list[tuple[datetime, CountChange]] = []  # the time at which each is counted
-        self.made: list[CountChange] = []
+        self.changes: list[CountChange] = []
 
     def change(self) -> None:
         job = an_id(self.chance.randrange(12))
@@ -306,12 +308,12 @@ class BusyTenant:
                 for n in range(self.chance.randrange(3))
             )
             state = self.chance.choice(list(JobStatus))
-            made = a_job_state(job, tenant=self.tenant) if old is None else old
-            self.heads[job] = replace(made, status=state, runs=runs)
+            present = a_job_state(job, tenant=self.tenant) if old is None else old
+            self.heads[job] = replace(present, status=state, runs=runs)
         totals = counters.status_count_changes(compare_states(old, self.heads.get(job)))
-        mark = change_id_of(str(len(self.made)), self.tenant)
+        mark = change_id_of(str(len(self.changes)), self.tenant)
         change = CountChange(mark, self.now, totals, {}, counters.moved_counts(totals))
-        self.made.append(change)
+        self.changes.append(change)
         self.waiting.append((self.now + self.chance.random() ** 3 * COUNT_LAG, change))
 
     def live(self, minutes: float, changes: int) -> None:
@@ -324,20 +326,20 @@ class BusyTenant:
 
     def follow(self) -> None:
         due = [change for at, change in self.waiting if at <= self.now]
-        self.waiting = [one for one in self.waiting if one[0] > self.now]
+        self.waiting = [entry for entry in self.waiting if entry[0] > self.now]
         self.stored_counts.count(self.tenant, due)
 
     def right(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for head in self.heads.values():
-            found.update(counters.status_count_changes(compare_states(None, head)))
-        return counters.live_counts(found)
+            counts.update(counters.status_count_changes(compare_states(None, head)))
+        return counters.live_counts(counts)
 
     def excess(self) -> dict[str, int]:
         """Return by how much the counts are too high, after all changes were counted."""
-        found = Counter(counters.live_counts(self.stored_counts.totals(self.tenant)))
-        found.subtract(self.right())
-        return {name: number for name, number in found.items() if number}
+        counts = Counter(counters.live_counts(self.stored_counts.totals(self.tenant)))
+        counts.subtract(self.right())
+        return {name: number for name, number in counts.items() if number}
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -370,7 +372,7 @@ def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     busy.now += COUNT_LAG
     busy.follow()
     slack = Counter[str]()
-    for change in busy.made:
+    for change in busy.changes:
         if began - COUNT_LAG - MINUTE <= change.changed_at <= last + WALK_TIME_MARGIN + MINUTE:
             slack.update(change.moved_counts)
     off = busy.excess()

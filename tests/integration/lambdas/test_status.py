@@ -192,10 +192,10 @@ def test_job_event_has_a_reason(
     world: World, old: dict[str, Any], new: dict[str, Any], told: tuple[str, str, str] | None
 ) -> None:
     world.follow(world.stream.of(a_job_state(version=1, **old), a_job_state(version=2, **new)))
-    found = [
+    reasons = [
         (e["detail"]["from"], e["detail"]["to"], e["detail"]["reason"]) for e in world.bus.events
     ]
-    assert found == ([] if told is None else [told])
+    assert reasons == ([] if told is None else [told])
 
 
 @pytest.mark.parametrize(("run_events", "told"), [("all", 4), ("ended", 2), ("none", 1)])
@@ -551,13 +551,13 @@ def test_status_handler_reports_batch_item_failures(
     handler = load(world.store, "status", monkeypatch)
     good, poison = world.stream.of(None, a_job_state()), a_poison(world, "later layout")
     assert handler({"Records": [good]}, None) == {"batchItemFailures": []}
-    said = handler({"Records": [good, poison]}, None)
-    assert said == {"batchItemFailures": [{"itemIdentifier": place(poison)}]}
+    answer = handler({"Records": [good, poison]}, None)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": place(poison)}]}
 
 
 def blobs(world: World) -> list[str]:
-    found = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
-    return [item["Key"] for item in found.get("Contents", [])]
+    response = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
+    return [item["Key"] for item in response.get("Contents", [])]
 
 
 def remove_head(world: World, job_id: str) -> None:

@@ -59,12 +59,12 @@ class CountTrials:
         tenant, of = f"t{self._trials}", self.world.stream.of
         lives = []
         for job in JOBS:
-            one = a_job_state(job, tenant=tenant, version=1)
+            first = a_job_state(job, tenant=tenant, version=1)
             heads = [
-                one,
-                replace(one, version=2, runs=(QUEUED, SOONER)),
-                replace(one, version=3, runs=(SOONER,), unrecorded=(ended(QUEUED),)),
-                replace(one, version=4, unrecorded=(ended(QUEUED), ended(SOONER))),
+                first,
+                replace(first, version=2, runs=(QUEUED, SOONER)),
+                replace(first, version=3, runs=(SOONER,), unrecorded=(ended(QUEUED),)),
+                replace(first, version=4, unrecorded=(ended(QUEUED), ended(SOONER))),
             ]
             lives.append([None, *heads])
         return tenant, [of(life[number], life[number + 1]) for number in range(4) for life in lives]
@@ -79,12 +79,12 @@ class CountTrials:
                 assert self.world.follow(*batch) == []
             except Crashed:
                 half = -(-len(batch) // 2)
-                waiting[:0] = [some for some in (batch[:half], batch[half:]) if some]
+                waiting[:0] = [part for part in (batch[:half], batch[half:]) if part]
         self.client.crashes = frozenset()
 
     def stats(self, tenant: str) -> Stats:
-        found: Stats = self.world.stats(tenant)
-        return found
+        stats: Stats = self.world.stats(tenant)
+        return stats
 
 
 def ended(run: Run) -> Run:
@@ -116,11 +116,11 @@ def expected(counting: CountTrials) -> Stats:
     """The counts without any fault."""
     tenant, records = counting.records()
     counting.deliver(records, [])
-    found = counting.stats(tenant)
-    assert found.jobs == {"SCHEDULED": 3}
-    assert found.runs == {"SUCCESS": 6}
+    stats = counting.stats(tenant)
+    assert stats.jobs == {"SCHEDULED": 3}
+    assert stats.runs == {"SUCCESS": 6}
     assert counting.client.calls == 1, "one transaction for totals, minutes and counted changes"
-    return found
+    return stats
 
 
 MOMENTS = [(number, done) for number in range(3) for done in (False, True)]
@@ -134,10 +134,10 @@ def test_sample_jobs_are_in_different_slots() -> None:
 def test_crash_at_any_transaction_counts_each_change_once(
     counting: CountTrials, expected: Stats, crashes: int
 ) -> None:
-    for some in combinations(MOMENTS, crashes):
+    for moments in combinations(MOMENTS, crashes):
         tenant, records = counting.records()
-        counting.deliver(records, some)
-        assert counting.stats(tenant) == expected, some
+        counting.deliver(records, moments)
+        assert counting.stats(tenant) == expected, moments
 
 
 def test_redelivery_with_other_batch_bounds_is_counted_once(
@@ -155,7 +155,7 @@ def test_redelivery_with_other_batch_bounds_is_counted_once(
 def test_concurrent_readers_count_all_changes(counting: CountTrials, expected: Stats) -> None:
     """Lambda reads a shard with several readers. Each has its own jobs."""
     tenant, records = counting.records()
-    mine, theirs = records[0::3], [one for n, one in enumerate(records) if n % 3]
+    mine, theirs = records[0::3], [record for n, record in enumerate(records) if n % 3]
     counting.client.calls, counting.client.crashes = 0, frozenset({(0, True)})
     with pytest.raises(Crashed):
         counting.world.follow(*mine)

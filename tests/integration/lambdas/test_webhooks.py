@@ -51,10 +51,10 @@ class WebhookReceiver(ScriptedTask):
 
 @pytest.fixture
 def world() -> Iterator[Executors]:
-    with executors() as made:
-        made.task = WebhookReceiver(made)
-        put_keys(made, KEY)
-        yield made
+    with executors() as world:
+        world.task = WebhookReceiver(world)
+        put_keys(world, KEY)
+        yield world
 
 
 def put_keys(world: Executors, *keys: bytes) -> None:
@@ -77,7 +77,7 @@ def answers(world: Executors, *outcomes: Outcome) -> None:
 
 
 def submit(world: Executors, *on: str, **fields: Any) -> JobKey:
-    notify = [{"on": [one], "url": f"{HOOK}/{one.lower()}"} for one in on]
+    notify = [{"on": [status], "url": f"{HOOK}/{status.lower()}"} for status in on]
     return world.submit(notify=notify, max_retries=0, **fields)
 
 
@@ -95,7 +95,7 @@ def redelivered(record: Record, receives: int) -> Record:
 
 
 def lines(world: Executors, event: str) -> list[dict[str, Any]]:
-    return [said for name, said in world.telemetry.infos if name == event]
+    return [fields for name, fields in world.telemetry.infos if name == event]
 
 
 def test_webhook_of_matching_status_is_sent_once(world: Executors) -> None:
@@ -113,8 +113,8 @@ def test_webhook_of_matching_status_is_sent_once(world: Executors) -> None:
     assert (told["data"]["from"], told["data"]["tenant"]) == ("RUNNING", "acme")
     assert "no luck" not in attempt.task["body"]
     assert world.records() == []
-    said = {"job_id": key.job_id, "run_id": run.run_id, "tenant": "acme", "tries": 1}
-    assert lines(world, "webhook_delivered") == [said]
+    fields = {"job_id": key.job_id, "run_id": run.run_id, "tenant": "acme", "tries": 1}
+    assert lines(world, "webhook_delivered") == [fields]
 
 
 def test_webhook_is_signed_for_its_tenant_with_each_key(world: Executors) -> None:
@@ -171,10 +171,10 @@ def test_failing_webhook_backs_off_and_is_given_up(world: Executors) -> None:
     assert 5 * 3_600 < sum(delays) < 7 * 3_600
     assert lines(world, "webhook_given_up") == []
     assert world.invoke([redelivered(record, MAX_WEBHOOK_ATTEMPTS)]) == []
-    (said,) = lines(world, "webhook_given_up")
-    assert (said["job_id"], said["tries"]) == (key.job_id, MAX_WEBHOOK_ATTEMPTS)
-    assert said["error"] == "The server answered 503"
-    assert HOOK not in json.dumps(said), "an address may contain a secret"
+    (fields,) = lines(world, "webhook_given_up")
+    assert (fields["job_id"], fields["tries"]) == (key.job_id, MAX_WEBHOOK_ATTEMPTS)
+    assert fields["error"] == "The server answered 503"
+    assert HOOK not in json.dumps(fields), "an address may contain a secret"
     assert world.telemetry.count(Metric.WEBHOOKS_GIVEN_UP) == 1
     ids = {attempt.task["headers"]["webhook-id"] for attempt in received(world)}
     bodies = {attempt.task["body"] for attempt in received(world)}
@@ -243,10 +243,10 @@ def test_webhook_removed_from_definition_is_not_sent(world: Executors, notify: A
 
 def test_changed_webhook_address_is_used(world: Executors) -> None:
     key = submit_and_run(world, "FAILED")
-    there = "https://elsewhere.example/"
-    world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": there}]})
+    url = "https://elsewhere.example/"
+    world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": url}]})
     world.invoke(world.records())
-    assert [attempt.task["url"] for attempt in received(world)] == [there]
+    assert [attempt.task["url"] for attempt in received(world)] == [url]
 
 
 def test_webhook_is_queued_when_dispatch_is_on_again(world: Executors) -> None:
@@ -284,9 +284,11 @@ def test_webhook_survives_executor_crash_at_any_call(
         for minutes in range(1, 12):
             world.clock.set(after(60 * minutes))
             world.evaluate_due_timers()
-            found = world.records()
-            told += [one for one in found if '"n":1' in one["body"]]
-            world.invoke([redelivered(record, 2), *(one for one in found if one not in told)])
+            records = world.records()
+            told += [message for message in records if '"n":1' in message["body"]]
+            world.invoke(
+                [redelivered(record, 2), *(message for message in records if message not in told)]
+            )
     told += world.records()
     run = world.run(key).run
     assert run.status is RunStatus.FAILED
@@ -303,8 +305,8 @@ def test_dead_lettered_notification_ends_no_run(world: Executors) -> None:
     fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     world.world.sqs.send(dead, {"MessageBody": body, **fifo})
     world.handle_dead_letters(240, dead)
-    (said,) = lines(world, "webhook_given_up")
-    assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
+    (fields,) = lines(world, "webhook_given_up")
+    assert (fields["job_id"], fields["run_id"]) == (key.job_id, run.run_id)
     assert world.telemetry.count(Metric.DEAD_LETTERS) == 1
     assert world.status(key) is RunStatus.SUCCESS
     assert world.telemetry.problems == []

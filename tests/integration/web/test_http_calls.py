@@ -190,8 +190,8 @@ def test_page_token_is_valid_with_another_limit(client: Client) -> None:
 def test_job_list_is_filtered(client: Client) -> None:
     mine = a_job(client, name="backup eu", tags={"team": "data", "env": "prod"})
     a_job(client, name="other")
-    found = client.get("/v1/jobs?name_prefix=backup&tag=team:data&tag=env:prod").json["jobs"]
-    assert [job["job_id"] for job in found] == [mine]
+    jobs = client.get("/v1/jobs?name_prefix=backup&tag=team:data&tag=env:prod").json["jobs"]
+    assert [job["job_id"] for job in jobs] == [mine]
     assert client.get("/v1/jobs?tag=team:x").json["jobs"] == []
     client.post(f"/v1/jobs/{mine}/pause")
     paused = client.get("/v1/jobs?status=PAUSED&status=CANCELLED&schedule_type=CRON").json["jobs"]
@@ -353,14 +353,14 @@ def test_preview_returns_times_and_refuses_wrong_fields(client: Client) -> None:
         "from": "2027-03-26T12:00:00Z",
         "count": 3,
     }
-    found = client.post("/v1/schedules/preview", body).json
-    assert found["times"][1] == {
+    preview = client.post("/v1/schedules/preview", body).json
+    assert preview["times"][1] == {
         "utc": "2027-03-28T01:00:00.000Z",
         "local": "2027-03-28T03:00:00.000+02:00",
     }
-    assert len(found["times"]) == 3
-    assert found["warnings"]
-    assert found["description"]
+    assert len(preview["times"]) == 3
+    assert preview["warnings"]
+    assert preview["description"]
     wrong = client.post("/v1/schedules/preview", {**body, "count": 101, "name": "x", "from": 5})
     assert set(wrong.fields) == {"count", "name", "from"}
     assert set(client.post("/v1/schedules/preview", {}).fields) == {"schedule_type"}
@@ -417,9 +417,9 @@ def test_upcoming_runs_of_all_jobs_are_listed(client: Client) -> None:
 
 def test_explain_returns_the_outcome_of_a_time(client: Client) -> None:
     path = f"/v1/jobs/{a_job(client)}/explain"
-    found = client.get(f"{path}?at=2026-11-19T00:00:00Z").json
-    assert (found["outcome"], found["at"]) == ("PLANNED", "2026-11-19T00:00:00.000Z")
-    assert set(found) == {
+    explanation = client.get(f"{path}?at=2026-11-19T00:00:00Z").json
+    assert (explanation["outcome"], explanation["at"]) == ("PLANNED", "2026-11-19T00:00:00.000Z")
+    assert set(explanation) == {
         "job_id",
         "at",
         "occurrence",

@@ -226,8 +226,8 @@ def test_run_list_filters_by_scheduled_start_or_end_time(client: NodeClient) -> 
     times = {"scheduled": "scheduled_time", "started": "start_time", "ended": "end_time"}
     for by, field in times.items():
         ranges = f"from={run[field]}", f"from=2026-11-18T12:00:00Z&to={run[field]}"
-        found = [client.get(f"/v1/runs?by={by}&{range_}").json["runs"] for range_ in ranges]
-        assert found == [[run], []]
+        lists = [client.get(f"/v1/runs?by={by}&{range_}").json["runs"] for range_ in ranges]
+        assert lists == [[run], []]
     assert set(client.get("/v1/runs?by=created").fields) == {"by"}
 
 

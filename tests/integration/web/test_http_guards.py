@@ -156,8 +156,8 @@ def test_disconnected_client_gets_no_answer(client: Client) -> None:
 
 
 def test_too_many_or_too_long_headers_are_refused(client: Client) -> None:
-    many = [HOST, *((f"x-{n}".encode(), b"y") for n in range(100))]
-    assert client.raw("GET", "/v1/jobs", many, []).status == 431
+    headers = [HOST, *((f"x-{n}".encode(), b"y") for n in range(100))]
+    assert client.raw("GET", "/v1/jobs", headers, []).status == 431
     assert client.raw("GET", "/v1/jobs", [HOST, (b"x", b"y" * 70_000)], []).status == 431
     assert client.get("/v1/jobs?" + "x" * 9_000).status == 414
 

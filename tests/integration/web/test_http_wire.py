@@ -186,8 +186,8 @@ def test_connection_answers_requests_in_their_order(name: str) -> None:
 
     async def play() -> None:
         written, _ = await answered(Node(), pieces)
-        found = re.findall(rb"HTTP/1\.1 (\d{3}) ", written)
-        assert [int(status) for status in found] == statuses, written
+        codes = re.findall(rb"HTTP/1\.1 (\d{3}) ", written)
+        assert [int(status) for status in codes] == statuses, written
 
     asyncio.run(play())
 

@@ -99,4 +99,4 @@ def test_calls_keep_the_limit_when_answers_of_writes_are_lost(rate: int) -> None
     fleet = quotas(TenantLimits(calls_per_second=rate), (1,) * 20, log=EventLog(), rows=Rows())
     figures = load(fleet, (2.0 * rate, 90))
     assert figures.accepted >= 0.7 * 90 * rate
-    assert figures.most <= MAX_EXCESS * allowed(rate)
+    assert figures.max_in_a_minute <= MAX_EXCESS * allowed(rate)

@@ -79,16 +79,18 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 
 @contextmanager
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
-    with moto(clock) as made:
-        ports = Ports(**vars(made.ports))
-        yield World(ports, clock, lambda _now: made.delivered(), lambda _now: made.notifications())
+    with moto(clock) as aws:
+        ports = Ports(**vars(aws.ports))
+        yield World(ports, clock, lambda _now: aws.delivered(), lambda _now: aws.notifications())
 
 
 @contextmanager
 def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """Yield the plain twin that simulations run on. It must not be kinder than the adapters."""
-    made = Memory(clock)
-    yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _notifications(made))
+    memory = Memory(clock)
+    yield World(
+        memory.ports, clock, lambda _now: _received(memory), lambda _now: _notifications(memory)
+    )
 
 
 @contextmanager
@@ -97,20 +99,20 @@ def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
 
     The result must not change.
     """
-    made = Memory(clock)
-    ports = with_faults(made.ports, Repeating(), "client")
-    yield World(ports, clock, lambda _now: _received(made), lambda _now: _notifications(made))
+    memory = Memory(clock)
+    ports = with_faults(memory.ports, Repeating(), "client")
+    yield World(ports, clock, lambda _now: _received(memory), lambda _now: _notifications(memory))
 
 
-def _received(made: Memory) -> Sequence[Message]:
-    deliveries = made.run_queue.receive(1_000)
+def _received(memory: Memory) -> Sequence[Message]:
+    deliveries = memory.run_queue.receive(1_000)
     for delivery in deliveries:
-        made.run_queue.acknowledge(delivery)
+        memory.run_queue.acknowledge(delivery)
     return [delivery.message for delivery in deliveries]
 
 
-def _notifications(made: Memory) -> Sequence[Notification]:
-    return list(made.notifications.rows.values())
+def _notifications(memory: Memory) -> Sequence[Notification]:
+    return list(memory.notifications.rows.values())
 
 
 ADAPTERS: Mapping[str, Factory] = {

@@ -69,10 +69,13 @@ class Gateway:
             event["body"] = None
         event["headers"] = headers
         route, _function = route_of(method, path)
-        if not any(one.is_public and route == f"{one.method} {one.path}" for one in API_CALLS):
+        if not any(
+            api_call.is_public and route == f"{api_call.method} {api_call.path}"
+            for api_call in API_CALLS
+        ):
             with self._turn:
-                said = self._door.authorize(event)
-            event["requestContext"]["authorizer"] = {"lambda": said["context"]}
+                decision = self._door.authorize(event)
+            event["requestContext"]["authorizer"] = {"lambda": decision["context"]}
         with self._turn:
             return self._api.ask(event)
 

@@ -62,8 +62,8 @@ class Moto:
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return all rows of a table, by its short name or its name in the account."""
         name = getattr(self.settings, f"{table}_table", table)
-        found = self.clients.dynamodb.scan(TableName=name)["Items"]
-        return [dict(row) for row in found]
+        items = self.clients.dynamodb.scan(TableName=name)["Items"]
+        return [dict(row) for row in items]
 
     def timers(self) -> list[Timer]:
         """Return all timers, including those that share a row."""
@@ -73,30 +73,34 @@ class Moto:
 
     def delivered(self) -> list[Message]:
         """Receive and return all messages of the executor queues."""
-        found: list[Message] = []
+        messages: list[Message] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
-                found += [parse_message(message["Body"]) for message in batch]
-        return found
+                messages += [parse_message(message["Body"]) for message in batch]
+        return messages
 
     def notifications(self) -> list[Notification]:
         """Receive and return all notices of the executor queues."""
-        found: list[Notification] = []
+        notifications: list[Notification] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
-                found += [one for m in batch if (one := parse_notification(m["Body"])) is not None]
-        return found
+                notifications += [
+                    notification
+                    for m in batch
+                    if (notification := parse_notification(m["Body"])) is not None
+                ]
+        return notifications
 
     def messages(self, url: str) -> list[dict[str, Any]]:
         """Receive up to ten messages from a queue, and delete them."""
         received = self.clients.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         )
-        found = [dict(message) for message in received.get("Messages", [])]
-        for message in found:
+        messages = [dict(message) for message in received.get("Messages", [])]
+        for message in messages:
             handle = message["ReceiptHandle"]
             self.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
-        return found
+        return messages
 
 
 class ListedHistory(DynamoHistory):
@@ -108,8 +112,8 @@ class ListedHistory(DynamoHistory):
 
     def put_runs(self, rows: Sequence[RunRow]) -> None:
         super().put_runs(rows)
-        for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
-            self._appended.append(tenant, list(some))
+        for tenant, tenant_rows in groupby(sorted(rows, key=_tenant), key=_tenant):
+            self._appended.append(tenant, list(tenant_rows))
 
 
 def _tenant(row: RunRow) -> str:
@@ -120,11 +124,11 @@ def _tenant(row: RunRow) -> str:
 def moto(clock: Clock) -> Iterator[Moto]:
     with mock_aws():
         clients = Clients(_session())
-        made = adapter(clients, _created(clients), clock)
-        dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), made.patience)
-        history = ListedHistory(dynamo, made.settings.runs_table, made.lists)
+        adapters = adapter(clients, _created(clients), clock)
+        dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), adapters.patience)
+        history = ListedHistory(dynamo, adapters.settings.runs_table, adapters.lists)
         with mock.patch("moto.s3.models.utcnow", side_effect=lambda: clock().replace(tzinfo=None)):
-            yield replace(made, ports=replace(made.ports, history=history))
+            yield replace(adapters, ports=replace(adapters.ports, history=history))
 
 
 def adapter(clients: Clients, settings: Settings, clock: Clock) -> Moto:

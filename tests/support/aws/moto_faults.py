@@ -143,7 +143,7 @@ def failed_entries(
                 parsed["Entries"][place] = {"ErrorCode": "InternalFailure"}
             return
         taken = parsed["Successful"]
-        parsed["Successful"] = [one for n, one in enumerate(taken) if n not in places]
+        parsed["Successful"] = [entry for n, entry in enumerate(taken) if n not in places]
         parsed["Failed"] = [
             {"Id": taken[place]["Id"], "SenderFault": sender_fault, "Code": "Planted"}
             for place in places

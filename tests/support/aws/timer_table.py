@@ -85,9 +85,9 @@ class TimerTable:
             reverse=not asked["ScanIndexForward"],
         )
         assert "ExclusiveStartKey" not in asked, "no moment here is larger than a page"
-        found = [dict(row) for _, row in rows[: asked["Limit"]]]
-        more = {"LastEvaluatedKey": key_of(found[-1]).item()} if len(rows) > len(found) else {}
-        return {"Items": found, **more}
+        items = [dict(row) for _, row in rows[: asked["Limit"]]]
+        more = {"LastEvaluatedKey": key_of(items[-1]).item()} if len(rows) > len(items) else {}
+        return {"Items": items, **more}
 
     def update_item(self, **asked: Any) -> Row:
         fault = self._fault()

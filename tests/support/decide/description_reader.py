@@ -117,15 +117,15 @@ def read(text: str) -> Reading:
 
 def _read_times(text: str, reading: Reading) -> int:
     """Parse the parts with the time of day, and return the position of the date."""
-    found = _part(text, 0)
-    if found is None:
+    part = _part(text, 0)
+    if part is None:
         raise ValueError(f"no time: {text}")
     first = True
-    while found is not None:
-        kind, match = found
+    while part is not None:
+        kind, match = part
         _take(kind, match, first, reading)
         first = False
-        found = _part(text, match.end() + 2) if text.startswith(", ", match.end()) else None
+        part = _part(text, match.end() + 2) if text.startswith(", ", match.end()) else None
     return match.end()
 
 

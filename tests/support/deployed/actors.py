@@ -111,7 +111,7 @@ class Actors:
         """Run the invocations that are due, the earliest first."""
         now = self._clock()
         ripe = [actor for actor in self._waiting if actor.wake_at and actor.wake_at <= now]
-        for actor in sorted(ripe, key=lambda one: one.wake_at or now):
+        for actor in sorted(ripe, key=lambda actor: actor.wake_at or now):
             self._waiting.remove(actor)
             self._step(actor)
         return len(ripe)

@@ -31,6 +31,6 @@ def every(rule: Rule) -> timedelta:
     >>> every(Rule("tick", "rate(5 minutes)", None, "default", ()))
     datetime.timedelta(seconds=300)
     """
-    found = _RATE.fullmatch(rule.schedule)
-    assert found is not None, rule.schedule
-    return timedelta(**{f"{found[2]}s": int(found[1])})
+    rate = _RATE.fullmatch(rule.schedule)
+    assert rate is not None, rule.schedule
+    return timedelta(**{f"{rate[2]}s": int(rate[1])})

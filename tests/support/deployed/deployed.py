@@ -124,20 +124,20 @@ def _copied(backend: Any) -> Any:
     """Copy the state of a service. Queues hold locks, but only their names and attributes count."""
     if not hasattr(backend, "queues"):
         return deepcopy(backend)
-    made = copy(backend)
-    made.queues = copy(backend.queues)
-    return made
+    copied = copy(backend)
+    copied.queues = copy(backend.queues)
+    return copied
 
 
 def _first(session: Any, stacks: Sequence[Stack]) -> _Kept:
     # JSON parsing takes a third less time than YAML parsing here.
     with mock.patch.object(MotoStack, "parse_template", staticmethod(json.loads)):
         _create(session.client("cloudformation"), stacks)
-    found = read_back(session)
+    deployed = read_back(session)
     _quiet()
     pages = session.client("ssm").get_paginator("get_parameters_by_path")
     return _Kept(
-        found,
+        deployed,
         {
             service: _copied(backends[ACCOUNT][region])
             for service, (backends, region) in _STATEFUL.items()
@@ -160,10 +160,10 @@ def _create(formation: Any, stacks: Sequence[Stack]) -> None:
             TemplateBody=json.dumps(template),
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
         )
-        (made,) = formation.describe_stacks(StackName=stack.name)["Stacks"]
-        assert made["StackStatus"] == "CREATE_COMPLETE", made
-        for said in made.get("Outputs", []):
-            outputs[stack.name, said["OutputKey"]] = said["OutputValue"]
+        (description,) = formation.describe_stacks(StackName=stack.name)["Stacks"]
+        assert description["StackStatus"] == "CREATE_COMPLETE", description
+        for output in description.get("Outputs", []):
+            outputs[stack.name, output["OutputKey"]] = output["OutputValue"]
 
 
 def _quiet() -> None:
@@ -173,7 +173,7 @@ def _quiet() -> None:
 
 
 def read_back(session: Any) -> Deployed:
-    functions = {one.name: one for one in _functions(session.client("lambda"))}
+    functions = {function.name: function for function in _functions(session.client("lambda"))}
     dynamodb = session.client("dynamodb")
     streams = {}
     for name in dynamodb.list_tables()["TableNames"]:
@@ -228,8 +228,8 @@ def _sources(client: Any) -> list[Source]:
             .get("OnFailure", {})
             .get("Destination", ""),
             filters=[
-                json.loads(some["Pattern"])
-                for some in mapping.get("FilterCriteria", {}).get("Filters", [])
+                json.loads(source_filter["Pattern"])
+                for source_filter in mapping.get("FilterCriteria", {}).get("Filters", [])
             ],
             window=timedelta(seconds=mapping.get("MaximumBatchingWindowInSeconds", 0)),
         )
@@ -238,12 +238,12 @@ def _sources(client: Any) -> list[Source]:
 
 
 def _rules(client: Any) -> list[Rule]:
-    found = []
+    rules = []
     for bus in client.list_event_buses()["EventBuses"]:
         for rule in client.list_rules(EventBusName=bus["Name"])["Rules"]:
             targets = client.list_targets_by_rule(Rule=rule["Name"], EventBusName=bus["Name"])
             pattern = rule.get("EventPattern")
-            found.append(
+            rules.append(
                 Rule(
                     rule["Name"],
                     rule.get("ScheduleExpression", ""),
@@ -252,7 +252,7 @@ def _rules(client: Any) -> list[Rule]:
                     targets["Targets"],
                 )
             )
-    return found
+    return rules
 
 
 def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
@@ -261,14 +261,17 @@ def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     ]
-    for one in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        policy = iam.get_policy(PolicyArn=one["PolicyArn"])["Policy"]
+    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
         version = iam.get_policy_version(
-            PolicyArn=one["PolicyArn"], VersionId=policy["DefaultVersionId"]
+            PolicyArn=attached["PolicyArn"], VersionId=policy["DefaultVersionId"]
         )
         documents.append(version["PolicyVersion"]["Document"])
     return [
-        {**statement, "Resource": [_as_given(one) for one in _list(statement["Resource"])]}
+        {
+            **statement,
+            "Resource": [_as_given(resource) for resource in _list(statement["Resource"])],
+        }
         for document in documents
         for statement in _list(_parsed(document)["Statement"])
     ]

@@ -130,8 +130,8 @@ class EventSources:
             if actor.error is None and not wrong:
                 reader.done(len(batch))
                 return
-            numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
-            handled = min(numbers.index(one) for one in wrong) if wrong else 0
+            numbers = [change["dynamodb"]["SequenceNumber"] for change in batch]
+            handled = min(numbers.index(number) for number in wrong) if wrong else 0
             given_up = reader.failed(source, len(batch), handled)
             if given_up:
                 self._give_up(source, given_up)
@@ -142,7 +142,7 @@ class EventSources:
     def _give_up(self, source: Source, records: Sequence[Mapping[str, Any]]) -> None:
         """Send a failed batch to the on-failure queue. The message holds positions, not records."""
         queue = self.sqs.by_arn[source.failed_to]
-        numbers = [one["dynamodb"]["SequenceNumber"] for one in records]
+        numbers = [change["dynamodb"]["SequenceNumber"] for change in records]
         body = {
             "requestContext": {
                 "functionArn": source.function,

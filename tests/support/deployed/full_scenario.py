@@ -59,9 +59,9 @@ def play_all_features(world: World) -> None:
 
 
 def _use_tokens(world: World, api: Gateway) -> None:
-    made = api.post("/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
-    theirs = Gateway(world, made["token"])
-    assert theirs.get("/whoami").json["token_id"] == made["token_id"]
+    token = api.post("/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
+    theirs = Gateway(world, token["token"])
+    assert theirs.get("/whoami").json["token_id"] == token["token_id"]
     assert theirs.post("/jobs", SMALL).status == 403
     mine = api.post("/tokens", {"name": "mine", "role": "admin"}).json["token_id"]
     assert api.get("/tokens").json["tokens"][0]["token_id"] == mine
@@ -70,8 +70,8 @@ def _use_tokens(world: World, api: Gateway) -> None:
 
 def _write_limits(world: World) -> None:
     """Write limits for a tenant as an operator does, far above the use in this test."""
-    many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
-    row = limits_row("default", many)
+    limits = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
+    row = limits_row("default", limits)
     world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 
 
@@ -115,8 +115,8 @@ def _submit_all_tasks(world: World, api: Gateway, fields: Mapping[str, Any]) -> 
 
 def _run_tenant_targets(world: World, api: Gateway) -> None:
     """Run tasks of a tenant that may reach its own function and queue."""
-    made = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
-    theirs = Gateway(world, made["token"])
+    token = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
+    theirs = Gateway(world, token["token"])
     world.add_queue(THEIR_INBOX)
     tasks = [
         {"type": "lambda", "function": "acme-answers"},

@@ -117,12 +117,12 @@ def folder_of(name: str, stage: str) -> Path:
     `punctual-dev-executor-quick` is in `executor`.
     """
     rest = name.removeprefix(f"punctual-{stage}-").replace("-", "_")
-    found = [
+    folders = [
         folder
         for folder in FOLDERS.iterdir()
         if rest == folder.name or rest.startswith(f"{folder.name}_")
     ]
-    return max(found, key=lambda folder: len(folder.name))
+    return max(folders, key=lambda folder: len(folder.name))
 
 
 def _load(function: Function) -> Callable[[Any, Any], Any]:

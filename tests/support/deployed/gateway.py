@@ -39,47 +39,47 @@ class Route:
             return None
         pattern = re.sub(r"\{(\w+)\+\}", r"(?P<\1>.+)", template)
         pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)
-        found = re.fullmatch(pattern, path)
-        return None if found is None else found.groupdict()
+        match = re.fullmatch(pattern, path)
+        return None if match is None else match.groupdict()
 
 
 def routes_of(stacks: Sequence[Stack]) -> list[Route]:
     """Return the routes of the template. They come from there, because moto has no HTTP API."""
     names = {
-        key.split("/", 1)[1]: one["Properties"]["FunctionName"]
-        for key, one in resources(stacks, "AWS::Lambda::Function").items()
-        if "FunctionName" in one["Properties"]
+        key.split("/", 1)[1]: resource["Properties"]["FunctionName"]
+        for key, resource in resources(stacks, "AWS::Lambda::Function").items()
+        if "FunctionName" in resource["Properties"]
     }
     behind = {
-        key.split("/", 1)[1]: names[_function_in(one["Properties"]["IntegrationUri"], names)]
-        for key, one in resources(stacks, "AWS::ApiGatewayV2::Integration").items()
+        key.split("/", 1)[1]: names[_function_in(resource["Properties"]["IntegrationUri"], names)]
+        for key, resource in resources(stacks, "AWS::ApiGatewayV2::Integration").items()
     }
     return [
         Route(
-            one["Properties"]["RouteKey"],
-            behind[_target(one["Properties"]["Target"])],
-            one["Properties"].get("AuthorizationType", "NONE") == "NONE",
+            resource["Properties"]["RouteKey"],
+            behind[_target(resource["Properties"]["Target"])],
+            resource["Properties"].get("AuthorizationType", "NONE") == "NONE",
         )
-        for one in resources(stacks, "AWS::ApiGatewayV2::Route").values()
+        for resource in resources(stacks, "AWS::ApiGatewayV2::Route").values()
     ]
 
 
 def authorizer_of(stacks: Sequence[Stack]) -> str:
     names = {
-        key.split("/", 1)[1]: one["Properties"]["FunctionName"]
-        for key, one in resources(stacks, "AWS::Lambda::Function").items()
-        if "FunctionName" in one["Properties"]
+        key.split("/", 1)[1]: resource["Properties"]["FunctionName"]
+        for key, resource in resources(stacks, "AWS::Lambda::Function").items()
+        if "FunctionName" in resource["Properties"]
     }
-    (one,) = resources(stacks, "AWS::ApiGatewayV2::Authorizer").values()
-    return str(names[_function_in(one["Properties"]["AuthorizerUri"], names)])
+    (authorizer,) = resources(stacks, "AWS::ApiGatewayV2::Authorizer").values()
+    return str(names[_function_in(authorizer["Properties"]["AuthorizerUri"], names)])
 
 
 def _function_in(uri: Any, names: Mapping[str, str]) -> str:
     """Return the only function that a URI refers to."""
     words: set[str] = set(re.findall(r"[A-Za-z0-9]+", json.dumps(uri)))
-    found = words & names.keys()
-    (one,) = found
-    return one
+    matches = words & names.keys()
+    (name,) = matches
+    return name
 
 
 def _target(target: Any) -> str:
@@ -127,10 +127,10 @@ class Gateway:
         self.world.meter.add_billed_item("gateway", Unit.API, route.key)
         self.world.meter.add_billed_item("gateway", Unit.LOG_BYTE, "access log", self._logged)
         if not route.open:
-            said = self.world.invoke(self._authorizer, {**event, "type": "REQUEST"})
-            if not said or not said.get("isAuthorized"):
-                return Answer(403 if said else 500, {}, "{}")
-            event["requestContext"]["authorizer"] = {"lambda": said.get("context", {})}
+            decision = self.world.invoke(self._authorizer, {**event, "type": "REQUEST"})
+            if not decision or not decision.get("isAuthorized"):
+                return Answer(403 if decision else 500, {}, "{}")
+            event["requestContext"]["authorizer"] = {"lambda": decision.get("context", {})}
         event |= {"body": body, "isBase64Encoded": False, "pathParameters": dict(parameters)}
         answer = self.world.invoke(
             route.function, {k: v for k, v in event.items() if v is not None}
@@ -141,12 +141,12 @@ class Gateway:
         """Return the most specific route. Fewer parameters win, and `$default` comes last."""
         order = sorted(
             self._routes,
-            key=lambda one: (one.key == "$default", "+" in one.key, one.key.count("{")),
+            key=lambda route: (route.key == "$default", "+" in route.key, route.key.count("{")),
         )
         for route in order:
-            found = route.serves(method, path)
-            if found is not None:
-                return route, found
+            parameters = route.serves(method, path)
+            if parameters is not None:
+                return route, parameters
         raise AssertionError(f"no route for {method} {path}")
 
     def _event(

@@ -22,7 +22,7 @@ class Named(NamedTuple):
 
     function: str
     action: str
-    what: str
+    resource: str
 
 
 def grants(role: str, statements: Sequence[Statement]) -> list[Grant]:
@@ -65,17 +65,17 @@ def named(grant: Grant, stage: str) -> Named:
     """Return a grant without its stage.
 
     >>> table = "arn:aws:dynamodb:eu-west-1:1:table/Punctual-dev-Data-ControlTable7-X"
-    >>> named(Grant("punctual-dev-planner", "dynamodb:PutItem", table, "#token#*"), "dev").what
+    >>> named(Grant("punctual-dev-planner", "dynamodb:PutItem", table, "#token#*"), "dev").resource
     'control, rows #token#*'
     >>> queue, blobs = "arn:aws:sqs:eu-west-1:1:punctual-dev-wake", "arn:aws:s3:::b/outputs/*"
-    >>> [named(Grant("punctual-dev-poller", "a:b", one), "dev").what for one in (queue, blobs)]
+    >>> [named(Grant("punctual-dev-poller", "a:b", arn), "dev").resource for arn in (queue, blobs)]
     ['wake', 'outputs/*']
     """
     prefix = f"punctual-{stage}-"
-    what = _what(grant.resource).replace(prefix, "").replace(f"/{stage}/", "/STAGE/")
-    what = what.replace(f"punctual-{stage}", "punctual-STAGE")
+    resource = _what(grant.resource).replace(prefix, "").replace(f"/{stage}/", "/STAGE/")
+    resource = resource.replace(f"punctual-{stage}", "punctual-STAGE")
     rows = f", rows {grant.rows}" if grant.rows else ""
-    return Named(grant.role.removeprefix(prefix), grant.action, what + rows)
+    return Named(grant.role.removeprefix(prefix), grant.action, resource + rows)
 
 
 def _what(resource: str) -> str:

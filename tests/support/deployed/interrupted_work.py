@@ -27,13 +27,13 @@ OUT_OF_MEMORY = Killed("out of memory")
 
 def queue_fields(world: World) -> list[dict[str, Any]]:
     """Return fields that send a job through each queue, by lane and priority."""
-    found = []
+    variants = []
     for lane, fields in zip(LANES, (QUICK, LONG), strict=True):
         for queue in world.feeding(f"executor-{lane}"):
             parts = queue.name.removesuffix(".fifo").split("-")
             priority = parts[-1].upper() if parts[-1] != lane else "NORMAL"
-            found.append({**fields, "priority": priority})
-    return found
+            variants.append({**fields, "priority": priority})
+    return variants
 
 
 def queues(world: World) -> list[Queue]:

@@ -28,8 +28,8 @@ class Latency:
 
     def start(self, name: str) -> timedelta:
         """Return the startup time of a new environment of this function."""
-        found = [seconds for short, seconds in self.first.items() if name.endswith(short)]
-        return timedelta(seconds=sum(found))
+        startup_seconds = [seconds for short, seconds in self.first.items() if name.endswith(short)]
+        return timedelta(seconds=sum(startup_seconds))
 
     def call(self, name: str, memory: int) -> float:
         """Return the seconds of a call by this function."""

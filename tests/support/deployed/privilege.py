@@ -63,11 +63,11 @@ def needed(call: Call) -> list[Right]:
             Right(
                 call.role,
                 TRANSACTED[kind],
-                arn("dynamodb", f"table/{what['TableName']}"),
-                _rows(what),
+                arn("dynamodb", f"table/{write['TableName']}"),
+                _rows(write),
             )
             for action in call.params["TransactItems"]
-            for kind, what in action.items()
+            for kind, write in action.items()
         ]
     if call.operation == "BatchGetItem":
         return [
@@ -89,7 +89,7 @@ def needed(call: Call) -> list[Right]:
     rule = RULES.get((call.service, call.operation))
     actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
     rows = _rows(call.params) if call.service == "dynamodb" else ""
-    found = [
+    rights = [
         Right(call.role, action, resource, rows)
         for action in actions
         for resource in _resources(call)
@@ -97,8 +97,8 @@ def needed(call: Call) -> list[Right]:
     if call.service == "s3" and call.error in MISSING:
         # Without this right AWS answers 403 for a missing object, not 404.
         bucket = f"arn:aws:s3:::{call.params['Bucket']}"
-        found.append(Right(call.role, "s3:ListBucket", bucket))
-    return found
+        rights.append(Right(call.role, "s3:ListBucket", bucket))
+    return rights
 
 
 def _written(request: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _dynamodb(params: Mapping[str, Any]) -> list[str]:
 def _s3(params: Mapping[str, Any]) -> list[str]:
     bucket = f"arn:aws:s3:::{params['Bucket']}"
     if "Delete" in params:
-        return [f"{bucket}/{one['Key']}" for one in params["Delete"]["Objects"]]
+        return [f"{bucket}/{entry['Key']}" for entry in params["Delete"]["Objects"]]
     return [f"{bucket}/{params['Key']}"] if "Key" in params else [bucket]
 
 
@@ -180,7 +180,7 @@ def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, s
         for statement in statements
         if _speaks(statement, right) and _holds(statement, right, about)
     ]
-    effects = {one["Effect"] for one in speaking}
+    effects = {statement["Effect"] for statement in speaking}
     return "Allow" in effects and "Deny" not in effects
 
 
@@ -197,7 +197,7 @@ def _speaks(statement: Statement, right: Right) -> bool:
         if word in statement:
             raise NotImplementedError(f"a statement with {word}: {statement}")
     actions = listed(statement["Action"])
-    return any(matches(one, right.action, fold=True) for one in actions) and any(
+    return any(matches(pattern, right.action, fold=True) for pattern in actions) and any(
         matches(item, right.resource) for item in listed(statement["Resource"])
     )
 

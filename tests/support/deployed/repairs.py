@@ -55,9 +55,11 @@ def check_timer_repair(world: World, api: Gateway) -> None:
 
 def _forget_timers(world: World, job: str) -> None:
     for row in world.rows(keys.TIMERS_TABLE):
-        found = parse_row(row)
-        if any(timer.job_id == job for timer in found.timers):
-            world.bare.delete_item(TableName=world.table(keys.TIMERS_TABLE), Key=found.key.item())
+        timer_row = parse_row(row)
+        if any(timer.job_id == job for timer in timer_row.timers):
+            world.bare.delete_item(
+                TableName=world.table(keys.TIMERS_TABLE), Key=timer_row.key.item()
+            )
 
 
 def set_walk_start(world: World, minute: datetime) -> None:

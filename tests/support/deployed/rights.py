@@ -67,7 +67,7 @@ def observed(stage: str) -> Stage:
             play_all_features(world)
         policies = world.deployed.policies
         calls = [call for call in world.meter.calls if call.role in policies]
-    granted = [one for role, some in policies.items() for one in grants(role, some)]
+    granted = [grant for role, statements in policies.items() for grant in grants(role, statements)]
     return Stage(
         policies,
         {named(grant, stage): grant for grant in granted},
@@ -78,11 +78,11 @@ def observed(stage: str) -> Stage:
 @cache
 def all_grants() -> Mapping[Named, Sequence[str]]:
     """Return each grant with its stages."""
-    found: dict[Named, list[str]] = {}
+    stages_of: dict[Named, list[str]] = {}
     for stage in STAGES:
         for grant in observed(stage).granted:
-            found.setdefault(grant, []).append(stage)
-    return found
+            stages_of.setdefault(grant, []).append(stage)
+    return stages_of
 
 
 @cache
@@ -102,7 +102,10 @@ def used_grants() -> frozenset[Named]:
 @cache
 def wide_grants() -> frozenset[Named]:
     return frozenset(
-        name for stage in STAGES for name, one in observed(stage).granted.items() if is_wide(one)
+        name
+        for stage in STAGES
+        for name, grant in observed(stage).granted.items()
+        if is_wide(grant)
     )
 
 
@@ -140,19 +143,19 @@ def _about(function: str) -> Iterator[str]:
     yield "| on | may | where | not used, because | on so much, because |"
     yield "|---|---|---|---|---|"
     mine = [grant for grant in all_grants() if grant.function == function]
-    for (what, *notes), some in groupby(sorted(mine, key=_row), key=_row):
-        may = ", ".join(one.action for one in some)
-        yield f"| {what} | {may} | {' | '.join(notes)} |"
+    for (resource, *notes), row_grants in groupby(sorted(mine, key=_row), key=_row):
+        may = ", ".join(grant.action for grant in row_grants)
+        yield f"| {resource} | {may} | {' | '.join(notes)} |"
 
 
-def _row(one: Named) -> tuple[str, ...]:
+def _row(grant: Named) -> tuple[str, ...]:
     """Return the table cells of a grant. Grants with equal cells share a row."""
-    where = all_grants()[one]
+    where = all_grants()[grant]
     return (
-        one.what.replace("*", "\\*"),
+        grant.resource.replace("*", "\\*"),
         "" if len(where) == len(STAGES) else ", ".join(where),
-        "" if one in used_grants() else UNUSED_REASONS[one],
-        WIDE_REASONS[one.action, one.what] if one in wide_grants() else "",
+        "" if grant in used_grants() else UNUSED_REASONS[grant],
+        WIDE_REASONS[grant.action, grant.resource] if grant in wide_grants() else "",
     )
 
 

@@ -26,7 +26,7 @@ TOKEN = "a-token-that-only-these-tests-know"
 class Counted(NamedTuple):
     """The lines of one run, submission or minute, and the bytes that it leaves in storage."""
 
-    what: str
+    label: str
     lines: Sequence[Line]
     stored: Mapping[str, float]
 
@@ -50,20 +50,20 @@ def submit_job(gateway: Gateway, **document: Any) -> str:
 
 
 def spent_in(world: World, calls: Sequence[Call]) -> UnitSums:
-    memory = {name: one.memory for name, one in world.deployed.functions.items()}
+    memory = {name: function.memory for name, function in world.deployed.functions.items()}
     return sum_units(calls, memory, prices())
 
 
 def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
     """Return the bytes that these calls added to storage."""
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for call in calls:
         for write in call.writes:
-            what = purpose(write.table, write.key)
-            found[what] += _stored_bytes(write.after) - _stored_bytes(write.before)
+            category = purpose(write.table, write.key)
+            sizes[category] += _stored_bytes(write.after) - _stored_bytes(write.before)
         if call.operation == "PutObject" and not call.error:
-            found["outputs"] += len(call.params["Body"])
-    return {what: size / by for what, size in sorted(found.items()) if size > 0}
+            sizes["outputs"] += len(call.params["Body"])
+    return {category: size / by for category, size in sorted(sizes.items()) if size > 0}
 
 
 def _stored_bytes(item: Mapping[str, Any] | None) -> int:
@@ -123,20 +123,20 @@ def recurring(
     runs = len(world.ended()) - seen
     assert (runs, world.failures) == (jobs * minutes, [])
     left = _own(subtract_units(spent_in(world, calls), idle, minutes / 10))
-    what = "alone" if jobs == 1 else f"{jobs} at a time"
-    return Counted(what, priced_lines(left, runs, prices()), stored_by(calls, runs))
+    label = "alone" if jobs == 1 else f"{jobs} at a time"
+    return Counted(label, priced_lines(left, runs, prices()), stored_by(calls, runs))
 
 
 def with_outputs(world: World, jobs: int) -> Counted:
     """Count one run of jobs with a stored output, each in an object of its own."""
-    found = recurring(world, jobs, 7, OUTPUT)
-    return found._replace(what=f"{found.what}, each with 2 KB of output")
+    counted = recurring(world, jobs, 7, OUTPUT)
+    return counted._replace(label=f"{counted.label}, each with 2 KB of output")
 
 
 def with_discarded_outputs(world: World, jobs: int) -> Counted:
     """Count one run of jobs that return the same, and discard it."""
-    found = recurring(world, jobs, 7, OUTPUT, output="discard")
-    return found._replace(what=f"{found.what}, each with 2 KB of output that it discards")
+    counted = recurring(world, jobs, 7, OUTPUT, output="discard")
+    return counted._replace(label=f"{counted.label}, each with 2 KB of output that it discards")
 
 
 def one_shot(world: World, jobs: int) -> Counted:
@@ -202,13 +202,13 @@ def metrics_of(stage: str) -> int:
         submit_job(gateway, **minutely, task={"type": "event", "detail_type": "Paid"})
         submit_job(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
         world.run(3 * MINUTE)
-        found = set()
+        metrics = set()
         for line in world.log_lines():
             for told in line.get("_aws", {}).get("CloudWatchMetrics", []):
                 for names in told["Dimensions"]:
                     values = tuple(line[name] for name in names)
-                    found |= {(one["Name"], values) for one in told["Metrics"]}
-        return len(found)
+                    metrics |= {(metric["Name"], values) for metric in told["Metrics"]}
+        return len(metrics)
 
 
 def _own(left: UnitSums) -> UnitSums:
@@ -235,5 +235,5 @@ def submission(world: World, count: int, payload: Any) -> Counted:
     world.run(5 * SECOND)
     calls = world.meter.calls[began:]
     spent_here = spent_in(world, calls)
-    what = f"{len(json.dumps(payload)):,} bytes of payload"
-    return Counted(what, priced_lines(spent_here, count, prices()), stored_by(calls, count))
+    label = f"{len(json.dumps(payload)):,} bytes of payload"
+    return Counted(label, priced_lines(spent_here, count, prices()), stored_by(calls, count))

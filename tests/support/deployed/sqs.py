@@ -48,7 +48,7 @@ class Queue:
     visibility: timedelta
     retention: timedelta
     dead_letters: str = ""  # the ARN of the dead-letter queue
-    most: int = 0
+    max_receives: int = 0
     delay: timedelta = timedelta(0)
     messages: list[QueuedMessage] = field(default_factory=list)
     remembered: dict[str, datetime] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def queue_from(url: str, attributes: Mapping[str, str]) -> Queue:
         visibility=timedelta(seconds=int(attributes["VisibilityTimeout"])),
         retention=timedelta(seconds=int(attributes["MessageRetentionPeriod"])),
         dead_letters=policy.get("deadLetterTargetArn", ""),
-        most=int(policy.get("maxReceiveCount", 0)),
+        max_receives=int(policy.get("maxReceiveCount", 0)),
         delay=timedelta(seconds=int(attributes.get("DelaySeconds", 0))),
     )
 
@@ -164,29 +164,29 @@ class Sqs:
         digest = hashlib.md5(params["MessageBody"].encode(), usedforsecurity=False)
         return {"MessageId": message_id, "MD5OfMessageBody": digest.hexdigest()}
 
-    def receive(self, queue: Queue, most: int) -> list[QueuedMessage]:
+    def receive(self, queue: Queue, limit: int) -> list[QueuedMessage]:
         """Receive messages. A message that was received too often goes to the dead letters."""
         now = self._clock()
         busy = {
             message.group for message in queue.messages if queue.fifo and message.visible_at > now
         }
-        found: list[QueuedMessage] = []
+        messages: list[QueuedMessage] = []
         for message in list(queue.messages):
             if message.sent_at + queue.retention <= now:
                 queue.messages.remove(message)
                 continue
-            if message.visible_at > now or message.group in busy or len(found) == most:
+            if message.visible_at > now or message.group in busy or len(messages) == limit:
                 if queue.fifo:
                     busy.add(message.group)
                 continue
-            if queue.most and message.received >= queue.most:
+            if queue.max_receives and message.received >= queue.max_receives:
                 self.move_to_dead_letters(queue, message)
                 continue
             message.received += 1
             message.receipt = f"{message.id}/{message.received}"
             message.visible_at = now + queue.visibility
-            found.append(message)
-        return found
+            messages.append(message)
+        return messages
 
     def move_to_dead_letters(self, queue: Queue, message: QueuedMessage) -> None:
         """Move a message to the dead letters."""

@@ -27,8 +27,11 @@ class Reader:
     def batch(self, source: Source) -> list[dict[str, Any]]:
         """Return the next batch, and drop records that the filter rejects."""
         if source.filters:
-            kept = [any(passes(record, some) for some in source.filters) for record in self.records]
-            self.records = [one for one, keep in zip(self.records, kept, strict=True) if keep]
+            kept = [
+                any(passes(record, source_filter) for source_filter in source.filters)
+                for record in self.records
+            ]
+            self.records = [record for record, keep in zip(self.records, kept, strict=True) if keep]
             self.since = [at for at, keep in zip(self.since, kept, strict=True) if keep]
         return self.records[: self.limit or source.batch]
 
@@ -83,7 +86,9 @@ class Stream:
     @property
     def readers(self) -> list[Reader]:
         """Return the readers of the oldest open shard. Its successor is read after its end."""
-        while len(self.shards) > 1 and not any(one.records or one.busy for one in self.shards[0]):
+        while len(self.shards) > 1 and not any(
+            reader.records or reader.busy for reader in self.shards[0]
+        ):
             del self.shards[0]
         return self.shards[0]
 
@@ -91,12 +96,12 @@ class Stream:
         """Put future records into a new shard with `readers` readers."""
         self.shards.append([Reader() for _ in range(readers)])
 
-    def append(self, one: WrittenRow, now: datetime, by_expiry: bool = False) -> None:
+    def append(self, row: WrittenRow, now: datetime, by_expiry: bool = False) -> None:
         self.numbered += 1
-        kind = "INSERT" if one.before is None else "REMOVE" if one.after is None else "MODIFY"
+        kind = "INSERT" if row.before is None else "REMOVE" if row.after is None else "MODIFY"
         images = {
             name: plain(image)
-            for name, image in (("OldImage", one.before), ("NewImage", one.after))
+            for name, image in (("OldImage", row.before), ("NewImage", row.after))
             if image is not None
         }
         record: dict[str, Any] = {
@@ -108,7 +113,7 @@ class Stream:
             "eventSourceARN": self.arn,
             "dynamodb": {
                 "ApproximateCreationDateTime": int(now.timestamp()),
-                "Keys": one.key.item(),
+                "Keys": row.key.item(),
                 **images,
                 "SequenceNumber": f"{self.numbered:021d}",
                 "SizeBytes": 1,
@@ -118,7 +123,7 @@ class Stream:
         if by_expiry:
             record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
         readers = self.shards[-1]
-        reader = readers[crc32("\0".join(one.key).encode()) % len(readers)]
+        reader = readers[crc32("\0".join(row.key).encode()) % len(readers)]
         reader.records.append(record)
         reader.since.append(now)
         self.kept.append(record)
@@ -143,7 +148,7 @@ def passes(record: Any, pattern: Mapping[str, Any]) -> bool:
     """Return True if a record passes an event filter. It knows only the syntax of our templates."""
     for name, wanted in pattern.items():
         if name == "$or":
-            if not any(passes(record, one) for one in wanted):
+            if not any(passes(record, alternative) for alternative in wanted):
                 return False
             continue
         value = record.get(name) if isinstance(record, dict) else None

@@ -45,13 +45,13 @@ def synthesised(stage: str) -> Sequence[Stack]:
     values = {**read_context(), "stage": stage, "aws:cdk:bundling-stacks": []}
     with TemporaryDirectory(prefix="punctual-synth-") as folder:
         add_stacks(App(context=values, outdir=folder, analytics_reporting=False)).synth()
-        made = {
+        templates = {
             path.name.removesuffix(".template.json"): json.loads(path.read_text())
             for path in Path(folder).glob("*.template.json")
         }
     names = [f"Punctual-{stage}-{name}" for name in ORDER]
-    assert set(made) == set(names)
-    return [Stack(name, made[name]) for name in names]
+    assert set(templates) == set(names)
+    return [Stack(name, templates[name]) for name in names]
 
 
 def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]]:
@@ -66,32 +66,36 @@ def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]
 
 def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     """Return a template for moto. `outputs` are those of earlier stacks, by stack and name."""
-    found: dict[str, Any] = template["Resources"]
-    gone = {name for name, one in found.items() if one["Type"].startswith(LEFT_OUT)}
+    resources: dict[str, Any] = template["Resources"]
+    gone = {name for name, resource in resources.items() if resource["Type"].startswith(LEFT_OUT)}
     named = {
-        name: one["Properties"]["Name"]
-        for name, one in found.items()
-        if one["Type"] == "AWS::Events::EventBus"
+        name: resource["Properties"]["Name"]
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::Events::EventBus"
     }
     context = _Context(outputs, gone, named)
     kept = {
-        name: _fitting(_resolved(one, context)) for name, one in found.items() if name not in gone
+        name: _fitting(_resolved(resource, context))
+        for name, resource in resources.items()
+        if name not in gone
     }
-    told = {name: _resolved(one, context) for name, one in template.get("Outputs", {}).items()}
+    told = {
+        name: _resolved(output, context) for name, output in template.get("Outputs", {}).items()
+    }
     parameters = {
-        name: one
-        for name, one in template.get("Parameters", {}).items()
+        name: parameter
+        for name, parameter in template.get("Parameters", {}).items()
         if name != "BootstrapVersion"
     }
-    made: dict[str, Any] = {"Resources": kept, "Outputs": told}
+    fitted: dict[str, Any] = {"Resources": kept, "Outputs": told}
     for section, value in (
         ("Parameters", parameters),
         ("Conditions", template.get("Conditions")),
         ("Mappings", template.get("Mappings")),
     ):
         if value:
-            made[section] = value
-    return made
+            fitted[section] = value
+    return fitted
 
 
 class _Context(NamedTuple):
@@ -103,19 +107,19 @@ class _Context(NamedTuple):
 def _resolved(value: Any, context: _Context) -> Any:
     """Replace references to other stacks by outputs, and those to left-out resources by names."""
     if isinstance(value, list):
-        return [_resolved(one, context) for one in value]
+        return [_resolved(item, context) for item in value]
     if not isinstance(value, dict):
         return value
     match value:
-        case {"Fn::GetStackOutput": said}:
-            return context.outputs[said["StackName"], said["OutputName"]]
+        case {"Fn::GetStackOutput": reference}:
+            return context.outputs[reference["StackName"], reference["OutputName"]]
         case {"Ref": name} if name in context.gone:
             return f"left-out-{name}"
         case {"Ref": name} if name in context.named:
             return context.named[name]
         case {"Fn::GetAtt": [name, attribute]} if name in context.gone:
             return f"left-out-{name}-{attribute}"
-    resolved = {name: _resolved(one, context) for name, one in value.items()}
+    resolved = {name: _resolved(item, context) for name, item in value.items()}
     if "DependsOn" in resolved:
         wanted = resolved["DependsOn"]
         names = [wanted] if isinstance(wanted, str) else wanted

@@ -144,8 +144,8 @@ class World(EventSources):
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
         """Call `work` for every function that a job of type `lambda` invokes."""
-        said = self.work(json.loads(params["body"] or b"null"))
-        answer = said if isinstance(said, bytes) else json.dumps(said).encode()
+        result = self.work(json.loads(params["body"] or b"null"))
+        answer = result if isinstance(result, bytes) else json.dumps(result).encode()
         body = StreamingBody(io.BytesIO(answer), len(answer))
         return Answer(200), {"StatusCode": 200, "Payload": body}
 
@@ -215,7 +215,7 @@ class World(EventSources):
         """Return an idle warm environment or a new one. Lambda runs one invocation in each."""
         pool = self.environments[name]
         deployed = self.deployed.functions[name]
-        found = next(
+        environment = next(
             (
                 environment
                 for environment in pool
@@ -223,11 +223,11 @@ class World(EventSources):
             ),
             None,
         )
-        if found is None:
-            found = Environment(deployed)
-            pool.append(found)
-            self._started.append(found)
-        return found
+        if environment is None:
+            environment = Environment(deployed)
+            pool.append(environment)
+            self._started.append(environment)
+        return environment
 
     def _logs(self, name: str) -> None:
         for operation in ("CreateLogStream", "PutLogEvents"):
@@ -237,8 +237,8 @@ class World(EventSources):
     def rule(self, short: str) -> Rule:
         """Return the rule that starts the function by time."""
         target = f":{self.name(short)}"
-        found = [rule for rule in self.deployed.rules if rule.targets[0]["Arn"].endswith(target)]
-        return found[0]
+        rules = [rule for rule in self.deployed.rules if rule.targets[0]["Arn"].endswith(target)]
+        return rules[0]
 
     def tick(self, short: str = "planner") -> None:
         """Fire the rule of a scheduled function. A failure is retried as the rule says."""
@@ -246,7 +246,7 @@ class World(EventSources):
         if name in self.throttled:
             return  # EventBridge retries until the next one is due
         rule = self.rule(short)
-        (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
+        (target,) = [target for target in rule.targets if target["Arn"].endswith(f":{name}")]
         event = (
             json.loads(target["Input"])
             if "Input" in target

@@ -203,10 +203,10 @@ def write_where_any_user_may(node: int, data: str) -> str:
 
 
 if __name__ == "__main__":
-    found = {}
+    results = {}
     for name, attempt in ATTACKS.items():
         try:
-            found[name] = [True, str(attempt(TARGET["node"], TARGET["data"]))]
+            results[name] = [True, str(attempt(TARGET["node"], TARGET["data"]))]
         except Exception as error:
-            found[name] = [False, f"{type(error).__name__}: {error}"]
-    print(json.dumps(found))
+            results[name] = [False, f"{type(error).__name__}: {error}"]
+    print(json.dumps(results))

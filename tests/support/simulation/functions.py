@@ -81,7 +81,9 @@ class _Sent:
             return []
         call = Call(self._process.name, "wakes", "send_wakes", len(entries))
         plan = self._process.world.plan
-        answer: list[bool] = plan.run(call, lambda some: self._queue.send(url, some), (entries,))
+        answer: list[bool] = plan.run(
+            call, lambda entries: self._queue.send(url, entries), (entries,)
+        )
         return answer
 
 

@@ -181,14 +181,14 @@ class MovingMinute:
     """The highest number of uses in any 60 seconds."""
 
     def __init__(self) -> None:
-        self.most = 0
+        self.max_in_a_minute = 0
         self._times: deque[float] = deque()
 
     def add(self, seconds: float, uses: int = 1) -> None:
         self._times.extend([seconds] * uses)
         while self._times and self._times[0] <= seconds - MINUTE:
             self._times.popleft()
-        self.most = max(self.most, len(self._times))
+        self.max_in_a_minute = max(self.max_in_a_minute, len(self._times))
 
 
 def max_in_a_second(times: Sequence[datetime]) -> int:

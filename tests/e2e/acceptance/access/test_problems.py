@@ -161,12 +161,12 @@ def test_unknown_query_parameter_is_refused_with_its_name(api: Api) -> None:
             ("GET", call_path, None)
             for call_path in ("/jobs", "/runs", "/audit", "/stats", "/whoami", path)
         ),
-        *(("GET", f"{path}/{one}", None) for one in ("status", "runs", "explain")),
-        *(("GET", one, None) for one in (of_run, f"{of_run}/output", "/schedules/upcoming")),
+        *(("GET", f"{path}/{resource}", None) for resource in ("status", "runs", "explain")),
+        *(("GET", target, None) for target in (of_run, f"{of_run}/output", "/schedules/upcoming")),
         *(("POST", "/jobs", job), ("POST", "/jobs/batch", {"jobs": [job]})),
         *(("PUT", path, {"name": "b"}), ("PATCH", path, {"name": "b"}), ("DELETE", path, None)),
-        *(("POST", f"{path}/{one}", {}) for one in ("pause", "resume", "runNow")),
-        *(("POST", f"{of_run}/{one}", {}) for one in ("cancel", "retry")),
+        *(("POST", f"{path}/{command}", {}) for command in ("pause", "resume", "runNow")),
+        *(("POST", f"{of_run}/{command}", {}) for command in ("cancel", "retry")),
         *(("POST", f"{path}/backfill", reach), ("POST", "/schedules/preview", NEVER_SOON)),
     ]
     for method, target, body in calls:

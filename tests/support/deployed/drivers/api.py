@@ -45,9 +45,10 @@ def route_of(method: str, path: str) -> tuple[str, str]:
         wanted = route.path.split("/")
         if route.method == method and len(wanted) == len(parts):
             fits = [
-                one == part or one.startswith("{") for one, part in zip(wanted, parts, strict=True)
+                segment == part or segment.startswith("{")
+                for segment, part in zip(wanted, parts, strict=True)
             ]
-            exact = sum(one == part for one, part in zip(wanted, parts, strict=True))
+            exact = sum(segment == part for segment, part in zip(wanted, parts, strict=True))
             if all(fits) and all(parts[1:]) and (best is None or exact > best[0]):
                 best = exact, f"{method} {route.path}", route.function
     return ("$default", FALLBACK_FUNCTION) if best is None else (best[1], best[2])
@@ -151,13 +152,13 @@ class Api:
         context = SimpleNamespace(aws_request_id=f"request-{next(self._ids)}")
         world = self.direct.world
         with world.meter.as_role(world.name(function.replace("_", "-"))):
-            said = respond(self._apps[function], self.telemetry[function], event, context)
-        body = said["body"] or ""
-        raw = base64.b64decode(body) if said["isBase64Encoded"] else body.encode()
-        headers = {name.lower(): value for name, value in said["headers"].items()}
-        assert not said.get("cookies")
-        openapi_answers.check(method, path, said["statusCode"], headers, raw)
-        return Answer(said["statusCode"], headers, raw)
+            response = respond(self._apps[function], self.telemetry[function], event, context)
+        body = response["body"] or ""
+        raw = base64.b64decode(body) if response["isBase64Encoded"] else body.encode()
+        headers = {name.lower(): value for name, value in response["headers"].items()}
+        assert not response.get("cookies")
+        openapi_answers.check(method, path, response["statusCode"], headers, raw)
+        return Answer(response["statusCode"], headers, raw)
 
     def __call__(self, method: str, path: str, value: Any = None, **event: Any) -> Answer:
         if value is not None:

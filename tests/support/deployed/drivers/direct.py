@@ -29,9 +29,11 @@ class Direct:
         self.world = world
         self.clock = world.clock
         self.telemetry = RecordedTelemetry()
-        found = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
-        places = dict.fromkeys(found.queues, PLACES)
-        settings = replace(found, reach=ANY, places=places, metrics=True)
+        deployed_settings = Settings.from_env(
+            world.deployed.functions[world.name("job-service")].env
+        )
+        places = dict.fromkeys(deployed_settings.queues, PLACES)
+        settings = replace(deployed_settings, reach=ANY, places=places, metrics=True)
         self.aws = adapter(world.clients, settings, world.clock)
         self.restart()
 

@@ -70,7 +70,7 @@ class Dispatch(Direct):
         end = self.clock.now + timedelta(seconds=seconds)
         self.slept += timedelta(seconds=seconds)
         while self.planned_actions and min(at for at, _ in self.planned_actions) <= end:
-            first = min(self.planned_actions, key=lambda one: one[0])
+            first = min(self.planned_actions, key=lambda planned: planned[0])
             self.planned_actions.remove(first)
             self.clock.set(max(first[0], self.clock.now))
             with self.world.meter.as_role("test"):
@@ -130,12 +130,12 @@ class Dispatch(Direct):
         self.queued = [message for message in self.queued if message not in due]
         executor = self.runtime.executor
         with self.world.meter.as_role(self.world.name("executor-quick")):
-            for one in executor.claim(due).claimed if due else ():
+            for claim in executor.claim(due).claimed if due else ():
                 ended = RunStatus.SUCCESS
                 executor.finish(
                     [
                         FinishedAttempt(
-                            one.key, one.run.run_id, one.run.token, ended, False, Detail()
+                            claim.key, claim.run.run_id, claim.run.token, ended, False, Detail()
                         )
                     ]
                 )
@@ -165,7 +165,9 @@ class Dispatch(Direct):
 
     def runs_sent(self) -> list[tuple[float, str]]:
         """Return the due time in seconds after noon and the job of each message."""
-        return [((one.due_at - NOON).total_seconds(), one.job_id) for _, one in self.sent]
+        return [
+            ((message.due_at - NOON).total_seconds(), message.job_id) for _, message in self.sent
+        ]
 
     def spend(self, work: Callable[[], Any]) -> dict[str, int]:
         return self.aws.spend(work)

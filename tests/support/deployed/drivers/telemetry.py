@@ -48,4 +48,4 @@ class RecordedTelemetry:
         return [fields for name, fields in self.events if name == event]
 
     def count(self, metric: Metric) -> int:
-        return sum(1 for one, _ in self.measurements if one is metric)
+        return sum(1 for recorded, _ in self.measurements if recorded is metric)
