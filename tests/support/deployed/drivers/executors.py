@@ -44,10 +44,10 @@ class _TestTaskRunner(ManualTaskRunner):
         super().__init__(world.clock)
         self._world = world
 
-    def at(self, moment: datetime, what: Callable[[], object]) -> None:
+    def at(self, moment: datetime, action: Callable[[], object]) -> None:
         def planned() -> None:
             with self._world.meter.as_role("test"):
-                what()
+                action()
 
         super().at(moment, planned)
 
@@ -63,27 +63,33 @@ class Executors(Direct):
         events = self.aws.clients.sqs.meta.events
         events.register("provide-client-params.sqs.ChangeMessageVisibilityBatch", self._note)
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """Return the seconds after noon."""
+        return (self.clock() - NOON).total_seconds()
+
     def _note(self, params: dict[str, Any], **_: Any) -> None:
-        seconds = (self.clock() - NOON).total_seconds()
-        self.hidden += [(seconds, entry["VisibilityTimeout"]) for entry in params["Entries"]]
+        self.hidden += [
+            (self.elapsed_seconds, entry["VisibilityTimeout"]) for entry in params["Entries"]
+        ]
 
     def faulty_runtime(self, plan: Plan) -> Runtime:
         """Return the runtime of an environment with planned faults."""
-        made = self.new_runtime()
-        made.__dict__["ports"] = with_faults(made.ports, plan, "executor")
-        return made
+        runtime = self.new_runtime()
+        runtime.__dict__["ports"] = with_faults(runtime.ports, plan, "executor")
+        return runtime
 
     def submit(self, **document: Any) -> JobKey:
         return super().submit(**{"schedule_type": "IMMEDIATE", **document})
 
     def records(self) -> list[Record]:
         """Receive all visible messages, as the records that SQS hands to the function."""
-        found = []
+        records = []
         for url in self.aws.settings.queues.values():
             queue = self.world.sqs.by_url[url]
             while messages := self.world.sqs.receive(queue, 10):
-                found += [record(queue, message, REGION) for message in messages]
-        return found
+                records += [record(queue, message, REGION) for message in messages]
+        return records
 
     def invoke(
         self,
@@ -106,14 +112,16 @@ class Executors(Direct):
                 {"Records": list(records)}, InvocationContext(self.clock, seconds_left)
             )
         failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-        self.acknowledge([one for one in records if one["messageId"] not in failed])
+        self.acknowledge([message for message in records if message["messageId"] not in failed])
         return failed
 
     def acknowledge(self, records: Sequence[Record]) -> None:
         """Delete messages that were not reported as failed, as Lambda does."""
-        for one in records:
-            url = self.world.sqs.by_arn[one["eventSourceARN"]].url
-            self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
+        for message in records:
+            url = self.world.sqs.by_arn[message["eventSourceARN"]].url
+            self.aws.clients.sqs.delete_message(
+                QueueUrl=url, ReceiptHandle=message["receiptHandle"]
+            )
 
     def handle_dead_letters(self, seconds_left: float, *queues: Queue) -> None:
         """Invoke the function of the dead letters for some queues, with `seconds_left` seconds."""
@@ -148,10 +156,10 @@ class Executors(Direct):
     def output_of(self, key: JobKey) -> bytes:
         """Return the output of a job's run, from its object where the answer is a link."""
         run = self.run(key)
-        found = self.search.output(*key, run.run.run_id)
-        if found.link is None:
-            return found.data
-        assert run.detail.output_blob in found.link
+        output = self.search.output(*key, run.run.run_id)
+        if output.link is None:
+            return output.data
+        assert run.detail.output_blob in output.link
         return self.runtime.ports.blobs.get(run.detail.output_blob) or b""
 
 

@@ -16,18 +16,18 @@ from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import AllowedTargets, encode_targets
 from tests.support.deployed.drivers.executors import Executors, InvocationContext, executors
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OTHERS = "https://sqs.us-east-1.amazonaws.com/123456789012"
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
-    with executors() as made:
-        monkeypatch.setattr(Runtime, "from_env", lambda _service: made.new_runtime())
+    with executors() as world:
+        monkeypatch.setattr(Runtime, "from_env", lambda _service: world.new_runtime())
         monkeypatch.setenv("PUNCTUAL_LANE", "quick")
         # The lane queues serve as dead-letter queues. Messages are equal in both.
-        monkeypatch.setenv("PUNCTUAL_DEAD_LETTERS", " ".join(made.aws.settings.queues.values()))
-        yield made
+        monkeypatch.setenv("PUNCTUAL_DEAD_LETTERS", " ".join(world.aws.settings.queues.values()))
+        yield world
 
 
 def function(name: str) -> ModuleType:
@@ -131,7 +131,7 @@ def test_executor_modules_import_no_heavy_modules(module: str) -> None:
         f"print([one for one in {heavy!r} if one in sys.modules])"
     )
     path = str(ROOT / "layers" / "core" / "python")
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, check=True
     )
-    assert found.stdout == b"[]\n"
+    assert process.stdout == b"[]\n"

@@ -1,7 +1,6 @@
 """Claims and finishes while other writers change the same job, and messages that say too much."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,16 +12,10 @@ from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import lost_answers, refused
 from tests.support.builders import after, an_id
-from tests.support.deployed.drivers.executors import Executors, Record, executors
+from tests.support.deployed.drivers.executors import Executors, Record
 
 READS, SWAPS = "BatchGetItem", "UpdateItem"
 ALLOW = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "concurrency": "ALLOW"}
-
-
-@pytest.fixture
-def world() -> Iterator[Executors]:
-    with executors() as made:
-        yield made
 
 
 def job_now(world: Executors) -> tuple[JobKey, Record]:
@@ -77,8 +70,8 @@ def test_claim_after_store_failure_sees_cancel(world: Executors) -> None:
         refusing[-1].__enter__()
 
     def paused() -> None:
-        for one in refusing:
-            one.__exit__(None, None, None)
+        for refusal in refusing:
+            refusal.__exit__(None, None, None)
         world.jobs.cancel(*key)
 
     world.task_runner.at(after(0.5), paused)
