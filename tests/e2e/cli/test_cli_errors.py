@@ -134,11 +134,21 @@ def test_health_of_a_late_installation_fails(program: Program) -> None:
     assert program.json("health")["status"] == "ok"
 
 
-def test_not_found_exits_with_3(program: Program) -> None:
-    program("jobs", "show", "no such job", code=3)
-    program("jobs", "show", AN_ID, code=3)
-    program("runs", "show", AN_ID, AN_ID, code=3)
-    program("tokens", "revoke", "nobody", code=3)
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("jobs", "show", "missing"), "There is no job 'missing'"),
+        (("jobs", "show", AN_ID), "There is no such job"),
+        (("runs", "show", AN_ID, AN_ID), "There is no such job"),
+        (("tokens", "revoke", "nobody"), "There is no token 'nobody'"),
+    ],
+)
+def test_not_found_exits_with_3_and_names_what_is_missing(
+    program: Program, args: tuple[str, ...], message: str
+) -> None:
+    result = program(*args, code=3)
+    assert message in result.err
+    assert result.out == ""
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 
 from infra.app import read_context
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE, PK, RUN_OBJECT_PREFIXES, SK, TTL
@@ -29,8 +29,8 @@ def table(template: Template, name: str) -> dict[str, Any]:
 
 
 def test_data_stack_has_five_tables_and_two_buckets(template: Template) -> None:
-    template.resource_count_is("AWS::DynamoDB::Table", len(TABLES))
-    template.resource_count_is("AWS::S3::Bucket", 2)
+    assert len(template.find_resources("AWS::DynamoDB::Table")) == len(TABLES)
+    assert len(template.find_resources("AWS::S3::Bucket")) == 2
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -78,19 +78,20 @@ def test_only_a_protected_stage_retains_its_tables(
 
 
 def test_buckets_are_private_and_encrypted(template: Template) -> None:
-    template.all_resources_properties(
-        "AWS::S3::Bucket",
-        {
-            "PublicAccessBlockConfiguration": {
-                "BlockPublicAcls": True,
-                "BlockPublicPolicy": True,
-                "IgnorePublicAcls": True,
-                "RestrictPublicBuckets": True,
-            },
-            "BucketEncryption": Match.any_value(),
-            "OwnershipControls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
-        },
-    )
+    buckets = template.find_resources("AWS::S3::Bucket").values()
+    assert len(buckets) == 2
+    for bucket in buckets:
+        properties = bucket["Properties"]
+        assert properties["PublicAccessBlockConfiguration"] == {
+            "BlockPublicAcls": True,
+            "BlockPublicPolicy": True,
+            "IgnorePublicAcls": True,
+            "RestrictPublicBuckets": True,
+        }
+        assert properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        assert properties["OwnershipControls"] == {
+            "Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]
+        }
 
 
 @pytest.mark.parametrize(
@@ -123,5 +124,5 @@ def test_outputs_expire_after_retention_and_payloads_do_not(template: Template, 
 
 
 def test_stage_has_its_own_event_bus(template: Template, stage: str) -> None:
-    template.has_resource_properties("AWS::Events::EventBus", {"Name": f"punctual-{stage}"})
-    template.resource_count_is("AWS::Events::EventBus", 1)
+    (bus,) = template.find_resources("AWS::Events::EventBus").values()
+    assert bus["Properties"]["Name"] == f"punctual-{stage}"
