@@ -11,6 +11,12 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 JSON_LEVELS = 3  # log shippers nest JSON in JSON strings
+# Go and others escape these characters, so that JSON can stand in a page.
+JSON_IN_PAGE = (
+    *(("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")),
+    *(("\u2028", "\\u2028"), ("\u2029", "\\u2029")),
+)
+JSON_SLASH = (("/", "\\/"),)  # PHP escapes it
 MIN_LINE_CHARACTERS = 8  # of a line of a multi-line secret; shorter lines match any text
 MIN_ENCODED_CHARACTERS = 8  # of hex and base64; shorter forms match any text
 BASE64_LINE_LENGTHS = (64, 76)  # 64: openssl and PEM; 76: the command base64
@@ -19,7 +25,7 @@ _UPPER_ESCAPE = re.compile(r"%[0-9A-F]{2}|\\u[0-9a-f]{4}")
 
 def spellings_of(secret: str) -> set[bytes]:
     """Return every form in which the secret, or one of its lines, may appear."""
-    values = {secret, secret.strip(), *_lines(secret)}
+    values = {secret, secret.strip(), "\n".join(secret.splitlines()), *_lines(secret)}
     texts = {text for value in values if value for text in _texts(value)}
     return {text.encode("utf-8", "surrogatepass") for text in texts if text}
 
@@ -40,7 +46,7 @@ def _texts(value: str) -> Iterator[str]:
     yield value
     yield from _percent_encoded(value)
     yield from _in_json(value)
-    yield html.escape(value)
+    yield from _in_markup(value)
     data = value.encode("utf-8", "surrogatepass")
     if len(data) * 2 >= MIN_ENCODED_CHARACTERS:
         yield data.hex()
@@ -53,22 +59,38 @@ def _percent_encoded(value: str) -> Iterator[str]:
     for text in (
         quote(value, safe="", errors="surrogatepass"),
         quote(value, errors="surrogatepass"),
-        quote(value, safe="!'()*", errors="surrogatepass"),
+        quote(value, safe="!'()*", errors="surrogatepass"),  # as encodeURIComponent
+        quote(value, safe=";/?:@&=+$,#!'()*", errors="surrogatepass"),  # as encodeURI
         quote_plus(value, errors="surrogatepass"),
         quote_plus(value, safe="*", errors="surrogatepass"),
+        quote_plus(value, safe="*", errors="surrogatepass").replace("~", "%7E"),  # as Java
+        quote(value, safe="", errors="surrogatepass").replace("~", "%7E"),
     ):
         yield text
         yield _with_other_case(text)
 
 
 def _in_json(value: str) -> Iterator[str]:
+    """Yield the forms in JSON, also nested. An encoder uses one style at each level."""
     for ensure_ascii in (True, False):
-        text = value
-        for _ in range(JSON_LEVELS):
-            text = json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
-            yield text
-            yield _with_other_case(text)
-            yield text.replace("/", "\\/")
+        for characters in ((), JSON_IN_PAGE, JSON_SLASH):
+            text = value
+            for _ in range(JSON_LEVELS):
+                text = json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+                for character, escape in characters:
+                    text = text.replace(character, escape)
+                yield text
+                yield _with_other_case(text)
+                yield text.replace("/", "\\/")
+
+
+def _in_markup(value: str) -> Iterator[str]:
+    """Yield the forms in HTML and XML. Encoders differ in how they write quotation marks."""
+    yield html.escape(value, quote=False)
+    for apostrophe in ("&#x27;", "&#39;", "&#039;", "&apos;"):
+        for mark in ("&quot;", "&#34;"):
+            text = html.escape(value, quote=False)
+            yield text.replace('"', mark).replace("'", apostrophe)
 
 
 def _with_other_case(text: str) -> str:
