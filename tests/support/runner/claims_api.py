@@ -18,8 +18,8 @@ Answer = str | int | tuple[int, dict[str, str]]
 class ClaimsApi:
     """Records the calls. `renewals` and `finishes` script the next answers, then OK follows.
 
-    An answer is a status of a claim, an HTTP status, an HTTP status with headers, `drop` for a
-    closed connection, or `hang` for no answer.
+    An answer is the status of a claim, or an HTTP status with or without headers. `drop` closes the
+    connection, and `hang` gives no answer.
     """
 
     def __init__(self) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from punctual.runner.claim_client import RETRIED_STATUSES, Repeater
+from punctual.runner.container_command import RUN_URL_VARIABLE
 from punctual.runner.environment import RunnerEnvironment
 from punctual.runner.event import UnreadableEvent, read_event
 from punctual.runner.http_client import CallFailed, HttpRequest
 from punctual.runner.session import Session
 from punctual.runner.wiring import process_environment, remove_runs_folder
 
-RUN_URL_VARIABLE = "PUNCTUAL_RUN_URL"
 EVENT_CALL_SECONDS = 20.0
 EVENT_SECONDS = 60.0  # of all tries
 USAGE_EXIT_CODE = 64

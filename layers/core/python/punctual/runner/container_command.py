@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from punctual.domain.task_limits import RESERVED_ENV_PREFIX
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, StopRequest
 from punctual.tasks.limits import RunLimits
 from punctual.tasks.redaction import Redactor
@@ -19,6 +18,7 @@ from punctual.tasks.script.survivors import Children
 from punctual.tasks.script.task import build_outcome, run_variables
 from punctual.tasks.text import as_text, encode_text, json_bytes
 
+RUN_URL_VARIABLE = "PUNCTUAL_RUN_URL"
 MAX_CONTAINER_OUTPUT_BYTES = 5 * 1000**3
 CONTAINER_STOP_SECONDS = 20.0  # ECS kills a task 30 s after it asks the task to stop
 
@@ -91,7 +91,7 @@ class ContainerCommand:
         environment = {
             name: value
             for name, value in self._variables.items()
-            if not name.startswith(RESERVED_ENV_PREFIX)
+            if name != RUN_URL_VARIABLE  # the event holds the claim
         }
         for name, value in (attempt.task.get("env") or {}).items():
             text = as_text(value)
