@@ -87,6 +87,16 @@ def test_run_with_lost_claim_ends_before_user_code(api: ClaimsApi, tmp_path: Pat
     assert (ended.exit_code, touched.exists(), api.finished) == (1, False, [])
 
 
+def test_event_that_arrives_twice_runs_once(api: ClaimsApi, tmp_path: Path) -> None:
+    api.binds_claims = True
+    event = an_event(api, f"echo begun >> {tmp_path}/begun")
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        run_in_process(event, folder, PUNCTUAL_SANDBOX="none")
+    assert (tmp_path / "begun").read_text() == "begun\n"
+    assert (len(api.renewed), len(api.finished)) == (2, 1)
+
+
 def test_run_that_is_cancelled_before_it_begins_finishes_as_cancelled(
     api: ClaimsApi, tmp_path: Path
 ) -> None:

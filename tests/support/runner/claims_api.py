@@ -29,6 +29,7 @@ class ClaimsApi:
         self.finishes: list[Answer] = []
         self.puts: list[Answer] = []
         self.claim_status = "OK"
+        self.binds_claims = False  # to the first runner that calls
         self.upload_status = 200
         self.renewed: list[dict[str, Any]] = []
         self.finished: list[dict[str, Any]] = []
@@ -81,6 +82,9 @@ class ClaimsApi:
         )
         with self._condition:
             answer = script.pop(0) if script else self.claim_status
+            if self.binds_claims and self.renewed:
+                is_bound = items[0]["runner_id"] == self.renewed[0]["runner_id"]
+                answer = answer if is_bound else "LOST"
             if isinstance(answer, str) and answer != "hang":
                 record += items
             self._condition.notify_all()
