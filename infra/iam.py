@@ -14,6 +14,7 @@ from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
+from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX = "outputs/"
@@ -129,7 +130,10 @@ def authorizer(data: DataArns, secrets: Sequence[str]) -> list[Right]:
     ]
 
 
-def job_service(data: DataArns, queues: QueueArns, token_key: str, webhook_key: str) -> list[Right]:
+def job_service(
+    data: DataArns, queues: QueueArns, token_key: str, webhook_key: str, secrets: Sequence[str]
+) -> list[Right]:
+    """Return rights that store the secrets of tasks and read none of them."""
     return [
         *_change_job(data, queues),
         _create_job_state(data),
@@ -137,8 +141,10 @@ def job_service(data: DataArns, queues: QueueArns, token_key: str, webhook_key: 
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(
-            key_patterns=(TOKEN_LIST_KEY_PATTERN,)
-        ),  # the number of tokens
+            key_patterns=(TOKEN_LIST_KEY_PATTERN, SECRET_LIST_KEY_PATTERN)
+        ),  # the number of tokens, and the list of secrets
+        _dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
+        Right(("ssm:PutParameter", "ssm:DeleteParameter"), tuple(secrets), "tenants name secrets"),
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
         _read_blobs(data, PAYLOADS_PREFIX),

@@ -30,7 +30,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.OK: "The command succeeded. A run that it waited for succeeded.",
     ExitCode.FAILED: "The run did not succeed, a check found differences, or the health is not ok.",
     ExitCode.USAGE: "The command line, a file or the configuration is invalid.",
-    ExitCode.NOT_FOUND: "The job, run or token does not exist.",
+    ExitCode.NOT_FOUND: "The job, run, token or secret does not exist.",
     ExitCode.REFUSED: "The fields are invalid, the state forbids it, or the job was changed.",
     ExitCode.NOT_ALLOWED: "The token is missing or invalid, or its role does not allow the action.",
     ExitCode.UNAVAILABLE: "The server does not answer, or is overloaded. Try again later.",

@@ -19,6 +19,7 @@ from punctual_cli.commands import (
     runs_actions,
     runs_read,
     schedules,
+    secrets,
     service,
     tokens,
 )
@@ -78,6 +79,7 @@ def punctual(
 jobs_group = make_group("Create, change and run jobs.")
 runs_group = make_group("List, inspect, cancel and retry runs.")
 tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
+secrets_group = make_group("Set, list and delete the secrets of tasks. Requires the role editor.")
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
 app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)
@@ -87,6 +89,7 @@ command(app, "export", JOBS_PANEL)(export.export)
 command(app, "stats", SERVER_PANEL)(service.stats)
 command(app, "health", SERVER_PANEL)(service.health)
 app.add_typer(tokens_group, name="tokens", rich_help_panel=SERVER_PANEL)
+app.add_typer(secrets_group, name="secrets", rich_help_panel=SERVER_PANEL)
 command(app, "webhook-secret", SERVER_PANEL)(tokens.webhook_secret)
 command(app, "audit", SERVER_PANEL)(audit.audit)
 command(app, "login", SETUP_PANEL)(access.login)
@@ -117,3 +120,7 @@ command(runs_group, "retry")(runs_actions.retry)
 command(tokens_group, "create")(tokens.create)
 command(tokens_group, "list")(tokens.list_tokens)
 command(tokens_group, "revoke")(tokens.revoke)
+
+command(secrets_group, "set")(secrets.set_secret)
+command(secrets_group, "list")(secrets.list_secrets)
+command(secrets_group, "delete")(secrets.delete)

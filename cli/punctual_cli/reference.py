@@ -72,7 +72,11 @@ def _render_command(path: tuple[str, ...], command: Any) -> str:
 
 def _visible_params(command: Any) -> list[Any]:
     context = typer.Context(command)
-    return [param for param in command.get_params(context) if param.name != "help"]
+    return [
+        param
+        for param in command.get_params(context)
+        if param.name != "help" and not getattr(param, "hidden", False)
+    ]
 
 
 def _argument_text(param: Any) -> str:

@@ -14,7 +14,7 @@ from punctual_cli import errors
 
 COMMAND_ORDER = (
     *("jobs", "runs", "preview", "upcoming", "apply", "export"),
-    *("stats", "health", "audit", "tokens", "webhook-secret"),
+    *("stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),
 )
 

@@ -28,6 +28,11 @@ def secret_arn(stack: Stack, stage: Stage, name: str) -> str:
     )
 
 
+def task_secret_arns(stack: Stack, stage: Stage) -> list[str]:
+    """Return the ARNs of the secrets that tasks name, of all tenants."""
+    return [secret_arn(stack, stage, "secrets/*")]
+
+
 class OperatorParameters(Construct):
     """The parameters. A deployment writes one again only if its value in cdk.json changed."""
 

@@ -9,7 +9,7 @@ from infra import iam
 from infra.config.stage import Stage
 from infra.constructs.function import Function, Functions, FunctionShape
 from infra.constructs.gateway import Gateway
-from infra.constructs.parameters import create_parameter, secret_arn
+from infra.constructs.parameters import create_parameter, secret_arn, task_secret_arns
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.lambdas.ssm_secrets import (
@@ -81,7 +81,8 @@ class Api(Stack):
             {**_authorizer_environment(environment), **issuer_environment},
         )
         self.service = create_function(
-            JOB_SERVICE_SHAPE, iam.job_service(arns, queues, token_key, webhook_key)
+            JOB_SERVICE_SHAPE,
+            iam.job_service(arns, queues, token_key, webhook_key, task_secret_arns(self, stage)),
         )
         has_limits = stage.limits is not None
         self.search = create_function(

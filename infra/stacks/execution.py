@@ -10,7 +10,7 @@ from infra import iam
 from infra.config.stage import LANE_NAMES, Stage
 from infra.constructs.event_source import QueueSource, StreamSource
 from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
-from infra.constructs.parameters import secret_arn
+from infra.constructs.parameters import secret_arn, task_secret_arns
 from infra.constructs.queue import LANE_SHAPES, create_failure_queue
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
@@ -169,13 +169,7 @@ class Execution(Stack):
             functions=arns("lambda", _with_versions(stage.reach.all_functions), "function"),
             queues=arns("sqs", stage.reach.all_queues),
             secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),
-            parameters=[
-                self.format_arn(
-                    service="ssm",
-                    resource="parameter",
-                    resource_name=f"{stage.parameter_prefix.strip('/')}/secrets/*",
-                )
-            ],
+            parameters=task_secret_arns(self, stage),
         )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.webhooks import format_secret
+from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.http.application import Application, build_application
@@ -110,6 +111,7 @@ class Scene(ApplicationClient):
             clock=self.clock,
             new_id=self.new_id,
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
+            secrets=Secrets(self.store.secrets, self.store.audit),
         )
 
     def new_id(self) -> str:
@@ -172,6 +174,8 @@ class Scene(ApplicationClient):
 
 
 def _shown(answer: Answer) -> Any:
+    if answer.status == 204:
+        return None
     return answer.json if answer.headers["content-type"].endswith("json") else answer.body.decode()
 
 
@@ -259,6 +263,10 @@ def _rest(scene: Scene) -> None:
     send("getToken", "one", f"GET {token_path}")
     send("revokeToken", "one", f"DELETE {token_path}")
     send("getWebhookSecret", "of_the_tenant", "GET /webhook-secret")
+    send("setSecret", "for_an_api", "PUT /secrets/bank", {"value": "the-token-of-the-bank"})
+    send("setSecret", "in_double_braces", "PUT /secrets/bank", {"value": "{{other}}"})
+    send("listSecrets", "all", "GET /secrets")
+    send("deleteSecret", "one", "DELETE /secrets/bank")
     send("whoami", "on_a_node_without_tokens", "GET /whoami")
     send("getStats", "of_one_node", "GET /stats")
     send("getHealth", "of_one_node", "GET /health")

@@ -93,7 +93,8 @@ def test_partial_wildcards_are_limited_to_objects_and_task_targets(stage: str, n
     for grant in granted(assembly(stage), name):
         if "*" in grant.resource and grant.resource != "*":
             blob = grant.action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
-            assert blob or name.startswith("executor"), grant
+            secret = grant.action in ("ssm:PutParameter", "ssm:DeleteParameter")
+            assert blob or secret or name.startswith("executor"), grant
             ends = re.findall(
                 r"/(payloads|outputs|logs)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*", grant.resource
             )
@@ -148,9 +149,24 @@ def test_token_key_is_read_by_authorizer_and_job_service_only(stage: str) -> Non
     }
     assert readers == {"authorizer", "job-service"}
     rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
-    assert {grant.action for grant in rights} == {"ssm:GetParameter"}
-    assert len(rights) == 2
-    assert all("token-key" in grant.resource or "webhook-key" in grant.resource for grant in rights)
+    reads = [grant for grant in rights if grant.action == "ssm:GetParameter"]
+    assert len(reads) == 2
+    assert all("token-key" in grant.resource or "webhook-key" in grant.resource for grant in reads)
+
+
+def test_job_service_writes_secrets_of_tasks_and_reads_none(stage: str) -> None:
+    rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
+    writes = {(grant.action, grant.resource) for grant in rights if "Parameter" in grant.action}
+    writes -= {(action, resource) for action, resource in writes if action == "ssm:GetParameter"}
+    assert {action for action, _ in writes} == {"ssm:PutParameter", "ssm:DeleteParameter"}
+    assert all(f":parameter/punctual/{stage}/secrets/*" in resource for _, resource in writes)
+    for name in FUNCTION_NAMES:
+        readers = [
+            grant
+            for grant in granted(assembly(stage), name)
+            if grant.action.startswith("ssm:Get") and "/secrets/" in grant.resource
+        ]
+        assert bool(readers) is name.startswith("executor-"), name
 
 
 def test_webhook_key_is_read_by_executor_and_job_service_only(stage: str) -> None:
@@ -216,7 +232,8 @@ def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) ->
     assert scan == {"reconciler"}
     writes = {"BatchWriteItem", "PutItem", "UpdateItem"}
     for name in FUNCTION_NAMES:
-        assert actions(synthesis, name, "dynamodb") <= READS | writes | STREAM
+        deletes = {"DeleteItem"} if name == "job-service" else set()  # rows of secrets
+        assert actions(synthesis, name, "dynamodb") <= READS | writes | deletes | STREAM
 
 
 def test_only_the_status_function_reads_the_stream(stage: str) -> None:

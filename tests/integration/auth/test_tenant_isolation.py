@@ -16,7 +16,11 @@ def world(
         yield World(at, a_tenant(at, "acme"), a_tenant(at, "globex"))
 
 
-NAMED = [call for call in API_CALLS if "{" in call.path]
+# A secret is set by its name, so this call reaches the caller's own secret.
+SETS_BY_NAME = ("PUT", "/secrets/{name}")
+NAMED = [
+    call for call in API_CALLS if "{" in call.path and (call.method, call.path) != SETS_BY_NAME
+]
 
 
 @pytest.mark.parametrize("call", NAMED, ids=lambda call: f"{call.method} {call.path}")
@@ -41,7 +45,7 @@ def test_run_of_another_tenant_is_not_found_under_own_job(world: World) -> None:
         assert world.at.ask(world.globex.token, "GET", mixed).status == 404
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/schedules/upcoming", "/stats", "/whoami"])
+@pytest.mark.parametrize("path", [*LISTS, "/secrets", "/schedules/upcoming", "/stats", "/whoami"])
 def test_lists_show_only_own_objects(world: World, path: str) -> None:
     answer = world.at.ask(world.globex.token, "GET", path)
     assert answer.status == 200
@@ -121,3 +125,11 @@ def test_call_without_a_valid_token_is_refused(world: World, call: ApiCall) -> N
 def test_unknown_path_without_a_token_is_refused(world: World, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS", "PUT"):
         assert world.at.ask("", method, path).status == 401
+
+
+def test_secret_of_the_same_name_belongs_to_its_tenant(world: World) -> None:
+    before, path = world.state(world.acme), f"/secrets/{world.acme.ids['name']}"
+    assert world.at.ask(world.globex.token, "PUT", path, {"value": "other"}).status == 204
+    assert world.state(world.acme) == before
+    assert world.at.ask(world.globex.token, "DELETE", path).status == 204
+    assert world.state(world.acme) == before

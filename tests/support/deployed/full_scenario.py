@@ -143,6 +143,10 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
                 assert status in (200, 302, 307, 404), (target, status)
     assert api.get("/jobs/no-such-job").status == 404
     assert api.get("/webhook-secret").json["secret"].startswith("whsec_")
+    assert api.call("PUT", "/secrets/bank", {"value": "hush"}).status == 204
+    assert api.call("PUT", "/secrets/bank", {"value": "other"}).status == 204
+    assert [secret["name"] for secret in api.get("/secrets").json["secrets"]] == ["bank"]
+    assert api.call("DELETE", "/secrets/bank").status == 204
 
 
 def _change_job(world: World, api: Gateway, job: str) -> None:

@@ -47,6 +47,12 @@ WIDE_REASONS: Mapping[tuple[str, str], str] = {
     ("secretsmanager:GetSecretValue", "secret:punctual/STAGE/*"): (
         "tasks name secrets; the function allows only names with the tenant's prefix"
     ),
+    **{
+        (action, "parameter/punctual/STAGE/secrets/*"): (
+            "tenants name secrets; the function writes only below the caller's tenant"
+        )
+        for action in ("ssm:PutParameter", "ssm:DeleteParameter")
+    },
     ("ssm:GetParameter", "parameter/punctual/STAGE/secrets/*"): (
         "tasks name secrets; the function allows only names with the tenant's prefix"
     ),

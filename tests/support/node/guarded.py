@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.secrets import Secrets
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from tests.integration.web.test_http_engine import NodeClient
@@ -53,6 +54,7 @@ class GuardedNode(NodeClient):
             self.tokens,
             clock=self.clock,
             authenticator=authenticator,
+            secrets=Secrets(self.store.secrets, self.store.audit),
         )
 
     def _secrets(self) -> TokenSecrets:

@@ -59,6 +59,13 @@ def a_tenant(at: Installation, name: str) -> TenantData:
     run = at.ask(token, "POST", f"/jobs/{job['job_id']}/runNow", {}).json
     assert at.ask(token, "POST", "/jobs", {**DAILY, "name": "second"}).status == 202
     at.token(name, "viewer")
+    secret_name = f"{name}-secret"
+    assert at.ask(token, "PUT", f"/secrets/{secret_name}", {"value": "hush"}).status == 204
     at.wait(1)
-    ids = {"job_id": job["job_id"], "run_id": run["run_id"], "token_id": created["token_id"]}
+    ids = {
+        "job_id": job["job_id"],
+        "run_id": run["run_id"],
+        "token_id": created["token_id"],
+        "name": secret_name,
+    }
     return TenantData(token, ids)

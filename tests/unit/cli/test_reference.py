@@ -36,6 +36,7 @@ def test_program_has_every_command() -> None:
         *(f"jobs {verb}" for verb in jobs.split()),
         *(f"runs {verb}" for verb in runs.split()),
         *(f"tokens {verb}" for verb in ("create", "list", "revoke")),
+        *(f"secrets {verb}" for verb in ("set", "list", "delete")),
         "webhook-secret",
         *rest.split(),
     }

@@ -72,7 +72,6 @@ def test_wrong_task_error_names_every_field(task: dict[str, Any], fields: set[st
         ({"type": "lambda", "function": "report"}, "task.type"),
         ({"type": "sqs", "queue_url": QUEUE}, "task.type"),
         ({"type": "event", "detail_type": "Job State Change"}, "task.detail_type"),
-        ({"type": "http", "url": "https://example.com/{{secret:a}}"}, "task.url"),
     ],
 )
 def test_node_refuses_tasks_that_it_does_not_have(task: dict[str, Any], field: str) -> None:

@@ -113,8 +113,6 @@ def test_task_type_is_accepted_only_where_it_is_installed(task: dict[str, Any]) 
         (http(expect_status={"from": 200}), {"task.expect_status"}),
         (http(follow_redirects=6), {"task.follow_redirects"}),
         (http(url="https://example.com/{{nothing}}"), {"task.url"}),
-        (http(body={"a": ["{{secret:token}}"]}), {"task.body.a.0"}),
-        (http(headers={"Authorization": "{{ secret:token }}"}), {"task.headers.Authorization"}),
         ({"type": "script"}, {"task.runtime", "task.code"}),
         (script(runtime="perl"), {"task.runtime"}),
         (script(code=None), {"task.code"}),
@@ -151,6 +149,18 @@ def test_script_has_code_or_an_artifact() -> None:
 def test_secret_placeholder_is_accepted_where_secrets_are_installed() -> None:
     task = http(headers={"Authorization": "Bearer {{secret:api/token}}"})
     assert validate(task, ALL_FEATURES)["task"] == task
+
+
+@pytest.mark.parametrize(
+    ("task", "field"),
+    [
+        (http(body={"a": ["{{secret:token}}"]}), "task.body.a.0"),
+        (http(headers={"Authorization": "{{ secret:token }}"}), "task.headers.Authorization"),
+    ],
+)
+def test_secret_placeholder_is_refused_without_secrets(task: Any, field: str) -> None:
+    errors = field_errors(task, NODE_FEATURES._replace(secrets=False))
+    assert errors == {field: "secrets are not in this installation yet"}
 
 
 def test_code_is_not_searched_for_placeholders() -> None:

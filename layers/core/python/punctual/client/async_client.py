@@ -124,6 +124,12 @@ class AsyncTokens(AsyncGroup):
     revoke = AsyncCallMethod(system.revoke_token)
 
 
+class AsyncSecrets(AsyncGroup):
+    set = AsyncCallMethod(system.set_secret)
+    list = AsyncCallMethod(system.secrets)
+    delete = AsyncCallMethod(system.delete_secret)
+
+
 class AsyncAudit(AsyncGroup):
     list = AsyncStreamMethod(system.audit)
 
@@ -166,6 +172,7 @@ class AsyncPunctual(AsyncGroup):
         self.runs = AsyncRuns(self._step_runner)
         self.schedules = AsyncSchedules(self._step_runner)
         self.tokens = AsyncTokens(self._step_runner)
+        self.secrets = AsyncSecrets(self._step_runner)
         self.audit = AsyncAudit(self._step_runner)
 
     async def close(self) -> None:

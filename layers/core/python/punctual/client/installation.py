@@ -146,6 +146,15 @@ class NewToken(Token, frozen=True, kw_only=True):
     token: str
 
 
+class Secret(Model, frozen=True, kw_only=True):
+    """A secret that tasks may name. No answer of the server holds its value."""
+
+    name: str
+    created_at: AwareDatetime | None = None
+    updated_at: AwareDatetime | None = None
+    updated_by: str | None = None
+
+
 class WebhookSecret(Model, frozen=True, kw_only=True):
     secret: str
 

@@ -124,6 +124,12 @@ class Tokens(Group):
     revoke = CallMethod(system.revoke_token)
 
 
+class Secrets(Group):
+    set = CallMethod(system.set_secret)
+    list = CallMethod(system.secrets)
+    delete = CallMethod(system.delete_secret)
+
+
 class Audit(Group):
     list = StreamMethod(system.audit)
 
@@ -166,6 +172,7 @@ class Punctual(Group):
         self.runs = Runs(self._step_runner)
         self.schedules = Schedules(self._step_runner)
         self.tokens = Tokens(self._step_runner)
+        self.secrets = Secrets(self._step_runner)
         self.audit = Audit(self._step_runner)
 
     def close(self) -> None:

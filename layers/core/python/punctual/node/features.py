@@ -7,6 +7,7 @@ from punctual.web.features import Features
 
 NODE_FEATURES = Features(
     task_types=frozenset({"event", "http", "script"}),
+    secrets=True,
     check_task=task_problems,
     check_url=url_problem,
 )

@@ -20,6 +20,7 @@ from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
+from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens, WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.quotas.limits import LimitsCache, unlimited
@@ -146,7 +147,7 @@ def build_node(
     script = script_task(folder, groups, sandbox)
     node = Node(
         store,
-        AttemptRunner({"http": http, "script": script}),
+        AttemptRunner({"http": http, "script": script}, store.find_secret),
         groups,
         clock.wall,
         clock.monotonic,
@@ -243,6 +244,7 @@ async def serve(
     event_loops: list[EventLoop] = []
     webhook_keys, token_key = WebhookKeys(options.data), TokenKey(options.data)
     webhook_keys.check()
+    store.secrets.check_key()
     had_token_key = token_key.exists
     if options.auth or had_token_key:
         token_key.read()
@@ -288,6 +290,7 @@ async def serve(
                 authenticator=authenticator,
                 own_user=own_user,
                 webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
+                secrets=Secrets(store.secrets, store.audit),
                 features=features_with(sandbox),
                 sandbox=sandbox.name,
                 login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),

@@ -115,7 +115,7 @@ class Node:
         self.applier = self._build_applier(clock, monotonic)
         self._evaluator = Evaluator(self.applier, new_id)
         self.executor = self._build_executor(executor_id)
-        self._inline_runner = InlineRunner(self.executor, store.feed, new_id)
+        self._inline_runner = InlineRunner(self.executor, store.feed, store.find_secret, new_id)
         self.poller = Poller(store.timers, store.partitions, self._evaluator, FIRE_AHEAD)
         self._wakeups.poller = self.poller
         # All nodes of a folder have one name. The lock on the folder proves that the previous node,

@@ -9,6 +9,7 @@ from punctual.web.routes.openapi import OpenApiRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
+from punctual.web.routes.secrets import SecretRoutes
 from punctual.web.routes.tokens_read import TokenReadRoutes
 from punctual.web.routes.tokens_write import TokenWriteRoutes
 from punctual.web.routing import RouteTable
@@ -34,4 +35,5 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         AuditReadRoutes(services),
         TokenReadRoutes(services),
         TokenWriteRoutes(services),
+        SecretRoutes(services),
     )

@@ -39,6 +39,7 @@ class ApiCall(NamedTuple):
 _JOB_PATH = "/jobs/{job_id}"
 _RUN_PATH = "/jobs/{job_id}/runs/{run_id}"
 _TOKEN_PATH = "/tokens/{token_id}"
+_SECRET_PATH = "/secrets/{name}"
 
 API_CALLS: tuple[ApiCall, ...] = (
     *(
@@ -67,6 +68,9 @@ API_CALLS: tuple[ApiCall, ...] = (
     ApiCall("GET", "/tokens", READ_FUNCTION, Role.ADMIN),
     ApiCall("GET", _TOKEN_PATH, READ_FUNCTION, Role.ADMIN),
     ApiCall("GET", "/webhook-secret", WRITE_FUNCTION, Role.ADMIN),
+    ApiCall("GET", "/secrets", WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("PUT", _SECRET_PATH, WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("DELETE", _SECRET_PATH, WRITE_FUNCTION, Role.EDITOR),
     ApiCall("POST", "/tokens", WRITE_FUNCTION, Role.ADMIN),
     ApiCall("DELETE", _TOKEN_PATH, WRITE_FUNCTION, Role.ADMIN),
     ApiCall("POST", "/jobs", WRITE_FUNCTION, Role.EDITOR),

@@ -18,6 +18,7 @@ from punctual.web.views.system import InstallationInfo
 
 if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.commands.jobs import Jobs
+    from punctual.engine.commands.secrets import Secrets
 
 _UUID_CHARACTERS = 36
 
@@ -55,6 +56,7 @@ class Services(NamedTuple):
     limits_of: LimitsOf = unlimited
     check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     webhook_secret: ReadWebhookSecret = no_webhook_secret
+    secrets: "Secrets | None" = None
     max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
 

@@ -1,4 +1,4 @@
-"""The calls on schedules, tokens, the audit and the installation."""
+"""The calls on schedules, tokens, secrets, the audit and the installation."""
 
 from datetime import datetime
 from typing import Any, Unpack
@@ -14,13 +14,14 @@ from punctual.client.installation import (
     NewToken,
     Preview,
     Probe,
+    Secret,
     Stats,
     Token,
     Upcoming,
     WebhookSecret,
 )
 from punctual.client.job import Job
-from punctual.client.model import M, convert_model, decode_json, decode_model
+from punctual.client.model import M, convert_model, decode_json, decode_model, required_field
 from punctual.client.paging import stream_pages
 from punctual.client.wire import (
     SUCCESS_STATUSES,
@@ -98,6 +99,25 @@ def revoke_token(settings: ClientSettings, token_id: str) -> Steps[Token]:
     """Revoke a token. Calls with it fail within a minute. A repeated call changes nothing."""
     request = Request("DELETE", build_path("tokens", token_id), repeat=Repeat.SAFE)
     return decode_model(Token, (yield from send_request(settings, request)))
+
+
+def secrets(settings: ClientSettings) -> Steps[tuple[Secret, ...]]:
+    """Return the secrets that tasks may name, sorted by name, without their values."""
+    request = Request("GET", "/secrets", repeat=Repeat.READS)
+    listed = required_field(decode_json((yield from send_request(settings, request))), "secrets")
+    return tuple(convert_model(Secret, value) for value in listed)
+
+
+def set_secret(settings: ClientSettings, name: str, value: str) -> Steps[None]:
+    """Set a new or an existing secret. Runs use a changed value within a minute."""
+    path, body = build_path("secrets", name), encode_body({"value": value})
+    yield from send_request(settings, Request("PUT", path, body=body, repeat=Repeat.SAFE))
+
+
+def delete_secret(settings: ClientSettings, name: str) -> Steps[None]:
+    """Delete a secret. An attempt that names it then fails without a retry."""
+    path = build_path("secrets", name)
+    yield from send_request(settings, Request("DELETE", path, repeat=Repeat.SAFE))
 
 
 def webhook_secret(settings: ClientSettings) -> Steps[str]:

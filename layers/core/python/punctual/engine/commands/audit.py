@@ -20,6 +20,7 @@ RUN_ORDER, RUN_CANCEL, RUN_RETRY = "run.order", "run.cancel", "run.retry"
 TOKEN_CREATE, TOKEN_REVOKE = "token.create", "token.revoke"
 LIMITS_CHANGE = "limits.change"
 WEBHOOK_SECRET_READ = "webhook_secret.read"
+SECRET_SET, SECRET_DELETE = "secret.set", "secret.delete"
 ACTIONS = (
     JOB_CREATE,
     JOB_UPDATE,
@@ -34,6 +35,8 @@ ACTIONS = (
     TOKEN_REVOKE,
     LIMITS_CHANGE,
     WEBHOOK_SECRET_READ,
+    SECRET_SET,
+    SECRET_DELETE,
 )
 DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
 

@@ -1,16 +1,22 @@
 """The claims of one executor. Leases are renewed during the work, and lost attempts stop."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
 from punctual.domain.leases import RENEWAL_INTERVAL, RENEWAL_TIMEOUT
 from punctual.domain.run import Reason, Run
 from punctual.engine.execution.executor import Assignment, Executor, RenewalResult
-from punctual.engine.ports.attempts import Stoppable
 from punctual.engine.ports.rows import JobKey
 
 _RENEWAL_INTERVAL_SECONDS = RENEWAL_INTERVAL.total_seconds()
+
+
+class Stoppable(Protocol):
+    """Work that can be stopped."""
+
+    def request_stop(self, reason: Literal["CANCEL", "SHUTDOWN", "LOST"], /) -> None: ...
 
 
 class _HeldRun(msgspec.Struct):

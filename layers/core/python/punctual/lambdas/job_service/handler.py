@@ -4,7 +4,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NoReturn
 
+from punctual.aws.secret_store import SsmSecretStore
 from punctual.engine.commands.jobs import Jobs
+from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
@@ -26,6 +28,7 @@ from punctual.web.features import Features
 from punctual.web.gateway import build_resolver
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
+from punctual.web.routes.secrets import SecretRoutes
 from punctual.web.routes.tokens_write import TokenWriteRoutes
 from punctual.web.services import Services
 
@@ -68,8 +71,14 @@ def build_write_api(runtime: Runtime) -> Any:
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
         webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit_log).read,
+        secrets=_build_secrets(runtime),
     )
-    groups = (JobWriteRoutes(services), RunWriteRoutes(services), TokenWriteRoutes(services))
+    groups = (
+        JobWriteRoutes(services),
+        RunWriteRoutes(services),
+        TokenWriteRoutes(services),
+        SecretRoutes(services),
+    )
     return build_resolver(
         groups,
         runtime.log,
@@ -78,6 +87,17 @@ def build_write_api(runtime: Runtime) -> Any:
         time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
         check_tenant=stage_quotas.admit,
     )
+
+
+def _build_secrets(runtime: Runtime) -> Secrets:
+    store = SsmSecretStore(
+        runtime.dynamo,
+        runtime.settings.control_table,
+        lambda: runtime.clients.ssm,
+        runtime.settings.stage,
+        runtime.new_id,
+    )
+    return Secrets(store, runtime.ports.audit_log)
 
 
 class _NoMonitor:

@@ -18,7 +18,10 @@ DISK_WARNING_DIVISOR = 20  # warn below a twentieth of the disk, at most 5 GiB
 DISK_WARNING_MAX_BYTES = 5 * 1024**3
 _DATABASE_HEADER_BYTES = 100  # bytes, by SQLite's file format
 _DATABASE_MAGIC = b"SQLite format 3\0"
-_FIRST_START_FILES = ("token.key", "webhook.key", "local-token", "groups", "work")
+_FIRST_START_FILES = (
+    *("token.key", "webhook.key", "secrets.key"),
+    *("local-token", "groups", "work"),
+)
 
 
 class StoreError(Unavailable):

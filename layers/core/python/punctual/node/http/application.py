@@ -11,6 +11,7 @@ from punctual.domain.errors import PunctualError
 from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.jobs import Jobs
+from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import LimitsOf, Quotas
@@ -66,6 +67,7 @@ def build_application(
     authenticator: NodeAuthenticator | None = None,
     own_user: OwnUser | None = None,
     webhook_secret: ReadWebhookSecret = no_webhook_secret,
+    secrets: Secrets | None = None,
     sandbox: str | None = None,
     login: Login | None = None,
 ) -> "Application":
@@ -88,6 +90,7 @@ def build_application(
         limits_of=limits_of,
         check_tenant=admit,
         webhook_secret=webhook_secret,
+        secrets=secrets,
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
     )
     return Application(

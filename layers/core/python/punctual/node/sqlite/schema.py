@@ -6,7 +6,7 @@ from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 
 _JOB_TABLES = (
     """CREATE TABLE heads (
@@ -160,6 +160,15 @@ _OTHER_TABLES = (
         forgotten_at INTEGER
     ) WITHOUT ROWID""",
     "CREATE UNIQUE INDEX tokens_of_tenant ON tokens (tenant, token_id)",
+    """CREATE TABLE secrets (
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        updated_by TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (tenant, name)
+    ) WITHOUT ROWID""",
     """CREATE TABLE audit (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,

@@ -25,6 +25,7 @@ from punctual.node.files.data_folder import (
 from punctual.node.files.durable import OWNER_FILE, close_to_others, make_folder, sync_folder
 from punctual.node.files.folder_lock import FolderLock
 from punctual.node.files.orphans import Orphans
+from punctual.node.files.secret_key import SecretCipher
 from punctual.node.files.write_ahead_log import check_log
 from punctual.node.monitor import SqliteMinutes
 from punctual.node.sqlite.audit import SqliteAudit
@@ -38,6 +39,7 @@ from punctual.node.sqlite.notifications import SqliteNotifications
 from punctual.node.sqlite.purge import Purge
 from punctual.node.sqlite.recent_starts import SqliteStarts
 from punctual.node.sqlite.schema import connect
+from punctual.node.sqlite.secrets import SecretReader, SqliteSecrets
 from punctual.node.sqlite.timers import SqliteTimers
 from punctual.node.sqlite.tokens import SqliteTokens
 from punctual.node.sqlite.transaction import Transaction
@@ -48,7 +50,7 @@ CHECKPOINT_ROWS = 5_000  # changed rows between checkpoints
 class Store:
     """The stores of the node.
 
-    It belongs to the thread that opened it; other threads may use only `blobs`.
+    It belongs to the thread that opened it; other threads may use only `blobs` and `find_secret`.
     """
 
     def __init__(
@@ -85,6 +87,10 @@ class Store:
         self.receipts = SqliteReceipts(self._transaction)
         self.feed = SqliteFeed(self._transaction, clock)
         self.tokens = SqliteTokens(self._transaction)
+        cipher = SecretCipher(database.folder)
+        self.secrets = SqliteSecrets(self._transaction, cipher)
+        self._secret_reader = SecretReader(database.folder / DATABASE, cipher)
+        self.find_secret = self._secret_reader.find  # any thread may call it
         self.starts = SqliteStarts(self._transaction)
         self.notifications = SqliteNotifications(self._transaction, clock)
         self.minutes = SqliteMinutes(self._transaction)
@@ -223,5 +229,6 @@ class Store:
         return self._orphans.remove(cursor, now)
 
     def close(self) -> None:
+        self._secret_reader.close()
         self._db.close()
         self._lock.release()

@@ -309,6 +309,8 @@ Action = Literal[
     "token.revoke",
     "limits.change",
     "webhook_secret.read",
+    "secret.set",
+    "secret.delete",
 ]
 
 
@@ -345,6 +347,17 @@ class Token(ResponseModel):
 
 class NewToken(Token):
     token: Annotated[str, Field(pattern="^pnc_")]
+
+
+class Secret(ResponseModel):
+    name: str
+    created_at: Time
+    updated_at: Time
+    updated_by: str
+
+
+class SecretList(ResponseModel):
+    secrets: list[Secret]
 
 
 class TokenPage(ResponseModel):

@@ -185,6 +185,17 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "expires_at": "The time from which the token is invalid. Default: never.",
         "tenant": "The tenant of the token. Default: the caller's tenant.",
     },
+    "SecretFields": {
+        "value": "The value, at most 4 KiB in UTF-8, without text in double braces. No call "
+        "answers it."
+    },
+    "Secret": {
+        "name": "The name of the secret.",
+        "created_at": "The time when the secret was set first.",
+        "updated_at": "The time when the value was last set.",
+        "updated_by": "The caller that last set the value.",
+    },
+    "SecretList": {"secrets": "The secrets, sorted by name."},
     "Job": {
         **_JOB_FIELDS,
         **_STATUS_FIELDS,

@@ -21,12 +21,13 @@ from punctual.web.openapi.operation import (
     Response,
     enum_schema,
 )
+from punctual.web.openapi.secret_operations import SECRET_OPERATIONS
 
 TAGS = {
     "Jobs": "Define jobs: what runs, when and how.",
     "Runs": "Read, cancel and retry the runs of jobs.",
     "Schedules": "Preview schedules and list upcoming times.",
-    "Access": "Manage tokens, and read the audit.",
+    "Access": "Manage tokens and secrets, and read the audit.",
     "Installation": "Read the health and the numbers of the installation.",
 }
 
@@ -489,4 +490,4 @@ _OPERATIONS = (
     ),
 )
 
-OPERATIONS = {operation.call: operation for operation in _OPERATIONS}
+OPERATIONS = {operation.call: operation for operation in (*_OPERATIONS, *SECRET_OPERATIONS)}

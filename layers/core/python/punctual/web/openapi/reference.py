@@ -100,7 +100,11 @@ def _headers(example: Schema) -> Iterable[tuple[str, str]]:
 
 
 def _example_answer(operation: Schema, example: Schema, shown_types: set[str]) -> Iterator[str]:
-    media, content = next(iter(operation["responses"][str(example["status"])]["content"].items()))
+    response = operation["responses"][str(example["status"])]
+    if "content" not in response:
+        yield from (f"Answer, {example['status']}, without a body.", "")
+        return
+    media, content = next(iter(response["content"].items()))
     is_json = media.endswith("json")
     text = _json(example["answer"]) if is_json else example["answer"].rstrip("\n")
     kind = content["schema"].get("$ref", "")

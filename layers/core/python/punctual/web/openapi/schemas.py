@@ -51,6 +51,7 @@ _SCHEMA_NAMES = {
     "BackfillFields": "Backfill",
     "BatchFields": "Batch",
     "TokenFields": "TokenRequest",
+    "SecretFields": "SecretRequest",
     "JobStatus": "JobState",
     "JobStatusAnswer": "JobStatus",
     "ScheduleKind": "ScheduleType",
