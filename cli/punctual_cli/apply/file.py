@@ -32,7 +32,10 @@ SET_TAG = "punctual-set"
 MAX_SET_NAME_CHARACTERS = 128
 # Every task type counts as known here, because only the server knows which ones it offers.
 ALL_FEATURES = Features(
-    frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True
+    frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
+    artifacts=True,
+    secrets=True,
+    node_paths=True,
 )
 
 

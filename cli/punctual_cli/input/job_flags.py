@@ -114,6 +114,33 @@ class JobFlags:
         str | None,
         _option(TASK_FLAGS_PANEL, "--python", metavar="CODE", help_text="Run this code in Python."),
     ] = None
+    interpreter: Annotated[
+        str | None,
+        _option(
+            TASK_FLAGS_PANEL,
+            "--interpreter",
+            metavar="PATH",
+            help_text="Run this program of the node, such as the Python of a virtualenv.",
+        ),
+    ] = None
+    working_directory: Annotated[
+        str | None,
+        _option(
+            TASK_FLAGS_PANEL,
+            "--working-directory",
+            metavar="PATH",
+            help_text="Folder on the node that the script starts in.",
+        ),
+    ] = None
+    arg: Annotated[
+        list[str] | None,
+        _option(
+            TASK_FLAGS_PANEL,
+            "--arg",
+            metavar="TEXT",
+            help_text="Argument of the script or of --interpreter. Repeatable.",
+        ),
+    ] = None
     payload: Annotated[
         str | None,
         _option(
@@ -226,10 +253,28 @@ class JobFlags:
         ]
         if len(chosen) > 1:
             raise CommandError(f"--{chosen[0]} and --{chosen[1]} cannot be combined.")
+        script_fields = {
+            "interpreter": self.interpreter,
+            "working_directory": self.working_directory,
+            "args": self.arg,
+        }
+        given_fields = {name: value for name, value in script_fields.items() if value}
         if self.http is not None:
+            if given_fields:
+                raise CommandError("--http cannot be combined with the options of a script.")
             return self._http_task()
         if self.method is not None or self.header:
             raise CommandError("--method and --header require --http.")
+        task = self._code_task()
+        if task is None and self.interpreter is not None:
+            task = {"type": "script", "runtime": _runtime_of(self.interpreter)}
+        if task is None and given_fields:
+            raise CommandError(
+                "--working-directory and --arg require --script, --bash, --python or --interpreter."
+            )
+        return None if task is None else task | given_fields
+
+    def _code_task(self) -> dict[str, Any] | None:
         if self.script is not None:
             return _script_task(self.script)
         for runtime in ("bash", "python"):
@@ -296,6 +341,16 @@ def _parse_header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise CommandError(f"--header must be 'NAME: VALUE'; got {text!r}.")
     return name.strip(), value.strip()
+
+
+def _runtime_of(program: str) -> str:
+    """Return the runtime that the name of a program tells.
+
+    >>> _runtime_of("/srv/venv/bin/python3.12"), _runtime_of("/srv/app/tool")
+    ('python', 'binary')
+    """
+    name = Path(program).name
+    return next((runtime for runtime in ("python", "node", "bash") if runtime in name), "binary")
 
 
 def _script_task(file: Path) -> dict[str, Any]:

@@ -166,6 +166,8 @@ def test_not_found_exits_with_3_and_names_what_is_missing(
         (("jobs", "create", "x", "--script", "a.rb"), "the suffix must be"),
         (("jobs", "create", "x", "--script", "none.py"), "none.py: No such file"),
         (("jobs", "create", "x", "--method", "GET"), "require --http"),
+        (("jobs", "create", "x", "--arg", "a"), "--working-directory and --arg require --script"),
+        (("jobs", "create", "x", "--http", "http://a", "--arg", "a"), "options of a script"),
         (("jobs", "create", "x", "--http", "http://a", "--header", "x"), "must be 'NAME: VALUE'"),
         (("jobs", "create", "-f", "."), "Is a directory"),
         (("jobs", "list", "--status", "odd"), "'--status': 'odd' is not one of"),

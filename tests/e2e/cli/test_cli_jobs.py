@@ -69,6 +69,16 @@ def test_script_file_is_sent_completely(program: Program) -> None:
     }
 
 
+def test_program_of_the_node_is_sent_with_its_command_line(program: Program) -> None:
+    options = ("--interpreter", "/srv/venv/bin/python3", "--working-directory", "/srv")
+    create = ("jobs", "create", "report", *options, "--arg", "-m", "--arg", "mypackage")
+    refused = program(*create, code=4)
+    assert "task.interpreter: must lie in a path that PUNCTUAL_SCRIPT_PATHS opens" in refused.err
+    assert "task.working_directory: must lie in a path that" in refused.err
+    assert "task.args" not in refused.err
+    assert "task.runtime" not in refused.err
+
+
 def test_each_job_of_a_file_is_accepted_or_refused(program: Program) -> None:
     jobs = [
         {"name": f"many-{n}", "schedule_type": "CRON", "cron_expression": f"{n} 99 * * *"}

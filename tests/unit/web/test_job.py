@@ -17,6 +17,7 @@ ALL_FEATURES = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
     artifacts=True,
     secrets=True,
+    node_paths=True,
 )
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",

@@ -39,6 +39,10 @@ def script(**fields: Any) -> dict[str, Any]:
     return {"type": "script", "runtime": "python", "code": "print(1)", **fields}
 
 
+def program(**fields: Any) -> dict[str, Any]:
+    return {"type": "script", "interpreter": "/srv/venv/bin/python", **fields}
+
+
 @pytest.mark.parametrize(
     "task",
     [
@@ -59,6 +63,9 @@ def script(**fields: Any) -> dict[str, Any]:
         script(runtime="bash", args=["-x", "{{attempt}}"], env={"MODE": "fast"}),
         script(runtime="node", resources={"cpu": 0.5, "memory_mb": 64}),
         script(code="x" * 65_536),
+        script(interpreter="/srv/venv/bin/python", working_directory="/srv/app"),
+        program(runtime="python", args=["-m", "mypackage"]),
+        program(runtime="binary"),
     ],
 )
 def test_valid_task_is_accepted_as_sent(task: dict[str, Any]) -> None:
@@ -188,3 +195,17 @@ def test_task_type_refused_to_one_tenant_has_the_reason() -> None:
     assert field_errors(script(), features.for_tenant("acme")) == {"task.type": "not for you"}
     assert validate(script(), features.for_tenant("local"))
     assert validate(http(), features.for_tenant("acme"))
+
+
+def test_named_paths_are_refused_where_no_node_runs_the_script() -> None:
+    task = script(interpreter="/srv/venv/bin/python", working_directory="/srv/app")
+    message = "is offered by a node only: leave it out"
+    assert field_errors(task, NODE_FEATURES._replace(node_paths=False)) == {
+        "task.interpreter": message,
+        "task.working_directory": message,
+    }
+
+
+def test_script_without_interpreter_needs_its_code() -> None:
+    task = script(code=None, working_directory="/srv/app")
+    assert field_errors(task) == {"task.code": "is required, unless artifact_id is sent"}

@@ -60,6 +60,8 @@ def script(
     *,
     runtime: Runtime = "python",
     artifact_id: str | None = None,
+    interpreter: str | None = None,
+    working_directory: str | None = None,
     args: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
     resources: Mapping[str, float] | None = None,
@@ -68,12 +70,19 @@ def script(
 
     >>> script("print(1)")
     {'type': 'script', 'runtime': 'python', 'code': 'print(1)'}
+
+    A node also runs a program of its own machine. Then `args` may be the whole command line.
+
+    >>> script(interpreter="/srv/app/venv/bin/python", args=["-m", "mypackage"])["args"]
+    ['-m', 'mypackage']
     """
     return _make_task(
         "script",
         runtime=runtime,
         code=code,
         artifact_id=artifact_id,
+        interpreter=interpreter,
+        working_directory=working_directory,
         args=args,
         env=env,
         resources=resources,

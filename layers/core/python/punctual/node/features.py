@@ -1,6 +1,9 @@
 """The features of the API contract that the node has."""
 
+from functools import partial
+
 from punctual.tasks.http.request import url_problem
+from punctual.tasks.script.local_paths import path_problems
 from punctual.tasks.script.sandbox import Sandbox
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
@@ -10,6 +13,7 @@ NODE_FEATURES = Features(
     secrets=True,
     check_task=task_problems,
     check_url=url_problem,
+    node_paths=True,
 )
 
 
@@ -19,4 +23,6 @@ def features_with(sandbox: Sandbox) -> Features:
     def refuse_task_type(tenant: str, task_type: str) -> str:
         return sandbox.refusal_reason(tenant) if task_type == "script" else ""
 
-    return NODE_FEATURES._replace(refuse_task_type=refuse_task_type)
+    return NODE_FEATURES._replace(
+        refuse_task_type=refuse_task_type, check_allowed_target=partial(path_problems, sandbox)
+    )

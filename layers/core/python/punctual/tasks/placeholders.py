@@ -12,7 +12,9 @@ from punctual.tasks.text import as_text
 
 FindSecret = Callable[[str, str], str]  # by tenant and name; KeyError if it is missing
 
-NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
+NOT_EXPANDED = frozenset(
+    {"type", "runtime", "code", "artifact_id", "interpreter", "working_directory"}
+)
 # A task may repeat `{{payload}}`, and ten attempts share the memory of one executor.
 MAX_FILLED_CHARACTERS = 4 * 1024 * 1024
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")

@@ -24,6 +24,7 @@ class Features(NamedTuple):
     - `check_task` returns (field, message) pairs for a task by the rules of its executor.
     - `check_url` returns the reason why a URL cannot be called, or an empty string.
     - `check_allowed_target` returns (field, message) pairs for targets that a tenant may not use.
+    - `node_paths` says whether scripts may name paths of the executor's machine.
     - `refuse_task_type` returns the reason why a tenant may not use a task type, or an empty
       string.
     """
@@ -38,6 +39,7 @@ class Features(NamedTuple):
     )
     refuse_task_type: Callable[[str, str], str] = _no_refusal
     tenant: str = ""  # the tenant of the call
+    node_paths: bool = False
 
     def for_tenant(self, tenant: str) -> "Features":
         """Return what this tenant may use."""

@@ -41,6 +41,7 @@ from punctual.tasks.script.command import (
     is_retryable_start_error,
     signal_name,
 )
+from punctual.tasks.script.local_paths import missing_path, path_problems
 from punctual.tasks.script.open_files import (
     FILE_LIMIT_ERRORS,
     NotBegun,
@@ -66,6 +67,7 @@ MAX_PROCESSES_OF_USER = 4096
 SIGNAL_EXIT_CODE = 128
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 MEGABYTE_BYTES = 1024 * 1024
+UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 NODE_HEAP_SHARE = 0.75  # of the run's memory, so that Node.js frees memory before it is killed
 
 _LIMIT_TEXTS = {
@@ -120,6 +122,11 @@ class ScriptTask:
         refusal_reason = self._sandbox.refusal_reason(attempt.tenant)
         if refusal_reason:
             raise BadTask(refusal_reason)
+        for field, problem in path_problems(self._sandbox, attempt.tenant, attempt.task):
+            raise BadTask(f"task.{field} {problem}")
+        missing_text = missing_path(attempt.task)
+        if missing_text:
+            return Outcome.failed(missing_text)
         program = self._find_program(attempt.task)
         with RunFolder(self._root) as folder:
             with not_begun_at_file_limit():
@@ -166,18 +173,26 @@ class ScriptTask:
     def _find_program(self, task: dict[str, Any]) -> Path | None:
         """Return the program that reads the script, or None for a binary."""
         runtime = task["runtime"]
+        if runtime != "binary" and runtime not in ENTRY_NAMES:
+            raise BadTask(f"There is no runtime {runtime!r}")
+        if task.get("interpreter") is not None:
+            return Path(task["interpreter"])
         if runtime == "binary":
             return None
-        if runtime not in ENTRY_NAMES:
-            raise BadTask(f"There is no runtime {runtime!r}")
         program = interpreter() if runtime == "python" else shutil.which(runtime, path=self._path)
         if program is None:
             raise BadTask(f"{runtime} is not installed here (looked for it in {self._path})")
         return Path(program)
 
-    def _write_script(self, attempt: Attempt, folder: RunFolder) -> Path:
-        """Return the script's file in the folder: its code, or the entry of its artifact."""
-        runtime, code = attempt.task["runtime"], attempt.task.get("code")
+    def _write_script(self, attempt: Attempt, folder: RunFolder) -> Path | None:
+        """Return the script's file in the folder: its code, or the entry of its artifact.
+
+        It is None if the arguments of an interpreter are its whole command line.
+        """
+        task = attempt.task
+        runtime, code = task["runtime"], task.get("code")
+        if task.get("interpreter") is not None and code is task.get("artifact_id") is None:
+            return None
         if code is not None and runtime != "binary":
             return folder.write(ENTRY_NAMES[runtime], encode_text(code, "code"))
         return unpack_artifact(self._artifacts.fetch(attempt, folder), runtime, folder)
@@ -186,19 +201,23 @@ class ScriptTask:
         task = attempt.task
         script_file = self._write_script(attempt, folder)
         programs = () if program is None else (program,)
+        named_program, folder_name = task.get("interpreter"), task.get("working_directory")
+        # The setting opens a named interpreter. Its folders are not opened as those of a runtime.
+        opened_programs = programs if named_program is None else ()
+        script_words = () if script_file is None else (*_interpreter_flags(task), str(script_file))
         arguments = tuple(as_text(argument) for argument in task.get("args") or ())
         for argument in arguments:
             encode_text(argument, "An argument")
         run_limits = self._limits._replace(memory_bytes=_memory_mb(task) * MEGABYTE_BYTES)
         return Command(
-            argv=(*map(str, programs), *_interpreter_flags(task), str(script_file), *arguments),
+            argv=(*map(str, programs), *script_words, *arguments),
             env=self._build_environment(attempt, folder),
-            cwd=folder.work,
+            cwd=folder.work if folder_name is None else Path(folder_name),
             kernel_limits=_kernel_limits(run_limits),
             stdin=json_bytes(attempt.payload) + b"\n",
             folder=folder.path,
             run_limits=run_limits,
-            sandbox=self._sandbox.for_run(attempt.tenant, folder, programs),
+            sandbox=self._sandbox.for_run(attempt.tenant, folder, opened_programs),
             launcher_env=self._library_env,
         )
 
@@ -210,6 +229,8 @@ class ScriptTask:
             "LANG": "C.UTF-8",
             **self._library_env,
         }
+        if attempt.task["runtime"] == "python" and attempt.task.get("interpreter") is not None:
+            environment[UNBUFFERED_VARIABLE] = "1"
         for name, value in (attempt.task.get("env") or {}).items():
             text = as_text(value)
             encode_text(text, f"The variable {name!r}")

@@ -26,9 +26,15 @@ MAX_LONG_TIMEOUT_SECONDS = 86_400
 MAX_SHORT_TIMEOUT_SECONDS = 900
 
 _SECRET_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
-_FIELDS_WITHOUT_PLACEHOLDERS = ("type", "runtime", "code", "artifact_id")
+MAX_PATH_CHARACTERS = 4096
+
+_FIELDS_WITHOUT_PLACEHOLDERS = (
+    *("type", "runtime", "code", "artifact_id"),
+    *("interpreter", "working_directory"),
+)
 
 TargetName = Annotated[str, Field(min_length=1, max_length=2_048)]
+NodePath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS)]
 
 
 class Resources(StrictModel):
@@ -66,6 +72,8 @@ class ScriptTask(StrictModel):
     runtime: Literal["python", "node", "bash", "binary"]
     code: str | None = None
     artifact_id: TargetName | None = None
+    interpreter: NodePath | None = None
+    working_directory: NodePath | None = None
     args: list[str] | None = None
     env: dict[str, str] | None = None
     resources: Resources | None = None
@@ -161,19 +169,29 @@ def _check_script(
     code, artifact = task.get("code"), task.get("artifact_id")
     is_binary = task.get("runtime") == "binary"
     if not features.artifacts:
-        if is_binary:
+        if is_binary and task.get("interpreter") is None:
             add_error(
                 "task.runtime", f"binary needs an artifact, and artifacts are {NOT_INSTALLED}"
             )
         if artifact is not None:
             add_error("task.artifact_id", f"artifacts are {NOT_INSTALLED}")
+    names_program = task.get("interpreter") is not None
+    if not features.node_paths:
+        for name in ("interpreter", "working_directory"):
+            if task.get(name) is not None:
+                add_error(f"task.{name}", "is offered by a node only: leave it out")
     if is_binary:
         if code is not None:
             add_error("task.code", "must not be sent for binary: send artifact_id")
-        elif artifact is None and features.artifacts and "task.artifact_id" not in wrong_names:
+        elif (
+            artifact is None
+            and features.artifacts
+            and not names_program
+            and "task.artifact_id" not in wrong_names
+        ):
             add_error("task.artifact_id", "is required when runtime is binary")
-    elif code is None and artifact is None:
-        if not wrong_names & {"task.code", "task.artifact_id"}:
+    elif code is None and artifact is None and not names_program:
+        if not wrong_names & {"task.code", "task.artifact_id", "task.interpreter"}:
             add_error("task.code", "is required, unless artifact_id is sent")
     elif code is not None and artifact is not None:
         add_error("task.artifact_id", "must not be sent together with code: send one of them")

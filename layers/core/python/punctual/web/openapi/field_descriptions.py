@@ -158,6 +158,10 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "runtime": "The program that runs the code.",
         "code": "The source text, at most 64 KiB.",
         "artifact_id": "An uploaded file to run instead of `code`.",
+        "interpreter": "The program that runs the code, by its path on the node. Without `code` "
+        "and `artifact_id`, `args` is its command line. On AWS it is an error.",
+        "working_directory": "The folder on the node that the script starts in. Default: a folder "
+        "of the run. On AWS it is an error.",
         "args": "The arguments of the program.",
         "env": _ENV_RULE,
         "resources": _RESOURCES,

@@ -191,12 +191,21 @@ def _tighten_tasks(schemas: Schema) -> None:
         env["propertyNames"] = {"minLength": 1, "pattern": "^(?!PUNCTUAL_)[^=]*$"}
     script = schemas["ScriptTask"]
     script["properties"]["code"]["maxLength"] = task_fields.MAX_CODE_BYTES
-    script["description"] = "Runs `code`, or the file that `artifact_id` names, in a sandbox."
+    script["description"] = (
+        "Runs `code`, the file that `artifact_id` names, or a program of the node, in a sandbox."
+    )
+    for name in ("interpreter", "working_directory"):
+        script["properties"][name]["pattern"] = "^/[^\\u0000]*$"
     # Not oneOf: generators drop the properties of a schema that has alternatives too.
     code = _has("code", {"type": "string"})
     artifact = _has("artifact_id", {"type": "string"})
+    program = _has("interpreter", {"type": "string"})
     script["allOf"] = [
-        {"if": code, "then": {"properties": {"artifact_id": {"type": "null"}}}, "else": artifact}
+        {
+            "if": code,
+            "then": {"properties": {"artifact_id": {"type": "null"}}},
+            "else": {"anyOf": [artifact, program]},
+        }
     ]
 
 
