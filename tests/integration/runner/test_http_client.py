@@ -96,6 +96,15 @@ def test_name_lookup_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     release.set()
 
 
+def test_call_without_a_free_thread_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(CallFailed, match="No thread"):
+        HttpClient().call(HttpRequest("GET", "http://127.0.0.1:1"), 1)
+
+
 @pytest.mark.parametrize("url", ["ftp://a/b", "file:///etc/passwd", "https://", "api"])
 def test_address_that_is_not_http_is_refused(url: str) -> None:
     with pytest.raises(CallFailed, match="must begin with https"):

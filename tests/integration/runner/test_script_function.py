@@ -107,6 +107,16 @@ def test_limit_of_the_disk_follows_the_free_room(
     assert free(0).disk_bytes == 16 * MB
 
 
+def test_script_cannot_fill_the_disk(
+    api: ClaimsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: type("Usage", (), {"free": 0}))
+    code = "for n in 1 2 3; do head -c 9000000 /dev/zero > $n; done; sleep 60"
+    answer = carry_out(waited(api, code), an_environment(tmp_path)).answer
+    assert answer["error"] == "The script left more than 16 MB in its folder, the limit of a run"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_environment_with_a_surviving_process_takes_no_more_runs(
     api: ClaimsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,10 @@ def _within(seconds: float, connection: http.client.HTTPConnection, action: Call
             errors.append(error)
 
     thread = threading.Thread(target=work, name="call", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # a script may use up the processes of its user for a moment
+        raise CallFailed("No thread could be started for the call") from error
     thread.join(seconds)
     if thread.is_alive():
         _cut(connection)
