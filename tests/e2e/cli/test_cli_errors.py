@@ -140,7 +140,7 @@ def test_health_of_a_late_installation_fails(program: Program) -> None:
         (("jobs", "show", "missing"), "There is no job 'missing'"),
         (("jobs", "show", AN_ID), "There is no such job"),
         (("runs", "show", AN_ID, AN_ID), "There is no such job"),
-        (("tokens", "revoke", "nobody"), "There is no token 'nobody'"),
+        (("tokens", "revoke", "absent"), "There is no token 'absent'"),
     ],
 )
 def test_not_found_exits_with_3_and_names_what_is_missing(

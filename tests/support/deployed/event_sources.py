@@ -25,7 +25,7 @@ class EventSources:
     throttled: set[str]  # functions that Lambda does not start
 
     def __init__(self) -> None:
-        self._streamed = 0  # metered calls whose writes are in the streams
+        self._streamed = 0  # metered calls with writes in the streams
 
     def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         raise NotImplementedError

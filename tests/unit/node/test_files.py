@@ -32,9 +32,10 @@ def renames(path: Path) -> Iterator[int]:
 def test_files_are_renamed_only_by_the_durable_module() -> None:
     sources = [path for top in [*SOURCE_FOLDERS, ROOT / "cli"] for path in top.rglob("*.py")]
     renaming_files = {path for path in sources if any(renames(path))}
-    # A run's folder renames files before it deletes them. They need not survive a power cut.
-    run_folder_module = ROOT / "layers/core/python/punctual/tasks/script/run_folder.py"
-    assert renaming_files == {DURABLE_MODULE, run_folder_module}
+    # Files in a run's folder end with the run. They need not survive a power cut.
+    script = ROOT / "layers/core/python/punctual/tasks/script"
+    run_folder_modules = {script / "run_folder.py", script / "artifact.py"}
+    assert renaming_files == {DURABLE_MODULE, *run_folder_modules}
 
 
 def test_failed_write_keeps_the_former_file_and_leaves_no_other(

@@ -24,6 +24,7 @@ HOLDERS = {
     "engine": {
         "clock",
         "dispatch/on_demand/held_messages",
+        "execution/claims",
         "execution/executor",
         "commands/jobs",
         "quotas/container_quota",
@@ -40,6 +41,8 @@ HOLDERS = {
         "changes/apply",
         "commands/submit",
         "commands/tokens",
+        "commands/artifacts",
+        "commands/artifact_cleanup",
     },
 }
 

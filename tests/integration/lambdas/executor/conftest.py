@@ -1,4 +1,4 @@
-"""A deployment whose executor functions the tests invoke."""
+"""A deployment with executor functions that the tests invoke."""
 
 from collections.abc import Iterator
 

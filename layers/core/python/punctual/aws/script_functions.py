@@ -42,7 +42,7 @@ _NOT_STARTED_CODES = frozenset(
 )
 _THROTTLE_TEXT = "rate exceeded"
 _TOO_LARGE_CODES = frozenset({"RequestTooLargeException", "RequestEntityTooLargeException"})
-_NOT_SENT_ERRORS = (ConnectTimeoutError, EndpointConnectionError, NoCredentialsError)
+_UNSENT_INVOKE_ERRORS = (ConnectTimeoutError, EndpointConnectionError, NoCredentialsError)
 
 
 class LambdaScriptFunctions:
@@ -77,7 +77,7 @@ class LambdaScriptFunctions:
             )
         except ClientError as error:
             raise _lambda_error(error) from error
-        except _NOT_SENT_ERRORS as error:
+        except _UNSENT_INVOKE_ERRORS as error:
             raise Throttled(f"Lambda could not be reached: {type(error).__name__}") from error
         except ParamValidationError as error:
             raise Unavailable(

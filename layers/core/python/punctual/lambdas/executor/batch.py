@@ -288,11 +288,12 @@ class Batch:
                 self._admission.release([run.nonce], False)
                 self._claim_returns.return_unbegun(attempt.delivery, run, is_delayed=True)
             return []
+        retry_at = self._clock() + RUN_LEASE
         held: list[RunningAttempt] = []
         for attempt, renewal in zip(detached, renewals, strict=True):
             if not renewal.is_held:
                 self._admission.release([attempt.assignment.run.nonce], False)
-                self._messages.retry_at(attempt.delivery, self._clock() + RUN_LEASE)
+                self._messages.retry_at(attempt.delivery, retry_at)
                 continue
             if renewal.cancel_reason is not Reason.NONE:
                 attempt.stop.request_stop("CANCEL")  # before the function is invoked
