@@ -143,8 +143,8 @@ def _within(seconds: float, connection: http.client.HTTPConnection, action: Call
     thread = threading.Thread(target=work, name="call", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # a script may use up the processes of its user for a moment
-        raise CallFailed("No thread could be started for the call") from error
+    except RuntimeError:  # a script may use up the processes of its user for a moment
+        raise CallFailed("No thread could be started for the call") from None
     thread.join(seconds)
     if thread.is_alive():
         _cut(connection)
