@@ -15,9 +15,10 @@ from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
+from punctual.domain.artifacts import ARTIFACT_PREFIX
 
 PAYLOADS_PREFIX = "payloads/"
-OUTPUTS_PREFIX = "outputs/"
+OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
 BLOB_PREFIXES = (PAYLOADS_PREFIX, *RUN_OBJECT_PREFIXES)
 
 
@@ -220,8 +221,12 @@ def executor(
     target_rights: Sequence[Right],
     has_limits: bool,
     webhook_key: str | None,
+    claim_parameters: Sequence[str],
 ) -> list[Right]:
-    """Return the executor's rights; `target_rights` are those on the targets of tasks."""
+    """Return the executor's rights; `target_rights` are those on the targets of tasks.
+
+    `claim_parameters` are the token key and the address of the API, for the runners of scripts.
+    """
     webhook_key_rights = (
         () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
     )
@@ -231,9 +236,11 @@ def executor(
         *_write_quota_rows(data, has_limits),
         consume_queues(lane_queues),
         _sqs(lane_queues, "ChangeMessageVisibility"),
-        _read_blobs(data, PAYLOADS_PREFIX),
-        # Tasks on AWS print nothing, so there are no logs to store.
-        Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
+        Right(("ssm:GetParameter",), tuple(claim_parameters)),
+        # A link to an artifact has the rights of its signer. The parts of a log become one blob.
+        _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX, LOGS_PREFIX),
+        _list_blobs(data),  # the parts of a log
+        Right(("s3:PutObject",), data.objects(*RUN_OBJECT_PREFIXES), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *target_rights,
     ]
@@ -280,6 +287,11 @@ def task_targets(
         ("ssm:GetParameter", parameters),
     )
     return [Right((action,), tuple(arns), reason) for action, arns in arns_by_action if arns]
+
+
+def invoke_script_functions(functions: Sequence[str]) -> Right:
+    """Return the right to run scripts, in the functions of this stage only."""
+    return Right(("lambda:InvokeFunction",), tuple(functions))
 
 
 def deny_own_targets(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:

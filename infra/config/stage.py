@@ -65,7 +65,7 @@ MAX_REACH_CHARACTERS = 1_500
 """The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
 MIN_POLLER_MEMORY_MB = 256  # MB
-MIN_SCRIPT_MEMORY_MB = 128  # MB
+MIN_STAGE_SCRIPT_MEMORY_MB = 128  # MB
 MAX_FUNCTION_MEMORY_MB = 10_240  # MB; the maximum of Lambda
 RUNNER_MEMORY_MB = 128
 """What the runner needs beside a script. So a script that uses too much ends with the message of
@@ -274,7 +274,7 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
             "memory", FUNCTION_NAMES, 128, MAX_FUNCTION_MEMORY_MB, all_required=True
         ),
         script_memory_mb=fields.number(
-            "scriptMemoryMb", MIN_SCRIPT_MEMORY_MB, MAX_FUNCTION_MEMORY_MB - RUNNER_MEMORY_MB
+            "scriptMemoryMb", MIN_STAGE_SCRIPT_MEMORY_MB, MAX_FUNCTION_MEMORY_MB - RUNNER_MEMORY_MB
         ),
         script_architecture=fields.one_of("scriptArchitecture", ARCHITECTURES),
         reach=_parse_reach(fields.nested("tasksMayReach")),

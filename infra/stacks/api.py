@@ -14,6 +14,7 @@ from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.lambdas.ssm_secrets import (
     ADMIN_HASH_PARAMETER,
+    API_ADDRESS_PARAMETER,
     TOKEN_KEY_PARAMETER,
     UNSET_SECRET,
     WEBHOOK_KEY_PARAMETER,
@@ -96,6 +97,15 @@ class Api(Stack):
             stage=stage,
             functions={WRITE_FUNCTION: self.service, READ_FUNCTION: self.search},
             authorizer=self.authorizer,
+        )
+        # The executors are deployed before the API, so they read its address at run time.
+        create_parameter(
+            self,
+            "ApiAddress",
+            stage,
+            API_ADDRESS_PARAMETER,
+            self.gateway.address,
+            "The address of the API, where runners of scripts renew and finish their claims",
         )
         CfnOutput(self, "Address", value=self.gateway.address, description="The address of the API")
         if self.gateway.dns_target is not None:

@@ -4,22 +4,32 @@ from dataclasses import replace
 
 from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_events as events
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import iam
-from infra.config.stage import LANE_NAMES, Stage
+from infra.build.layers import LAMBDA_RUNTIME
+from infra.build.node_layer import node_layer
+from infra.build.runner import build_runner
+from infra.config.stage import FUNCTION_NAMES, LANE_NAMES, SCRIPT_FUNCTION_NAMES, Stage
 from infra.constructs.event_source import QueueSource, StreamSource
 from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
 from infra.constructs.parameters import secret_arn, task_secret_arns
 from infra.constructs.queue import LANE_SHAPES, create_failure_queue
 from infra.constructs.schedule_rule import ScheduleRule
+from infra.constructs.script_function import LAMBDA_ARCHITECTURES, ScriptFunction
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
-from punctual.lambdas.ssm_secrets import WEBHOOK_KEY_PARAMETER
+from punctual.lambdas.ssm_secrets import (
+    API_ADDRESS_PARAMETER,
+    TOKEN_KEY_PARAMETER,
+    WEBHOOK_KEY_PARAMETER,
+)
+from punctual.tasks.limits import SCRIPT_FUNCTIONS
 
-# The functions of every stage. CDK names its own functions by the stack.
-OWN_FUNCTION_NAMES = ("punctual-*", "Punctual-*")
+# The functions of every stage, without those that run scripts. CDK names its own by the stack.
+OWN_FUNCTION_NAMES = (*(f"punctual-*-{name}" for name in FUNCTION_NAMES), "Punctual-*")
 DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 EXECUTOR_DESCRIPTIONS = {
     "quick": "Executes runs of up to 300 s, ten at a time",
@@ -69,7 +79,16 @@ class Execution(Stack):
         )
         create_function = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
-        target_rights = self._target_rights(stage)
+        self.script_functions = self._create_script_functions(stage)
+        target_rights = [
+            *self._target_rights(stage),
+            iam.invoke_script_functions(
+                [function.arn for function in self.script_functions.values()]
+            ),
+        ]
+        claim_parameters = [
+            secret_arn(self, stage, name) for name in (TOKEN_KEY_PARAMETER, API_ADDRESS_PARAMETER)
+        ]
         webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
 
         self.executors: dict[str, Function] = {}
@@ -92,6 +111,7 @@ class Execution(Stack):
                     target_rights,
                     has_limits=stage.limits is not None,
                     webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
+                    claim_parameters=claim_parameters,
                 ),
             )
             self.executors[lane] = executor
@@ -146,6 +166,29 @@ class Execution(Stack):
     def functions(self) -> dict[str, Function]:
         functions = (*self.executors.values(), self.dead_letters, self.status)
         return {function.name: function for function in functions}
+
+    def _create_script_functions(self, stage: Stage) -> dict[str, ScriptFunction]:
+        """Return the functions that run scripts, by name. Only that for Node.js has its layer."""
+        code = lambda_.Code.from_asset(str(build_runner()))
+        nodejs = lambda_.LayerVersion(
+            self,
+            "NodeJs",
+            code=node_layer(self, stage.script_architecture),
+            description="The Node.js that scripts run with",
+            compatible_runtimes=[LAMBDA_RUNTIME],
+            compatible_architectures=[LAMBDA_ARCHITECTURES[stage.script_architecture]],
+        )
+        return {
+            name: ScriptFunction(
+                self,
+                pascal_case(name),
+                stage=stage,
+                name=name,
+                code=code,
+                layers=[nodejs] if name == SCRIPT_FUNCTIONS["node"] else [],
+            )
+            for name in SCRIPT_FUNCTION_NAMES
+        }
 
     def _target_rights(self, stage: Stage) -> list[iam.Right]:
         def arns(service: str, names: tuple[str, ...], resource: str = "") -> list[str]:

@@ -143,6 +143,8 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         networks=stage.reach.networks,
         reach=stage.reach.text,
         limits=None if stage.limits is None else format_limits(stage.limits),
+        script_memory_mb=stage.script_memory_mb,
+        script_architecture=stage.script_architecture,
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
         places={lane.name: lane.executors for lane in scheduling.lanes},
     )

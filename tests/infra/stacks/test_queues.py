@@ -181,4 +181,6 @@ def test_parameters_have_the_values_of_the_stage(stage: str) -> None:
         f"/punctual/{stage}/pace": str(values["pace"]),
         f"/punctual/{stage}/dispatch": "on",
         f"/punctual/{stage}/token-hash": "unset",
+        f"/punctual/{stage}/api-address": parameters[f"/punctual/{stage}/api-address"],
     }
+    assert "/v1" in str(parameters[f"/punctual/{stage}/api-address"])

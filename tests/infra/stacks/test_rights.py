@@ -7,8 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from infra.config.stage import FUNCTION_NAMES
-from tests.support.infra.synthesis import STAGES, assembly, full, functions, resources
+from infra.config.stage import EXECUTOR_FUNCTIONS, FUNCTION_NAMES, SCRIPT_FUNCTION_NAMES
+from tests.support.infra.synthesis import (
+    STAGES,
+    assembly,
+    full,
+    functions,
+    resources,
+    script_functions,
+)
 
 # AWS has no resource for these actions, or cannot name it.
 ON_ANYTHING = {
@@ -73,7 +80,8 @@ def actions(synthesis: Any, name: str, service: str) -> set[str]:
 def test_roles_hold_all_policies_inline(stage: str) -> None:
     assert resources(assembly(stage), "AWS::IAM::Policy") == []
     assert resources(assembly(stage), "AWS::IAM::ManagedPolicy") == []
-    assert len(resources(assembly(stage), "AWS::IAM::Role")) == len(FUNCTION_NAMES)
+    count = len(FUNCTION_NAMES) + len(SCRIPT_FUNCTION_NAMES)
+    assert len(resources(assembly(stage), "AWS::IAM::Role")) == count
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
@@ -96,7 +104,8 @@ def test_partial_wildcards_are_limited_to_objects_and_task_targets(stage: str, n
             secret = grant.action in ("ssm:PutParameter", "ssm:DeleteParameter")
             assert blob or secret or name.startswith("executor"), grant
             ends = re.findall(
-                r"/(payloads|outputs|logs)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*", grant.resource
+                r"/(payloads|outputs|logs|artifacts)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*",
+                grant.resource,
             )
             assert ends, grant
 
@@ -140,14 +149,14 @@ def test_authorizer_reads_only_parameters_and_token_rows(
     ]
 
 
-def test_token_key_is_read_by_authorizer_and_job_service_only(stage: str) -> None:
+def test_token_key_is_read_only_where_tokens_or_claims_are_signed(stage: str) -> None:
     readers = {
         name
         for name in FUNCTION_NAMES
         for grant in granted(assembly(stage), name)
         if grant.action.startswith("ssm:") and "token-key" in grant.resource
     }
-    assert readers == {"authorizer", "job-service"}
+    assert readers == {"authorizer", "job-service", *EXECUTOR_FUNCTIONS}
     rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
     reads = [grant for grant in rights if grant.action == "ssm:GetParameter"]
     assert len(reads) == 2
@@ -194,9 +203,26 @@ def test_only_executors_reach_task_targets_and_secrets(stage: str) -> None:
             for grant in granted(synthesis, name)
             if grant.action.startswith(("secretsmanager:", "lambda:"))
         }
-        expected = {"secretsmanager:GetSecretValue"}
-        expected |= {"lambda:InvokeFunction"} if stage == "dev" else set()
+        expected = {"secretsmanager:GetSecretValue", "lambda:InvokeFunction"}
         assert reach == (expected if name.startswith("executor") else set())
+
+
+def test_executors_invoke_only_script_functions_and_what_tenants_are_allowed(stage: str) -> None:
+    scripts = {function.name for function in script_functions(assembly(stage)).values()}
+    for name in FUNCTION_NAMES:
+        invoked = [
+            grant.resource
+            for grant in granted(assembly(stage), name)
+            if grant.action == "lambda:InvokeFunction"
+        ]
+        if not name.startswith("executor"):
+            assert invoked == []
+            continue
+        named = {script for script in scripts if any(script in arn for arn in invoked)}
+        assert named == scripts
+        others = [arn for arn in invoked if not any(script in arn for script in scripts)]
+        assert all(":task-*" in arn for arn in others), "cdk.json allows these to all tenants"
+        assert len(others) == (1 if stage == "dev" else 0)
 
 
 def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
@@ -216,7 +242,8 @@ def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
         for action, match in denied:
             assert match is not None
             patterns.setdefault(action, []).append(match[0])
-        assert set(patterns["lambda:InvokeFunction"]) == {"punctual-*", "Punctual-*"}
+        own_names = {f"punctual-*-{name}" for name in FUNCTION_NAMES}
+        assert set(patterns["lambda:InvokeFunction"]) == {*own_names, "Punctual-*"}
         refused = {
             queue
             for queue in queues

@@ -12,6 +12,7 @@ from aws_cdk import App
 from aws_cdk.assertions import Template
 
 from infra.app import add_stacks, read_context
+from infra.config.stage import SCRIPT_FUNCTION_NAMES
 
 STAGES = ("dev", "prod")
 KEPT = Path(__file__).with_name("resources.txt")
@@ -128,7 +129,24 @@ def resources(synthesis: Synthesis, kind: str, *stacks: str) -> list[Resource]:
 
 
 def functions(synthesis: Synthesis) -> dict[str, Resource]:
-    """Return the functions by name without the stage."""
+    """Return our own functions by name without the stage. Those for scripts stand apart."""
+    return {
+        name: function
+        for name, function in _all_functions(synthesis).items()
+        if name not in SCRIPT_FUNCTION_NAMES
+    }
+
+
+def script_functions(synthesis: Synthesis) -> dict[str, Resource]:
+    """Return the functions that run scripts, by name without the stage."""
+    return {
+        name: function
+        for name, function in _all_functions(synthesis).items()
+        if name in SCRIPT_FUNCTION_NAMES
+    }
+
+
+def _all_functions(synthesis: Synthesis) -> dict[str, Resource]:
     return {
         function.properties["FunctionName"].split("-", 2)[2]: function
         for function in resources(synthesis, "AWS::Lambda::Function")

@@ -63,7 +63,7 @@ def a_task(functions: Functions, memory_mb: int = 512) -> ScriptFunctionTask:
     return ScriptFunctionTask(
         functions,
         sign=lambda claim: f"signed {claim.token}",
-        api_url="https://api.example.com/v1",
+        api_url=lambda: "https://api.example.com/v1",
         memory_mb=memory_mb,
         find_artifact=lambda _tenant, _artifact_id: ARTIFACT,
     )
@@ -119,7 +119,7 @@ def test_claim_names_the_attempt_and_its_fencing_token() -> None:
     task = ScriptFunctionTask(
         Functions(an_answer()),
         sign=lambda claim: claims.append(claim) or "signed",  # type: ignore[func-returns-value]
-        api_url="https://api",
+        api_url=lambda: "https://api",
         memory_mb=512,
         find_artifact=lambda _tenant, _artifact_id: ARTIFACT,
     )
@@ -240,7 +240,7 @@ def test_unreadable_key_of_claims_is_no_attempt(is_detached: bool) -> None:
     task = ScriptFunctionTask(
         functions,
         sign=sign,
-        api_url="https://api",
+        api_url=lambda: "https://api",
         memory_mb=512,
         find_artifact=lambda _tenant, _artifact_id: ARTIFACT,
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 PRODUCT_VERSION = "0.1.0"
 
 ENV_PREFIX = "PUNCTUAL_"
+DEFAULT_SCRIPT_MEMORY_MB = 512
+DEFAULT_SCRIPT_ARCHITECTURE = "x86_64"
 _ON, _OFF = "on", "off"
 
 
@@ -36,6 +38,9 @@ class Settings:
     reach: str = "[{},{}]"
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
     limits: str | None = None
+    # The most memory that a script may use, and the processor of the functions that run scripts.
+    script_memory_mb: int = DEFAULT_SCRIPT_MEMORY_MB
+    script_architecture: str = DEFAULT_SCRIPT_ARCHITECTURE
     # URLs by lane and priority, "quick-high". A lane with a single queue is "long".
     queues: Mapping[str, str] = field(default_factory=dict)
     # The number of executors that take from each queue at a time, by the same names.
@@ -54,6 +59,8 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
         networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
         places_variable, reach_variable = names.pop("places"), names.pop("reach")
+        memory_variable = names.pop("script_memory_mb")
+        architecture_variable = names.pop("script_architecture")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
             raise InvalidSettings(f"not set: {', '.join(missing)}")
@@ -67,6 +74,8 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "limits": _parse_limits(env.get(limits_variable, "")),
                 "places": _parse_numbers(env.get(places_variable, "")),
                 "reach": env.get(reach_variable, "[{},{}]"),
+                "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
+                "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),
             }
         )
 
@@ -76,6 +85,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
         values["metrics"] = _ON if self.metrics else _OFF
         values["networks"] = " ".join(self.networks)
+        values["script_memory_mb"] = str(self.script_memory_mb)
         values["limits"] = "" if self.limits is None else f"{_ON} {self.limits}".strip()
         return {ENV_PREFIX + name.upper(): value for name, value in values.items() if value}
 

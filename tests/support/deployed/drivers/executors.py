@@ -15,6 +15,7 @@ from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.executor.handler import ExecutorHandler
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.attempt_runner import AttemptRunner
+from punctual.tasks.contract import Runner
 from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.deployed import REGION
 from tests.support.deployed.drivers.direct import Direct
@@ -58,6 +59,7 @@ class Executors(Direct):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.task = ScriptedTask(self.clock)
+        self.script: Runner = self.task
         self.task_runner = _TestTaskRunner(world)
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
         events = self.aws.clients.sqs.meta.events
@@ -103,7 +105,8 @@ class Executors(Direct):
 
         It has the rights of the lane's function, or of `role`.
         """
-        tasks = AttemptRunner(dict.fromkeys(("event", "http", "lambda"), self.task))
+        scripted = dict.fromkeys(("event", "http", "lambda"), self.task)
+        tasks = AttemptRunner({**scripted, "script": self.script})
         with self.world.meter.as_role(role or self.world.name(f"executor-{lane}")):
             executing = ExecutorHandler(
                 runtime or self.runtime, lane, lambda _: tasks, self.task_runner

@@ -23,7 +23,7 @@ from punctual.tasks.script_function import NoAnswer, RunnerDied
 START_SECONDS = 3.0  # a function that is started asynchronously answers at once
 
 # With each of these Lambda has not called the function.
-_NOT_STARTED_CODES = frozenset(
+_UNSTARTED_INVOKE_CODES = frozenset(
     {
         "CodeArtifactUserPendingException",
         "EC2ThrottledException",
@@ -91,7 +91,7 @@ def _lambda_error(error: ClientError) -> Exception:
     """Return what an error of Lambda means for the run."""
     code = error_code(error)
     text = error.response.get("Error", {}).get("Message", "")
-    if code in _NOT_STARTED_CODES or _THROTTLE_TEXT in text.lower():
+    if code in _UNSTARTED_INVOKE_CODES or _THROTTLE_TEXT in text.lower():
         reason = error.response.get("Reason") or code
         return Throttled(f"Lambda does not start another script now: {reason}")
     if code in _TOO_LARGE_CODES:

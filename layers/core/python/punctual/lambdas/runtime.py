@@ -141,6 +141,15 @@ class Runtime:
         return ClaimTokens(lambda: read_token_key(self))
 
     @cached_property
+    def api_address(self) -> str:
+        """Return the address of the API, which the stack of the API stores as a parameter."""
+        from punctual.aws.parameters import Parameter
+        from punctual.lambdas.ssm_secrets import API_ADDRESS_PARAMETER
+
+        name = self.settings.knobs + API_ADDRESS_PARAMETER
+        return Parameter(lambda: self.clients.ssm, name).read()
+
+    @cached_property
     def executor(self) -> "Executor":
         from punctual.engine.execution.executor import Executor
 

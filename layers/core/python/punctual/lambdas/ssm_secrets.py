@@ -1,4 +1,4 @@
-"""Reads the secrets in SSM: token key, hash of the admin token, and webhook keys."""
+"""The parameters in SSM: token key, hash of the admin token, webhook keys, address of the API."""
 
 from base64 import b64decode
 from binascii import Error
@@ -6,6 +6,7 @@ from binascii import Error
 TOKEN_KEY_PARAMETER = "token-key"
 ADMIN_HASH_PARAMETER = "token-hash"
 WEBHOOK_KEY_PARAMETER = "webhook-key"
+API_ADDRESS_PARAMETER = "api-address"  # not secret: runners of scripts call the API there
 UNSET_SECRET = "unset"  # the value in the template; no token has this hash
 SECRETS_CACHE_SECONDS = 45.0  # a new secret is in use within a minute
 

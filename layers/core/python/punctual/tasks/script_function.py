@@ -81,14 +81,17 @@ def waits_for_script(timeout_seconds: float) -> bool:
 
 
 class ScriptFunctionTask:
-    """Runs `script` tasks. `memory_mb` is the most that a script of this stage may use."""
+    """Runs `script` tasks. `memory_mb` is the most that a script of this stage may use.
+
+    `sign` and `api_url` raise `Unavailable` while their parameters cannot be read.
+    """
 
     def __init__(
         self,
         functions: ScriptFunctions,
         *,
         sign: SignClaim,
-        api_url: str,
+        api_url: Callable[[], str],
         memory_mb: int,
         find_artifact: FindArtifact,
     ) -> None:
@@ -141,7 +144,7 @@ class ScriptFunctionTask:
         return runner_event(
             replace(attempt, task={**attempt.task, "resources": resources}),
             sign=self._sign,
-            api_url=self._api_url,
+            api_url=self._api_url(),
             lease_seconds_left=lease.total_seconds(),
             artifact=self._find_artifact(attempt.tenant, artifact_id) if artifact_id else None,
         )
