@@ -25,6 +25,7 @@ class Features(NamedTuple):
     - `check_url` returns the reason why a URL cannot be called, or an empty string.
     - `check_allowed_target` returns (field, message) pairs for targets that a tenant may not use.
     - `node_paths` says whether scripts may name paths of the executor's machine.
+    - `max_script_seconds` and `max_script_memory_mb` limit scripts further than the contract does.
     - `refuse_task_type` returns the reason why a tenant may not use a task type, or an empty
       string.
     """
@@ -40,6 +41,8 @@ class Features(NamedTuple):
     refuse_task_type: Callable[[str, str], str] = _no_refusal
     tenant: str = ""  # the tenant of the call
     node_paths: bool = False
+    max_script_seconds: int | None = None
+    max_script_memory_mb: int | None = None
 
     def for_tenant(self, tenant: str) -> "Features":
         """Return what this tenant may use."""

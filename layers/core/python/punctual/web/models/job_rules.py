@@ -188,7 +188,7 @@ def _check_meaning(
     timeout = fields.get("timeout_seconds")
     if timeout is not None:
         task_type = task.get("type") if task is not None else "event"
-        check_timeout(timeout, None if "task" in wrong_names else task_type, add_error)
+        check_timeout(timeout, None if "task" in wrong_names else task_type, features, add_error)
     if "payload" in fields and is_payload_too_long(fields["payload"], body):
         add_error("payload", f"must not be longer than {body.max_payload_bytes} bytes as JSON")
     if fields.get("tags"):

@@ -120,7 +120,9 @@ def check_task(
             add_error(f"task.{field}", message)
 
 
-def check_timeout(seconds: int, task_type: str | None, add_error: AddError) -> None:
+def check_timeout(
+    seconds: int, task_type: str | None, features: Features, add_error: AddError
+) -> None:
     """Check the timeout for a task type. None is an unknown type and allows the larger bound."""
     if (
         task_type is not None
@@ -132,6 +134,16 @@ def check_timeout(seconds: int, task_type: str | None, add_error: AddError) -> N
             "timeout_seconds",
             f"must be at most {MAX_SHORT_TIMEOUT_SECONDS} for {task_type} tasks "
             f"({MAX_LONG_TIMEOUT_SECONDS:,} for {longer})",
+        )
+    elif (
+        task_type == "script"
+        and features.max_script_seconds is not None
+        and seconds > features.max_script_seconds
+    ):
+        add_error(
+            "timeout_seconds",
+            f"must be at most {features.max_script_seconds} for script tasks of this installation; "
+            f"got {seconds}",
         )
 
 
@@ -166,6 +178,13 @@ def _check_headers(headers: Mapping[str, str], add_error: AddError) -> None:
 def _check_script(
     task: Mapping[str, Any], wrong_names: frozenset[str], features: Features, add_error: AddError
 ) -> None:
+    memory_mb = (task.get("resources") or {}).get("memory_mb")
+    most_mb = features.max_script_memory_mb
+    if isinstance(memory_mb, int) and most_mb is not None and memory_mb > most_mb:
+        add_error(
+            "task.resources.memory_mb",
+            f"must be at most {most_mb} for scripts of this installation; got {memory_mb}",
+        )
     code, artifact = task.get("code"), task.get("artifact_id")
     is_binary = task.get("runtime") == "binary"
     if not features.artifacts:
