@@ -166,6 +166,22 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
     ]
 
 
+def claims(data: DataArns, queues: QueueArns, token_key: str) -> list[Right]:
+    """Return the rights to renew and finish runs, and to store what executors outside send."""
+    return [
+        *_change_job(data, queues),
+        Right(("ssm:GetParameter",), (token_key,)),
+        _read_blobs(data, *RUN_OBJECT_PREFIXES),
+        _list_blobs(data),  # the parts of a log
+        # A presigned upload of an output has the rights of its signer.
+        Right(
+            ("s3:DeleteObject", "s3:PutObject"),
+            data.objects(*RUN_OBJECT_PREFIXES),
+            "blobs are named by job",
+        ),
+    ]
+
+
 def _write_quota_rows(data: DataArns, has_limits: bool) -> list[Right]:
     """Return the rights on quota rows, in a stage with limits."""
     return (

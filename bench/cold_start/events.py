@@ -60,6 +60,7 @@ def events() -> dict[str, Any]:
         "authorizer": {"type": "REQUEST", "headers": {"authorization": "Bearer some-token"}},
         "job-service": _submission(),
         "job-search": an_event("GET", f"/jobs/{JOB}"),
+        "claims": an_event("POST", "/claims/renew", body=json.dumps({"claims": [{"claim": "x"}]})),
         "planner": tick,
         "poller": {"Records": [_record(json.dumps(wakeup))]},
         "reconciler": tick,

@@ -7,6 +7,9 @@ MAX_STARTS_PER_SECOND = 10
 """Lambda starts at most ten invocations a second for each reserved execution."""
 
 API_FUNCTIONS = ("authorizer", "job-service", "job-search")
+CLAIM_FUNCTIONS = ("claims",)
+FUNCTIONS_BY_RATE = {"throttle.rate": API_FUNCTIONS, "claimThrottle.rate": CLAIM_FUNCTIONS}
+"""The functions that each setting of a rate feeds."""
 
 BUSY_STREAM_SHARDS = 30
 """Shards that the stream of a busy table has. Lambda reads all of them at the same time."""
@@ -97,20 +100,18 @@ def too_large_lanes(concurrency: Concurrency) -> list[str]:
     ]
 
 
-def too_small_reservations(concurrency: Concurrency, request_rate: int) -> list[str]:
-    """Return a message for each reservation that is too small."""
+def too_small_reservations(concurrency: Concurrency, rates: Mapping[str, int]) -> list[str]:
+    """Return a message for each reservation that is too small. `rates` are the stage's settings."""
     minimums = {
         f"executor-{lane}": (sum(queues.values()), "that its queues need")
         for lane, queues in concurrency.lanes.items()
     }
     minimums[POLLER_FUNCTION] = (MIN_QUEUE_CONCURRENCY, "that its queues need")
     minimums[STATUS_FUNCTION] = (BUSY_STREAM_SHARDS, "shards of the stream of a busy table")
-    for name in API_FUNCTIONS:
-        needed = -(-request_rate // MAX_STARTS_PER_SECOND)
-        minimums[name] = (
-            needed,
-            f"that `throttle.rate` needs: Lambda starts {MAX_STARTS_PER_SECOND} a second for each",
-        )
+    for setting, rate in rates.items():
+        reason = f"that `{setting}` needs: Lambda starts {MAX_STARTS_PER_SECOND} a second for each"
+        needed = -(-rate // MAX_STARTS_PER_SECOND)
+        minimums |= dict.fromkeys(FUNCTIONS_BY_RATE[setting], (needed, reason))
     reserved = concurrency.reserved
     return [
         f"`reservedConcurrency.{name}` must be at least the {minimum} {reason}"

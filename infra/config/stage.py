@@ -39,6 +39,7 @@ FUNCTION_NAMES = (
     "authorizer",
     "job-service",
     "job-search",
+    "claims",
     "planner",
     "poller",
     "reconciler",
@@ -146,6 +147,7 @@ class Stage:
     script_architecture: str
     reach: Reach
     throttle: Throttle
+    claim_throttle: Throttle  # of the calls by claim, so that they never crowd out other calls
     limits: TenantLimits | None  # of a tenant without limits of its own; None: no tenant has limits
     cors_origins: tuple[str, ...]
     issuer: IssuerConfig | None  # the issuer of JWTs that the API accepts beside tokens
@@ -244,9 +246,12 @@ def read_stage(name: Any, stages: Any) -> Stage:
     fields.finish()
     if not fields.problems:
         concurrency = stage.concurrency
-        fields.problems += too_small_reservations(
-            concurrency, stage.throttle.rate
-        ) + too_large_lanes(concurrency)
+        rates = {
+            "throttle.rate": stage.throttle.rate,
+            "claimThrottle.rate": stage.claim_throttle.rate,
+        }
+        fields.problems += too_small_reservations(concurrency, rates)
+        fields.problems += too_large_lanes(concurrency)
         fields.problems += _poller_memory_problems(stage)
     if fields.problems:
         raise WrongStage(f"stage {name!r}: {'; '.join(fields.problems)}")
@@ -279,6 +284,7 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
         script_architecture=fields.one_of("scriptArchitecture", ARCHITECTURES),
         reach=_parse_reach(fields.nested("tasksMayReach")),
         throttle=_parse_throttle(fields.nested("throttle"), concurrency),
+        claim_throttle=_parse_throttle(fields.nested("claimThrottle"), concurrency),
         limits=_parse_limits(fields.nested_or_null("limits")),
         cors_origins=fields.texts("corsOrigins", ORIGIN_PATTERN, "a list of origins, https://host"),
         issuer=_parse_issuer(fields.nested_or_null("oidcIssuer")),

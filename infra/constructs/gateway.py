@@ -12,7 +12,7 @@ from infra.config.stage import Stage
 from infra.constructs.function import Function
 from infra.constructs.log_group import create_log_group
 from infra.nag_suppressions import acknowledge
-from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
+from punctual.web.contract import API_CALLS, CLAIM_FUNCTION, FALLBACK_FUNCTION, PREFLIGHT
 
 API_STAGE_NAME = "v1"
 PUBLIC_ROUTE_REASON = "The contract requires no token for this call."
@@ -73,8 +73,11 @@ class Gateway(Construct):
         self._integrations = {
             name: self._create_integration(function) for name, function in functions.items()
         }
-        for call in API_CALLS:
-            self._create_route(f"{call.method} {call.path}", call.function, call.is_public)
+        routes = [
+            (call, self._create_route(f"{call.method} {call.path}", call.function, call.is_public))
+            for call in API_CALLS
+        ]
+        self._claim_routes = [route for call, route in routes if call.function == CLAIM_FUNCTION]
         self._create_route("$default", FALLBACK_FUNCTION, is_public=False)
         if stage.cors_origins:
             # Without this route, $default would require a token.
@@ -114,7 +117,7 @@ class Gateway(Construct):
             payload_format_version=PAYLOAD_FORMAT_VERSION,
         )
 
-    def _create_route(self, route_key: str, function: str, is_public: bool) -> None:
+    def _create_route(self, route_key: str, function: str, is_public: bool) -> gateway.CfnRoute:
         route = gateway.CfnRoute(
             self,
             f"Route {route_key}".replace("/", "."),
@@ -131,9 +134,10 @@ class Gateway(Construct):
                 else PUBLIC_ROUTE_REASON
             )
             acknowledge(route, reason, "AwsSolutions-APIG4")
+        return route
 
     def _create_stage(self, stage: Stage) -> gateway.CfnStage:
-        return gateway.CfnStage(
+        cfn_stage = gateway.CfnStage(
             self,
             "Stage",
             api_id=self.api.ref,
@@ -149,7 +153,18 @@ class Gateway(Construct):
                 throttling_burst_limit=stage.throttle.burst,
                 detailed_metrics_enabled=stage.api_metrics,
             ),
+            route_settings={
+                str(route.route_key): {
+                    "ThrottlingRateLimit": stage.claim_throttle.rate,
+                    "ThrottlingBurstLimit": stage.claim_throttle.burst,
+                    "DetailedMetricsEnabled": stage.api_metrics,
+                }
+                for route in self._claim_routes
+            },
         )
+        for route in self._claim_routes:  # the gateway rejects settings of an unknown route
+            cfn_stage.add_resource_dependency(route)
+        return cfn_stage
 
     def _create_domain(self, stage: Stage) -> str | None:
         """Return the target of the DNS record of the custom domain."""

@@ -27,7 +27,7 @@ FAILED_DEPLOYMENT_PAGE = "docs/runbook.md, *A first deployment that failed*"
 FUNCTIONS_BY_STACK = {
     "Scheduling": ("planner", "poller", "reconciler"),
     "Execution": ("executor-quick", "executor-long", "dead-letters", "status"),
-    "Api": ("authorizer", "job-service", "job-search"),
+    "Api": ("authorizer", "job-service", "job-search", "claims"),
 }
 """Functions by stack. The names of their log groups must be free in the account."""
 

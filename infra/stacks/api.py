@@ -1,4 +1,4 @@
-"""The stack of the HTTP API: gateway, authorizer, job service and job search."""
+"""The stack of the HTTP API: gateway, authorizer, job service, job search and claims."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ from punctual.lambdas.ssm_secrets import (
     UNSET_SECRET,
     WEBHOOK_KEY_PARAMETER,
 )
-from punctual.web.contract import READ_FUNCTION, WRITE_FUNCTION
+from punctual.web.contract import CLAIM_FUNCTION, READ_FUNCTION, WRITE_FUNCTION
 
 # An HTTP API times out after 30 seconds.
 API_TIMEOUT_SECONDS = 29
@@ -38,6 +38,14 @@ JOB_SEARCH_SHAPE = FunctionShape(
     "job-search",
     READ_FUNCTION,
     "API: all calls that only read",
+    API_TIMEOUT_SECONDS,
+    NO_DEAD_LETTERS_REASON,
+)
+
+CLAIMS_SHAPE = FunctionShape(
+    "claims",
+    CLAIM_FUNCTION,
+    "API: the calls by claim of executors outside",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )
@@ -91,11 +99,16 @@ class Api(Stack):
             iam.job_search(arns, has_limits),
             {**environment, **issuer_environment},
         )
+        self.claims = create_function(CLAIMS_SHAPE, iam.claims(arns, queues, token_key))
         self.gateway = Gateway(
             self,
             "Gateway",
             stage=stage,
-            functions={WRITE_FUNCTION: self.service, READ_FUNCTION: self.search},
+            functions={
+                WRITE_FUNCTION: self.service,
+                READ_FUNCTION: self.search,
+                CLAIM_FUNCTION: self.claims,
+            },
             authorizer=self.authorizer,
         )
         # The executors are deployed before the API, so they read its address at run time.
@@ -119,7 +132,8 @@ class Api(Stack):
     @property
     def functions(self) -> dict[str, Function]:
         return {
-            function.name: function for function in (self.authorizer, self.service, self.search)
+            function.name: function
+            for function in (self.authorizer, self.service, self.search, self.claims)
         }
 
 

@@ -15,13 +15,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from punctual.auth.claim_tokens import ClaimTokens
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.webhooks import format_secret
+from punctual.engine.commands.jobs import Submission
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.http.application import Application, build_application
+from punctual.node.http.claims import node_claims
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -29,6 +32,7 @@ from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from punctual.web.openapi.document import EXAMPLES_FILE
 from tests.support.builders import ManualClock
+from tests.support.claims.outside import claim_new_run
 from tests.support.web_client import Answer, ApplicationClient
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -97,6 +101,7 @@ class Scene(ApplicationClient):
             "local",
             self.store.audit,
         )
+        self.claim_tokens = ClaimTokens(lambda: b"another key of the examples")
         self.node.start()
         self.node.step()
 
@@ -111,6 +116,9 @@ class Scene(ApplicationClient):
             clock=self.clock,
             new_id=self.new_id,
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
+            claims=node_claims(
+                self.store, self.node.executor, self.claim_tokens, self.clock, self.log
+            ),
             secrets=Secrets(self.store.secrets, self.store.audit),
         )
 
@@ -220,6 +228,7 @@ def _jobs(scene: Scene) -> None:
     send("cancelJob", "the_report", f"DELETE {job}")
     send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
     send("listAudit", "of_the_report", f"GET /audit?job_id={report['job_id']}&limit=2")
+    _claims(scene)
 
 
 def _runs(scene: Scene, job: str, hello: Any) -> None:
@@ -243,6 +252,24 @@ def _runs(scene: Scene, job: str, hello: Any) -> None:
     send("backfillJob", "what_would_run", f"POST {job}/backfill", {**week, "dry_run": True})
     send("backfillJob", "three_days", f"POST {job}/backfill", week)
     scene.settle()
+
+
+def _claims(scene: Scene) -> None:
+    send, jobs = scene.send, scene.node.jobs
+    document = {"name": "Outside", "schedule_type": "IMMEDIATE"}
+    claim = claim_new_run(
+        scene.node,
+        scene.claim_tokens,
+        lambda: jobs.submit("local", "local", [Submission(document)]),
+    )
+    held = {"claim": claim, "runner_id": "r-4711", "log": "2 of 3 rows\n", "log_offset": 0}
+    started = {**held, "started_at": "2026-11-18T12:00:01Z", "progress": {"percent": 66}}
+    renewals = {"claims": [started, {"claim": "one-of-another-installation"}]}
+    send("renewClaims", "one_held_and_one_lost", "POST /claims/renew", renewals)
+    upload = {"claim": claim, "size": 1_000_000, "content_type": "text/csv"}
+    end = {**held, "status": "SUCCESS", "output": {"rows": 3}, "log": "done\n", "log_offset": 12}
+    send("finishClaims", "with_a_small_output", "POST /claims/finish", {"claims": [end]})
+    send("uploadByClaim", "after_the_end", "POST /claims/upload", upload)
 
 
 def _rest(scene: Scene) -> None:

@@ -37,6 +37,7 @@ def test_api_functions_serve_the_allowed_request_rate() -> None:
     stage = prod()
     for name in API_FUNCTIONS:
         assert stage.reserved[name] * MAX_STARTS_PER_SECOND >= stage.throttle.rate, name
+    assert stage.reserved["claims"] * MAX_STARTS_PER_SECOND >= stage.claim_throttle.rate
 
 
 @pytest.mark.parametrize("name", API_FUNCTIONS)
@@ -44,6 +45,11 @@ def test_function_below_the_request_rate_is_named(name: str) -> None:
     few = reserving(**{name.replace("-", "_"): 99})
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the 100 "):
         prod(reservedConcurrency=few)
+
+
+def test_claims_function_below_its_own_request_rate_is_named() -> None:
+    with pytest.raises(WrongStage, match=r"claims` must be at least the 15 that `claimThrottle.r"):
+        prod(reservedConcurrency=reserving(claims=14))
 
 
 @pytest.mark.parametrize("percent", range(MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT + 1, 13))

@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import read_context
 from infra.constructs.gateway import CORS_EXPOSED_HEADERS
-from punctual.web.contract import API_CALLS, PREFLIGHT, PUBLIC_PATHS
+from punctual.web.contract import API_CALLS, CLAIM_PATHS, PREFLIGHT, PUBLIC_PATHS
 from tests.support.infra.synthesis import DOMAIN, STAGES, assembly, full, functions, resources
 
 
@@ -55,7 +55,8 @@ def test_writes_and_reads_are_routed_to_their_functions(stage: str) -> None:
 
 def test_only_public_calls_need_no_token(stage: str) -> None:
     public = {key for key, route in routes(stage).items() if route["AuthorizationType"] == "NONE"}
-    assert public == {f"GET {path}" for path in PUBLIC_PATHS}
+    claims = {f"POST {path}" for path in CLAIM_PATHS}
+    assert public == {f"GET {path}" for path in PUBLIC_PATHS - CLAIM_PATHS} | claims
     (authorizer,) = resources(assembly(stage), "AWS::ApiGatewayV2::Authorizer")
     for key, route in routes(stage).items():
         if key not in public:
@@ -85,6 +86,26 @@ def test_api_stage_is_throttled_and_logs_each_request(stage: str) -> None:
     assert not [value for value in logged.values() if "header" in value or "query" in value]
 
 
+def test_calls_by_claim_have_a_throttle_of_their_own(stage: str) -> None:
+    throttle = read_context()["stages"][stage]["claimThrottle"]
+    settings = properties_of("Stage", assembly(stage))["RouteSettings"]
+    assert settings == {
+        f"POST {path}": {
+            "ThrottlingRateLimit": throttle["rate"],
+            "ThrottlingBurstLimit": throttle["burst"],
+            "DetailedMetricsEnabled": False,
+        }
+        for path in CLAIM_PATHS
+    }
+    (api_stage,) = resources(assembly(stage), "AWS::ApiGatewayV2::Stage")
+    throttled = {
+        route.name
+        for route in resources(assembly(stage), "AWS::ApiGatewayV2::Route")
+        if route.properties["RouteKey"] in settings
+    }
+    assert set(api_stage.body["DependsOn"]) == throttled, "settings need an existing route"
+
+
 def test_access_log_contains_no_token(stage: str) -> None:
     assert "authorization" not in json.dumps(properties_of("Stage", assembly(stage))).lower()
 
@@ -97,7 +118,7 @@ def test_only_this_api_may_invoke_the_api_functions(stage: str) -> None:
         assert permission.properties["Principal"] == "apigateway.amazonaws.com"
         assert {"Ref": api.name} in permission.properties["SourceArn"]["Fn::Join"][1]
         allowed.add(names[permission.properties["FunctionName"]["Fn::GetAtt"][0]])
-    assert allowed == {"authorizer", "job-service", "job-search"}
+    assert allowed == {"authorizer", "job-service", "job-search", "claims"}
 
 
 def test_cors_is_enabled_only_for_configured_origins(stage: str) -> None:

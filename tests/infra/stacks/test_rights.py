@@ -149,6 +149,25 @@ def test_authorizer_reads_only_parameters_and_token_rows(
     ]
 
 
+def test_claims_function_changes_runs_and_their_objects_only(stage: str) -> None:
+    synthesis = assembly(stage)
+    services = {grant.action.partition(":")[0] for grant in granted(synthesis, "claims")}
+    assert services <= {"dynamodb", "s3", "sqs", "ssm", "logs", "xray"}
+    assert actions(synthesis, "claims", "sqs") == {"SendMessage"}
+    objects = {
+        (grant.action, grant.resource.rpartition("/")[0].rpartition("/")[2])
+        for grant in granted(synthesis, "claims")
+        if grant.action.startswith("s3:") and grant.action != "s3:ListBucket"
+    }
+    assert objects == {
+        (f"s3:{action}", prefix)
+        for action in ("GetObject", "PutObject", "DeleteObject")
+        for prefix in ("outputs", "logs")
+    }
+    writes = actions(synthesis, "claims", "dynamodb") - READS
+    assert writes == {"BatchWriteItem", "UpdateItem"}
+
+
 def test_token_key_is_read_only_where_tokens_or_claims_are_signed(stage: str) -> None:
     readers = {
         name
@@ -156,7 +175,7 @@ def test_token_key_is_read_only_where_tokens_or_claims_are_signed(stage: str) ->
         for grant in granted(assembly(stage), name)
         if grant.action.startswith("ssm:") and "token-key" in grant.resource
     }
-    assert readers == {"authorizer", "job-service", *EXECUTOR_FUNCTIONS}
+    assert readers == {"authorizer", "job-service", "claims", *EXECUTOR_FUNCTIONS}
     rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
     reads = [grant for grant in rights if grant.action == "ssm:GetParameter"]
     assert len(reads) == 2
@@ -280,7 +299,8 @@ def test_payloads_are_deleted_by_status_function_and_reconciler_only(
         for grant in granted(synthesis, name)
         if grant.action == "s3:DeleteObject"
     }
-    assert deleted == {("status", "payloads"), ("reconciler", "payloads")}
+    claims = {("claims", "outputs"), ("claims", "logs")}
+    assert deleted - claims == {("status", "payloads"), ("reconciler", "payloads")}
 
 
 def test_reconciler_deletes_definitions_and_no_job_states(stage: str) -> None:

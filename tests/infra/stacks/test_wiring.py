@@ -18,7 +18,7 @@ from punctual.settings import Settings
 from tests.support.infra.references import DAY, HERE, SHOWN, every, ids, stage, synthesis_of, values
 from tests.support.infra.synthesis import Resource, Synthesis, functions
 
-CALLED = {"authorizer", "job-service", "job-search"}
+CALLED = {"authorizer", "job-service", "job-search", "claims"}
 CLOCKS = {
     "tick": ("planner", "rate(1 minute)", 60),
     "reconcile": ("reconciler", "rate(1 hour)", 1800),
@@ -113,6 +113,7 @@ def test_functions_have_their_timeouts(synthesis: Synthesis) -> None:
         "authorizer": 10,
         "job-service": 29,
         "job-search": 29,
+        "claims": 29,
         "planner": 50,
         "poller": 180,
         "reconciler": 900,

@@ -26,7 +26,8 @@ def test_api_integrations_use_payload_format_2(synthesis: Synthesis) -> None:
     }
     for integration in every(synthesis, "AWS::ApiGatewayV2::Integration"):
         assert integration.pop("Description")
-        assert integration.pop("IntegrationUri") in {"<job-service.Arn>", "<job-search.Arn>"}
+        called = {"<job-service.Arn>", "<job-search.Arn>", "<claims.Arn>"}
+        assert integration.pop("IntegrationUri") in called
         assert integration == {
             "ApiId": "<api>",
             "IntegrationType": "AWS_PROXY",
@@ -49,6 +50,7 @@ def test_api_stage_has_the_throttle_metrics_and_log_group_of_its_stage(
     throttle = values(synthesis)["throttle"]
     assert api_stage.pop("Description")
     log = api_stage.pop("AccessLogSettings")
+    assert {key.rpartition("/")[0] for key in api_stage.pop("RouteSettings")} == {"POST /claims"}
     assert api_stage == {
         "ApiId": "<api>",
         "StageName": "v1",

@@ -17,7 +17,7 @@ from botocore.exceptions import EndpointConnectionError
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.identifiers import bucket_of
 from punctual.tasks.reach import AllowedTargets, encode_targets
-from punctual.web.contract import API_CALLS, PREFLIGHT, READ_FUNCTION, WRITE_FUNCTION
+from punctual.web.contract import API_CALLS, CLAIM_PATHS, PREFLIGHT, READ_FUNCTION, WRITE_FUNCTION
 from tests.support.aws.moto_adapter import Moto
 from tests.support.builders import ManualClock
 from tests.support.deployed.drivers.api import Answer, Api, an_api, an_event, route_of
@@ -121,7 +121,9 @@ def test_call_without_tenant_is_unauthenticated_and_changes_nothing(
         path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
         sent = None if route.method == "GET" else DAILY
         answer = api(route.method, path, sent, authorizer=authorizer)
-        if route.is_public:
+        if route.path in CLAIM_PATHS:
+            a_problem(answer, 422, "INVALID")
+        elif route.is_public:
             assert answer.status in (200, 404, 503)
         else:
             a_problem(answer, 401, "UNAUTHENTICATED")

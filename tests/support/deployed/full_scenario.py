@@ -8,6 +8,7 @@ from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.settings import Settings
+from tests.support.claims.deployed import play_claims
 from tests.support.deployed import interrupted_work, repairs
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.observations import runs_of
@@ -47,6 +48,7 @@ def play_all_features(world: World) -> None:
     interrupted_work.check_admission_after_end(world, api)
     interrupted_work.check_dead_letters(world, api)
     interrupted_work.check_interrupted_requests(world, api)
+    play_claims(world, api)
     _put_poison_record(world)
     repairs.check_timer_repair(world, api)
     _raise_shard_count(world)

@@ -27,6 +27,8 @@ def page(name: str, *items: Any) -> dict[str, Any]:
     return {name: list(items), "next_token": None}
 
 
+CLAIM_RESULTS = {"results": [{"status": "LOST"}]}
+PUBLIC_CALLS = ("GET /health", "GET /openapi.json", "POST /claims")
 CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("POST /jobs", lambda c: c.jobs.create(name="a", schedule_type="IMMEDIATE"), JOB),
     (
@@ -72,6 +74,20 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /secrets", lambda c: c.secrets.list(), {"secrets": [{"name": "bank"}]}),
     ("PUT /secrets/{name}", lambda c: c.secrets.set("bank", "hush"), None),
     ("DELETE /secrets/{name}", lambda c: c.secrets.delete("bank"), None),
+    ("POST /claims/renew", lambda c: c.claims.renew([{"claim": "x"}]), CLAIM_RESULTS),
+    (
+        "POST /claims/finish",
+        lambda c: c.claims.finish([{"claim": "x", "status": "SUCCESS"}]),
+        CLAIM_RESULTS,
+    ),
+    (
+        "POST /claims/upload",
+        lambda c: c.claims.upload("x", 1, "text/csv"),
+        {"upload_url": "u", "upload_headers": {}, "output_upload": "o"},
+    ),
+    ("GET /secrets", lambda c: c.secrets.list(), {"secrets": [{"name": "bank"}]}),
+    ("PUT /secrets/{name}", lambda c: c.secrets.set("bank", "hush"), None),
+    ("DELETE /secrets/{name}", lambda c: c.secrets.delete("bank"), None),
     ("GET /webhook-secret", lambda c: c.webhook_secret(), {"secret": "whsec_c2VjcmV0"}),
     ("GET /audit", lambda c: c.audit.list(), page("entries", ENTRY)),
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
@@ -112,7 +128,7 @@ def test_method_sends_the_request_of_its_call(
     (request,) = server.asked
     assert f"{request.method} {request.url.path.removeprefix('/v1')}" == fill_in_ids(name)
     assert (result is None) is ("/secrets/" in name), "only these calls answer nothing"
-    public = name.startswith("GET /health") or name == "GET /openapi.json"
+    public = name.startswith(PUBLIC_CALLS)
     assert request.headers.get("authorization") == (None if public else "Bearer pnc_t")
     assert request.headers["user-agent"].startswith("punctual-python/")
     if request.content:
@@ -126,7 +142,7 @@ def test_every_call_of_the_contract_has_a_method() -> None:
 
 
 def methods(client: Any) -> set[str]:
-    groups = ("jobs", "runs", "schedules", "tokens", "secrets", "audit")
+    groups = ("jobs", "runs", "schedules", "tokens", "secrets", "audit", "claims")
     names = {
         f"{group}.{name}"
         for group in groups

@@ -14,10 +14,17 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
 from punctual.lambdas.api_runtime import respond
+from punctual.lambdas.claims.handler import build_claims_api
 from punctual.lambdas.job_search.handler import build_read_api
 from punctual.lambdas.job_service.handler import build_write_api
 from punctual.lambdas.runtime import Runtime
-from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READ_FUNCTION, WRITE_FUNCTION
+from punctual.web.contract import (
+    API_CALLS,
+    CLAIM_FUNCTION,
+    FALLBACK_FUNCTION,
+    READ_FUNCTION,
+    WRITE_FUNCTION,
+)
 from tests.support import openapi_answers
 from tests.support.builders import NOON
 from tests.support.deployed.drivers.direct import Direct
@@ -103,7 +110,7 @@ def an_event(
 
 
 class Api:
-    """Both API functions over one deployment, in environments of their own."""
+    """All API functions over one deployment, in environments of their own."""
 
     def __init__(
         self,
@@ -117,7 +124,8 @@ class Api:
         self.clock = direct.clock
         self.store = direct.aws
         store, pause = self.store, pause or self.store.slept.append
-        self.telemetry = {READ_FUNCTION: RecordedTelemetry(), WRITE_FUNCTION: RecordedTelemetry()}
+        functions = (READ_FUNCTION, WRITE_FUNCTION, CLAIM_FUNCTION)
+        self.telemetry = {function: RecordedTelemetry() for function in functions}
         numbers = count(first_id)
 
         def new_id() -> str:
@@ -136,12 +144,11 @@ class Api:
                 retry_policy=RetryPolicy(pause, seed="test", tries=4),
             )
 
-        self.runtimes = {
-            function: runtime(function) for function in (READ_FUNCTION, WRITE_FUNCTION)
-        }
+        self.runtimes = {function: runtime(function) for function in functions}
         self._apps = {
             READ_FUNCTION: build_read_api(self.runtimes[READ_FUNCTION], trust),
             WRITE_FUNCTION: build_write_api(self.runtimes[WRITE_FUNCTION]),
+            CLAIM_FUNCTION: build_claims_api(self.runtimes[CLAIM_FUNCTION]),
         }
         self._ids = count(1)
 

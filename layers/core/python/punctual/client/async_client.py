@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import jobs, runs, system
+from punctual.client.endpoints import claims, jobs, runs, system
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -130,6 +130,12 @@ class AsyncSecrets(AsyncGroup):
     delete = AsyncCallMethod(system.delete_secret)
 
 
+class AsyncClaims(AsyncGroup):
+    renew = AsyncCallMethod(claims.renew)
+    finish = AsyncCallMethod(claims.finish)
+    upload = AsyncCallMethod(claims.upload)
+
+
 class AsyncAudit(AsyncGroup):
     list = AsyncStreamMethod(system.audit)
 
@@ -174,6 +180,7 @@ class AsyncPunctual(AsyncGroup):
         self.tokens = AsyncTokens(self._step_runner)
         self.secrets = AsyncSecrets(self._step_runner)
         self.audit = AsyncAudit(self._step_runner)
+        self.claims = AsyncClaims(self._step_runner)
 
     async def close(self) -> None:
         await self._step_runner.close()

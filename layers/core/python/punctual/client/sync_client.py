@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import jobs, runs, system
+from punctual.client.endpoints import claims, jobs, runs, system
 from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -130,6 +130,12 @@ class Secrets(Group):
     delete = CallMethod(system.delete_secret)
 
 
+class Claims(Group):
+    renew = CallMethod(claims.renew)
+    finish = CallMethod(claims.finish)
+    upload = CallMethod(claims.upload)
+
+
 class Audit(Group):
     list = StreamMethod(system.audit)
 
@@ -174,6 +180,7 @@ class Punctual(Group):
         self.tokens = Tokens(self._step_runner)
         self.secrets = Secrets(self._step_runner)
         self.audit = Audit(self._step_runner)
+        self.claims = Claims(self._step_runner)
 
     def close(self) -> None:
         self._step_runner.close()

@@ -16,6 +16,7 @@ import uvicorn
 import uvloop
 
 from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
+from punctual.auth.claim_tokens import ClaimTokens
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
@@ -36,6 +37,7 @@ from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.http.application import build_application
 from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
+from punctual.node.http.claims import node_claims
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
 from punctual.node.http.own_user import OwnUser, Peers, load_local_token, own_uid
 from punctual.node.http.protocol import (
@@ -294,6 +296,9 @@ async def serve(
                 features=features_with(sandbox),
                 sandbox=sandbox.name,
                 login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
+                claims=node_claims(
+                    store, node.executor, ClaimTokens(token_key.read), clock.wall, log
+                ),
             ),
             http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
             loop="none",

@@ -3,6 +3,7 @@
 from punctual.engine.ports.log import Log
 from punctual.web.gateway import RouteGroup
 from punctual.web.routes.audit_read import AuditReadRoutes
+from punctual.web.routes.claims import ClaimRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
@@ -35,5 +36,6 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         AuditReadRoutes(services),
         TokenReadRoutes(services),
         TokenWriteRoutes(services),
+        ClaimRoutes(services.claims),
         SecretRoutes(services),
     )

@@ -8,12 +8,17 @@ from typing import NamedTuple
 from punctual.domain.tenants.roles import Role
 
 READ_FUNCTION, WRITE_FUNCTION = "job_search", "job_service"
+CLAIM_FUNCTION = "claims"  # has a throttle of its own, so renewals never crowd out other calls
 FALLBACK_FUNCTION = READ_FUNCTION  # serves all other requests: 404, 405, HEAD and OPTIONS
 # A browser sends a preflight without a token before a page of another origin may call.
 PREFLIGHT = "OPTIONS /{proxy+}"
 
+CLAIM_RENEW_PATH, CLAIM_FINISH_PATH = "/claims/renew", "/claims/finish"
+CLAIM_UPLOAD_PATH = "/claims/upload"
+# The signed claim in the body of these calls is the right.
+CLAIM_PATHS = frozenset({CLAIM_RENEW_PATH, CLAIM_FINISH_PATH, CLAIM_UPLOAD_PATH})
 # These paths need no token.
-PUBLIC_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json"})
+PUBLIC_PATHS = CLAIM_PATHS | {"/health", "/health/live", "/health/ready", "/openapi.json"}
 
 
 class ApiCall(NamedTuple):
@@ -89,6 +94,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             f"{_RUN_PATH}/retry",
         )
     ),
+    *(ApiCall("POST", path, CLAIM_FUNCTION) for path in sorted(CLAIM_PATHS)),
 )
 
 REQUIRED_ROLES = {(call.method, call.rule): call.role for call in API_CALLS if not call.is_public}

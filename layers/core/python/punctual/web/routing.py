@@ -10,7 +10,7 @@ from punctual.domain.errors import NotFound, PunctualError
 from punctual.domain.tenants.roles import Role
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.engine.queries.slices import Sliced, finish
-from punctual.web.contract import PUBLIC_PATHS, REQUIRED_ROLES
+from punctual.web.contract import CLAIM_PATHS, PUBLIC_PATHS, REQUIRED_ROLES
 from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.guards import check_accept
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
@@ -99,7 +99,8 @@ class RouteTable(Router):
         def register(handler: Handler) -> Handler:
             media_type = getattr(handler, "produces", JSON_MEDIA_TYPE)
             # A probe may add a parameter of its own to get past a cache.
-            any_query = getattr(handler, "takes_query", False) or rule in PUBLIC_PATHS
+            is_probe = rule in PUBLIC_PATHS - CLAIM_PATHS
+            any_query = getattr(handler, "takes_query", False) or is_probe
             for name in [method] if isinstance(method, str) else method:
                 route = Route(name.upper(), rule, handler, media_type, any_query)
                 self._add(route)

@@ -19,6 +19,7 @@ from punctual.web.views.system import InstallationInfo
 if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.commands.jobs import Jobs
     from punctual.engine.commands.secrets import Secrets
+    from punctual.engine.execution.claims import Claims
 
 _UUID_CHARACTERS = 36
 
@@ -59,6 +60,7 @@ class Services(NamedTuple):
     secrets: "Secrets | None" = None
     max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
+    claims: "Claims | None" = None  # None where another function serves them
 
     def max_payload_bytes(self, request: Request) -> int | None:
         """Return the payload limit of the caller's tenant, or None."""

@@ -13,6 +13,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
+from punctual.engine.execution.claims import Claims
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
@@ -70,6 +71,7 @@ def build_application(
     secrets: Secrets | None = None,
     sandbox: str | None = None,
     login: Login | None = None,
+    claims: Claims | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
 
@@ -92,6 +94,7 @@ def build_application(
         webhook_secret=webhook_secret,
         secrets=secrets,
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
+        claims=claims,
     )
     return Application(
         services, turn, log, new_id or identity.new_id(clock), log_access, authenticator, own_user

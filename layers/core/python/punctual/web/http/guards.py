@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
+from punctual.web.contract import CLAIM_PATHS
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import Header, Request
@@ -16,6 +17,7 @@ from punctual.web.http.request import Header, Request
 Headers = Mapping[bytes, bytes]
 
 BATCH_PATH = "/jobs/batch"
+LONG_BODY_PATHS = CLAIM_PATHS | {BATCH_PATH}
 CLOSE_HEADER: Header = ("connection", "close")
 _JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
@@ -45,7 +47,7 @@ def check_loopback(headers: Headers) -> None:
 
 def check_body_headers(path: str, headers: Headers) -> int:
     """Check the announced type and length of the body, and return its maximum length."""
-    max_bytes = MAX_BATCH_BODY_BYTES if path == BATCH_PATH else MAX_BODY_BYTES
+    max_bytes = MAX_BATCH_BODY_BYTES if path in LONG_BODY_PATHS else MAX_BODY_BYTES
     announced = headers.get(b"content-length")
     if announced is not None:
         if not announced.isdigit() or len(announced) > 18:

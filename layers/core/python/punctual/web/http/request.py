@@ -63,6 +63,14 @@ def json_reply(status: int, value: Any, *headers: Header) -> Reply:
     return Reply(status, _encode(value), headers)
 
 
+def absolute_url(request: Request, url: str) -> str:
+    """Return an address that a client can call. A path of this server begins below its root."""
+    if not url.startswith("/"):
+        return url
+    host = request.header(b"host") or ""
+    return f"http://{host}{request.root}{url}"
+
+
 def quoted_size(text: bytes) -> int:
     """Return the size of JSON text inside a JSON string. Lambda wraps answers so.
 

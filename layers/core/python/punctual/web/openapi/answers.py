@@ -369,6 +369,29 @@ class WebhookSecret(ResponseModel):
     secret: Annotated[str, Field(pattern="^whsec_")]
 
 
+class RenewalResult(ResponseModel):
+    status: Literal["OK", "CANCEL", "LOST"]
+    lease_until: Time | None = None
+
+
+class RenewalResults(ResponseModel):
+    results: list[RenewalResult]
+
+
+class FinishResult(ResponseModel):
+    status: Literal["OK", "LOST"]
+
+
+class FinishResults(ResponseModel):
+    results: list[FinishResult]
+
+
+class UploadLink(ResponseModel):
+    upload_url: str
+    upload_headers: dict[str, str]
+    output_upload: str
+
+
 class AuditEntry(ResponseModel):
     audit_id: Id
     at: Time

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from punctual.settings import PRODUCT_VERSION
 from punctual.web.contract import API_CALLS, ApiCall
 from punctual.web.http.problems import PROBLEM_JSON
+from punctual.web.models.claims import ClaimFinishes, ClaimRenewals, UploadFields
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers
@@ -57,6 +58,9 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.Secret,
     answers.SecretList,
     answers.AuditPage,
+    answers.RenewalResults,
+    answers.FinishResults,
+    answers.UploadLink,
 )
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
@@ -68,7 +72,8 @@ def build_document() -> Schema:
         operation = OPERATIONS[f"{call.method} {call.path}"]
         schema = _operation(call, operation, examples.get(operation.id, {}))
         paths.setdefault(call.path, {})[call.method.lower()] = schema
-    schemas = schema_components(_RESPONSE_MODELS, (TokenFields, SecretFields))
+    bodies = (TokenFields, SecretFields, ClaimRenewals, ClaimFinishes, UploadFields)
+    schemas = schema_components(_RESPONSE_MODELS, bodies)
     schemas["OpenApi"] = {"type": "object", "required": ["openapi", "info", "paths"]}
     return {
         "openapi": "3.1.0",

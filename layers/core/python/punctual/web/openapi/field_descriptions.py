@@ -36,6 +36,14 @@ _SCHEDULE_FIELDS = {
     "schedule.",
     "exclude": "Dates in the schedule's time zone on which it does not fire.",
 }
+_CLAIM = "The signed right to one attempt, as the executor got it."
+_CLAIM_FIELDS = {
+    "claim": _CLAIM,
+    "runner_id": "An id that the executor drew at random. The first one binds the claim.",
+    "started_at": "When the work began. A claimed run is RUNNING from the arrival of this call.",
+    "log": "The text that was logged since the last call, up to 1 MiB of UTF-8.",
+    "log_offset": "Where `log` begins in the whole log, in bytes of UTF-8.",
+}
 _JOB_FIELDS = {
     **_SCHEDULE_FIELDS,
     "name": f"The name of the job. {_NAME_RULE}",
@@ -359,6 +367,42 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "TokenPage": {"tokens": "The tokens, newest first.", "next_token": _NEXT_TOKEN},
     "WebhookSecret": {"secret": "The secret as receivers expect it: `whsec_` and base64."},
+    "ClaimRenewals": {"claims": "1 to 500 claims."},
+    "RenewalFields": {**_CLAIM_FIELDS, "progress": "The progress of the work."},
+    "ProgressFields": {
+        "percent": "How much of the work is done. It is checked and not stored.",
+        "text": "What the work does now. It is checked and not stored.",
+    },
+    "ClaimFinishes": {"claims": "1 to 500 claims."},
+    "FinishFields": {
+        **_CLAIM_FIELDS,
+        "status": "How the attempt ended. RELEASED returns a run that was not begun.",
+        "output": "What the task returned: any JSON up to 256 KiB.",
+        "output_text": "What the task printed: text up to 256 KiB, instead of `output`.",
+        "output_upload": "Names the uploaded output, instead of `output`.",
+        "output_truncated": "True if a part of the output is missing.",
+        "error_message": "Why the attempt failed.",
+        "retryable": "False if another attempt would fail as well.",
+        "exit_code": "The exit code of the process.",
+        "logs_truncated": "True if a part of the log is missing.",
+    },
+    "UploadFields": {
+        "claim": _CLAIM,
+        "size": "The size of the output in bytes. The upload must have exactly this size.",
+        "content_type": "The content type of the output.",
+    },
+    "RenewalResult": {
+        "status": "OK, CANCEL or LOST.",
+        "lease_until": "The end of the lease, unless the claim is LOST.",
+    },
+    "RenewalResults": {"results": "One result for each claim, in order."},
+    "FinishResult": {"status": "OK, or LOST if nothing was recorded."},
+    "FinishResults": {"results": "One result for each claim, in order."},
+    "UploadLink": {
+        "upload_url": "Send the output there with one PUT.",
+        "upload_headers": "The headers of the PUT. All are required.",
+        "output_upload": "Name this in the finish of the same claim.",
+    },
     "AuditEntry": {
         "audit_id": "The UUIDv7 of the entry.",
         "at": "The time of the change.",

@@ -6,6 +6,7 @@ from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
+from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     IDEMPOTENCY_KEY_PARAMETER,
@@ -27,6 +28,7 @@ TAGS = {
     "Jobs": "Define jobs: what runs, when and how.",
     "Runs": "Read, cancel and retry the runs of jobs.",
     "Schedules": "Preview schedules and list upcoming times.",
+    "Claims": "Renew and finish attempts as an executor. The signed claim is the right.",
     "Access": "Manage tokens and secrets, and read the audit.",
     "Installation": "Read the health and the numbers of the installation.",
 }
@@ -490,4 +492,6 @@ _OPERATIONS = (
     ),
 )
 
-OPERATIONS = {operation.call: operation for operation in (*_OPERATIONS, *SECRET_OPERATIONS)}
+OPERATIONS = {
+    operation.call: operation for operation in (*_OPERATIONS, *SECRET_OPERATIONS, *CLAIM_OPERATIONS)
+}

@@ -1,0 +1,110 @@
+"""A node that asks for tokens, with runs that an executor outside holds."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from punctual.auth.claim_tokens import ClaimTokens
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.queries.views import RunView
+from punctual.node.http.application import Application, build_application
+from punctual.node.http.authentication import NodeAuthenticator
+from punctual.node.http.claims import node_claims
+from tests.support.builders import ManualClock
+from tests.support.claims.outside import claim_new_run
+from tests.support.node.node_world import World
+from tests.support.web_client import Answer, ApplicationClient
+
+TOKEN_KEY = bytes(range(32))
+
+
+class ClaimsNode(ApplicationClient):
+    """A client that sends no token to a node that asks for one."""
+
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        super().__init__()
+        self.world = World(folder, clock)
+        self.claim_tokens = ClaimTokens(lambda: TOKEN_KEY)
+
+    @cached_property
+    def application(self) -> Application:
+        node, clock = self.world.node, self.world.clock
+        claims = node_claims(self.world.store, node.executor, self.claim_tokens, clock, self.log)
+        return build_application(
+            node.jobs,
+            node.search,
+            self._perform,
+            self.log,
+            _NoTokens(),  # type: ignore[arg-type]
+            clock=clock,
+            authenticator=NodeAuthenticator(_NoTokens(), None, _no_background, self.log),
+            quotas=_NoCalls(),  # type: ignore[arg-type]
+            claims=claims,
+        )
+
+    async def _perform(self, request: Callable[[], Any]) -> Any:
+        return self.world.do(request)
+
+    def start_run(self, tenant: str = "local", **fields: Any) -> str:
+        """Submit a job, and claim its run at once for an executor outside. Return the claim."""
+        document = {"name": "outside", "schedule_type": "IMMEDIATE", **fields}
+        node = self.world.node
+        return claim_new_run(
+            node, self.claim_tokens, lambda: node.jobs.submit(tenant, "me", [Submission(document)])
+        )
+
+    def run(self, claim: str) -> RunView:
+        tenant, job_id, run_id = self._ids(claim)
+        view: RunView = self.world.do(lambda: self.world.node.search.run(tenant, job_id, run_id))
+        return view
+
+    def log_text(self, claim: str, after: int = 0) -> bytes:
+        ids = self._ids(claim)
+        data: bytes = self.world.do(lambda: self.world.node.search.logs(*ids, after)).data
+        return data
+
+    def output(self, claim: str) -> bytes:
+        ids = self._ids(claim)
+        data: bytes = self.world.do(lambda: self.world.node.search.output(*ids)).data
+        return data
+
+    def renew(self, *claims: dict[str, Any]) -> Answer:
+        return self.post("/v1/claims/renew", {"claims": list(claims)})
+
+    def finish(self, *claims: dict[str, Any]) -> Answer:
+        return self.post("/v1/claims/finish", {"claims": list(claims)})
+
+    def close(self) -> None:
+        self.world.gate.open.set()
+        for workers in self.world.workers.values():
+            workers.close(10)
+        self.world.store.close()
+
+    def _ids(self, claim: str) -> tuple[str, str, str]:
+        identity = self.claim_tokens.read(claim)
+        assert identity is not None
+        return identity.tenant, identity.job_id, identity.run_id
+
+
+def statuses(answer: Answer) -> list[str]:
+    assert answer.status == 200, answer.body
+    return [result["status"] for result in answer.json["results"]]
+
+
+class _NoTokens:
+    """A store of tokens that no call by claim may ask."""
+
+    def identify(self, text: str) -> Any:
+        raise AssertionError(f"a token was checked: {text}")
+
+
+class _NoCalls:
+    """Limits of tenants that no call by claim may count against."""
+
+    def check_call(self, tenant: str) -> None:
+        raise AssertionError(f"a call of {tenant} was counted")
+
+
+async def _no_background(work: Callable[[], Any]) -> Any:
+    raise AssertionError(f"work in the background: {work}")
