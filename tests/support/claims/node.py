@@ -11,6 +11,7 @@ from punctual.engine.queries.views import RunView
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.claims import node_claims
+from punctual.node.http.uploads import Uploads
 from tests.support.builders import ManualClock
 from tests.support.claims.outside import claim_new_run
 from tests.support.node.node_world import World
@@ -26,6 +27,7 @@ class ClaimsNode(ApplicationClient):
         super().__init__()
         self.world = World(folder, clock)
         self.claim_tokens = ClaimTokens(lambda: TOKEN_KEY)
+        self._uploads = Uploads(self.world.store.blobs)
 
     @cached_property
     def application(self) -> Application:
@@ -41,6 +43,7 @@ class ClaimsNode(ApplicationClient):
             authenticator=NodeAuthenticator(_NoTokens(), None, _no_background, self.log),
             quotas=_NoCalls(),  # type: ignore[arg-type]
             claims=claims,
+            uploads=self._uploads,
         )
 
     async def _perform(self, request: Callable[[], Any]) -> Any:
@@ -76,6 +79,7 @@ class ClaimsNode(ApplicationClient):
         return self.post("/v1/claims/finish", {"claims": list(claims)})
 
     def close(self) -> None:
+        self._uploads.close()
         self.world.gate.open.set()
         for workers in self.world.workers.values():
             workers.close(10)
