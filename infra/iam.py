@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 from aws_cdk import aws_iam as iam
 
+from punctual.aws.dynamodb.control.artifacts import (
+    ARTIFACT_KEY_PATTERN,
+    ARTIFACT_USES_KEY_PATTERN,
+)
 from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_KEY_PATTERNS
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
@@ -19,6 +23,7 @@ from punctual.domain.artifacts import ARTIFACT_PREFIX
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
+ARTIFACT_KEY_PATTERNS = (ARTIFACT_KEY_PATTERN, ARTIFACT_USES_KEY_PATTERN)
 BLOB_PREFIXES = (PAYLOADS_PREFIX, *RUN_OBJECT_PREFIXES)
 
 
@@ -142,14 +147,23 @@ def job_service(
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(
-            key_patterns=(TOKEN_LIST_KEY_PATTERN, SECRET_LIST_KEY_PATTERN)
-        ),  # the number of tokens, and the list of secrets
+            key_patterns=(TOKEN_LIST_KEY_PATTERN, SECRET_LIST_KEY_PATTERN, *ARTIFACT_KEY_PATTERNS)
+        ),  # the lists of tokens, secrets and artifacts, and the jobs that use an artifact
         _dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
         Right(("ssm:PutParameter", "ssm:DeleteParameter"), tuple(secrets), "tenants name secrets"),
+        _dynamodb(data.control, "BatchWriteItem")._replace(
+            key_patterns=(ARTIFACT_USES_KEY_PATTERN,)
+        ),
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
-        _read_blobs(data, PAYLOADS_PREFIX),
-        Right(("s3:PutObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
+        _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX),
+        _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
+        # A presigned upload of an artifact has the rights of its signer.
+        Right(
+            ("s3:PutObject",),
+            data.objects(PAYLOADS_PREFIX, ARTIFACT_PREFIX),
+            "blobs are named by job or content",
+        ),
     ]
 
 
@@ -161,7 +175,7 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
-        _read_blobs(data, *BLOB_PREFIXES),
+        _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]
 
@@ -220,13 +234,25 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(
             key_patterns=DEFINITION_KEY_PATTERNS
         ),
-        _list_blobs(data),  # payloads of deleted jobs
-        Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
+        _list_blobs(data),  # payloads of deleted jobs, and artifacts
+        _read_blobs(data, ARTIFACT_PREFIX),
+        Right(
+            ("s3:DeleteObject",),
+            data.objects(PAYLOADS_PREFIX, ARTIFACT_PREFIX),
+            "blobs are named by job or content",
+        ),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
-        # Corrections of counts.
-        _dynamodb(data.control, "UpdateItem")._replace(key_patterns=TOTALS_KEY_PATTERNS),
-        _dynamodb(data.control, "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
+        # Corrections of counts, and the cleanup of artifacts.
+        _dynamodb(data.control, "UpdateItem")._replace(
+            key_patterns=(*TOTALS_KEY_PATTERNS, ARTIFACT_KEY_PATTERN)
+        ),
+        _dynamodb(data.control, "Query")._replace(
+            key_patterns=(*COUNTED_KEY_PATTERNS, ARTIFACT_USES_KEY_PATTERN)
+        ),
+        _dynamodb(data.control, "BatchWriteItem")._replace(
+            key_patterns=(ARTIFACT_USES_KEY_PATTERN,)
+        ),
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ class Scene(ApplicationClient):
         self.clock = ManualClock(NOON)
         self._numbers = count(1)
         self._woken = threading.Event()
-        self.store = Store.open(folder, self.clock)
+        self.store = Store.open(folder, self.clock, upload_key=b"the key of the examples alone")
         self.workers = {name.value: Workers(name.value, 1) for name in (Lane.QUICK, Lane.LONG)}
         self.node = Node(
             self.store,
@@ -120,6 +121,7 @@ class Scene(ApplicationClient):
                 self.store, self.node.executor, self.claim_tokens, self.clock, self.log
             ),
             secrets=Secrets(self.store.secrets, self.store.audit),
+            artifacts=self.node.artifacts,
         )
 
     def new_id(self) -> str:
@@ -153,6 +155,16 @@ class Scene(ApplicationClient):
         example["answer"] = _shown(answer)
         self.recorded.setdefault(operation, {})[name] = example
         return example["answer"]
+
+    def upload(self, upload_url: str, content: bytes) -> None:
+        """Store the content, as a PUT to the address of an upload does."""
+        blobs = self.store.blobs
+        ticket = blobs.read_upload_link(upload_url.rpartition("/")[2])
+        assert ticket is not None
+        file = blobs.open_upload(ticket)
+        file.write(content)
+        file.finish()
+        file.close()
 
     def settle(self) -> None:
         """Step until no worker holds a run and all outcomes are stored."""
@@ -224,6 +236,7 @@ def _jobs(scene: Scene) -> None:
     at = "2026-11-19T02:30:00Z"
     send("explainJob", "tomorrow", f"GET {job}/explain?at={at}")
     _runs(scene, job, hello)
+    _artifacts(scene)
     _rest(scene)
     send("cancelJob", "the_report", f"DELETE {job}")
     send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
@@ -270,6 +283,24 @@ def _claims(scene: Scene) -> None:
     end = {**held, "status": "SUCCESS", "output": {"rows": 3}, "log": "done\n", "log_offset": 12}
     send("finishClaims", "with_a_small_output", "POST /claims/finish", {"claims": [end]})
     send("uploadByClaim", "after_the_end", "POST /claims/upload", upload)
+
+
+def _artifacts(scene: Scene) -> None:
+    send = scene.send
+    content = b"print('hello')"
+    fields = {"sha256": sha256(content).hexdigest(), "size": len(content), "name": "main.py"}
+    created = send("createArtifact", "a_script", "POST /artifacts", fields)
+    scene.upload(created["upload_url"], content)
+    send("createArtifact", "content_that_is_stored", "POST /artifacts", fields)
+    task = {"type": "script", "runtime": "python", "artifact_id": created["artifact_id"]}
+    daily = {"name": "hello", "schedule_type": "CRON", "cron_expression": "0 9 * * *"}
+    job = send("createJob", "of_an_artifact", "POST /jobs", {**daily, "task": task})
+    send("listArtifacts", "all", "GET /artifacts")
+    path = f"/artifacts/{created['artifact_id']}"
+    send("getArtifact", "one_that_a_job_uses", f"GET {path}")
+    send("deleteArtifact", "one_that_a_job_uses", f"DELETE {path}")
+    assert scene.call("DELETE", f"/v1/jobs/{job['job_id']}").status == 200
+    send("deleteArtifact", "one_that_no_job_uses", f"DELETE {path}")
 
 
 def _rest(scene: Scene) -> None:

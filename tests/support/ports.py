@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_type_hints
 
 from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.commands.artifacts import Artifacts
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Executor
+from punctual.engine.ports.artifact_rows import ArtifactRows
 from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
@@ -25,6 +27,7 @@ from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.run_queue import RunQueue
 from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.node.sqlite.store import Store
 
@@ -47,6 +50,7 @@ class Ports:
     receipts: Receipts
     feed: Feed
     audit_log: AuditLog
+    artifacts: ArtifactRows
 
 
 def port_methods() -> dict[str, frozenset[str]]:
@@ -71,6 +75,7 @@ def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
         receipts=store.receipts,
         feed=store.feed,
         audit_log=store.audit,
+        artifacts=store.artifacts,
     )
 
 
@@ -116,6 +121,7 @@ def job_commands(
     search: JobQueries,
     clock: Clock,
     new_id: NewId,
+    artifacts: Artifacts | None = None,
 ) -> Jobs:
     return Jobs(
         job_states=ports.job_states,
@@ -127,7 +133,13 @@ def job_commands(
         queries=search,
         clock=clock,
         new_id=new_id,
+        artifacts=artifacts,
     )
+
+
+def artifact_commands(ports: "Ports | AwsPorts", clock: Clock, new_id: NewId) -> Artifacts:
+    queries = ArtifactQueries(ports.artifacts, ports.blobs, ports.job_states)
+    return Artifacts(ports.artifacts, ports.blobs, queries, ports.audit_log, clock, new_id)
 
 
 def an_executor(

@@ -143,6 +143,7 @@ class Client(ApplicationClient):
             log_access=self.log,
             quotas=self._quotas,
             limits_of=self._limits_of,
+            artifacts=self.world.artifacts,
         )
 
     async def _turn(self, request: Callable[[], Any]) -> Any:

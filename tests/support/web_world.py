@@ -16,7 +16,14 @@ from punctual.engine.queries.views import JobView
 from punctual.node.features import NODE_FEATURES
 from punctual.web.services import Services
 from punctual.web.views.system import InstallationInfo
-from tests.support.ports import Ports, a_change_applier, an_executor, job_commands, job_queries
+from tests.support.ports import (
+    Ports,
+    a_change_applier,
+    an_executor,
+    artifact_commands,
+    job_commands,
+    job_queries,
+)
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.port_faults import Call, Plan, port_with_faults, with_faults
 from tests.support.simulation.small_ports import MemoryTokens
@@ -61,7 +68,10 @@ class WebWorld:
         tokens = port_with_faults(MemoryTokens(), self.plan, "web", "tokens")
         self.search = job_queries(ports, self.clock, monitor)
         applier = a_change_applier(ports, self.clock, self._monotonic)
-        self.jobs = job_commands(ports, applier, self.search, self.clock, self.new_id)
+        self.artifacts = artifact_commands(ports, self.clock, self.new_id)
+        self.jobs = job_commands(
+            ports, applier, self.search, self.clock, self.new_id, self.artifacts
+        )
         self.tokens = Tokens(
             tokens,
             lambda: bytes(32),
@@ -93,6 +103,7 @@ class WebWorld:
             InstallationInfo("0", ()),
             self.tokens,
             max_response_bytes=max_response_bytes,
+            artifacts=self.artifacts,
         )
 
     def submit(self, tenant: str, caller: str = "me", **document: Any) -> JobView:

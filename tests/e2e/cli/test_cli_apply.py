@@ -241,7 +241,7 @@ def test_server_refusal_names_the_line_and_other_jobs_are_applied(
     )
     error = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
     assert "Error: 1 of 2 steps failed. The others are done." in error
-    assert "standard input:6: refused: task.artifact_id: artifacts are not in this" in error
+    assert "standard input:6: refused: task.artifact_id: names no artifact" in error
     assert set(alive(client)) == {"good"}
 
 

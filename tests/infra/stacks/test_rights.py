@@ -300,7 +300,11 @@ def test_payloads_are_deleted_by_status_function_and_reconciler_only(
         if grant.action == "s3:DeleteObject"
     }
     claims = {("claims", "outputs"), ("claims", "logs")}
-    assert deleted - claims == {("status", "payloads"), ("reconciler", "payloads")}
+    assert deleted - claims == {
+        ("status", "payloads"),
+        ("reconciler", "payloads"),
+        ("reconciler", "artifacts"),
+    }
 
 
 def test_reconciler_deletes_definitions_and_no_job_states(stage: str) -> None:

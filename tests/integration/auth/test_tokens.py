@@ -84,6 +84,8 @@ def test_whoami_returns_the_caller_and_its_limits(world: World) -> None:
         "concurrent_runs",
         "lane_percent",
         "payload_bytes",
+        "artifacts",
+        "artifact_mb",
     }
 
 

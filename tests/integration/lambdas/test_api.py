@@ -165,7 +165,7 @@ def test_tenant_sees_only_own_jobs(api: Api) -> None:
     [
         ("GET", "/nothing", 404),
         ("GET", "/", 404),
-        ("GET", "/artifacts", 404),
+        ("GET", "/events", 404),
         ("PUT", "/jobs", 405),
         ("POST", "/health", 405),
         ("OPTIONS", "/jobs/x/pause", 204),

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
+
+import requests
 
 from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
@@ -39,6 +42,7 @@ def play_all_features(world: World) -> None:
     _read_everything(api, jobs)
     _change_job(world, api, jobs[0])
     _use_tokens(world, api)
+    _use_artifacts(world, api)
     for job in jobs:
         api.call("DELETE", f"/jobs/{job}")
     _switch_dispatch(world)
@@ -70,9 +74,34 @@ def _use_tokens(world: World, api: Gateway) -> None:
     assert api.call("DELETE", f"/tokens/{mine}").json["revoked_at"]
 
 
+def _use_artifacts(world: World, api: Gateway) -> None:
+    """Upload artifacts, delete one, and let a walk of the reconciler find an upload."""
+
+    def create(content: bytes) -> Any:
+        fields = {"sha256": sha256(content).hexdigest(), "size": len(content), "name": "main.py"}
+        return api.post("/artifacts", fields).json
+
+    def upload(content: bytes) -> str:
+        created = create(content)
+        headers = created["upload_headers"]
+        sent = requests.put(created["upload_url"], data=content, headers=headers, timeout=5)
+        assert sent.status_code == 200, sent.text
+        return str(created["artifact_id"])
+
+    stored, deleted = upload(b"print(1)"), upload(b"print(2)")
+    assert api.get(f"/artifacts/{stored}").json["status"] == "STORED"
+    assert "upload_url" not in create(b"print(1)")
+    assert api.call("DELETE", f"/artifacts/{deleted}").status == 200
+    upload(b"print(3)")
+    repairs.remove_orphans(world)
+    listed = api.get("/artifacts").json["artifacts"]
+    assert [artifact["status"] for artifact in listed] == ["STORED"] * 2
+
+
 def _write_limits(world: World) -> None:
     """Write limits for a tenant as an operator does, far above the use in this test."""
     limits = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
+    limits |= {"artifacts": 900, "artifact_mb": 900}
     row = limits_row("default", limits)
     world.bare.put_item(TableName=world.table(keys.CONTROL_TABLE), Item=row)
 

@@ -24,6 +24,12 @@ UNUSED_REASONS: Mapping[Named, str] = {
         for queue in ("quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
     },
     Named("executor-long", "sqs:GetQueueAttributes", "long.fifo"): SOURCE_SETUP,
+    **{
+        Named(function, "dynamodb:BatchWriteItem", "control, rows *#artifact_uses#*"): (
+            "script jobs note that they use an artifact, and the walk removes the notes"
+        )
+        for function in ("job-service", "reconciler")
+    },
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),
@@ -31,6 +37,7 @@ UNUSED_REASONS: Mapping[Named, str] = {
 """Rights that these scenes do not use, with the reason they are granted."""
 
 OBJECT_KEYS = "keys begin with tenant and job, and one function serves all: "
+CONTENT_KEYS = "keys begin with tenant and content, and one function serves all: "
 WIDE_REASONS: Mapping[tuple[str, str], str] = {
     ("s3:GetObject", "outputs/*"): f"{OBJECT_KEYS}outputs of runs",
     ("s3:GetObject", "logs/*"): f"{OBJECT_KEYS}logs of runs",
@@ -41,6 +48,9 @@ WIDE_REASONS: Mapping[tuple[str, str], str] = {
     ("s3:DeleteObject", "logs/*"): f"{OBJECT_KEYS}parts of logs that are merged",
     ("s3:PutObject", "payloads/*"): f"{OBJECT_KEYS}payloads too large for their row",
     ("s3:DeleteObject", "payloads/*"): f"{OBJECT_KEYS}payloads of a deleted job",
+    ("s3:GetObject", "artifacts/*"): f"{CONTENT_KEYS}whether an upload has arrived",
+    ("s3:PutObject", "artifacts/*"): f"{CONTENT_KEYS}presigned uploads",
+    ("s3:DeleteObject", "artifacts/*"): f"{CONTENT_KEYS}deleted artifacts",
     ("logs:CreateLogStream", "its log group, *"): "streams of its own log group, named by Lambda",
     ("logs:PutLogEvents", "its log group, *"): "streams of its own log group, named by Lambda",
     ("dynamodb:ListStreams", "*"): "AWS lists the streams of all tables or none",

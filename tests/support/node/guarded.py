@@ -55,6 +55,7 @@ class GuardedNode(NodeClient):
             clock=self.clock,
             authenticator=authenticator,
             secrets=Secrets(self.store.secrets, self.store.audit),
+            artifacts=self.node.artifacts,
         )
 
     def _secrets(self) -> TokenSecrets:

@@ -1,5 +1,6 @@
 """Two tenants of one installation, each with a token, a job, a run and all its readable data."""
 
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from punctual.web.contract import API_CALLS, ApiCall
@@ -68,4 +69,7 @@ def a_tenant(at: Installation, name: str) -> TenantData:
         "token_id": created["token_id"],
         "name": secret_name,
     }
+    content = {"sha256": sha256(name.encode()).hexdigest(), "size": len(name), "name": "main.py"}
+    artifact = at.ask(token, "POST", "/artifacts", content).json
+    ids["artifact_id"] = artifact["artifact_id"]
     return TenantData(token, ids)

@@ -26,6 +26,7 @@ from tests.support.memory_audit import MemoryAudit
 from tests.support.ports import Ports
 from tests.support.simulation.fifo import FifoQueue
 from tests.support.simulation.small_ports import (
+    MemoryArtifacts,
     MemoryBlobs,
     MemoryFeed,
     MemoryNotifications,
@@ -271,6 +272,7 @@ class Memory:
         self.wakeups = MemoryWakeUps()
         self.receipts = MemoryReceipts()
         self.feed = MemoryFeed()
+        self.artifacts = MemoryArtifacts(clock)
         self.ports = Ports(
             job_states=self.job_states,
             timers=self.timers,
@@ -283,4 +285,5 @@ class Memory:
             receipts=self.receipts,
             feed=self.feed,
             audit_log=self.job_states.audit,
+            artifacts=self.artifacts,
         )

@@ -36,6 +36,7 @@ READS = frozenset(
         "is_done",
         "valid_leases",
         "find",
+        "uses",
     }
 )
 

@@ -102,7 +102,7 @@ def test_gateway_passes_the_query_to_the_call(gateway: Gateway) -> None:
     ("method", "path", "body", "headers", "status"),
     [
         ("GET", "/nothing", "", {}, 404),
-        ("GET", "/artifacts", "", {}, 404),
+        ("GET", "/events", "", {}, 404),
         ("PUT", "/jobs", JOB, {}, 405),
         ("OPTIONS", "/jobs", "", {}, 204),
         ("HEAD", "/jobs", "", {}, 200),

@@ -126,8 +126,7 @@ def test_task_type_is_accepted_only_where_it_is_installed(task: dict[str, Any]) 
         (script(code="x" * 65_537), {"task.code"}),
         (script(code="ü" * 32_769), {"task.code"}),
         (script(artifact_id="abc"), {"task.artifact_id"}),
-        ({"type": "script", "runtime": "binary", "artifact_id": "a"}, None),
-        ({"type": "script", "runtime": "binary"}, {"task.runtime"}),
+        ({"type": "script", "runtime": "binary"}, {"task.artifact_id"}),
         (script(args=["a", 1]), {"task.args.1"}),
         (script(env={"PUNCTUAL_RUN_ID": "x"}), {"task.env.PUNCTUAL_RUN_ID"}),
         (script(env={"A=B": "x"}), {"task.env.A=B"}),
@@ -138,13 +137,15 @@ def test_task_type_is_accepted_only_where_it_is_installed(task: dict[str, Any]) 
         (script(resources={"gpu": 1}), {"task.resources.gpu"}),
     ],
 )
-def test_invalid_task_is_refused_on_its_field(task: Any, fields: set[str] | None) -> None:
-    expected = {"task.runtime", "task.artifact_id"} if fields is None else fields
-    assert set(field_errors(task)) == expected
+def test_invalid_task_is_refused_on_its_field(task: Any, fields: set[str]) -> None:
+    assert set(field_errors(task)) == fields
 
 
 def test_script_has_code_or_an_artifact() -> None:
     binary = {"type": "script", "runtime": "binary", "artifact_id": "a"}
+    without = NODE_FEATURES._replace(artifacts=False)
+    assert set(field_errors(binary, without)) == {"task.runtime", "task.artifact_id"}
+    assert set(field_errors({"type": "script", "runtime": "binary"}, without)) == {"task.runtime"}
     assert validate(binary, ALL_FEATURES)["task"] == binary
     assert set(field_errors({"type": "script", "runtime": "binary"}, ALL_FEATURES)) == {
         "task.artifact_id"

@@ -10,6 +10,7 @@ from punctual.aws.clients import MAX_AWS_CONNECTIONS
 from punctual.aws.clients import Clients as Clients
 from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.control.artifacts import DynamoArtifacts
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
@@ -66,6 +67,7 @@ class AwsPorts:
     receipts: DynamoReceipts
     feed: EventBusFeed
     audit_log: DynamoAudit
+    artifacts: DynamoArtifacts
 
 
 def build_aws_ports(
@@ -96,4 +98,5 @@ def build_aws_ports(
         receipts=DynamoReceipts(dynamo, settings.control_table),
         feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
         audit_log=DynamoAudit(dynamo, settings.audit_table),
+        artifacts=DynamoArtifacts(dynamo, settings.control_table, clock),
     )

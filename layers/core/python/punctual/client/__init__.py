@@ -23,6 +23,7 @@ from punctual.client.errors import (
 )
 from punctual.client.fields import JobChanges, NewJob, Notify, RetryFields, ScheduleFields
 from punctual.client.installation import (
+    Artifact,
     AuditEntry,
     Health,
     Identity,
@@ -52,6 +53,7 @@ from punctual.client.webhooks import verify_webhook
 
 __all__ = [
     "Accepted",
+    "Artifact",
     "AsyncPunctual",
     "Attempt",
     "AuditEntry",

@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import claims, jobs, runs, system
+from punctual.client.endpoints import artifacts, claims, jobs, runs, system
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -21,7 +21,7 @@ from punctual.client.transport import (
     request_arguments,
     resolve_target,
 )
-from punctual.client.wire import Outcome
+from punctual.client.wire import Outcome, RequestFile
 
 T = TypeVar("T")
 
@@ -77,13 +77,22 @@ class AsyncioStepRunner:
         body = ResponseBody(
             self.settings.steady_clock() + send.timeout_seconds, self._max_answer_bytes
         )
+        arguments = request_arguments(send, self._target)
+        if send.request.file is not None:
+            arguments["content"] = _async_pieces(send.request.file)
         try:
-            async with self._http.stream(**request_arguments(send, self._target)) as response:
+            async with self._http.stream(**arguments) as response:
                 async for piece in response.aiter_bytes():
                     body.add(piece, self.settings.steady_clock())
                 return body.answer(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return failure_of(error)
+
+
+async def _async_pieces(file: RequestFile) -> AsyncIterator[bytes]:
+    """Yield the content of a file. Other work goes on while the connection takes each piece."""
+    for piece in file.pieces():
+        yield piece
 
 
 class AsyncJobs(AsyncGroup):
@@ -136,6 +145,13 @@ class AsyncClaims(AsyncGroup):
     upload = AsyncCallMethod(claims.upload)
 
 
+class AsyncArtifacts(AsyncGroup):
+    upload = AsyncCallMethod(artifacts.upload)
+    list = AsyncStreamMethod(artifacts.list_artifacts)
+    get = AsyncCallMethod(artifacts.get)
+    delete = AsyncCallMethod(artifacts.delete)
+
+
 class AsyncAudit(AsyncGroup):
     list = AsyncStreamMethod(system.audit)
 
@@ -181,6 +197,7 @@ class AsyncPunctual(AsyncGroup):
         self.secrets = AsyncSecrets(self._step_runner)
         self.audit = AsyncAudit(self._step_runner)
         self.claims = AsyncClaims(self._step_runner)
+        self.artifacts = AsyncArtifacts(self._step_runner)
 
     async def close(self) -> None:
         await self._step_runner.close()

@@ -115,6 +115,8 @@ class Limits(Model, frozen=True, kw_only=True):
     concurrent_runs: int | None = None
     lane_percent: int | None = None
     payload_bytes: int | None = None
+    artifacts: int | None = None
+    artifact_mb: int | None = None
 
 
 class Identity(Model, frozen=True, kw_only=True):
@@ -153,6 +155,29 @@ class Secret(Model, frozen=True, kw_only=True):
     created_at: AwareDatetime | None = None
     updated_at: AwareDatetime | None = None
     updated_by: str | None = None
+
+
+class UsingJob(Model, frozen=True, kw_only=True):
+    """A job that uses an artifact."""
+
+    job_id: str
+    name: str
+
+
+class Artifact(Model, frozen=True, kw_only=True):
+    """A file for script jobs. `jobs` is filled in only where one artifact is read."""
+
+    artifact_id: str
+    name: str
+    sha256: str
+    size: int
+    status: str
+    architecture: str | None = None
+    created_at: AwareDatetime | None = None
+    created_by: str | None = None
+    jobs: tuple[UsingJob, ...] = ()
+    upload_url: str | None = None
+    upload_headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class WebhookSecret(Model, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import claims, jobs, runs, system
+from punctual.client.endpoints import artifacts, claims, jobs, runs, system
 from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -136,6 +136,13 @@ class Claims(Group):
     upload = CallMethod(claims.upload)
 
 
+class Artifacts(Group):
+    upload = CallMethod(artifacts.upload)
+    list = StreamMethod(artifacts.list_artifacts)
+    get = CallMethod(artifacts.get)
+    delete = CallMethod(artifacts.delete)
+
+
 class Audit(Group):
     list = StreamMethod(system.audit)
 
@@ -181,6 +188,7 @@ class Punctual(Group):
         self.secrets = Secrets(self._step_runner)
         self.audit = Audit(self._step_runner)
         self.claims = Claims(self._step_runner)
+        self.artifacts = Artifacts(self._step_runner)
 
     def close(self) -> None:
         self._step_runner.close()

@@ -109,7 +109,7 @@ def request_arguments(send: Send, target: ApiTarget) -> dict[str, Any]:
     return {
         "method": request.method,
         "url": request.url(target.root),
-        "content": request.body,
+        "content": request.body if request.file is None else request.file.pieces(),
         "headers": headers,
         "timeout": httpx.Timeout(
             send.timeout_seconds, connect=min(API_CONNECT_SECONDS, send.timeout_seconds)

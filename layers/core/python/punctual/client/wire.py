@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -13,6 +14,7 @@ import msgspec
 from punctual.client.errors import Misuse
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+FILE_PIECE_BYTES = 256 * 1024
 SUCCESS_STATUSES = frozenset(range(200, 300))
 
 
@@ -24,6 +26,23 @@ class Repeat(Enum):
     NEVER = "never"  # a second effect, or another answer
 
 
+class RequestFile(NamedTuple):
+    """A file that is the body of a request. `on_progress` gets the number of bytes sent so far."""
+
+    path: Path
+    on_progress: Callable[[int], None] | None = None
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content, and report each piece when the next one is asked for."""
+        sent = 0
+        with self.path.open("rb") as content:
+            while piece := content.read(FILE_PIECE_BYTES):
+                yield piece
+                sent += len(piece)
+                if self.on_progress is not None:
+                    self.on_progress(sent)
+
+
 class Request(NamedTuple):
     method: str
     path: str  # below the API's root, or a whole URL after a redirect
@@ -33,6 +52,7 @@ class Request(NamedTuple):
     repeat: Repeat = Repeat.NEVER
     expected: frozenset[int] = SUCCESS_STATUSES
     with_token: bool = True
+    file: RequestFile | None = None  # the body, instead of `body`
 
     def url(self, root: str) -> str:
         address = self.path if "://" in self.path else f"{root}{self.path}"

@@ -11,6 +11,7 @@ from punctual.web.features import Features
 NODE_FEATURES = Features(
     task_types=frozenset({"event", "http", "script"}),
     secrets=True,
+    artifacts=True,
     check_task=task_problems,
     check_url=url_problem,
     node_paths=True,

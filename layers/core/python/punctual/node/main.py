@@ -24,11 +24,13 @@ from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens, WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.quotas.limits import LimitsCache, unlimited
 from punctual.identity import new_id
 from punctual.node import clock
 from punctual.node.event_loop import EventLoop
 from punctual.node.features import features_with
+from punctual.node.files.artifacts import ArtifactFiles
 from punctual.node.files.data_folder import DATABASE
 from punctual.node.files.database_check import DatabaseCheck
 from punctual.node.files.durable import write_durably
@@ -47,6 +49,7 @@ from punctual.node.http.protocol import (
     HttpProtocol,
     expire_connections,
 )
+from punctual.node.http.uploads import Uploads
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, defaults_from
 from punctual.node.logs import EventLog, set_up_logging
 from punctual.node.node import Node
@@ -146,7 +149,9 @@ def build_node(
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
     http = HttpTask(monotonic=clock.monotonic, open_networks=LOOPBACK_NETWORKS)
-    script = script_task(folder, groups, sandbox)
+    artifact_queries = ArtifactQueries(store.artifacts, store.blobs, store.job_states)
+    artifact_files = ArtifactFiles(artifact_queries, store.blobs)
+    script = script_task(folder, groups, sandbox, artifact_files)
     node = Node(
         store,
         AttemptRunner({"http": http, "script": script}, store.find_secret),
@@ -160,6 +165,7 @@ def build_node(
         executor_id=f"{socket.gethostname()}-{os.getpid()}",
         limits_of=limits_of,
         webhook_secrets=WebhookKeys(folder).secrets,
+        artifact_files=artifact_files,
     )
     return node, http
 
@@ -277,6 +283,7 @@ async def serve(
     if authenticator is not None:
         show_first_token(tokens, had_token_key, options.data)
     remove_leftovers(options.data / "work")
+    uploads = Uploads(store.blobs)
     event_loop = EventLoop(node, clock.monotonic, log)
     event_loops.append(event_loop)
     server = uvicorn.Server(
@@ -299,6 +306,8 @@ async def serve(
                 claims=node_claims(
                     store, node.executor, ClaimTokens(token_key.read), clock.wall, log
                 ),
+                artifacts=node.artifacts,
+                uploads=uploads,
             ),
             http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
             loop="none",
@@ -333,6 +342,7 @@ async def serve(
     server.should_exit = True
     await serving_task
     http.close()
+    uploads.close()
     issuer_thread.close()
     database_check.stop()
     log("stopped")

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.clock import ClockReading
+from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import TIMER_CHECK_DELAY, Reconciler
 from punctual.engine.ports.log import Log
@@ -14,6 +15,7 @@ from punctual.node.sqlite.store import Store
 PURGE_SECONDS = 60.0
 NEXT_PURGE_SECONDS = 0.2  # while more rows are expired
 DAY_SECONDS = 86_400.0
+ARTIFACT_WALK_SECONDS = 3_600.0
 WALK_PAUSE_SECONDS = 0.1  # between two slices of the walk over all job states
 PURGE_BATCH_ROWS = 500
 WALK_PAGE_SIZE = 50  # job states of one slice: due work waits about a millisecond for them
@@ -32,12 +34,16 @@ class Maintenance:
         store: Store,
         reconciler: Reconciler,
         sweeper: LateTimerSweeper,
+        artifact_cleanup: ArtifactCleanup,
         log: Log,
         steady: float,
     ) -> None:
         self._store = store
         self._reconciler = reconciler
         self._sweeper = sweeper
+        self._artifact_cleanup = artifact_cleanup
+        self._next_artifacts_steady = steady + WALK_PAUSE_SECONDS
+        self._artifacts_cursor: str | None = None
         self._log = log
         self._next_purge_steady = steady + PURGE_SECONDS
         self._next_walk_steady = steady + WALK_PAUSE_SECONDS
@@ -50,7 +56,12 @@ class Maintenance:
 
     @property
     def next_step_steady(self) -> float:
-        return min(self._next_purge_steady, self._next_walk_steady, self._next_orphans_steady)
+        return min(
+            self._next_purge_steady,
+            self._next_walk_steady,
+            self._next_orphans_steady,
+            self._next_artifacts_steady,
+        )
 
     def walk_soon(self, steady: float) -> None:
         """Start a walk over all job states soon, although the last walk was less than a day ago."""
@@ -71,6 +82,24 @@ class Maintenance:
             self._walk_slice(reading.steady)
         if reading.steady >= self._next_orphans_steady:
             self._remove_orphans(reading)
+        if reading.steady >= self._next_artifacts_steady:
+            self._clean_artifacts(reading.steady)
+
+    def _clean_artifacts(self, steady: float) -> None:
+        """Clean a page of artifacts. A walk begins at each start and then each hour."""
+        try:
+            with self._store.transaction():
+                cleaned = self._artifact_cleanup.step(self._artifacts_cursor)
+        except Unavailable as error:  # due work must not wait for the files
+            self._log("artifacts_not_walked", error=error.message)
+            self._next_artifacts_steady = steady + PURGE_SECONDS
+            return
+        self._artifacts_cursor = cleaned.cursor
+        self._next_artifacts_steady = steady + (
+            ARTIFACT_WALK_SECONDS if cleaned.cursor is None else WALK_PAUSE_SECONDS
+        )
+        if cleaned.removed:
+            self._log("artifacts_removed", artifacts=cleaned.removed)
 
     def _remove_orphans(self, reading: ClockReading) -> None:
         """Remove a slice of payloads without a row.

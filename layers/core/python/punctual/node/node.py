@@ -14,6 +14,7 @@ from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
+from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
@@ -29,6 +30,7 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
 from punctual.node.clock import ClockChangeDetector
+from punctual.node.files.artifacts import ArtifactFiles, artifact_commands
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.inline_events import InlineRunner
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
@@ -94,8 +96,10 @@ class Node:
         executor_id: str = "local",
         limits_of: LimitsOf | None = None,
         webhook_secrets: WebhookSecrets = no_webhook_secrets,
+        artifact_files: ArtifactFiles | None = None,
     ) -> None:
         self._store = store
+        self._artifact_files = artifact_files
         self._groups = groups
         self._clocks = Clocks(clock, monotonic)
         self._new_id = new_id
@@ -121,7 +125,8 @@ class Node:
         # All nodes of a folder have one name. The lock on the folder proves that the previous node,
         # which held a partition, has ended.
         self._planner = Planner(store.partitions, "node")
-        self._maintenance = self._build_maintenance(reading)
+        self.artifacts, cleanup = artifact_commands(store, clock, new_id, limits_of)
+        self._maintenance = self._build_maintenance(reading, cleanup)
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
         self.monitor = NodeMonitor(
@@ -168,7 +173,7 @@ class Node:
             executor_id=executor_id,
         )
 
-    def _build_maintenance(self, reading: ClockReading) -> Maintenance:
+    def _build_maintenance(self, reading: ClockReading, cleanup: ArtifactCleanup) -> Maintenance:
         store = self._store
         reconciler = Reconciler(
             job_states=store.job_states,
@@ -179,7 +184,7 @@ class Node:
             evaluator=self._evaluator,
         )
         sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
-        return Maintenance(store, reconciler, sweeper, self._log, reading.steady)
+        return Maintenance(store, reconciler, sweeper, cleanup, self._log, reading.steady)
 
     def _build_webhooks(self, attempt_runner: AttemptRunner, secrets: WebhookSecrets) -> Webhooks:
         return Webhooks(
@@ -216,6 +221,7 @@ class Node:
             clock=clock,
             new_id=self._new_id,
             quotas=self.quotas,
+            artifacts=self.artifacts,
         )
 
     def start(self) -> None:
@@ -359,6 +365,8 @@ class Node:
                 )
             else:
                 for assignment in self._claim(slot, self._workers[slot].free, now):
+                    if self._artifact_files is not None:
+                        self._artifact_files.find(assignment)
                     work = self.running_tasks.prepare_work(assignment, self._on_ended)
                     self._claimed_tasks.append(_ClaimedTask(Lane(slot), assignment, work))
 

@@ -14,6 +14,7 @@ from punctual.engine.ports.log import Log
 from punctual.node import clock
 from punctual.node.files.durable import make_folder
 from punctual.tasks.script import cgroup
+from punctual.tasks.script.artifact import ArtifactSource
 from punctual.tasks.script.command import GroupRecorder
 from punctual.tasks.script.confinement import hide_process
 from punctual.tasks.script.landlock import c_library
@@ -78,7 +79,9 @@ class ScriptSettings(NamedTuple):
         return sandbox
 
 
-def script_task(folder: Path, groups: GroupRecorder, sandbox: Sandbox) -> ScriptTask:
+def script_task(
+    folder: Path, groups: GroupRecorder, sandbox: Sandbox, artifacts: ArtifactSource | None = None
+) -> ScriptTask:
     """Return the task that runs scripts on this node.
 
     It uses control groups if the node may create them.
@@ -96,6 +99,7 @@ def script_task(folder: Path, groups: GroupRecorder, sandbox: Sandbox) -> Script
         groups=groups,
         children=Children(adopt=True),
         cgroups=cgroups,
+        artifacts=artifacts,
     )
 
 

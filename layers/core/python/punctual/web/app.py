@@ -2,6 +2,8 @@
 
 from punctual.engine.ports.log import Log
 from punctual.web.gateway import RouteGroup
+from punctual.web.routes.artifacts_read import ArtifactReadRoutes
+from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.claims import ClaimRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
@@ -38,4 +40,6 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         TokenWriteRoutes(services),
         ClaimRoutes(services.claims),
         SecretRoutes(services),
+        ArtifactReadRoutes(services),
+        ArtifactWriteRoutes(services),
     )

@@ -45,6 +45,7 @@ _JOB_PATH = "/jobs/{job_id}"
 _RUN_PATH = "/jobs/{job_id}/runs/{run_id}"
 _TOKEN_PATH = "/tokens/{token_id}"
 _SECRET_PATH = "/secrets/{name}"
+_ARTIFACT_PATH = "/artifacts/{artifact_id}"
 
 API_CALLS: tuple[ApiCall, ...] = (
     *(
@@ -59,6 +60,8 @@ API_CALLS: tuple[ApiCall, ...] = (
             f"{_RUN_PATH}/output",
             f"{_RUN_PATH}/logs",
             "/runs",
+            "/artifacts",
+            _ARTIFACT_PATH,
             "/schedules/upcoming",
             "/stats",
             "/health",
@@ -78,6 +81,8 @@ API_CALLS: tuple[ApiCall, ...] = (
     ApiCall("DELETE", _SECRET_PATH, WRITE_FUNCTION, Role.EDITOR),
     ApiCall("POST", "/tokens", WRITE_FUNCTION, Role.ADMIN),
     ApiCall("DELETE", _TOKEN_PATH, WRITE_FUNCTION, Role.ADMIN),
+    ApiCall("POST", "/artifacts", WRITE_FUNCTION, Role.EDITOR),
+    ApiCall("DELETE", _ARTIFACT_PATH, WRITE_FUNCTION, Role.EDITOR),
     ApiCall("POST", "/jobs", WRITE_FUNCTION, Role.EDITOR),
     ApiCall("POST", "/jobs/batch", WRITE_FUNCTION, Role.EDITOR),
     ApiCall("PUT", _JOB_PATH, WRITE_FUNCTION, Role.EDITOR),

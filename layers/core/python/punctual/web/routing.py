@@ -22,7 +22,7 @@ HandlerResult = Reply | Sliced[Reply]
 Handler = Callable[..., HandlerResult]
 H = TypeVar("H", bound=Handler)
 ANY_MEDIA_TYPE = "*/*"
-_PLANNED_RESOURCES = ("artifacts", "events")
+_PLANNED_RESOURCES = ("events",)
 
 
 class Log(Protocol):

@@ -9,6 +9,7 @@ from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
@@ -17,6 +18,7 @@ from punctual.web.http.request import Request
 from punctual.web.views.system import InstallationInfo
 
 if TYPE_CHECKING:  # the reading function must not import the code that writes
+    from punctual.engine.commands.artifacts import Artifacts
     from punctual.engine.commands.jobs import Jobs
     from punctual.engine.commands.secrets import Secrets
     from punctual.engine.execution.claims import Claims
@@ -42,6 +44,7 @@ class ReadServices(NamedTuple):
     limits_of: LimitsOf = unlimited
     check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
+    artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
 
 
 class Services(NamedTuple):
@@ -61,6 +64,11 @@ class Services(NamedTuple):
     max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     claims: "Claims | None" = None  # None where another function serves them
+    artifacts: "Artifacts | None" = None  # None where artifacts are not offered
+
+    @property
+    def artifact_queries(self) -> ArtifactQueries | None:
+        return None if self.artifacts is None else self.artifacts.queries
 
     def max_payload_bytes(self, request: Request) -> int | None:
         """Return the payload limit of the caller's tenant, or None."""

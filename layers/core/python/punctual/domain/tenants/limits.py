@@ -14,6 +14,8 @@ LIMIT_FIELDS = (
     "concurrent_runs",
     "lane_percent",
     "payload_bytes",
+    "artifacts",
+    "artifact_mb",
 )
 MAX_VALUE_BY_LIMIT = {
     name: 100 if name == "lane_percent" else MAX_LIMIT_VALUE for name in LIMIT_FIELDS
@@ -30,6 +32,8 @@ class TenantLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     concurrent_runs: int | None = None
     lane_percent: int | None = None  # share of the executors of each lane
     payload_bytes: int | None = None
+    artifacts: int | None = None
+    artifact_mb: int | None = None  # of all artifacts together
 
     @property
     def burst_size(self) -> int:
@@ -79,7 +83,7 @@ def limits_from(values: Mapping[str, Any], defaults: TenantLimits = UNLIMITED) -
 
     >>> limits_from({"jobs": None, "burst": 7}, TenantLimits(jobs=5))
     TenantLimits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, \
-concurrent_runs=None, lane_percent=None, payload_bytes=None)
+concurrent_runs=None, lane_percent=None, payload_bytes=None, artifacts=None, artifact_mb=None)
     >>> try:
     ...     limits_from({"jobs": 0, "job": 1})
     ... except InvalidLimits as error:

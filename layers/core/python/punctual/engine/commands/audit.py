@@ -21,6 +21,7 @@ TOKEN_CREATE, TOKEN_REVOKE = "token.create", "token.revoke"
 LIMITS_CHANGE = "limits.change"
 WEBHOOK_SECRET_READ = "webhook_secret.read"
 SECRET_SET, SECRET_DELETE = "secret.set", "secret.delete"
+ARTIFACT_CREATE, ARTIFACT_DELETE = "artifact.create", "artifact.delete"
 ACTIONS = (
     JOB_CREATE,
     JOB_UPDATE,
@@ -37,6 +38,8 @@ ACTIONS = (
     WEBHOOK_SECRET_READ,
     SECRET_SET,
     SECRET_DELETE,
+    ARTIFACT_CREATE,
+    ARTIFACT_DELETE,
 )
 DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
 

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from punctual.domain import events
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import (
+    FieldError,
+    Invalid,
     PreconditionFailed,
     PunctualError,
     Unavailable,
@@ -20,6 +22,7 @@ from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
 from punctual.domain.schedules.schedule import Schedule
 from punctual.engine.changes.apply import MAX_SWAP_ATTEMPTS, ChangeApplier
 from punctual.engine.commands import audit
+from punctual.engine.commands.artifacts import Artifacts, wanted_artifact
 from punctual.engine.commands.backfill import Backfiller
 from punctual.engine.commands.definition import changed_schedule, compile_definition
 from punctual.engine.commands.definitions_store import Definitions
@@ -69,7 +72,9 @@ class Jobs(RunCommands):
         clock: Clock,
         new_id: NewId,
         quotas: Quotas | None = None,
+        artifacts: Artifacts | None = None,
     ) -> None:
+        self._artifacts = artifacts
         definitions, quotas = Definitions(job_states, blobs), quotas or NoQuotas()
         idempotency_keys = IdempotencyKeys(receipts)
         super().__init__(
@@ -91,6 +96,7 @@ class Jobs(RunCommands):
             clock=clock,
             new_id=new_id,
             quotas=quotas,
+            artifacts=artifacts,
         )
 
     def submit(
@@ -134,6 +140,7 @@ class Jobs(RunCommands):
                 admitted = self._check_quotas(
                     tenant, stored.state, revision.event.schedule, asked_at
                 )
+            self._use_artifact(key, current, document)
             self._definitions.put([(revision.definition, revision.blob)])
             change = self._build_change(
                 key, revision.event, write_id, actor, audit.JOB_UPDATE, asked_at
@@ -173,6 +180,17 @@ class Jobs(RunCommands):
                 notify=compiled.notify,
             ),
         )
+
+    def _use_artifact(self, key: JobKey, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """Note the use of another artifact, before the new definition is in force."""
+        wanted = wanted_artifact(key.job_id, new)
+        if self._artifacts is None or wanted is None:
+            return
+        if wanted == wanted_artifact(key.job_id, old):
+            return
+        problem = self._artifacts.use(key.tenant, [wanted]).get(key.job_id)
+        if problem is not None:
+            raise Invalid.of(FieldError("task.artifact_id", problem))
 
     def _check_quotas(
         self, tenant: str, state: JobState, schedule: Schedule | None, asked_at: datetime

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from punctual.domain.errors import PunctualError, Unavailable
+from punctual.domain.errors import FieldError, Invalid, PunctualError, Unavailable
 from punctual.domain.events import Evaluate
 from punctual.domain.identifiers import write_id_of
 from punctual.domain.job_state import JobState, JobStatus
@@ -15,6 +15,7 @@ from punctual.domain.schedules.schedule import next_after
 from punctual.domain.transitions.commands import first_planned_until
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
+from punctual.engine.commands.artifacts import Artifacts, WantedArtifact, wanted_artifact
 from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions
@@ -52,6 +53,10 @@ class _NewJob(NamedTuple):
         return JobKey(self.state.tenant, self.state.job_id)
 
     @property
+    def wanted_artifact(self) -> WantedArtifact | None:
+        return wanted_artifact(self.state.job_id, self.definition.document)
+
+    @property
     def is_planned(self) -> bool:
         return self.state.timer_at is not None
 
@@ -76,7 +81,9 @@ class JobSubmission:
         clock: Clock,
         new_id: NewId,
         quotas: Quotas,
+        artifacts: Artifacts | None = None,
     ) -> None:
+        self._artifacts = artifacts
         self._job_states = job_states
         self._wakeups = wakeups
         self._applier = applier
@@ -119,6 +126,7 @@ class JobSubmission:
                 )
             else:
                 answers[position] = self._load_view(key, stored.state)
+        new_jobs = self._with_artifacts(tenant, new_jobs, answers)
         self._create(self._within_quotas(tenant, new_jobs, answers), answers)
         return [answer for answer in answers if answer is not None]
 
@@ -135,6 +143,20 @@ class JobSubmission:
         return (
             None if stored is None or stored.state.is_blank else self._load_view(key, stored.state)
         )
+
+    def _with_artifacts(
+        self, tenant: str, jobs: list[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
+        """Return the jobs that need no artifact, or may use theirs. The uses are noted."""
+        wanted = [use for job in jobs if (use := job.wanted_artifact) is not None]
+        if self._artifacts is None or not wanted:
+            return jobs
+        problems = self._artifacts.use(tenant, wanted)
+        for job in jobs:
+            problem = problems.get(job.key.job_id)
+            if problem is not None:
+                answers[job.position] = Invalid.of(FieldError("task.artifact_id", problem))
+        return [job for job in jobs if job.key.job_id not in problems]
 
     def _within_quotas(
         self, tenant: str, jobs: list[_NewJob], answers: list[JobView | PunctualError | None]

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
@@ -21,6 +22,7 @@ from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands
 from punctual.web.contract import API_CALLS, READ_FUNCTION
 from punctual.web.gateway import build_resolver
+from punctual.web.routes.artifacts_read import ArtifactReadRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
@@ -57,6 +59,9 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
         lists_by_any_time=False,  # the list over all jobs is sorted by scheduled times
+        artifact_queries=ArtifactQueries(
+            runtime.ports.artifacts, runtime.ports.blobs, runtime.ports.job_states
+        ),
     )
     return build_resolver(
         (
@@ -66,6 +71,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
             AuditReadRoutes(services),
             OpenApiRoutes(),
             TokenReadRoutes(services),
+            ArtifactReadRoutes(services),
         ),
         runtime.log,
         read_caller,

@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from punctual.aws.secret_store import SsmSecretStore
+from punctual.engine.commands.artifacts import Artifacts
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
@@ -26,6 +28,7 @@ from punctual.tasks.reach import decode_targets
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import build_resolver
+from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.secrets import SecretRoutes
@@ -49,6 +52,15 @@ def build_write_api(runtime: Runtime) -> Any:
         log=engine_log(runtime.log),
     )
     stage_quotas = quotas.build_api_quotas(runtime)
+    artifacts = Artifacts(
+        runtime.ports.artifacts,
+        runtime.ports.blobs,
+        ArtifactQueries(runtime.ports.artifacts, runtime.ports.blobs, runtime.ports.job_states),
+        runtime.ports.audit_log,
+        runtime.clock,
+        runtime.new_id,
+        stage_quotas.limits_of,
+    )
     jobs = Jobs(
         job_states=runtime.ports.job_states,
         history=runtime.ports.history,
@@ -60,6 +72,7 @@ def build_write_api(runtime: Runtime) -> Any:
         clock=runtime.clock,
         new_id=runtime.new_id,
         quotas=stage_quotas.quotas,
+        artifacts=artifacts,
     )
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
@@ -72,12 +85,14 @@ def build_write_api(runtime: Runtime) -> Any:
         limits_of=stage_quotas.limits_of,
         webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit_log).read,
         secrets=_build_secrets(runtime),
+        artifacts=artifacts,
     )
     groups = (
         JobWriteRoutes(services),
         RunWriteRoutes(services),
         TokenWriteRoutes(services),
         SecretRoutes(services),
+        ArtifactWriteRoutes(services),
     )
     return build_resolver(
         groups,

@@ -6,9 +6,12 @@ from datetime import datetime, timedelta
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
+from punctual.domain.artifacts import ARTIFACT_PREFIX
+from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.ports.clock import Clock
+from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry
@@ -31,6 +34,7 @@ class ReconcilerRun:
         reconciler: Reconciler,
         sweeper: LateTimerSweeper,
         orphans: Orphans,
+        artifact_cleanup: ArtifactCleanup,
         progress_store: WalkProgress,
         counters: Counters,
         clock: Clock,
@@ -41,6 +45,7 @@ class ReconcilerRun:
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._orphans = orphans
+        self._artifact_cleanup = artifact_cleanup
         self._progress_store = progress_store
         self._counters = counters
         self._corrected_tenants: list[str] = []  # tenants corrected by this invocation
@@ -131,16 +136,29 @@ class ReconcilerRun:
         return int(was_wrong), replace(progress, packed_counts=counts, is_complete=not others)
 
     def _remove_orphans(self, progress: Progress, has_differences: bool) -> Progress:
-        """Remove orphaned payloads. They are not errors, since an aborted request may leave one."""
-        removed = self._orphans.remove(progress.payload_cursor)
+        """Remove orphaned payloads, then the bytes of deleted artifacts.
+
+        Orphans are not errors, since an aborted request may leave one. The cursor is the name of a
+        blob, so it shows which of both comes next.
+        """
+        cursor = progress.payload_cursor
+        if cursor is not None and cursor.startswith(ARTIFACT_PREFIX):
+            return self._clean_artifacts(progress, cursor, has_differences)
+        removed = self._orphans.remove(cursor)
         if removed.payloads:
             jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
             self._log("orphans_removed", number=removed.payloads, jobs=jobs[:MAX_LOGGED_JOBS])
-        payloads_done = removed.cursor is None
+        return replace(progress, payload_cursor=removed.cursor or ARTIFACT_PREFIX)
+
+    def _clean_artifacts(self, progress: Progress, cursor: str, has_differences: bool) -> Progress:
+        cleaned = self._artifact_cleanup.step(None if cursor == ARTIFACT_PREFIX else cursor)
+        if cleaned.removed:
+            self._log("artifacts_removed", number=cleaned.removed)
+        payloads_done = cleaned.cursor is None
         is_complete = payloads_done and not has_differences
         return replace(
             progress,
-            payload_cursor=removed.cursor,
+            payload_cursor=cleaned.cursor,
             payloads_done=payloads_done,
             is_complete=is_complete,
         )
@@ -160,6 +178,14 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
     orphans = Orphans(
         runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
     )
+    ports = runtime.ports
+    artifact_cleanup = ArtifactCleanup(
+        ports.artifacts,
+        ports.blobs,
+        ArtifactQueries(ports.artifacts, ports.blobs, ports.job_states),
+        runtime.clock,
+        runtime.new_id,
+    )
     progress_store = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.log.invocation():
         ends_at = runtime.clock() + timedelta(seconds=remaining_seconds) - WALK_RESERVE
@@ -168,6 +194,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
             reconciler=reconciler,
             sweeper=sweeper,
             orphans=orphans,
+            artifact_cleanup=artifact_cleanup,
             progress_store=progress_store,
             counters=counters,
             clock=runtime.clock,

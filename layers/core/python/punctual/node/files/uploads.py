@@ -25,7 +25,7 @@ UPLOAD_LINK_LIFETIME = timedelta(minutes=15)
 UPLOAD_PATH = "/uploads/"  # below the root of the API
 UPLOAD_KEY_BYTES = 32
 MIN_FREE_DISK_BYTES = 512 * 1024 * 1024  # an upload leaves this much of the disk free
-_MAC_BYTES = 32
+_UPLOAD_MAC_BYTES = 32
 
 
 class UploadTicket(NamedTuple):
@@ -60,7 +60,7 @@ class UploadLinks:
             raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         except ValueError:
             return None
-        mac, data = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        mac, data = raw[:_UPLOAD_MAC_BYTES], raw[_UPLOAD_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(data)):
             return None
         ticket = _decode(data)

@@ -10,6 +10,7 @@ from punctual import identity
 from punctual.domain.errors import PunctualError
 from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.artifacts import Artifacts
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
@@ -21,6 +22,7 @@ from punctual.engine.queries.slices import SlicedWork
 from punctual.engine.quotas.limits import unlimited
 from punctual.node.clock import wall
 from punctual.node.features import NODE_FEATURES
+from punctual.node.files.uploads import UPLOAD_PATH
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.own_user import Address, OwnUser
 from punctual.node.http.parsing import (
@@ -31,11 +33,12 @@ from punctual.node.http.parsing import (
     parse_path,
     read_body,
 )
+from punctual.node.http.uploads import Uploads, is_upload
 from punctual.node.long_work import LongWork, Turn
 from punctual.tasks.script.sandbox import LOCAL_TENANT
 from punctual.web.app import build_routes
 from punctual.web.features import Features
-from punctual.web.http.guards import check_body_headers, check_loopback
+from punctual.web.http.guards import CLOSE_HEADER, check_body_headers, check_loopback
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
 from punctual.web.routes.schedules import ScheduleRoutes
@@ -72,6 +75,8 @@ def build_application(
     sandbox: str | None = None,
     login: Login | None = None,
     claims: Claims | None = None,
+    artifacts: Artifacts | None = None,
+    uploads: Uploads | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
 
@@ -95,10 +100,10 @@ def build_application(
         secrets=secrets,
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
         claims=claims,
+        artifacts=artifacts,
     )
-    return Application(
-        services, turn, log, new_id or identity.new_id(clock), log_access, authenticator, own_user
-    )
+    new_id = new_id or identity.new_id(clock)
+    return Application(services, turn, log, new_id, log_access, authenticator, own_user, uploads)
 
 
 class Application:
@@ -113,7 +118,9 @@ class Application:
         log_access: Log | None,
         authenticator: NodeAuthenticator | None,
         own_user: OwnUser | None,
+        uploads: Uploads | None = None,
     ) -> None:
+        self._uploads = uploads
         self._answer = build_routes(services, log).answer
         schedule_routes = ScheduleRoutes(services)
         self._unavailable_replies = {
@@ -136,14 +143,18 @@ class Application:
             return
         request_id = self._new_id()
         try:
-            reply = await self._reply(scope, receive, request_id)
+            if self._uploads is not None and is_upload(scope["method"], scope["raw_path"]):
+                reply = await self._upload(self._uploads, scope, receive, request_id)
+            else:
+                reply = await self._reply(scope, receive, request_id)
         except ClientDisconnected:
             return
         except Exception as error:
             reply = self._error_reply(error, "", request_id)
         await _send_reply(send, reply, request_id)
         if self._log_access is not None:
-            fields = {"method": scope["method"], "path": scope["path"], "status": reply.status}
+            path = UPLOAD_PATH if is_upload(scope["method"], scope["raw_path"]) else scope["path"]
+            fields = {"method": scope["method"], "path": path, "status": reply.status}
             self._log_access("answered", **fields, request_id=request_id)
 
     def socket_owner(self, client: Address | None, server: Address | None) -> int | None:
@@ -179,6 +190,27 @@ class Application:
             return await self._long_work.finish(caller.tenant, answer)
         except Exception as error:
             return self._error_reply(error, path, request_id)
+
+    async def _upload(
+        self, uploads: Uploads, scope: Scope, receive: Receive, request_id: str
+    ) -> Reply:
+        """Answer a PUT with a signed link. The link is the right, so no token is needed."""
+        try:
+            headers = parse_headers(scope["headers"])
+            check_loopback(headers)
+            path = parse_path(scope["raw_path"], scope["query_string"])
+            return await uploads.store(path, headers, receive)
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            return self._closing_reply(error, request_id)
+
+    def _closing_reply(self, error: Exception, request_id: str) -> Reply:
+        """Return the error of an upload. The connection ends, because its body was not read."""
+        reply = self._error_reply(error, "", request_id)
+        if CLOSE_HEADER in reply.headers:
+            return reply
+        return reply._replace(headers=(*reply.headers, CLOSE_HEADER))
 
     async def _caller(self, scope: Scope) -> Caller:
         headers, path = scope["headers"], scope["raw_path"]

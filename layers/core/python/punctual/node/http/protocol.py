@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from punctual.node.http.application import SOCKET_OWNER, Application
 from punctual.node.http.parsing import MAX_HEAD_BYTES, MAX_REQUEST_HEADERS, head_too_large
+from punctual.node.http.uploads import is_upload
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import COMMON_HEADERS
@@ -26,6 +27,9 @@ IDLE_CONNECTION_SECONDS = 60
 HEAD_SECONDS = 10
 BODY_SECONDS = 30
 SWEEP_SECONDS = 1.0
+# The client of an upload sends so many bytes, or the rest, within so many seconds.
+UPLOAD_PIECE_BYTES = 1024 * 1024
+UPLOAD_PIECE_SECONDS = 31
 # A chunked body is longer on the wire than its content.
 MAX_BODY_WIRE_BYTES = 2 * MAX_BATCH_BODY_BYTES
 HEAD_PIECE_BYTES = 16 * 1024  # of a head, between two checks of its length
@@ -38,6 +42,7 @@ class _Phase(Enum):
     NONE = IDLE_CONNECTION_SECONDS
     HEAD = HEAD_SECONDS
     BODY = BODY_SECONDS
+    UPLOAD = UPLOAD_PIECE_SECONDS
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -89,7 +94,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _waits_for_client(self) -> bool:
         is_answered = self.cycle is None or self.cycle.response_complete
-        return self._phase is _Phase.BODY or is_answered
+        return self._phase in (_Phase.BODY, _Phase.UPLOAD) or is_answered
 
     def data_received(self, data: bytes) -> None:
         if self._phase is _Phase.NONE:
@@ -109,6 +114,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self._phase is _Phase.HEAD:
             if self._received > MAX_HEAD_BYTES or len(self.headers or ()) > MAX_REQUEST_HEADERS:
                 self._reject(head_too_large())
+        elif self._phase is _Phase.UPLOAD:
+            if self._received >= UPLOAD_PIECE_BYTES:
+                self._enter(_Phase.UPLOAD)
         elif self._phase is _Phase.BODY and self._received > MAX_BODY_WIRE_BYTES:
             text = f"The body takes over {MAX_BODY_WIRE_BYTES:,} bytes."
             self._reject(RequestRejected("TOO_LARGE", text))
@@ -119,7 +127,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._enter(_Phase.HEAD)
 
     def on_headers_complete(self) -> None:
-        self._enter(_Phase.BODY)
+        is_put = is_upload(self.parser.get_method().decode("latin-1"), self.url)
+        self._enter(_Phase.UPLOAD if is_put else _Phase.BODY)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -127,7 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if self._phase is not _Phase.BODY:
+        if self._phase not in (_Phase.BODY, _Phase.UPLOAD):
             self._phase_since = self._monotonic()
         super().on_response_complete()
 
@@ -138,6 +147,8 @@ class HttpProtocol(HttpToolsProtocol):
         """End the connection if its client exceeds a deadline."""
         if self.transport.is_closing():
             return
+        if self._phase is _Phase.UPLOAD and self.flow.read_paused:
+            self._phase_since = now  # the node itself reads no further, so the client is not slow
         unsent_bytes = self.transport.get_write_buffer_size()
         if not unsent_bytes or unsent_bytes != self._unsent:
             self._unsent, self._unsent_since = unsent_bytes, now
@@ -155,6 +166,11 @@ class HttpProtocol(HttpToolsProtocol):
             return
         part = "head" if self._phase is _Phase.HEAD else "body"
         text = f"The {part} did not arrive within {self._phase.value} seconds."
+        if self._phase is _Phase.UPLOAD:
+            text = (
+                f"An upload sends at least {UPLOAD_PIECE_BYTES:,} bytes in "
+                f"{UPLOAD_PIECE_SECONDS} seconds."
+            )
         self._reject(RequestRejected("REQUEST_TIMEOUT", text))
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's text is not used
@@ -165,7 +181,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _reject(self, error: RequestRejected) -> None:
         """Answer with the error, unless the request has its answer, and close the connection."""
         cycle = self.cycle
-        if cycle is None or not (self._phase is _Phase.BODY and cycle.response_complete):
+        is_body = self._phase in (_Phase.BODY, _Phase.UPLOAD)
+        if cycle is None or not (is_body and cycle.response_complete):
             reply, request_id = self._application.rejection_reply(error)
             status = HTTPStatus(reply.status)
             response_head = (

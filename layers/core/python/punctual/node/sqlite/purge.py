@@ -60,6 +60,7 @@ class Purge:
                 self._remove_events,
                 self._remove_buckets,
                 self._remove_audit,
+                self._remove_artifacts,
             )
             steps = (self._remove_jobs, self._walk_runs, *removals, self._remove_starts)
             has_more = [step(now, limit) for step in steps]
@@ -177,6 +178,15 @@ class Purge:
         removed = self._transaction.db.execute(
             "DELETE FROM tokens WHERE hash IN "
             "(SELECT hash FROM tokens WHERE forgotten_at <= ? LIMIT ?)",
+            (to_micros(now), limit),
+        ).rowcount
+        return removed >= limit
+
+    def _remove_artifacts(self, now: datetime, limit: int) -> bool:
+        """Remove the rows of uploads that did not arrive."""
+        removed = self._transaction.db.execute(
+            "DELETE FROM artifacts WHERE (tenant, artifact_id) IN "
+            "(SELECT tenant, artifact_id FROM artifacts WHERE expires <= ? LIMIT ?)",
             (to_micros(now), limit),
         ).rowcount
         return removed >= limit

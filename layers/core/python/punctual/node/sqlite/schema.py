@@ -179,6 +179,21 @@ _OTHER_TABLES = (
     "CREATE INDEX audit_of_tenant ON audit (tenant)",
     # Expired rows are found by time, because a clock that was ahead leaves rows out of order.
     "CREATE INDEX audit_by_end ON audit (latest)",
+    """CREATE TABLE artifacts (
+        tenant TEXT NOT NULL,
+        artifact_id TEXT NOT NULL,
+        expires INTEGER,
+        artifact BLOB NOT NULL,
+        PRIMARY KEY (tenant, artifact_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX artifacts_expiring ON artifacts (expires) WHERE expires IS NOT NULL",
+    """CREATE TABLE artifact_uses (
+        tenant TEXT NOT NULL,
+        artifact_id TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        noted INTEGER NOT NULL,
+        PRIMARY KEY (tenant, artifact_id, job_id)
+    ) WITHOUT ROWID""",
 )
 
 SCHEMA_STATEMENTS: Sequence[str] = (

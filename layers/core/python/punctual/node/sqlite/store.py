@@ -26,8 +26,10 @@ from punctual.node.files.durable import OWNER_FILE, close_to_others, make_folder
 from punctual.node.files.folder_lock import FolderLock
 from punctual.node.files.orphans import Orphans
 from punctual.node.files.secret_key import SecretCipher
+from punctual.node.files.uploads import UploadLinks
 from punctual.node.files.write_ahead_log import check_log
 from punctual.node.monitor import SqliteMinutes
+from punctual.node.sqlite.artifacts import SqliteArtifacts
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.control import SqlitePartitions, SqliteReceipts
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
@@ -91,6 +93,7 @@ class Store:
         self.secrets = SqliteSecrets(self._transaction, cipher)
         self._secret_reader = SecretReader(database.folder / DATABASE, cipher)
         self.find_secret = self._secret_reader.find  # any thread may call it
+        self.artifacts = SqliteArtifacts(self._transaction, clock)
         self.starts = SqliteStarts(self._transaction)
         self.notifications = SqliteNotifications(self._transaction, clock)
         self.minutes = SqliteMinutes(self._transaction)
@@ -120,7 +123,13 @@ class Store:
             transaction.on_rollback(part.on_rollback)
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock = wall, log: Log = no_log) -> "Store":
+    def open(
+        cls,
+        folder: Path,
+        clock: Clock = wall,
+        log: Log = no_log,
+        upload_key: bytes | None = None,
+    ) -> "Store":
         """Return the store of a folder, which is created if missing.
 
         `StoreError` says why it cannot be used.
@@ -141,7 +150,7 @@ class Store:
                     has=f"{restricted.new_mode:04o}",
                 )
             check_data_folder(folder)
-            blobs = FileBlobs(folder / BLOBS)
+            blobs = FileBlobs(folder / BLOBS, UploadLinks(clock, upload_key))
             check_log(folder / DATABASE, GUIDE)
             (folder / DATABASE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
             db = connect(folder / DATABASE)

@@ -311,6 +311,8 @@ Action = Literal[
     "webhook_secret.read",
     "secret.set",
     "secret.delete",
+    "artifact.create",
+    "artifact.delete",
 ]
 
 
@@ -322,6 +324,8 @@ class Limits(ResponseModel):
     concurrent_runs: Count | None
     lane_percent: Count | None
     payload_bytes: Count | None
+    artifacts: Count | None
+    artifact_mb: Count | None
 
 
 class Whoami(ResponseModel):
@@ -390,6 +394,36 @@ class UploadLink(ResponseModel):
     upload_url: str
     upload_headers: dict[str, str]
     output_upload: str
+
+
+class Artifact(ResponseModel):
+    artifact_id: Id
+    name: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    size: Count
+    status: Literal["PENDING", "STORED", "DELETED"]
+    architecture: str | None
+    created_at: Time
+    created_by: str
+
+
+class ArtifactUpload(Artifact):
+    upload_url: str | None = None
+    upload_headers: dict[str, str] | None = None
+
+
+class UsingJob(ResponseModel):
+    job_id: Id
+    name: str
+
+
+class UsedArtifact(Artifact):
+    jobs: list[UsingJob]
+
+
+class ArtifactPage(ResponseModel):
+    artifacts: list[Artifact]
+    next_token: NextToken
 
 
 class AuditEntry(ResponseModel):

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from punctual.settings import PRODUCT_VERSION
 from punctual.web.contract import API_CALLS, ApiCall
 from punctual.web.http.problems import PROBLEM_JSON
+from punctual.web.models.artifact import ArtifactFields
 from punctual.web.models.claims import ClaimFinishes, ClaimRenewals, UploadFields
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
@@ -61,6 +62,18 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.RenewalResults,
     answers.FinishResults,
     answers.UploadLink,
+    answers.Artifact,
+    answers.ArtifactUpload,
+    answers.UsedArtifact,
+    answers.ArtifactPage,
+)
+_REQUEST_MODELS: tuple[type[BaseModel], ...] = (
+    TokenFields,
+    SecretFields,
+    ArtifactFields,
+    ClaimRenewals,
+    ClaimFinishes,
+    UploadFields,
 )
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
@@ -72,8 +85,7 @@ def build_document() -> Schema:
         operation = OPERATIONS[f"{call.method} {call.path}"]
         schema = _operation(call, operation, examples.get(operation.id, {}))
         paths.setdefault(call.path, {})[call.method.lower()] = schema
-    bodies = (TokenFields, SecretFields, ClaimRenewals, ClaimFinishes, UploadFields)
-    schemas = schema_components(_RESPONSE_MODELS, bodies)
+    schemas = schema_components(_RESPONSE_MODELS, _REQUEST_MODELS)
     schemas["OpenApi"] = {"type": "object", "required": ["openapi", "info", "paths"]}
     return {
         "openapi": "3.1.0",

@@ -138,6 +138,17 @@ _TOKEN_FIELDS = {
 }
 _CALLER_TOKEN_ID = "The id of the token of the call. It is null for a JWT."
 
+_ARTIFACT_FIELDS = {
+    "artifact_id": "The id. It follows from the tenant and the content.",
+    "name": "The name of the file.",
+    "sha256": "The SHA-256 digest of the file.",
+    "size": "The size of the file in bytes.",
+    "status": "`PENDING`: the upload has not arrived. `STORED`: jobs may use it.",
+    "architecture": "The architecture of an ELF file, such as `x86_64` or `arm64`, or null.",
+    "created_at": "The time of the first call with this content.",
+    "created_by": "The name of the caller.",
+}
+
 FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "JobFields": _JOB_FIELDS,
     "PreviewFields": {
@@ -359,6 +370,8 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "concurrent_runs": "Runs at the same time. Further runs wait.",
         "lane_percent": "The share of each lane's executors that runs may hold. Further runs wait.",
         "payload_bytes": "Bytes of one payload.",
+        "artifacts": "Artifacts, with uploads that have not arrived.",
+        "artifact_mb": "Megabytes of all artifacts together.",
     },
     "Token": _TOKEN_FIELDS,
     "NewToken": {
@@ -402,6 +415,23 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "upload_url": "Send the output there with one PUT.",
         "upload_headers": "The headers of the PUT. All are required.",
         "output_upload": "Name this in the finish of the same claim.",
+    },
+    "ArtifactFields": {
+        "sha256": "The SHA-256 digest of the file, in hexadecimal.",
+        "size": "The size of the file in bytes, at most 250 MiB.",
+        "name": "The name of the file, for people. A later name of the same content is ignored.",
+    },
+    "Artifact": _ARTIFACT_FIELDS,
+    "ArtifactUpload": {
+        **_ARTIFACT_FIELDS,
+        "upload_url": "The address of the PUT. It is absent where the content is stored already.",
+        "upload_headers": "The headers that the PUT must have.",
+    },
+    "UsedArtifact": {**_ARTIFACT_FIELDS, "jobs": "Up to 100 of the jobs that use the artifact."},
+    "UsingJob": {"job_id": "The id of the job.", "name": "The name of the job."},
+    "ArtifactPage": {
+        "artifacts": "The artifacts, in the order of their ids.",
+        "next_token": _NEXT_TOKEN,
     },
     "AuditEntry": {
         "audit_id": "The UUIDv7 of the entry.",

@@ -6,6 +6,7 @@ from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
+from punctual.web.openapi.artifact_operations import ARTIFACT_OPERATIONS
 from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
@@ -29,6 +30,7 @@ TAGS = {
     "Runs": "Read, cancel and retry the runs of jobs.",
     "Schedules": "Preview schedules and list upcoming times.",
     "Claims": "Renew and finish attempts as an executor. The signed claim is the right.",
+    "Artifacts": "Upload files that script jobs run.",
     "Access": "Manage tokens and secrets, and read the audit.",
     "Installation": "Read the health and the numbers of the installation.",
 }
@@ -492,6 +494,5 @@ _OPERATIONS = (
     ),
 )
 
-OPERATIONS = {
-    operation.call: operation for operation in (*_OPERATIONS, *SECRET_OPERATIONS, *CLAIM_OPERATIONS)
-}
+_OTHER_OPERATIONS = (*ARTIFACT_OPERATIONS, *CLAIM_OPERATIONS, *SECRET_OPERATIONS)
+OPERATIONS = {operation.call: operation for operation in (*_OPERATIONS, *_OTHER_OPERATIONS)}

@@ -56,6 +56,7 @@ _SCHEMA_NAMES = {
     "FinishFields": "ClaimFinish",
     "ProgressFields": "Progress",
     "UploadFields": "UploadRequest",
+    "ArtifactFields": "ArtifactRequest",
     "JobStatus": "JobState",
     "JobStatusAnswer": "JobStatus",
     "ScheduleKind": "ScheduleType",
@@ -68,6 +69,7 @@ _FORMATS = {
     "cron_expression": "cron",
     "timezone": "timezone",
 }
+_FILE_NAME = "^[^/\\u0000-\\u001f\\u007f-\\u009f]*$"
 _NO_CONTROL_CHARACTERS = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
 _LONG_TASK_TYPES = list(LONG_TASK_TYPES)
 
@@ -98,6 +100,7 @@ def schema_components(
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
+    schemas["ArtifactRequest"]["properties"]["name"]["pattern"] = _FILE_NAME
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)
     schemas["JobChange"] = {
