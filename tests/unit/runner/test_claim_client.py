@@ -110,10 +110,12 @@ def test_output_that_is_there_already_counts_as_stored(status: int) -> None:
     assert len(http.requests) == 1
 
 
-@pytest.mark.parametrize("status", [403, 409, 500])
-def test_refused_output_is_a_failed_call(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "error"), [(403, CallFailed), (409, CallFailed), (500, CallFailed), (400, Refused)]
+)
+def test_refused_output_is_told(status: int, error: type[Exception]) -> None:
     client, _ = a_client(answer(status))
-    with pytest.raises(CallFailed, match=f"HTTP {status}"):
+    with pytest.raises(error, match=f"HTTP {status}"):
         client.put(HttpRequest("PUT", "u", {}, b"x"), 1)
 
 

@@ -13,7 +13,9 @@ ClaimStatus = Literal["OK", "CANCEL", "LOST"]
 CALL_SECONDS = 5.0
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 2.0
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-CONFLICT, PRECONDITION_FAILED = 409, 412
+FORBIDDEN, CONFLICT, PRECONDITION_FAILED = 403, 409, 412
+# An address that has expired is asked for again, and two writes at a time end one after the other.
+RETRIED_PUT_STATUSES = RETRIED_STATUSES | {FORBIDDEN, CONFLICT}
 JSON_HEADERS = {"Content-Type": "application/json"}
 
 
@@ -75,8 +77,10 @@ class ClaimClient:
     def put(self, request: HttpRequest, seconds: float) -> None:
         """Store an output. An object that is there already comes from an earlier try."""
         answer = self._http.call(request, seconds)
-        if not answer.is_success and answer.status != PRECONDITION_FAILED:
-            raise CallFailed(f"The store of outputs answered HTTP {answer.status}")
+        if answer.is_success or answer.status == PRECONDITION_FAILED:
+            return
+        text = f"The store of outputs answered HTTP {answer.status}"
+        raise CallFailed(text) if answer.status in RETRIED_PUT_STATUSES else Refused(text)
 
     def _call_for_claim(self, call: str, fields: Mapping[str, Any]) -> ClaimStatus:
         item = {"claim": self._claim, "runner_id": self._runner_id, **fields}
