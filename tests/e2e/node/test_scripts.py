@@ -196,6 +196,7 @@ def test_script_of_an_editor_cannot_attack_the_node(
     with run_node(data, **env) as node, client(node, tokens["acme"]) as http:
         other.mkdir(parents=True)
         (other / "secret").write_text("of another run")
+        assert http.put("/secrets/bank", json={"value": "hush"}).status_code == 204
         target = {"node": pid_of(node), "data": str(data), "bus": str(data), "other": str(other)}
         kill = f"\nos.kill({pid_of(node)}, signal.SIGKILL)\n"
         done = run(http, job(ATTACKS + kill, "python", target))

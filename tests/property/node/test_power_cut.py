@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.files.durable import make_folder
 from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.secret_key import SECRET_KEY_FILE, SecretCipher
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.tasks.script.process_group import ProcessGroup
@@ -55,6 +56,11 @@ class Writer:
         key = TokenKey(self.folder).read()
         self.promised["token.key"] = frozenset([key])
 
+    def encrypt(self) -> None:
+        cipher = SecretCipher(self.folder)
+        cipher.encrypt("local", "bank", "hush")
+        self.promised[SECRET_KEY_FILE] = frozenset([cipher.load()])
+
     def rotate(self) -> None:
         keys = WebhookKeys(self.folder)
         before = keys.secrets("local")
@@ -94,6 +100,8 @@ def check(cut: Cut) -> None:
         assert names >= promised.pop("profiles", frozenset())
         key = TokenKey(folder).read()
         assert key in promised.pop("token.key", frozenset([key]))
+        if SECRET_KEY_FILE in promised:
+            assert SecretCipher(folder).load() in promised.pop(SECRET_KEY_FILE)
         secrets = WebhookKeys(folder).secrets("local")
         assert set(secrets) & (promised.pop("webhook.key", frozenset(secrets)))
         blobs = FileBlobs(folder / "blobs")
@@ -110,6 +118,7 @@ STEP = st.one_of(
     st.builds(lambda name: partial(Writer.end_group, name=name), st.sampled_from("12")),
     st.builds(lambda name: partial(Writer.login, name=name), st.sampled_from("xy")),
     st.just(Writer.draw_key),
+    st.just(Writer.encrypt),
     st.just(Writer.rotate),
 )
 

@@ -31,6 +31,7 @@ def main() -> None:
     data, wanted, shared = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "shared"
     data.mkdir(mode=0o700, exist_ok=True)
     (data / "token.key").write_bytes(KEY)
+    (data / "secrets.key").write_bytes(KEY)
     (data / "punctual.db").write_bytes(b"rows")
     other = data / "work" / "run-other"
     other.mkdir(parents=True, exist_ok=True)

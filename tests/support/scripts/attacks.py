@@ -53,6 +53,11 @@ def read_the_key(node: int, data: str) -> str:
 
 
 @attack
+def read_the_key_of_secrets(node: int, data: str) -> str:
+    return Path(data, "secrets.key").read_text("latin-1")
+
+
+@attack
 def list_the_data_folder(node: int, data: str) -> str:
     names = os.listdir(data)
     if "token.key" not in names:
