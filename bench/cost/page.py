@@ -56,6 +56,7 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         *_lines_table("## A one-shot job's run", scenes["one-shot"]),
         *_lines_table("## A submission", scenes["submission"]),
         *_large_payload_section(scenes),
+        *_secrets_section(),
         *_storage_section(scenes),
         *_day_section(scenes, price_list),
         *_idle_section(scenes, price_list),
@@ -221,6 +222,21 @@ def _large_payload_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
         f"With {large.label} instead of {small.label} a submission costs "
         f"{sum_amounts(large.lines, Unit.WRITE):g} write units and {sum_dollars(large.lines):.2f} "
         "dollars a million, because the row of the payload is then over a kilobyte."
+    )
+
+
+def _secrets_section() -> Iterator[str]:
+    yield ""
+    yield "## Secrets"
+    yield ""
+    yield (
+        "Standard parameters of SSM cost nothing, so a secret at rest and an idle month cost "
+        "nothing more. An executor reads a secret at most once a minute in each environment. Each "
+        "read and each change is one request of KMS: 0.03 dollars for 10,000, after 20,000 free "
+        "ones a month. `PUT` and `DELETE` also write three units of DynamoDB and read two, and "
+        "`GET /secrets` reads one unit for each 4 KB of names. A name that is not in SSM is then "
+        "read from Secrets Manager: 0.05 dollars for 10,000 reads, and 0.40 dollars a month for "
+        "each secret that an operator stores there."
     )
 
 
