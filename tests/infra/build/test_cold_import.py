@@ -17,7 +17,7 @@ from punctual.settings import Settings
 
 NAMES = sorted(path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py"))
 FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
-API = {"job_search", "job_service"}
+API = {"job_search", "job_service", "claims"}
 
 # Only modules of the layers and of Lambda can be imported, regardless of other installed packages.
 PROGRAM = """
@@ -124,8 +124,8 @@ HEAVY = {
     "httpx": set(),
     "jwt": set(),
     "msgspec": {*NAMES} - {"authorizer"},
-    "pydantic": {"job_service"},  # the preview imports it on demand
-    "pydantic_core": {"job_service"},
+    "pydantic": {"job_service", "claims"},  # the preview imports it on demand
+    "pydantic_core": {"job_service", "claims"},
     "punctual.domain.schedules.cron.expression": {*NAMES} - {"authorizer"},
     "punctual.engine": {*NAMES} - {"authorizer"},
     "punctual.node": set(),
