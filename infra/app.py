@@ -13,6 +13,7 @@ from infra.build.packaging import NotPackaged
 from infra.config.cdk_json import CDK_JSON
 from infra.config.stage import STAGE_TAG, WrongStage, stage_of
 from infra.stacks.api import Api
+from infra.stacks.containers import Containers
 from infra.stacks.data import Data
 from infra.stacks.execution import Execution
 from infra.stacks.observability.stack import Observability
@@ -31,7 +32,19 @@ def add_stacks(app: App) -> App:
     name = f"Punctual-{stage.name}"
     data = Data(app, f"{name}-Data", stage=stage)
     scheduling = Scheduling(app, f"{name}-Scheduling", stage=stage, data=data)
-    execution = Execution(app, f"{name}-Execution", stage=stage, data=data, scheduling=scheduling)
+    containers = (
+        Containers(app, f"{name}-Containers", stage=stage, data=data, scheduling=scheduling)
+        if stage.containers
+        else None
+    )
+    execution = Execution(
+        app,
+        f"{name}-Execution",
+        stage=stage,
+        data=data,
+        scheduling=scheduling,
+        containers=containers,
+    )
     api = Api(app, f"{name}-Api", stage=stage, data=data, scheduling=scheduling)
     Observability(
         app,

@@ -18,12 +18,15 @@ from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
+from punctual.aws.ecs.containers import CONTAINERS_PARTITION
+from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
 from punctual.domain.artifacts import ARTIFACT_PREFIX
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
 ARTIFACT_KEY_PATTERNS = (ARTIFACT_KEY_PATTERN, ARTIFACT_USES_KEY_PATTERN)
+CONTAINER_KEY_PATTERNS = (CONTAINERS_PARTITION, DEFINITIONS_PARTITION, QUOTA_ROW_KEY_PATTERN)
 BLOB_PREFIXES = (PAYLOADS_PREFIX, *RUN_OBJECT_PREFIXES)
 
 
@@ -38,6 +41,7 @@ class Right(NamedTuple):
     wildcard_reason: str = ""
     is_denied: bool = False
     key_patterns: tuple[str, ...] = ()  # patterns of partition keys; none: all keys
+    equals: tuple[tuple[str, str], ...] = ()  # condition keys that must have these values
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,13 @@ def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
 
 
 def _conditions(right: Right) -> dict[str, dict[str, list[str]]] | None:
-    if not right.key_patterns:
-        return None
-    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(right.key_patterns)}}
+    conditions: dict[str, dict[str, list[str]]] = {}
+    if right.key_patterns:
+        patterns = {"dynamodb:LeadingKeys": list(right.key_patterns)}
+        conditions["ForAllValues:StringLike"] = patterns
+    if right.equals:
+        conditions["StringEquals"] = {name: [value] for name, value in right.equals}
+    return conditions or None
 
 
 def _dynamodb(table: str, *actions: str) -> Right:
@@ -311,6 +319,86 @@ def status(data: DataArns, failure_queue: str) -> list[Right]:
         _dynamodb(data.audit, "PutItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
+    ]
+
+
+def start_containers(
+    task_definitions: str, cluster: str, roles: Sequence[str], service: str
+) -> list[Right]:
+    """Return the rights to start containers: in one cluster, under two roles, and nothing else."""
+    in_cluster = (("ecs:cluster", cluster),)
+    return [
+        Right(
+            ("ecs:RunTask",),
+            (task_definitions,),
+            "each image and size has a definition of its own",
+            equals=in_cluster,
+        ),
+        Right(("ecs:RegisterTaskDefinition",), ("*",), "AWS has no resource for a registration"),
+        Right(("iam:PassRole",), tuple(roles), equals=(("iam:PassedToService", service),)),
+    ]
+
+
+def executor_of_containers(data: DataArns, claim_parameters: Sequence[str]) -> list[Right]:
+    """Return the rights on the rows of containers, and on what their starts read."""
+    return [
+        Right(("ssm:GetParameter",), tuple(claim_parameters)),  # to sign the claim of a runner
+        _dynamodb(
+            data.control, "BatchWriteItem", "DeleteItem", "PutItem", "Query", "UpdateItem"
+        )._replace(key_patterns=CONTAINER_KEY_PATTERNS),
+        _read_blobs(data, OUTPUTS_PREFIX),  # a presigned link has the rights of its signer
+    ]
+
+
+def containers(
+    data: DataArns, queues: QueueArns, tasks: str, cluster: str, log_group: str
+) -> list[Right]:
+    """Return the rights of the function that follows containers."""
+    in_cluster = (("ecs:cluster", cluster),)
+    return [
+        *_change_job(data, queues),
+        _dynamodb(
+            data.control, "BatchWriteItem", "DeleteItem", "PutItem", "Query", "UpdateItem"
+        )._replace(key_patterns=CONTAINER_KEY_PATTERNS),
+        Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
+        Right(
+            ("ecs:DescribeTasks", "ecs:StopTask"),
+            (tasks,),
+            "ECS names tasks, all in one cluster",
+            equals=in_cluster,
+        ),
+        Right(
+            ("ecs:ListTasks",),
+            ("*",),
+            "the condition names the cluster; AWS has no resource for a list of tasks",
+            equals=in_cluster,
+        ),
+        Right(
+            ("ecs:DeregisterTaskDefinition",), ("*",), "AWS has no resource for a deregistration"
+        ),
+        Right(("logs:GetLogEvents",), (log_group,)),
+    ]
+
+
+def pull_images(repositories: str, log_group: str, secrets: str) -> list[Right]:
+    """Return the rights of ECS while it starts a task."""
+    return [
+        Right(("ecr:GetAuthorizationToken",), ("*",), "AWS has no resource for the login"),
+        Right(
+            (
+                "ecr:BatchCheckLayerAvailability",
+                "ecr:BatchGetImage",
+                "ecr:GetDownloadUrlForLayer",
+            ),
+            (repositories,),
+            "jobs name images; the account's repositories may deny the role",
+        ),
+        logging(log_group),
+        Right(
+            ("ssm:GetParameters",),
+            (secrets,),
+            "Punctual writes only the secrets of the job's own tenant into its definition",
+        ),
     ]
 
 

@@ -11,7 +11,9 @@ _lane = os.environ["PUNCTUAL_LANE"]
 _runtime = Runtime.from_env(f"executor-{_lane}")
 _runtime.clients.prepare("dynamodb")
 _handler = ExecutorHandler(
-    _runtime, _lane, build_attempt_runners(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
+    _runtime,
+    _lane,
+    build_attempt_runners(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""), os.environ),
 )
 
 

@@ -66,6 +66,7 @@ MAX_REACH_CHARACTERS = 1_500
 """The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
 MIN_POLLER_MEMORY_MB = 256  # MB
+MAX_CONTAINER_VCPU = 10_000
 MIN_STAGE_SCRIPT_MEMORY_MB = 128  # MB
 MAX_FUNCTION_MEMORY_MB = 10_240  # MB; the maximum of Lambda
 RUNNER_MEMORY_MB = 128
@@ -145,6 +146,8 @@ class Stage:
     memory: Mapping[str, int]
     script_memory_mb: int  # the most that a script may use
     script_architecture: str
+    containers: bool  # whether jobs may run containers
+    max_container_vcpu: int  # of all running containers together
     reach: Reach
     throttle: Throttle
     claim_throttle: Throttle  # of the calls by claim, so that they never crowd out other calls
@@ -282,6 +285,8 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
             "scriptMemoryMb", MIN_STAGE_SCRIPT_MEMORY_MB, MAX_FUNCTION_MEMORY_MB - RUNNER_MEMORY_MB
         ),
         script_architecture=fields.one_of("scriptArchitecture", ARCHITECTURES),
+        containers=fields.switch("containers"),
+        max_container_vcpu=fields.number("maxContainerVcpu", 1, MAX_CONTAINER_VCPU),
         reach=_parse_reach(fields.nested("tasksMayReach")),
         throttle=_parse_throttle(fields.nested("throttle"), concurrency),
         claim_throttle=_parse_throttle(fields.nested("claimThrottle"), concurrency),

@@ -15,6 +15,8 @@ from infra.constructs.log_group import create_log_group
 from infra.iam import Right, logging, networking, statements, tracing
 from infra.nag_suppressions import acknowledge, acknowledge_wildcards
 
+DEFAULT_MEMORY_MB = 512  # of a function that not every stage has
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionShape:
@@ -76,7 +78,7 @@ class Function(Construct):
             code=packaging.function_code(shape.folder),
             handler="handler.handler",
             layers=layers.both,
-            memory_size=stage.memory[shape.name],
+            memory_size=stage.memory.get(shape.name, DEFAULT_MEMORY_MB),
             timeout=self.timeout,
             environment={
                 **environment,

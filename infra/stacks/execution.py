@@ -18,6 +18,7 @@ from infra.constructs.parameters import secret_arn, task_secret_arns
 from infra.constructs.queue import LANE_SHAPES, create_failure_queue
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.constructs.script_function import LAMBDA_ARCHITECTURES, ScriptFunction
+from infra.stacks.containers import Containers
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
@@ -35,6 +36,7 @@ EXECUTOR_DESCRIPTIONS = {
     "quick": "Executes runs of up to 300 s, ten at a time",
     "long": "Executes runs of up to 15 minutes, one at a time, and renews their claims",
 }
+CONTAINER_LANE = "long"  # containers are started by the executor of this lane
 NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
 DEAD_LETTER_INTERVAL = Duration.minutes(5)
 NEXT_DEAD_LETTER_ROUND_REASON = (
@@ -70,6 +72,7 @@ class Execution(Stack):
         stage: Stage,
         data: Data,
         scheduling: Scheduling,
+        containers: Containers | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -91,6 +94,15 @@ class Execution(Stack):
         ]
         webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
 
+        start_rights: dict[str, list[iam.Right]] = {}
+        start_settings: dict[str, dict[str, str]] = {}
+        if containers is not None:
+            start_rights[CONTAINER_LANE] = [
+                *containers.start_rights,
+                *iam.executor_of_containers(arns, claim_parameters),
+            ]
+            start_settings[CONTAINER_LANE] = containers.settings.to_env()
+
         self.executors: dict[str, Function] = {}
         for lane in LANE_NAMES:
             lane_queues = [lane_queue for lane_queue in scheduling.lanes if lane_queue.lane == lane]
@@ -101,14 +113,14 @@ class Execution(Stack):
                     EXECUTOR_DESCRIPTIONS[lane],
                     timeout_seconds=LANE_SHAPES[lane].timeout_seconds,
                     no_dead_letters_reason="Its queues have dead-letter queues.",
-                    environment={"PUNCTUAL_LANE": lane},
+                    environment={"PUNCTUAL_LANE": lane, **start_settings.get(lane, {})},
                     allows_recursion=True,
                 ),
                 iam.executor(
                     arns,
                     queues,
                     [lane_queue.queue.queue_arn for lane_queue in lane_queues],
-                    target_rights,
+                    [*target_rights, *start_rights.get(lane, [])],
                     has_limits=stage.limits is not None,
                     webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
                     claim_parameters=claim_parameters,

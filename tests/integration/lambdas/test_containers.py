@@ -480,6 +480,13 @@ def test_event_of_another_program_is_left_alone(world: ContainersWorld) -> None:
     assert [event for event, _ in world.log.problems] == []
 
 
+def test_task_without_a_row_is_stopped(world: ContainersWorld) -> None:
+    world.start()
+    world.rows.delete([world.task.start_id])  # its claim was given up while its start hung
+    world.deliver_events()
+    assert world.task.stop_requests == ["Punctual: LOST"]
+
+
 def test_image_of_the_job_is_that_of_the_definition(world: ContainersWorld) -> None:
     world.start()
     (definition,) = world.ecs.definitions.values()

@@ -134,6 +134,7 @@ def _first(session: Any, stacks: Sequence[Stack]) -> _Kept:
     with mock.patch.object(MotoStack, "parse_template", staticmethod(json.loads)):
         _create(session.client("cloudformation"), stacks)
     deployed = read_back(session)
+    _stop_rules()
     _quiet()
     pages = session.client("ssm").get_paginator("get_parameters_by_path")
     return _Kept(
@@ -170,6 +171,13 @@ def _quiet() -> None:
     """Remove the event source mappings, because moto would invoke functions without a runtime."""
     for table in dynamodb_backends[ACCOUNT][REGION].tables.values():
         table.lambda_event_source_mappings.clear()
+
+
+def _stop_rules() -> None:
+    """Remove the targets of rules. moto cannot deliver events to functions; a test does."""
+    for bus in events_backends[ACCOUNT][REGION].event_buses.values():
+        for rule in bus.rules.values():
+            rule.targets.clear()
 
 
 def read_back(session: Any) -> Deployed:

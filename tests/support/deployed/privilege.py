@@ -41,6 +41,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
 }
 """BatchGetItem and BatchWriteItem have actions of their own, and need no other."""
 
+PASSED_ROLES = ("taskRoleArn", "executionRoleArn")
+
 TRANSACTED = {
     "Put": "dynamodb:PutItem",
     "Update": "dynamodb:UpdateItem",
@@ -88,6 +90,9 @@ def needed(call: Call) -> list[Right]:
         ]
     rule = RULES.get((call.service, call.operation))
     actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
+    if call.operation == "RegisterTaskDefinition":  # ECS takes over these roles
+        passed = [Right(call.role, "iam:PassRole", call.params[name]) for name in PASSED_ROLES]
+        return [Right(call.role, "ecs:RegisterTaskDefinition", "*"), *passed]
     rows = _rows(call.params) if call.service == "dynamodb" else ""
     rights = [
         Right(call.role, action, resource, rows)
@@ -145,6 +150,12 @@ def _secrets(params: Mapping[str, Any]) -> list[str]:
     return [name if name.startswith("arn:") else arn("secretsmanager", f"secret:{name}-AbCdEf")]
 
 
+def _ecs(params: Mapping[str, Any]) -> list[str]:
+    if "clientToken" in params:  # a start
+        return [params["taskDefinition"]]
+    return list(params.get("tasks", [])) or [params.get("task", "*")]
+
+
 def _function(params: Mapping[str, Any]) -> list[str]:
     name = params["FunctionName"]
     return [name if name.startswith("arn:") else arn("lambda", f"function:{name}")]
@@ -159,6 +170,7 @@ def _events(params: Mapping[str, Any]) -> list[str]:
 
 RESOURCES: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "dynamodb": _dynamodb,
+    "ecs": _ecs,
     "events": _events,
     "lambda": _function,
     "logs": lambda params: [arn("logs", f"log-group:{params['logGroupName']}:log-stream:one")],

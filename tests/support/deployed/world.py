@@ -30,7 +30,7 @@ from punctual.settings import Settings
 from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.actors import Actor, Actors
 from tests.support.deployed.clocks import Clock, every
-from tests.support.deployed.deployed import REGION, Deployed, Rule, deploy
+from tests.support.deployed.deployed import ACCOUNT, REGION, Deployed, Rule, deploy
 from tests.support.deployed.event_sources import EventSources
 from tests.support.deployed.faults import Faults
 from tests.support.deployed.functions import Environment
@@ -42,6 +42,7 @@ from tests.support.deployed.template import Stack, synthesised
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OVER_TLS = {"aws:SecureTransport": "true"}
+TASK_SERVICE = "ecs-tasks.amazonaws.com"
 
 
 class Watched(Clients):
@@ -355,6 +356,12 @@ class World(EventSources):
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+def conditions(world: World) -> dict[str, str]:
+    """Return the values that the conditions of policies are compared with."""
+    cluster = f"arn:aws:ecs:{REGION}:{ACCOUNT}:cluster/punctual-{world.stage}"
+    return {**OVER_TLS, "ecs:cluster": cluster, "iam:PassedToService": TASK_SERVICE}
+
+
 @cache
 def _session() -> Any:
     return boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
@@ -393,6 +400,6 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
         # The check is needed, because a function may continue silently after an AccessDenied.
         refused = [
             f"{right.role} may not {right.action} on {right.resource} {right.rows}".rstrip()
-            for right in denied(world.meter.calls, world.deployed.policies, OVER_TLS)
+            for right in denied(world.meter.calls, world.deployed.policies, conditions(world))
         ]
         assert refused == [], "\n".join(refused)

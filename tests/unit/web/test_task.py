@@ -82,7 +82,12 @@ def test_valid_task_is_accepted_as_sent(task: dict[str, Any]) -> None:
 )
 def test_task_type_is_accepted_only_where_it_is_installed(task: dict[str, Any]) -> None:
     kind = task["type"]
-    assert field_errors(task) == {"task.type": f"{kind} tasks are not in this installation yet"}
+    hint = (
+        "offered only on AWS, in a stage that has `containers` on"
+        if kind == "container"
+        else "not in this installation yet"
+    )
+    assert field_errors(task) == {"task.type": f"{kind} tasks are {hint}"}
     assert validate(task, ALL_FEATURES)["task"] == task
 
 

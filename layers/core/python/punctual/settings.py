@@ -36,6 +36,8 @@ class Settings:
     networks: tuple[str, ...] = ()
     # Functions and queues that tasks may name, by tenant (`tasks/reach.py`). Empty means none.
     reach: str = "[{},{}]"
+    # The processors that all containers of the stage share. 0 if it runs no containers.
+    max_container_vcpu: int = 0
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
     limits: str | None = None
     # The most memory that a script may use, and the processor of the functions that run scripts.
@@ -59,6 +61,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
         networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
         places_variable, reach_variable = names.pop("places"), names.pop("reach")
+        container_variable = names.pop("max_container_vcpu")
         memory_variable = names.pop("script_memory_mb")
         architecture_variable = names.pop("script_architecture")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
@@ -74,6 +77,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "limits": _parse_limits(env.get(limits_variable, "")),
                 "places": _parse_numbers(env.get(places_variable, "")),
                 "reach": env.get(reach_variable, "[{},{}]"),
+                "max_container_vcpu": int(env.get(container_variable) or 0),
                 "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
                 "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),
             }
@@ -87,7 +91,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         values["networks"] = " ".join(self.networks)
         values["script_memory_mb"] = str(self.script_memory_mb)
         values["limits"] = "" if self.limits is None else f"{_ON} {self.limits}".strip()
-        return {ENV_PREFIX + name.upper(): value for name, value in values.items() if value}
+        return {ENV_PREFIX + name.upper(): str(value) for name, value in values.items() if value}
 
 
 def _parse_limits(text: str) -> str | None:

@@ -84,14 +84,14 @@ class S3Blobs:
         ]
         return BlobPage(blobs, blobs[-1].name if blobs and response["IsTruncated"] else None)
 
-    def link(self, name: str, content_type: str) -> str | None:
+    def link(self, name: str, content_type: str, seconds: int = BLOB_LINK_SECONDS) -> str | None:
         type_argument = _content_type_argument("ResponseContentType", content_type)
         link: str = call_aws(
             "signing a link",
             lambda: self._client().generate_presigned_url(
                 "get_object",
                 Params={"Bucket": self._bucket, "Key": name, **type_argument},
-                ExpiresIn=BLOB_LINK_SECONDS,
+                ExpiresIn=seconds,
             ),
         )
         return link

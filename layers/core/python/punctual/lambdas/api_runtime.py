@@ -1,18 +1,19 @@
 """Shared by both API functions: the caller of an event, and the logs and metrics of an answer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.tenants.roles import Role
 from punctual.lambdas.telemetry import Telemetry
-from punctual.settings import PRODUCT_VERSION
+from punctual.settings import PRODUCT_VERSION, Settings
 from punctual.web.contract import PUBLIC_PATHS
 from punctual.web.http.problems import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
 from punctual.web.views.system import InstallationInfo, Login
 
+# The task types of every stage. `container` is offered where the stage has containers.
 DEPLOYED_TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
 # Keys of the context that the authorizer returns.
 TENANT_CONTEXT_KEY, CALLER_CONTEXT_KEY, UNSURE_CONTEXT_KEY = "tenant", "caller", "unsure"
@@ -27,9 +28,16 @@ MAX_LIST_RESPONSE_BYTES = (
 _ANONYMOUS = Caller("", "")
 
 
-def installation_info(issuer_config: IssuerConfig | None = None) -> InstallationInfo:
+def offered_task_types(settings: Settings) -> frozenset[str]:
+    """Return the task types of this stage."""
+    return DEPLOYED_TASK_TYPES | ({"container"} if settings.max_container_vcpu else set())
+
+
+def installation_info(
+    task_types: Iterable[str], issuer_config: IssuerConfig | None = None
+) -> InstallationInfo:
     login = None if issuer_config is None else Login(issuer_config.issuer, issuer_config.client_id)
-    return InstallationInfo(PRODUCT_VERSION, tuple(sorted(DEPLOYED_TASK_TYPES)), login=login)
+    return InstallationInfo(PRODUCT_VERSION, tuple(sorted(task_types)), login=login)
 
 
 def read_caller(event: Mapping[str, Any], path: str) -> Caller:

@@ -35,7 +35,8 @@ SCRIPT_FUNCTIONS = {
 """On AWS the function that runs a script, by runtime."""
 
 DEFAULT_DETAIL_TYPE = "Job Run"
-RESERVED_DETAIL_TYPES = ("Job State Change", "Run State Change")  # of the scheduler's events
+# The detail types of the scheduler's own events. The last one stops tasks of ECS.
+RESERVED_DETAIL_TYPES = ("Job State Change", "Run State Change", "Container Stop Requested")
 
 
 class RunLimits(NamedTuple):

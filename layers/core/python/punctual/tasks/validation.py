@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from punctual.tasks.container.sizes import MAX_FARGATE_VCPU
+from punctual.tasks.container.validation import container_problems
 from punctual.tasks.contract import BadTask
 from punctual.tasks.event import detail_type_problem
 from punctual.tasks.http.request import url_problem
@@ -13,8 +15,13 @@ from punctual.tasks.placeholders import has_placeholders, placeholder_problems
 from punctual.tasks.sqs import queue_problem
 
 
-def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each invalid field of a task and its problem. The types must be valid already."""
+def task_problems(
+    task: Mapping[str, Any], max_container_vcpu: float = MAX_FARGATE_VCPU
+) -> Iterator[tuple[str, str]]:
+    """Yield each invalid field of a task and its problem. The types must be valid already.
+
+    `max_container_vcpu` are the processors of all containers of the installation.
+    """
     yield from placeholder_problems(task)
     kind = task.get("type")
     if kind == "http":
@@ -23,6 +30,8 @@ def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _check_plain_value(task, "detail_type", detail_type_problem)
     elif kind == "lambda":
         yield from _check_plain_value(task, "function", function_problem)
+    elif kind == "container":
+        yield from container_problems(task, max_container_vcpu)
     elif kind == "sqs":
         yield from _check_plain_value(task, "queue_url", queue_problem)
 

@@ -30,6 +30,7 @@ from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.container.next_step import (
     CONTAINER_LEASE,
     START_CALL_LIMIT,
+    STOP_FOR_LOST,
     ClaimStatus,
     Container,
     FinishRun,
@@ -38,6 +39,7 @@ from punctual.tasks.container.next_step import (
     MarkRunning,
     Step,
     StopTask,
+    is_start_id,
     next_step,
     report_without_news,
 )
@@ -84,20 +86,32 @@ class ContainersHandler:
             if event.get("source") == ECS_SOURCE:
                 self._follow(parse_report(event["detail"]))
             elif event.get("detail-type") == STOP_REQUESTED:
-                self._check_runs(event["detail"]["run_ids"])
+                self._check_runs(event["detail"].get("run_ids", ()))
             else:
                 self.sweep()
 
     def _follow(self, report: TaskReport) -> None:
-        """Process one state-change event. A task without a row is not ours, or has ended."""
+        """Process one state-change event. A task of another program is left alone."""
+        if not is_start_id(report.start_id):
+            return
         container = self._rows.load([report.start_id]).get(report.start_id)
         if container is None:
+            self._stop_orphan(report)
             return
         if not container.arn:
             self._rows.set_arn(container.start_id, report.arn)
             container = container._replace(arn=report.arn)
         claim = self._renew([container])[0]
         self._take_step(container, next_step(container, report, self._clock(), claim))
+
+    def _stop_orphan(self, report: TaskReport) -> None:
+        """Stop a living task without a row: its start began before the claim was given up.
+
+        A frozen environment may call RunTask minutes later. A late event finds an ended task.
+        """
+        if not report.is_stopped:
+            self._log.error("orphan_stopped", task=report.arn)
+            self._tasks.stop(report.arn, f"Punctual: {STOP_FOR_LOST}")
 
     def _check_runs(self, run_ids: Sequence[str]) -> None:
         """Stop the tasks of these runs if a cancel was requested."""

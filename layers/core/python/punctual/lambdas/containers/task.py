@@ -9,7 +9,7 @@ A crash after step 3 is found by the sweep, which asks ECS for the task of this 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from punctual.aws.ecs.task_definitions import Registering
@@ -22,11 +22,16 @@ from punctual.aws.ecs.tasks import (
     StartResult,
     TaskStart,
 )
+from punctual.aws.parameters import Parameters
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
-from punctual.lambdas.containers.runtime import ContainerParts
+from punctual.engine.ports.rows import JobKey
+from punctual.lambdas.containers.runtime import ContainerParts, build_parts
+from punctual.lambdas.containers.settings import ContainerSettings
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.ssm_secrets import API_ADDRESS_PARAMETER
 from punctual.tasks.container.definition import SecretReference, TaskContent
-from punctual.tasks.container.next_step import Container, start_id_of
+from punctual.tasks.container.next_step import CONTAINER_LEASE, Container, start_id_of
 from punctual.tasks.container.request import (
     PAYLOAD_URL_VARIABLE,
     RUN_URL_VARIABLE,
@@ -42,18 +47,20 @@ from punctual.tasks.contract import (
     StopRequest,
     Throttled,
 )
+from punctual.tasks.runner_event import runner_event
 from punctual.tasks.script.task import run_variables
 from punctual.tasks.text import as_text, json_bytes
 
 MAX_PERMIT_SECONDS = 40.0  # waited for a permit and for another executor's registration
 REGISTRATION_RETRY_SECONDS = 1.0
+START_LINK_SECONDS = 3_600  # a link outlives the start deadline and a slow image
 
 
 class ContainerTask:
     """Starts containers.
 
     - `link` returns a URL that reads an object until after the start deadline.
-    - `runner_event` returns what our runner reads, if the image has it.
+    - `runner_event` returns what our runner reads, where the image has it, or nothing.
     - `extend_lease` extends the lease of an attempt, and returns False if the claim is lost.
     """
 
@@ -161,21 +168,56 @@ class ContainerTask:
         variables = dict(run_variables(attempt))
         folder = f"outputs/{attempt.tenant}/{attempt.job_id}/{attempt.run_id}"
         name = f"{folder}/{attempt.attempt_number}"
-        event: dict[str, Any] = json.loads(self._runner_event(attempt))
-        event |= {
-            "task": {"type": "container"},
-            "secret_variables": [secret.variable for secret in secrets],
-            "secrets": [],
-        }
-        links: Mapping[str, tuple[str, bytes]] = {
-            RUN_URL_VARIABLE: (f"{name}.run", json_bytes(event)),
-        }
+        links: dict[str, tuple[str, bytes]] = {}
         if attempt.payload is not None:
-            payload = (f"{name}.payload", json_bytes(attempt.payload))
-            links = {**links, PAYLOAD_URL_VARIABLE: payload}
+            links[PAYLOAD_URL_VARIABLE] = (f"{name}.payload", json_bytes(attempt.payload))
+        event_data = self._runner_event(attempt)
+        if event_data:
+            event: dict[str, Any] = {
+                **json.loads(event_data),
+                "task": {"type": "container"},
+                "secret_variables": [secret.variable for secret in secrets],
+                "secrets": [],
+            }
+            links[RUN_URL_VARIABLE] = (f"{name}.run", json_bytes(event))
         for variable, (object_name, data) in links.items():
             self._blobs.put(object_name, data, JSON_MEDIA_TYPE)
             link = self._link(object_name)
             if link is not None:
                 variables[variable] = link
         return variables
+
+
+def build_container_task(runtime: Runtime, settings: ContainerSettings) -> ContainerTask:
+    """Return the runner of `container` tasks in an executor."""
+    blobs = runtime.ports.blobs
+    address = Parameters(
+        lambda: runtime.clients.ssm, [runtime.settings.knobs + API_ADDRESS_PARAMETER]
+    )
+
+    def event_of(attempt: Attempt) -> bytes:
+        """Return the event for our runner, or nothing before `make deploy` stored the address."""
+        addresses = list(address.read().values())
+        if not addresses:
+            return b""
+        return runner_event(
+            attempt,
+            sign=runtime.claim_tokens.sign,
+            api_url=addresses[0],
+            lease_seconds_left=CONTAINER_LEASE.total_seconds(),
+        )
+
+    def extend_lease(attempt: Attempt) -> bool:
+        key = JobKey(attempt.tenant, attempt.job_id)
+        claim = (key, attempt.run_id, attempt.token)
+        return runtime.executor.renew([claim], lease=CONTAINER_LEASE)[0].is_held
+
+    return ContainerTask(
+        build_parts(runtime, settings),
+        blobs,
+        lambda name: blobs.link(name, JSON_MEDIA_TYPE, START_LINK_SECONDS),
+        runtime.clock,
+        runtime.steady,
+        event_of,
+        extend_lease,
+    )

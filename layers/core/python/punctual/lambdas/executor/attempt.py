@@ -8,6 +8,7 @@ from typing import NamedTuple
 from punctual.domain.errors import Unavailable
 from punctual.domain.leases import CLAIM_LEASE, RENEWAL_TIMEOUT
 from punctual.domain.run import Run, RunStatus
+from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.engine.execution.executor import Assignment, FinishedAttempt
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
@@ -19,6 +20,8 @@ from punctual.tasks.script_function import RUNNER_ANSWER_SECONDS, waits_for_scri
 
 TASK_STOP_GRACE_SECONDS = 0.5  # seconds that a task has to end after a stop or its timeout
 HANDOVER_SECONDS = 20.0  # to read the secrets of a script and to start its function
+# To wait for a start of a container, to register its definition, and to call ECS several times.
+CONTAINER_HANDOVER_SECONDS = 100.0
 
 
 class LaneSettings(NamedTuple):
@@ -77,7 +80,7 @@ class RunningAttempt:
         self._attempt_runner = attempt_runner
         self._is_detached = is_detached
         self._is_cut_short = seconds_left < self._allowed_seconds and not is_detached
-        own_seconds = HANDOVER_SECONDS if is_detached else self._allowed_seconds
+        own_seconds = handover_seconds(assignment) if is_detached else self._allowed_seconds
         self._ends_steady = began_steady + min(seconds_left, own_seconds)
         self._grace_seconds = (
             RUNNER_ANSWER_SECONDS if is_script(assignment) else TASK_STOP_GRACE_SECONDS
@@ -185,11 +188,23 @@ class RunningAttempt:
 
 
 def is_script(assignment: Assignment) -> bool:
-    return (assignment.definition.document.get("task") or {}).get("type") == "script"
+    return _task_type(assignment) == "script"
+
+
+def handover_seconds(assignment: Assignment) -> float:
+    """Return how long the start of a detached runner may take."""
+    is_container = _task_type(assignment) in LATER_STARTING_TASK_TYPES
+    return CONTAINER_HANDOVER_SECONDS if is_container else HANDOVER_SECONDS
+
+
+def _task_type(assignment: Assignment) -> str:
+    return str((assignment.definition.document.get("task") or {}).get("type"))
 
 
 def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
     """Return whether a detached runner takes the run, so that no two functions wait for it."""
+    if _task_type(assignment) in LATER_STARTING_TASK_TYPES:
+        return True
     seconds = assignment.timeout_seconds
     can_wait = waits_for_script(seconds) and seconds_left >= seconds + RUNNER_ANSWER_SECONDS
     return is_script(assignment) and not can_wait

@@ -1,14 +1,17 @@
 """Builds the task runners of a deployed function. Imports wait until a task needs them."""
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from punctual.aws.secrets import AwsSecrets
+from punctual.lambdas.containers.settings import ContainerSettings
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest
 from punctual.tasks.event import EventTask
+from punctual.tasks.placeholders import FindSecret
 
 if TYPE_CHECKING:
     from punctual.tasks.reach import AllowedTargets
@@ -29,7 +32,7 @@ class _LazyRunner:
 
 
 def build_attempt_runners(
-    runtime: Runtime, runtime_api: str = ""
+    runtime: Runtime, runtime_api: str = "", env: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[str], AttemptRunner]:
     """Return a function from tenant to attempt runner, which reads only the tenant's secrets.
 
@@ -77,5 +80,24 @@ def build_attempt_runners(
         runtime.settings.stage,
         runtime.steady,
     )
-    attempt_runner = AttemptRunner(runners, secrets.get)
+    references: dict[str, FindSecret] = {}
+    containers = ContainerSettings.from_env(env)
+    if containers is not None:
+        runners["container"] = _LazyRunner(partial(_build_container_task, runtime, containers))
+        references["container"] = partial(_refer_to_secret, containers.parameter_arn, secrets.get)
+    attempt_runner = AttemptRunner(runners, secrets.get, references)
     return lambda _tenant: attempt_runner
+
+
+def _build_container_task(runtime: Runtime, settings: ContainerSettings) -> Runner:
+    from punctual.lambdas.containers.task import build_container_task
+
+    return build_container_task(runtime, settings)
+
+
+def _refer_to_secret(parameter_arn: str, find_secret: FindSecret, tenant: str, name: str) -> str:
+    """Return the reference of a secret that exists. ECS reads its value."""
+    from punctual.tasks.container.request import SecretText
+
+    find_secret(tenant, name)
+    return SecretText(f"{parameter_arn}{tenant}/{name}")

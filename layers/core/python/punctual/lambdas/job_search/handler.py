@@ -11,9 +11,9 @@ from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
     API_TIME_LIMIT_SECONDS,
-    DEPLOYED_TASK_TYPES,
     MAX_LIST_RESPONSE_BYTES,
     installation_info,
+    offered_task_types,
     read_caller,
 )
 from punctual.lambdas.job_search.monitor import DeployedMonitor
@@ -40,7 +40,8 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         Counters(runtime.dynamo, table),
         runtime.ports.job_states.load_heartbeat_states,
     )
-    monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, DEPLOYED_TASK_TYPES)
+    task_types = offered_task_types(runtime.settings)
+    monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, task_types)
     queries = JobQueries(
         job_states=runtime.ports.job_states,
         history=runtime.ports.history,
@@ -54,8 +55,9 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         quotas.build_api_quotas(runtime),
         build_token_commands(runtime, key=_no_token_key),
     )
+    installation = installation_info(task_types, issuer_config)
     services = ReadServices(
-        *(queries, runtime.clock, installation_info(issuer_config), token_commands),
+        *(queries, runtime.clock, installation, token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
         lists_by_any_time=False,  # the list over all jobs is sorted by scheduled times

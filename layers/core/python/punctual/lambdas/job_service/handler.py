@@ -17,6 +17,7 @@ from punctual.lambdas.api_runtime import (
     DEPLOYED_TASK_TYPES,
     MAX_LIST_RESPONSE_BYTES,
     installation_info,
+    offered_task_types,
     read_caller,
 )
 from punctual.lambdas.runtime import Runtime
@@ -76,11 +77,15 @@ def build_write_api(runtime: Runtime) -> Any:
     )
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
+    task_types = offered_task_types(runtime.settings)
+    max_vcpu = runtime.settings.max_container_vcpu
     features = DEPLOYED_FEATURES._replace(
-        check_allowed_target=decode_targets(runtime.settings.reach).target_problems
+        task_types=task_types,
+        check_task=partial(task_problems, max_container_vcpu=max_vcpu),
+        check_allowed_target=decode_targets(runtime.settings.reach).target_problems,
     )
     services = Services(
-        *(jobs, queries, runtime.clock, features, installation_info(), token_commands),
+        *(jobs, queries, runtime.clock, features, installation_info(task_types), token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
         webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit_log).read,

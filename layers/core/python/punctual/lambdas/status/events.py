@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.domain.timestamps import format_optional_time
 from punctual.lambdas.status.changes import Changes, JobChange, RunChange
 from punctual.tasks.limits import RESERVED_DETAIL_TYPES
 from punctual.web.views.event import event_envelope_json, run_changed_json
 
 EVENT_SOURCE = "punctual"
-JOB_CHANGED, RUN_CHANGED = RESERVED_DETAIL_TYPES
+JOB_CHANGED, RUN_CHANGED, STOP_REQUESTED = RESERVED_DETAIL_TYPES
 ALL_RUN_EVENTS, ENDED_RUN_EVENTS = "all", "ended"  # which changes of runs become events
 
 Event = Mapping[str, Any]
@@ -26,6 +27,26 @@ def build_events(
     for change in changes.runs:
         if run_events == ALL_RUN_EVENTS or (run_events == ENDED_RUN_EVENTS and change.has_ended):
             yield _bus_event(RUN_CHANGED, _run_detail(state, sequence, changed_at, change))
+
+
+def stop_events(old: JobState | None, new: JobState | None) -> Iterator[Event]:
+    """Yield the event that stops containers of runs with a new cancel request.
+
+    A container without our runner renews nothing, so it would hear of the request a minute later.
+    """
+    if new is None:
+        return
+    requested = {run.run_id for state in (old,) if state for run in state.runs if run.cancel_reason}
+    run_ids = [
+        run.run_id
+        for run in new.runs
+        if run.is_held
+        and run.cancel_reason
+        and run.run_id not in requested
+        and new.rules[run.definition].task_type in LATER_STARTING_TASK_TYPES
+    ]
+    if run_ids:
+        yield _bus_event(STOP_REQUESTED, {"job_id": new.job_id, "run_ids": run_ids})
 
 
 def _bus_event(kind: str, detail: Mapping[str, Any]) -> Event:

@@ -34,7 +34,7 @@ from punctual.engine.ports.rows import JobKey, RunKey, RunRow
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import Changes, compare_states
-from punctual.lambdas.status.events import build_events
+from punctual.lambdas.status.events import build_events, stop_events
 from punctual.lambdas.telemetry import Telemetry
 
 MINUTE_COUNTS_WINDOW = timedelta(minutes=65)  # no read shows the counts of earlier minutes
@@ -207,6 +207,9 @@ class StatusHandler:
                 job_changes,
                 self._run_events,
             )
+        ]
+        bus_events += [
+            event for record, _ in changes for event in stop_events(record.old, record.new)
         ]
         if bus_events:
             self._feed.publish(bus_events)

@@ -4,6 +4,7 @@ The lease of the run decides, not the watcher. A living task is renewed, and sto
 cancel request, its timeout, its start deadline, or a claim that another attempt has replaced.
 """
 
+import re
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ _PLATFORM_START_WORDS = (
 )
 _MEMORY_WORDS = ("outofmemory", "out of memory")
 KILLED_EXIT_CODE = 137
+_START_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d{1,4}-\d{1,12}")
 
 
 class Container(NamedTuple):
@@ -115,6 +117,15 @@ def start_id_of(run_id: str, attempt_number: int, token: int) -> str:
     '0190a-2-17'
     """
     return f"{run_id}-{attempt_number}-{token}"
+
+
+def is_start_id(text: str) -> bool:
+    """Return whether Punctual started a task with this id.
+
+    >>> is_start_id("0190aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee-2-17"), is_start_id("ecs-svc/123")
+    (True, False)
+    """
+    return _START_ID.fullmatch(text) is not None
 
 
 def report_without_news(container: Container) -> TaskReport:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from punctual.tasks.limits import RESERVED_DETAIL_TYPES
+
 CONTAINER_NAME = "main"  # the only container of each task
 
 # The events that the function `containers` receives.
 ECS_SOURCE, ECS_EVENT_TYPE = "aws.ecs", "ECS Task State Change"
-STOP_REQUESTED = "Container Stop Requested"
+STOP_REQUESTED = RESERVED_DETAIL_TYPES[2]
 
 RUNNING_STATUS, STOPPED_STATUS = "RUNNING", "STOPPED"
 UNKNOWN_STATUS = "UNKNOWN"  # ours, while ECS does not answer

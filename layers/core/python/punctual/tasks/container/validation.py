@@ -17,7 +17,7 @@ _SECRET = re.compile(r"\{\{\s*secret:[^{}]*\}\}")
 _PLACES_OF_SECRETS = "a secret may only be the whole value of a variable in env"
 
 
-def container_problems(task: Mapping[str, Any], max_vcpu: int) -> Iterator[tuple[str, str]]:
+def container_problems(task: Mapping[str, Any], max_vcpu: float) -> Iterator[tuple[str, str]]:
     """Yield each invalid field of a container task and its problem.
 
     `max_vcpu` are the processors of all containers of the stage, so a larger task never fits.
@@ -33,7 +33,7 @@ def container_problems(task: Mapping[str, Any], max_vcpu: int) -> Iterator[tuple
     yield from _secret_problems(task)
 
 
-def _size_problems(resources: Any, max_vcpu: int) -> Iterator[tuple[str, str]]:
+def _size_problems(resources: Any, max_vcpu: float) -> Iterator[tuple[str, str]]:
     wanted = {} if resources is None else resources
     if not isinstance(wanted, Mapping) or not all(
         value is None or isinstance(value, int | float) for value in wanted.values()
@@ -47,7 +47,7 @@ def _size_problems(resources: Any, max_vcpu: int) -> Iterator[tuple[str, str]]:
     if size.vcpu > max_vcpu:
         yield (
             "resources.cpu",
-            f"must be at most {max_vcpu} in this installation (maxContainerVcpu); "
+            f"must be at most {max_vcpu:g} in this installation (maxContainerVcpu); "
             f"got {size.vcpu:g}",
         )
 

@@ -33,6 +33,9 @@ _FIELDS_WITHOUT_PLACEHOLDERS = (
     *("interpreter", "working_directory"),
 )
 
+# Where a task type runs that this installation does not offer.
+_TASK_TYPE_HINTS = {"container": "offered only on AWS, in a stage that has `containers` on"}
+
 TargetName = Annotated[str, Field(min_length=1, max_length=2_048)]
 NodePath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS)]
 
@@ -101,7 +104,8 @@ def check_task(
     if task_type is None:
         return
     if task_type not in features.task_types:
-        add_error("task.type", f"{task_type} tasks are {NOT_INSTALLED}")
+        hint = _TASK_TYPE_HINTS.get(task_type, NOT_INSTALLED)
+        add_error("task.type", f"{task_type} tasks are {hint}")
         return
     refusal = features.refusal(task_type)
     if refusal:
