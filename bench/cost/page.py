@@ -16,10 +16,12 @@ from bench.cost.idle import (
 from bench.cost.levers import levers_section
 from bench.cost.meter import Unit
 from bench.cost.prices import MILLION, Prices, prices
+from bench.cost.scripts import scripts_section
 from bench.cost.words import explain, short_role, short_what
 from infra.app import read_context
 from infra.config.stage import read_stage
 from punctual.engine.changes.effects import ATTEMPT_RESULT_RETENTION
+from tests.support.claims.costs import CLAIM_CALLS, claim_call_cost
 from tests.support.deployed.latency import DELIVERIES
 from tests.support.deployed.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.support.deployed.template import synthesised
@@ -55,7 +57,11 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         *_units_section(scenes),
         *_lines_table("## A one-shot job's run", scenes["one-shot"]),
         *_lines_table("## A submission", scenes["submission"]),
+        *scripts_section(
+            scenes["output"].lines, read_stage("dev", read_context()["stages"]), price_list
+        ),
         *_large_payload_section(scenes),
+        *_claims_section(),
         *_secrets_section(),
         *_storage_section(scenes),
         *_day_section(scenes, price_list),
@@ -223,6 +229,27 @@ def _large_payload_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
         f"{sum_amounts(large.lines, Unit.WRITE):g} write units and {sum_dollars(large.lines):.2f} "
         "dollars a million, because the row of the payload is then over a kilobyte."
     )
+
+
+def _claims_section() -> Iterator[str]:
+    yield ""
+    yield "## A call by claim"
+    yield ""
+    yield (
+        "A runner of a script or a container makes these calls. The numbers are those of a call "
+        "with one claim. A call may carry up to 500 claims, which then share the requests of API "
+        "Gateway and Lambda. The first renewal of a claim also binds it: it writes the job state "
+        "and a timer. A runner that lives under 4 s makes none of these calls where its executor "
+        "waits for it."
+    )
+    yield ""
+    yield "| call | write units | read units | puts and lists of S3 | dollars a million |"
+    yield "|---|---:|---:|---:|---:|"
+    for name in CLAIM_CALLS:
+        counted = claim_call_cost(name)
+        amounts = [sum_amounts(counted.lines, unit) for unit in (Unit.WRITE, Unit.READ, Unit.PUT)]
+        shown = " | ".join(f"{amount:.2f}" for amount in amounts)
+        yield f"| {counted.label} | {shown} | {sum_dollars(counted.lines):.2f} |"
 
 
 def _secrets_section() -> Iterator[str]:
