@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.claims.deployed import OutsideExecutor, play_claims
+from tests.support.deployed.grants import grants, unused
+from tests.support.deployed.privilege import needed
 from tests.support.deployed.scenes import open_api
 from tests.support.deployed.world import MINUTE, SECOND, World, a_world
 
@@ -20,11 +22,16 @@ def outside(world: World) -> OutsideExecutor:
     return OutsideExecutor(world, open_api(world))
 
 
-def test_claims_function_may_do_all_that_its_calls_need(
+def test_claims_function_uses_all_its_rights_and_needs_no_other(
     world: World, outside: OutsideExecutor
 ) -> None:
     play_claims(world, outside.api)
     assert world.failures == []
+    role = world.name("claims")
+    used = frozenset(
+        right for call in world.meter.calls if call.role == role for right in needed(call)
+    )
+    assert unused(grants(role, world.deployed.policies[role]), used) == []
 
 
 def test_run_is_followed_finished_and_read(outside: OutsideExecutor) -> None:
