@@ -9,6 +9,7 @@ from punctual_cli.command_group import Json, NoColor, Profile, Token, Url, comma
 from punctual_cli.commands import (
     access,
     apply,
+    artifacts,
     audit,
     completion,
     dev,
@@ -78,6 +79,7 @@ def punctual(
 
 jobs_group = make_group("Create, change and run jobs.")
 runs_group = make_group("List, inspect, cancel and retry runs.")
+artifacts_group = make_group("Upload, list and delete files that script jobs run.")
 tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
 secrets_group = make_group("Set, list and delete the secrets of tasks. Requires the role editor.")
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
@@ -88,6 +90,7 @@ command(app, "apply", JOBS_PANEL)(apply.apply)
 command(app, "export", JOBS_PANEL)(export.export)
 command(app, "stats", SERVER_PANEL)(service.stats)
 command(app, "health", SERVER_PANEL)(service.health)
+app.add_typer(artifacts_group, name="artifacts", rich_help_panel=JOBS_PANEL)
 app.add_typer(tokens_group, name="tokens", rich_help_panel=SERVER_PANEL)
 app.add_typer(secrets_group, name="secrets", rich_help_panel=SERVER_PANEL)
 command(app, "webhook-secret", SERVER_PANEL)(tokens.webhook_secret)
@@ -116,6 +119,11 @@ command(runs_group, "output")(runs_read.output)
 command(runs_group, "watch")(runs_read.watch)
 command(runs_group, "cancel")(runs_actions.cancel)
 command(runs_group, "retry")(runs_actions.retry)
+
+command(artifacts_group, "upload")(artifacts.upload)
+command(artifacts_group, "list")(artifacts.list_artifacts)
+command(artifacts_group, "get")(artifacts.get)
+command(artifacts_group, "delete")(artifacts.delete)
 
 command(tokens_group, "create")(tokens.create)
 command(tokens_group, "list")(tokens.list_tokens)

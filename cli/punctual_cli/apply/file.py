@@ -15,6 +15,7 @@ jobs.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +31,7 @@ from punctual_cli.apply.yaml_lines import Document, Fault, FieldPath, Unreadable
 
 SET_TAG = "punctual-set"
 MAX_SET_NAME_CHARACTERS = 128
+UNKNOWN_ARTIFACT_ID = "unknown"  # until the content of a file was read
 # Every task type counts as known here, because only the server knows which ones it offers.
 ALL_FEATURES = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
@@ -49,6 +51,7 @@ class DeclaredJob:
     paused: bool | None  # None leaves the job as it is
     job_id: str | None  # needed where several jobs have the same name
     position: "FilePosition"
+    artifact: Path | None = None  # the file or folder that the task runs
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Source(NamedTuple):
 
     name: str  # as error messages show it
     text: str
+    folder: Path = Path()  # paths of artifacts begin here
 
 
 class InvalidFiles(Exception):
@@ -107,9 +111,7 @@ def load_groups(sources: Sequence[Source]) -> list[DeclaredGroup]:
     loaded: list[DeclaredGroup] = []
     for source, documents_of_file in documents_by_source:
         file_faults: list[Fault] = []
-        loaded += [
-            _parse_group(document, source.name, file_faults) for document in documents_of_file
-        ]
+        loaded += [_parse_group(document, source, file_faults) for document in documents_of_file]
         if not documents_of_file:
             file_faults.append(
                 Fault(1, "the file is empty; it must have `jobs`, and may have `set`")
@@ -138,7 +140,7 @@ def _read_documents(sources: Sequence[Source]) -> list[tuple[Source, list[Docume
     return documents_by_source
 
 
-def _parse_group(document: Document, file: str, faults: list[Fault]) -> DeclaredGroup:
+def _parse_group(document: Document, source: Source, faults: list[Fault]) -> DeclaredGroup:
     value = document.value
     if isinstance(value, list):
         value = {"jobs": value}
@@ -160,7 +162,14 @@ def _parse_group(document: Document, file: str, faults: list[Fault]) -> Declared
         defaults = {}
     set_name = _parse_set_name(document, value.get("set"), faults)
     jobs = [
-        _parse_job(FilePosition(document, ("jobs", index), file), job, defaults, set_name, faults)
+        _parse_job(
+            FilePosition(document, ("jobs", index), source.name),
+            job,
+            defaults,
+            set_name,
+            source.folder,
+            faults,
+        )
         for index, job in enumerate(value.get("jobs") or ())
     ]
     return DeclaredGroup(set_name, tuple(job for job in jobs if job is not None))
@@ -185,6 +194,7 @@ def _parse_job(
     job: Any,
     defaults: Mapping[str, Any],
     set_name: str | None,
+    folder: Path,
     faults: list[Fault],
 ) -> DeclaredJob | None:
     if not isinstance(job, dict):
@@ -211,9 +221,31 @@ def _parse_job(
     if set_name is not None and isinstance(tags, dict | None):
         fields["tags"] = {**(tags or {}), SET_TAG: set_name}
     shown_name = name if isinstance(name, str) else "a job"
-    return DeclaredJob(
-        shown_name, fields, set_name, bool(paused) if paused is not None else None, job_id, position
-    )
+    is_paused = bool(paused) if paused is not None else None
+    artifact = _take_artifact(position, fields, folder, faults)
+    return DeclaredJob(shown_name, fields, set_name, is_paused, job_id, position, artifact)
+
+
+def _take_artifact(
+    position: FilePosition, fields: dict[str, Any], folder: Path, faults: list[Fault]
+) -> Path | None:
+    """Return the path of `task.artifact`, which stands for the `artifact_id` of its content."""
+    task = fields.get("task")
+    if not isinstance(task, dict) or "artifact" not in task:
+        return None
+    text = task["artifact"]
+    message = ""
+    if "artifact_id" in task:
+        message = "task.artifact must not be sent together with artifact_id: name one of them"
+    elif not isinstance(text, str) or not text:
+        message = "task.artifact must be the path of a file or a folder"
+    elif not (folder / text).exists():
+        message = f"task.artifact: there is no file {folder / text}"
+    if message:
+        faults.append(Fault(position.line_of("task.artifact"), message))
+    others = {name: value for name, value in task.items() if name != "artifact"}
+    fields["task"] = {**others, "artifact_id": UNKNOWN_ARTIFACT_ID}
+    return None if message else folder / text
 
 
 def _merge_defaults(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:

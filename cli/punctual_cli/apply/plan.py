@@ -11,6 +11,7 @@ import msgspec
 from punctual.web.features import Features
 from punctual.web.models.job import READ_ONLY_FIELDS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
+from punctual_cli.apply.artifacts import PlannedUpload
 from punctual_cli.apply.fields import Difference, fields_to_send, find_differences, whole
 from punctual_cli.apply.file import SET_TAG, DeclaredGroup, DeclaredJob, field_faults
 from punctual_cli.apply.yaml_lines import Fault
@@ -48,6 +49,7 @@ class Plan:
     prunes: tuple[Prune, ...] = ()
     unchanged: tuple[DeclaredJob, ...] = ()
     unpruned: tuple[Prune, ...] = ()  # in a set but not in the file, so --prune cancels them
+    uploads: tuple[PlannedUpload, ...] = ()  # before all other steps
 
     @property
     def step_count(self) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from punctual_cli.apply.fields import ABSENT, Difference, declared_fields
 from punctual_cli.apply.file import SET_TAG
 from punctual_cli.apply.plan import Change, Plan, Prune
+from punctual_cli.input.artifact_files import size_text
 
 ADDED_STYLE, REMOVED_STYLE, CHANGED_STYLE, QUIET_STYLE = "green", "red", "yellow", "dim"
 MAX_VALUE_WIDTH = 60
@@ -26,6 +27,8 @@ class Line(NamedTuple):
 
 
 def render_lines(plan: Plan) -> Iterator[Line]:
+    for upload in plan.uploads:
+        yield Line(f"^ upload {upload.source} ({size_text(upload.file.size)})", ADDED_STYLE)
     for create in plan.creates:
         suffix = _set_suffix(create.declared.set_name)
         yield Line(f"+ create {create.declared.name}{suffix}", ADDED_STYLE)

@@ -1,10 +1,13 @@
 """The command punctual apply."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from punctual_cli.commands.artifacts import upload_file
 from punctual_cli.errors import CommandError, ExitCode, Failure, print_failure
 from punctual_cli.input import job_files, prompting
 from punctual_cli.input.options import Yes
@@ -12,7 +15,9 @@ from punctual_cli.output import answers, progress
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
+    from punctual_cli.apply.artifacts import PlannedUpload
     from punctual_cli.apply.execute import StepResult
+    from punctual_cli.apply.file import DeclaredGroup
     from punctual_cli.apply.plan import Plan
     from punctual_cli.apply.yaml_lines import Fault
 
@@ -44,10 +49,17 @@ def apply(
 
     The command shows the changes and asks for confirmation. Unchanged jobs are not touched.
     """
+    files = job_files.expand_files(file)
+    with _planned(session, files, prune) as plan:
+        _carry_out(session, plan, files, dry_run=dry_run, check=check, yes=yes)
+
+
+def _carry_out(
+    session: Session, plan: "Plan", files: "Sequence[str]", *, dry_run: bool, check: bool, yes: bool
+) -> None:
+    """Show the plan, ask for confirmation, and carry it out."""
     from punctual_cli.apply import execute, plan_view
 
-    files = job_files.expand_files(file)
-    plan = _make_plan(session, files, prune)
     if not session.as_json:
         for text, style in plan_view.render_lines(plan):
             session.screen.print_line(text, style)
@@ -60,6 +72,8 @@ def apply(
         raise typer.Exit(ExitCode.FAILED if check and plan.step_count else ExitCode.OK)
     if not _confirm(session, yes, files):
         raise CommandError("Nothing was changed.", ExitCode.REFUSED)
+    for upload in plan.uploads:
+        upload_file(session, upload.file)
     results: list[StepResult] = []
     try:
         with progress.bar(session, "Applying", plan.step_count) as advance:
@@ -85,12 +99,43 @@ def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
     return prompting.confirm(session, "Apply these changes?", yes)
 
 
-def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
+@contextmanager
+def _planned(session: Session, files: "Sequence[str]", prune: bool) -> "Iterator[Plan]":
+    """Yield the plan. The zips of artifacts exist until the end."""
+    from dataclasses import replace
+
+    from punctual_cli.apply.artifacts import names_artifact, resolve_artifacts
+
+    groups = _load_groups(session, files, prune)
+    if not names_artifact(groups):
+        yield _make_plan(session, groups, prune)
+        return
+    with resolve_artifacts(groups, session.client.whoami().tenant) as resolved:
+        plan = _make_plan(session, resolved.groups, prune)
+        jobs = [create.declared for create in plan.creates]
+        jobs += [change.declared for change in plan.changes]
+        uploads = resolved.uploads(jobs, lambda artifact_id: _is_stored(session, artifact_id))
+        yield replace(plan, uploads=uploads)
+
+
+def _is_stored(session: Session, artifact_id: str) -> bool:
+    from punctual.client import NotFound
+
+    try:
+        return session.client.artifacts.get(artifact_id).status == "STORED"
+    except NotFound:
+        return False
+
+
+def _load_groups(
+    session: Session, files: "Sequence[str]", prune: bool
+) -> "Sequence[DeclaredGroup]":
     from punctual_cli.apply import file as declarations
-    from punctual_cli.apply.plan import make_plan
 
     sources = [
-        declarations.Source(job_files.display_name(name), job_files.read_text(name))
+        declarations.Source(
+            job_files.display_name(name), job_files.read_text(name), Path(name).parent
+        )
         for name in files
     ]
     try:
@@ -104,6 +149,13 @@ def _make_plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
             "--prune requires a set, and no file names one.",
             advice="Begin a file with `set: NAME`. Its jobs then belong to the set.",
         )
+    return groups
+
+
+def _make_plan(session: Session, groups: "Sequence[DeclaredGroup]", prune: bool) -> "Plan":
+    from punctual_cli.apply import file as declarations
+    from punctual_cli.apply.plan import make_plan
+
     with progress.spinner(session, "Reading the jobs"):
         task_types = (
             frozenset(session.client.health().task_types) or declarations.ALL_FEATURES.task_types
@@ -166,6 +218,10 @@ def _result_errors(result: "StepResult") -> list[tuple[str, str]]:
     return field_errors or [(f"{position.file}:{position.line_of()}", f"{result.name}: {detail}")]
 
 
+def _sizes(upload: "PlannedUpload") -> dict[str, Any]:
+    return {"size": upload.file.size, "sha256": upload.file.sha256}
+
+
 def _plan_as_json(plan: "Plan", results: "Sequence[StepResult] | None") -> dict[str, Any]:
     results_by_step = {id(step_result.step): step_result for step_result in results or ()}
 
@@ -180,6 +236,10 @@ def _plan_as_json(plan: "Plan", results: "Sequence[StepResult] | None") -> dict[
 
     return {
         "applied": results is not None,
+        "upload": [
+            {"file": str(upload.source), "artifact_id": upload.artifact_id, **_sizes(upload)}
+            for upload in plan.uploads
+        ],
         "create": [
             {
                 "name": planned.declared.name,

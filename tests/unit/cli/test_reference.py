@@ -37,6 +37,7 @@ def test_program_has_every_command() -> None:
         *(f"runs {verb}" for verb in runs.split()),
         *(f"tokens {verb}" for verb in ("create", "list", "revoke")),
         *(f"secrets {verb}" for verb in ("set", "list", "delete")),
+        *(f"artifacts {verb}" for verb in ("upload", "list", "get", "delete")),
         "webhook-secret",
         *rest.split(),
     }
