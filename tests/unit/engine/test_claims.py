@@ -211,6 +211,50 @@ def test_log_of_a_lost_attempt_stays_readable(scene: ClaimsScene) -> None:
     assert scene.log_text(claim, 6) == b""
 
 
+def test_long_log_is_joined_while_it_grows_and_stays_the_same(
+    scene: ClaimsScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("punctual.engine.execution.log_parts.JOINED_PART_BYTES", 100)
+    claim = scene.start_run()
+    whole, most = b"", 0
+    for number in range(600):
+        line = b"line %d\n" % number
+        assert renew(scene, claim, log=line, log_offset=len(whole)) is OK
+        whole += line
+        parts = [name for name in scene.blobs if ".parts/" in name]
+        most = max(most, len(parts))
+        place = 7 * number % len(whole)
+        assert scene.log_text(claim, place) == whole[place:]
+    assert most < 400
+    assert finish(scene, claim, log=b"end\n", log_offset=len(whole)) is OK
+    assert scene.log_text(claim) == whole + b"end\n"
+    assert [name for name in scene.blobs if ".parts/" in name] == []
+
+
+def test_part_that_arrives_again_late_loses_nothing(scene: ClaimsScene) -> None:
+    claim = scene.start_run()
+    lines = [b"line %d\n" % number for number in range(200)]
+    offsets = [sum(map(len, lines[:number])) for number in range(200)]
+    for number in range(200):
+        assert renew(scene, claim, log=lines[number], log_offset=offsets[number]) is OK
+        late = max(0, number - 20)
+        assert renew(scene, claim, log=lines[late], log_offset=offsets[late]) is OK
+    assert scene.log_text(claim) == b"".join(lines)
+
+
+def test_log_with_parts_that_vanish_during_the_end_is_stored_by_the_next_call(
+    scene: ClaimsScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = scene.start_run()
+    assert renew(scene, claim, log=b"one\n") is OK
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryBlobs, "get_many", lambda _self, names: [None] * len(names))
+        with pytest.raises(Unavailable, match="another form"):
+            finish(scene, claim, log=b"end\n", log_offset=4)
+    assert finish(scene, claim, log=b"end\n", log_offset=4) is OK
+    assert scene.log_text(claim) == b"one\nend\n"
+
+
 def test_log_is_cut_at_its_limit(scene: ClaimsScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("punctual.engine.execution.log_parts.MAX_LOG_BYTES", 10)
     claim = scene.start_run()

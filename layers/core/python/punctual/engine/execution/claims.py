@@ -26,7 +26,7 @@ from punctual.engine.execution.executor import (
     RenewalResult,
     StartedAttempt,
 )
-from punctual.engine.execution.log_parts import log_part, merge_log
+from punctual.engine.execution.log_parts import is_join_due, join_parts, log_part, merge_log
 from punctual.engine.ports.blobs import Blob, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
@@ -196,6 +196,9 @@ class Claims:
             for renewal, claim in logged
         ]
         self._put_blobs([part for part in parts if part is not None])
+        for renewal, claim in logged:
+            if is_join_due(claim.run_id, renewal.log_offset):
+                join_parts(self._blobs, key_of(claim), claim.run_id, claim.attempt_number)
 
     # Ends
 

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import hash_fraction
 from punctual.engine.changes.run_results import log_key, log_part_key, log_parts_folder
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blob, Blobs
 from punctual.engine.ports.rows import JobKey
 
 MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_LIVE_LOG_READ_BYTES = 4 * 1024 * 1024  # of one answer to a reader of the log
+JOINED_PART_BYTES = 1024 * 1024  # parts are joined up to about this size
+PARTS_BETWEEN_JOINS = 64  # on average
+# The newest parts stay as they are. A request that was delayed may put one of them again.
+MIN_SEPARATE_PARTS = 32
 
 
 class MergedLog(NamedTuple):
@@ -46,6 +52,42 @@ def read_log_parts(
     return _join(blobs, wanted, after) if parts else None
 
 
+def is_join_due(run_id: str, offset: int) -> bool:
+    """Return whether the parts are to be joined after the part at this offset.
+
+    A hash decides, so no count has to be stored, and the same part decides alike again.
+    """
+    return hash_fraction(run_id, str(offset)) < 1 / PARTS_BETWEEN_JOINS
+
+
+def join_parts(blobs: Blobs, key: JobKey, run_id: str, attempt: int) -> None:
+    """Join small parts, so that the log of a day still merges within one call.
+
+    The joined part takes the name of its first one, and is stored before the others are deleted.
+    """
+    names = blobs.list_names(log_parts_folder(key, run_id, attempt))
+    parts = [(_offset_of(name), name) for name in names]
+    group: list[tuple[int, str]] = []
+    for (offset, name), (next_offset, _) in pairwise(parts[: 1 - MIN_SEPARATE_PARTS]):
+        group.append((offset, name))
+        if next_offset - group[0][0] >= JOINED_PART_BYTES:
+            _join_group(blobs, group)
+            group = []
+    _join_group(blobs, group)
+
+
+def _join_group(blobs: Blobs, group: Sequence[tuple[int, str]]) -> None:
+    if len(group) < 2:
+        return
+    start, name = group[0]
+    try:
+        data = _join(blobs, group, start)
+    except Unavailable:
+        return  # another call joins the same parts
+    blobs.put(name, data, TEXT_CONTENT_TYPE)
+    blobs.delete([other for _, other in group[1:]])
+
+
 def merge_log(
     blobs: Blobs, key: JobKey, run_id: str, attempt: int, offset: int, text: bytes
 ) -> MergedLog | None:
@@ -62,11 +104,16 @@ def merge_log(
 
 
 def _join(blobs: Blobs, parts: Sequence[tuple[int, str]], start: int) -> bytes:
-    """Return the text of these parts from the offset `start` on."""
+    """Return the text of these parts from the offset `start` on.
+
+    A part that is gone was joined to another one, or merged, since the parts were listed.
+    """
     data = b""
     texts = blobs.get_many([name for _, name in parts])
     for (offset, _), text in zip(parts, texts, strict=True):
-        data = _joined(data, start, offset, text or b"")
+        if text is None:
+            raise Unavailable("The log is being stored in another form: try again.")
+        data = _joined(data, start, offset, text)
     return data
 
 
