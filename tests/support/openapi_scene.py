@@ -92,6 +92,7 @@ class Scene(ApplicationClient):
             self.workers,
             self._woken.set,
             executor_id="node-1",
+            script_memory_mb=8_192,
         )
         self.tokens = Tokens(
             self.store.tokens,

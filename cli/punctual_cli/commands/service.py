@@ -44,6 +44,10 @@ def _print_stats(session: Session, answer: "Stats") -> None:
     if queue is not None:
         oldest_text = "" if not queue.depth else f", the oldest for {queue.oldest_seconds:g} s"
         rows.append(("Queue", f"{queue.depth or 0:,} waiting{oldest_text}"))
+    rows += [
+        ("Limit", f"{limit.limit}: {limit.used or 0:,} of {limit.allowed or 0:,} in use")
+        for limit in answer.limits
+    ]
     screen.print_pairs(rows)
     if answer.executors:
         screen.print_line()

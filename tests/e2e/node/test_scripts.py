@@ -130,6 +130,10 @@ def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
         ),
         ({"PUNCTUAL_SCRIPT_PATHS": "/srv"}, "PUNCTUAL_SCRIPT_PATHS is a list of absolute paths"),
         (
+            {"PUNCTUAL_SCRIPT_MEMORY_MB": "2GB"},
+            "PUNCTUAL_SCRIPT_MEMORY_MB must be a whole number of megabytes, at least 64; got",
+        ),
+        (
             {"PUNCTUAL_SCRIPT_PATHS": "/:r"},
             "PUNCTUAL_SCRIPT_PATHS must not name the data folder",
         ),

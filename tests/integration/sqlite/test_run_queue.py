@@ -16,6 +16,7 @@ from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.run_queue import Message
 from punctual.node.limits import Admission
 from punctual.node.run_queue import QUEUE_PAGE_SIZE, RunQueue
+from punctual.node.script_memory import ScriptMemory
 from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, RUN, ManualClock, a_job_state, a_run, after, an_id
@@ -37,7 +38,10 @@ class Scene:
             self.store.starts,
             {Lane.QUICK: 8, Lane.LONG: 4},
         )
-        self.queue = RunQueue(self.store.transaction(), self.store.job_states, self.admission)
+        self.memory = ScriptMemory(2_048)
+        self.queue = RunQueue(
+            self.store.transaction(), self.store.job_states, self.admission, self.memory
+        )
         self.states: dict[tuple[str, str], JobState] = {}
         self.write_count = 0
 
@@ -96,7 +100,7 @@ def a_job(
     due_at: datetime = NOON,
     priority: Priority = Priority.NORMAL,
     lane: Lane = QUICK,
-    task_type: str = "script",
+    task_type: str = "http",
 ) -> JobState:
     rules = Rules("1-body", NOON, task_type=task_type, lane=lane, priority=priority)
     run = a_run(an_id(10_000_000 + number), due_at=due_at)
@@ -299,7 +303,7 @@ def test_queue_takes_the_same_runs_as_a_sorted_list(scene: Scene, seed: int) -> 
     for number in range(150):
         new_states: list[JobState] = []
         for _ in range(chance.choice((0, 1, 6))):
-            lane, task_type = chance.choice(list(Lane)), chance.choice(("script", "event"))
+            lane, task_type = chance.choice(list(Lane)), chance.choice(("http", "event"))
             due_at = scene.clock() + timedelta(seconds=chance.choice((-2, 0, 0, 1, 3)))
             priority, tenant = chance.choice(list(Priority)), chance.choice("abc")
             number = 1_000 * seed + scene.write_count + len(new_states)

@@ -12,6 +12,7 @@ from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.node.limits import Admission
 from punctual.node.run_queue import RunQueue
+from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
 from punctual.node.sqlite.state_rows import SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
@@ -55,8 +56,9 @@ Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 
 def run_queue(store: Store) -> RunQueue:
     """Return the queue of a node without limits."""
+    admission = Admission(None, datetime.now, store.starts)
     return RunQueue(
-        store.transaction(), store.job_states, Admission(None, datetime.now, store.starts)
+        store.transaction(), store.job_states, admission, ScriptMemory(UNLIMITED_MEMORY_MB)
     )
 
 

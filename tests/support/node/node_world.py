@@ -31,6 +31,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.open = threading.Event()
+        self.open_jobs: set[str] = set()
         self.begun = threading.Semaphore(0)
         self.attempts: list[int] = []
 
@@ -38,7 +39,7 @@ class Gate:
         self.attempts.append(attempt.attempt_number)
         recorder.log(b"begun\n")
         self.begun.release()
-        while not self.open.is_set():
+        while not (self.open.is_set() or attempt.job_id in self.open_jobs):
             if stop.wait(0.005):
                 return Outcome.stopped(stop.reason())
         if attempt.payload == "fail":
@@ -47,7 +48,13 @@ class Gate:
 
 
 class World:
-    def __init__(self, folder: Path, clock: ManualClock, limits_of: LimitsOf | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: ManualClock,
+        limits_of: LimitsOf | None = None,
+        script_memory_mb: int = 2**20,
+    ) -> None:
         self.folder = folder
         self.clock = clock
         self.gate = Gate()
@@ -68,6 +75,7 @@ class World:
             self.woken.set,
             executor_id=f"node-{id(self)}",
             limits_of=limits_of,
+            script_memory_mb=script_memory_mb,
         )
         self.node.start()
         self.node.step()

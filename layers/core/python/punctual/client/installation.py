@@ -55,12 +55,21 @@ class Executor(Model, frozen=True, kw_only=True):
     running: int | None = None
 
 
+class UsedLimit(Model, frozen=True, kw_only=True):
+    """What runs share, such as the memory of scripts, and how much of it they use now."""
+
+    limit: str
+    allowed: int | None = None
+    used: int | None = None
+
+
 class Stats(Model, frozen=True, kw_only=True):
     jobs: dict[str, int] = msgspec.field(default_factory=dict)
     runs: dict[str, int] = msgspec.field(default_factory=dict)
     last_hour: tuple[Minute, ...] = ()
     lateness_ms: Lateness | None = None
     queue: Queue | None = None
+    limits: tuple[UsedLimit, ...] = ()
     executors: tuple[Executor, ...] = ()
 
 

@@ -78,6 +78,7 @@ class Rules(
     retry: Retry = Retry()
     deadline_seconds: int | None = None
     at_most_once: bool = False
+    memory_mb: int = 0  # that a script asks for; 0 is the default
 
 
 class JobLimits(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -49,6 +49,7 @@ class Reason(StrEnum):
 
     NONE = ""
     CONCURRENCY = "CONCURRENCY"
+    RESOURCES = "RESOURCES"  # in views only; the job state says QUEUED
     PAUSED = "PAUSED"
     BACKOFF = "BACKOFF"
     OVERLAP = "OVERLAP"

@@ -53,6 +53,7 @@ from punctual.node.http.uploads import Uploads
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, defaults_from
 from punctual.node.logs import EventLog, set_up_logging
 from punctual.node.node import Node
+from punctual.node.script_memory import default_total_mb
 from punctual.node.script_settings import ScriptSettings, hide_this_process, script_task
 from punctual.node.sqlite.store import Store
 from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, shut_down
@@ -146,12 +147,13 @@ def build_node(
     wake: Any,
     sandbox: Sandbox,
     limits_of: LimitsOf | None = None,
+    script_memory_mb: int = sys.maxsize,
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
     http = HttpTask(monotonic=clock.monotonic, open_networks=LOOPBACK_NETWORKS)
     artifact_queries = ArtifactQueries(store.artifacts, store.blobs, store.job_states)
     artifact_files = ArtifactFiles(artifact_queries, store.blobs)
-    script = script_task(folder, groups, sandbox, artifact_files)
+    script = script_task(folder, groups, sandbox, artifact_files, total_memory_mb=script_memory_mb)
     node = Node(
         store,
         AttemptRunner({"http": http, "script": script}, store.find_secret),
@@ -166,6 +168,7 @@ def build_node(
         limits_of=limits_of,
         webhook_secrets=WebhookKeys(folder).secrets,
         artifact_files=artifact_files,
+        script_memory_mb=script_memory_mb,
     )
     return node, http
 
@@ -258,8 +261,15 @@ async def serve(
         token_key.read()
     limits_of, issuer_config = load_limits(options, log), options.issuer_config
     sandbox = options.scripts.choose_sandbox(options.data, options.auth, log)
+    script_memory_mb = options.scripts.memory_mb or default_total_mb()
     node, http = build_node(
-        store, options.data, log, lambda: event_loops[0].wake(), sandbox, limits_of
+        store,
+        options.data,
+        log,
+        lambda: event_loops[0].wake(),
+        sandbox,
+        limits_of,
+        script_memory_mb,
     )
     node.start()
     tokens = Tokens(
@@ -300,7 +310,7 @@ async def serve(
                 own_user=own_user,
                 webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
                 secrets=Secrets(store.secrets, store.audit),
-                features=features_with(sandbox),
+                features=features_with(sandbox, script_memory_mb),
                 sandbox=sandbox.name,
                 login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
                 claims=node_claims(

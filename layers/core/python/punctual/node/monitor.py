@@ -108,6 +108,14 @@ class TaskTypes(Protocol):
     def types(self) -> tuple[str, ...]: ...
 
 
+class ScriptQueue(Protocol):
+    """The scripts that wait for the node's memory."""
+
+    def limit(self) -> Mapping[str, Any]: ...
+
+    def count_waiting_for_memory(self, tenant: str, now: datetime, /) -> int: ...
+
+
 class NodeMonitor:
     """Counts starts, ends and lateness by minute.
 
@@ -126,7 +134,9 @@ class NodeMonitor:
         monotonic: Callable[[], float],
         since: datetime,
         warnings: Callable[[], Sequence[HealthWarning]] = tuple,
+        script_queue: ScriptQueue | None = None,
     ) -> None:
+        self._script_queue = script_queue
         self._store = store
         self._warnings = warnings
         self._minute_store = minute_store
@@ -246,7 +256,7 @@ class NodeMonitor:
         ]
         return Stats(
             jobs=self._store.count_jobs(tenant),
-            runs=self._store.count_runs(tenant),
+            runs=self._run_counts(tenant, now),
             last_hour=[_minute_view(minute_at, minute) for minute_at, minute in last_hour],
             lateness_ms=_lateness_view([minute for _, minute in last_hour]),
             queue={
@@ -262,7 +272,19 @@ class NodeMonitor:
                     "running": len(self._running_tasks),
                 }
             ],
+            limits=[] if self._script_queue is None else [self._script_queue.limit()],
         )
+
+    def _run_counts(self, tenant: str, now: datetime) -> Mapping[str, int]:
+        """Return the number of runs by the status that they are shown with."""
+        counts = self._store.count_runs(tenant)
+        queue = self._script_queue
+        waiting = 0 if queue is None else queue.count_waiting_for_memory(tenant, now)
+        if not waiting:
+            return counts
+        changes = {RunStatus.QUEUED.value: -waiting, RunStatus.WAITING.value: waiting}
+        changed = {**counts, **{name: counts.get(name, 0) + by for name, by in changes.items()}}
+        return {name: count for name, count in changed.items() if count}
 
     def health(self, now: datetime) -> Health:
         """Return the health: late if runs start late, down if there was no plan for a minute."""

@@ -38,6 +38,7 @@ from punctual.node.maintenance import Maintenance
 from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue import RunQueue
 from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
+from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
 from punctual.node.sqlite.state_rows import INLINE_SLOT
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
@@ -97,6 +98,7 @@ class Node:
         limits_of: LimitsOf | None = None,
         webhook_secrets: WebhookSecrets = no_webhook_secrets,
         artifact_files: ArtifactFiles | None = None,
+        script_memory_mb: int = UNLIMITED_MEMORY_MB,
     ) -> None:
         self._store = store
         self._artifact_files = artifact_files
@@ -115,7 +117,8 @@ class Node:
         self._next_plan_steady = reading.steady
         slots_by_lane = {lane: pool.size for lane, pool in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
-        self.queue = RunQueue(store.transaction(), store.job_states, self._admission)
+        memory = self.script_memory = ScriptMemory(script_memory_mb)
+        self.queue = RunQueue(store.transaction(), store.job_states, self._admission, memory)
         self.applier = self._build_applier(clock, monotonic)
         self._evaluator = Evaluator(self.applier, new_id)
         self.executor = self._build_executor(executor_id)
@@ -138,10 +141,11 @@ class Node:
             monotonic,
             reading.wall,
             store.warnings,
+            self.queue,
         )
         self.search = self._build_search(clock)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
-        self._limit_counters: list[Admission | NodeQuotas] = []  # none without limits
+        self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters += [self._admission, self.quotas]
         self.jobs = self._build_jobs(clock)
@@ -207,6 +211,7 @@ class Node:
             monitor=self.monitor,
             clock=clock,
             log=self._log,
+            waits_for_resources=self.queue.waits_for_memory,
         )
 
     def _build_jobs(self, clock: Clock) -> Jobs:
@@ -318,12 +323,11 @@ class Node:
             self._finish_attempts(ended_attempts)
             self._start_runs(self._clocks.read().wall)
             self.monitor.write(reading)
-        for ended_attempt in ended_attempts:
+        for ended in ended_attempts:
             self._ended_attempts.popleft()
-            self.running_tasks.remove(ended_attempt.assignment)
-            self._admission.remove_ended(
-                ended_attempt.assignment.key.tenant, ended_attempt.finished.run_id
-            )
+            self.running_tasks.remove(ended.assignment)
+            self._admission.remove_ended(ended.assignment.key.tenant, ended.finished.run_id)
+            self.script_memory.release(ended.finished.run_id, ended.finished.token)
         claimed_tasks, self._claimed_tasks = self._claimed_tasks, []
         for task in claimed_tasks:
             self._workers[task.lane].start(task.work)
@@ -375,10 +379,10 @@ class Node:
         if not messages:
             return ()
         claim_result = self.executor.claim(messages)
-        self.monitor.count_started([assignment.run for assignment in claim_result.claimed])
-        self._admission.add_started(
-            ((assignment.key.tenant, assignment.run) for assignment in claim_result.claimed), slot
-        )
+        claimed = claim_result.claimed
+        self.monitor.count_started([assignment.run for assignment in claimed])
+        self._admission.add_started(((task.key.tenant, task.run) for task in claimed), slot)
+        self.script_memory.reserve_for(claimed)
         for unreadable_run in claim_result.payload_unavailable:
             self._return_unreadable(unreadable_run)
         claimed_count = len(claim_result.claimed) + len(claim_result.payload_unavailable)

@@ -1,28 +1,44 @@
 """The node's run queue: the QUEUED runs, by priority, then by due time.
 
+Scripts start strictly in this order. If the first one does not fit into the free memory, later
+ones wait too. Otherwise small scripts could keep a large one waiting for ever.
+
 The table `queue` is an index of the job states. The commit that changes a job state changes its
 rows. So the queue needs no repair after a crash, and holds no run that was cancelled, paused or
 claimed.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from punctual.domain.job_state import Lane, Priority
+from punctual.domain.job_state import JobState, Lane, Priority
+from punctual.domain.run import Run
 from punctual.engine.ports.run_queue import Message
 from punctual.node.limits import Admission
+from punctual.node.script_memory import ScriptMemory
 from punctual.node.sqlite.job_states import SqliteJobStates
 from punctual.node.sqlite.rows import from_micros, read_rows, to_micros
-from punctual.node.sqlite.state_rows import INLINE_SLOT, SLOT_NUMBERS
+from punctual.node.sqlite.state_rows import INLINE_SLOT, SCRIPT_NUMBER, SLOT_NUMBERS
 from punctual.node.sqlite.transaction import Transaction
 
 QUEUE_PAGE_SIZE = 100
 _QUEUE_PREFIX = "slot = ? AND tenant = ? AND priority = ?"
 
-QueueRow = tuple[Priority, int, str, str, str]  # priority, due time, job, run, tenant
+_KEY_COLUMNS = f"{_QUEUE_PREFIX} AND due = ? AND job_id = ? AND run_id = ?"
+
+
+class QueueRow(NamedTuple):
+    """A queued run. Rows compare in the order in which runs start."""
+
+    priority: Priority
+    due_micros: int
+    job_id: str
+    run_id: str
+    memory_mb: int
+    tenant: str
 
 
 class RunQueue:
@@ -32,12 +48,19 @@ class RunQueue:
     """
 
     def __init__(
-        self, transaction: Transaction, job_states: SqliteJobStates, admission: Admission
+        self,
+        transaction: Transaction,
+        job_states: SqliteJobStates,
+        admission: Admission,
+        script_memory: ScriptMemory,
     ) -> None:
         self._transaction = transaction
         self._job_states = job_states
         self._admission = admission
+        self._script_memory = script_memory
         self._next_at: datetime | None = None
+        self._first_waiting: QueueRow | None = None  # the first script that does not fit
+        self._watches_first_waiting = False
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         """Remember when the earliest run is due. The job states write the rows."""
@@ -48,7 +71,13 @@ class RunQueue:
         return [True] * len(messages)
 
     def find_due(self, slot: str, now: datetime, limit: int) -> list[Message]:
-        """Return at most `limit` due runs, without those of tenants that are at their limit."""
+        """Return at most `limit` due runs.
+
+        Runs of tenants at their limit and scripts that wait for memory are left out.
+        """
+        if slot == Lane.LONG:
+            self._first_waiting = None
+        free_mb = self._script_memory.free_mb
         with self._transaction:
             self._job_states.flush()
             room_by_tenant = {
@@ -56,36 +85,78 @@ class RunQueue:
                 for tenant in self._tenants(slot)
             }
             rows_by_priority = [
-                islice(self._due_rows(slot, tenant, priority, now), room)
+                islice(self._due_rows(slot_number, tenant, priority, now), room)
                 for tenant, room in room_by_tenant.items()
                 for priority in Priority
+                for slot_number in SLOT_NUMBERS[slot]
                 if room
             ]
             messages: list[Message] = []
             for row in heapq.merge(*rows_by_priority):
                 if len(messages) == limit:
                     break
-                tenant = row[-1]
-                if room_by_tenant[tenant]:
-                    room_by_tenant[tenant] -= 1
-                    messages.append(_message(slot, row))
+                if not room_by_tenant[row.tenant]:
+                    continue
+                memory_mb = self._script_memory.needed_mb(row.memory_mb)
+                if row.memory_mb and (self._first_waiting is not None or memory_mb > free_mb):
+                    self._first_waiting = self._first_waiting or row
+                    continue
+                free_mb -= memory_mb
+                room_by_tenant[row.tenant] -= 1
+                messages.append(_message(slot, row))
             return messages
 
-    def _tenants(self, slot: str) -> Iterator[str]:
+    def waits_for_memory(self, state: JobState, run: Run, now: datetime) -> bool:
+        """Return whether this QUEUED run waits for memory, or behind a run that does."""
+        first, rules = self._first_waiting, state.rules[run.definition]
+        if first is None or rules.task_type != "script" or run.due_at > now:
+            return False
+        place = (rules.priority, to_micros(run.due_at), state.job_id, run.run_id)
+        return place >= first[: len(place)]
+
+    def limit(self) -> Mapping[str, Any]:
+        """Return the memory of the node's scripts, as `GET /stats` shows it."""
+        return self._script_memory.limit()
+
+    def count_waiting_for_memory(self, tenant: str, now: datetime) -> int:
+        """Return how many runs of a tenant `waits_for_memory` names."""
+        first = self._first_waiting
+        if first is None:
+            return 0
+        with self._transaction:
+            self._job_states.flush()
+            (count,) = self._transaction.db.execute(
+                "SELECT count(*) FROM queue WHERE slot = ? AND tenant = ? AND due <= ? "
+                "AND (priority, due, job_id, run_id) >= (?, ?, ?, ?)",
+                (SCRIPT_NUMBER, tenant, to_micros(now), *first[:4]),
+            ).fetchone()
+            return int(count)
+
+    def _tenants(self, slot: str) -> list[str]:
+        """Return the tenants with queued runs in a slot."""
+        return sorted(
+            {
+                tenant
+                for slot_number in SLOT_NUMBERS[slot]
+                for tenant in self._tenants_of(slot_number)
+            }
+        )
+
+    def _tenants_of(self, slot_number: int) -> Iterator[str]:
         """Yield the tenants with queued runs, with one probe of the index for each."""
         tenant: str | None = ""
         while True:
             ((tenant,),) = read_rows(
                 self._transaction.db,
                 "SELECT min(tenant) FROM queue WHERE slot = ? AND tenant > ?",
-                (SLOT_NUMBERS[slot], tenant),
+                (slot_number, tenant),
             )
             if not isinstance(tenant, str):
                 return
             yield tenant
 
     def _due_rows(
-        self, slot: str, tenant: str, priority: Priority, now: datetime
+        self, slot_number: int, tenant: str, priority: Priority, now: datetime
     ) -> Iterator[QueueRow]:
         """Yield the runs that may be claimed now, the earliest first. Rows are read in batches."""
         last_row: tuple[Any, ...] = (-1, "", "")
@@ -93,11 +164,12 @@ class RunQueue:
         while True:
             rows = read_rows(
                 self._transaction.db,
-                f"SELECT due, job_id, run_id FROM queue WHERE {_QUEUE_PREFIX} AND due <= ? "
+                f"SELECT due, job_id, run_id, memory_mb FROM queue WHERE {_QUEUE_PREFIX} "
+                "AND due <= ? "
                 "AND (due, job_id, run_id) > (?, ?, ?) AND retry_at <= ? "
                 "ORDER BY due, job_id, run_id LIMIT ?",
                 (
-                    SLOT_NUMBERS[slot],
+                    slot_number,
                     tenant,
                     priority,
                     now_micros,
@@ -106,11 +178,11 @@ class RunQueue:
                     QUEUE_PAGE_SIZE,
                 ),
             )
-            for row in rows:
-                yield priority, *row, tenant
+            for due_micros, job_id, run_id, memory_mb in rows:
+                yield QueueRow(priority, due_micros, job_id, run_id, memory_mb, tenant)
             if len(rows) < QUEUE_PAGE_SIZE:
                 return
-            last_row = rows[-1]
+            last_row = rows[-1][:3]
 
     def postpone(self, slot: str, messages: Sequence[Message], until: datetime) -> None:
         """Leave out the runs of these messages until `until`.
@@ -119,19 +191,19 @@ class RunQueue:
         """
         rows = [
             (
-                SLOT_NUMBERS[slot],
+                slot_number,
                 message.tenant,
                 message.priority,
                 to_micros(message.due_at),
                 *message[1:3],
             )
             for message in messages
+            for slot_number in SLOT_NUMBERS[slot]
         ]
         with self._transaction:
             self._transaction.begin()
             self._transaction.db.executemany(
-                f"UPDATE queue SET retry_at = {to_micros(until)} WHERE {_QUEUE_PREFIX} AND due = ? "
-                "AND job_id = ? AND run_id = ?",
+                f"UPDATE queue SET retry_at = {to_micros(until)} WHERE {_KEY_COLUMNS}",
                 rows,
             )
 
@@ -143,21 +215,36 @@ class RunQueue:
 
     def next_at(self) -> datetime | None:
         """Return when the next run may start, as far as time alone decides."""
+        first = self._first_waiting
+        if first is not None and self._watches_first_waiting and not self._is_queued(first):
+            # It was cancelled or paused, so the next one may fit.
+            return from_micros(first.due_micros)
         return self._next_at
+
+    def _is_queued(self, row: QueueRow) -> bool:
+        key = (SCRIPT_NUMBER, row.tenant, *row[:4])
+        with self._transaction:
+            self._job_states.flush()
+            found = self._transaction.db.execute(
+                f"SELECT 1 FROM queue WHERE {_KEY_COLUMNS}", key
+            ).fetchone()
+        return found is not None
 
     def update_next_at(self, slots: Sequence[str], now: datetime) -> None:
         """Compute `next_at` for the slots that have room.
 
-        In full slots the end of a run makes room.
+        In full slots the end of a run makes room, and so it does for scripts that wait for memory.
         """
         start_times: list[datetime | None] = []
+        self._watches_first_waiting = Lane.LONG in slots
         with self._transaction:
             for slot in slots:
                 for tenant in self._tenants(slot):
                     if self._admission.room(tenant, now, 1, slot):
                         start_times += [
-                            self._earliest_due_at(slot, tenant, priority, now)
+                            self._earliest_due_at(slot_number, tenant, priority, now)
                             for priority in Priority
+                            for slot_number in SLOT_NUMBERS[slot]
                         ]
                     else:
                         start_times.append(self._admission.free_at(tenant))
@@ -166,16 +253,25 @@ class RunQueue:
         )
 
     def _earliest_due_at(
-        self, slot: str, tenant: str, priority: Priority, now: datetime
+        self, slot_number: int, tenant: str, priority: Priority, now: datetime
     ) -> datetime | None:
         row = self._transaction.db.execute(
-            f"SELECT due FROM queue WHERE {_QUEUE_PREFIX} AND retry_at <= ? ORDER BY due LIMIT 1",
-            (SLOT_NUMBERS[slot], tenant, priority, to_micros(now)),
+            f"SELECT due, job_id, run_id FROM queue WHERE {_QUEUE_PREFIX} AND retry_at <= ? "
+            "ORDER BY due, job_id, run_id LIMIT 1",
+            (slot_number, tenant, priority, to_micros(now)),
         ).fetchone()
-        return None if row is None else from_micros(row[0])
+        if row is None or (slot_number == SCRIPT_NUMBER and self._must_wait((priority, *row))):
+            return None
+        return from_micros(row[0])
+
+    def _must_wait(self, place: tuple[Any, ...]) -> bool:
+        """Return whether a script at this place of the queue must wait for the end of another."""
+        first = self._first_waiting
+        if first is None or first.memory_mb <= self._script_memory.free_mb:
+            return False
+        return place >= first[: len(place)]
 
 
 def _message(slot: str, row: QueueRow) -> Message:
-    priority, due_micros, job_id, run_id, tenant = row
-    lane = Lane.QUICK if slot == INLINE_SLOT else Lane(slot)
-    return Message(tenant, job_id, run_id, from_micros(due_micros), priority, lane, 0, "")
+    due_at, lane = from_micros(row.due_micros), Lane.QUICK if slot == INLINE_SLOT else Lane(slot)
+    return Message(row.tenant, row.job_id, row.run_id, due_at, row.priority, lane, 0, "")

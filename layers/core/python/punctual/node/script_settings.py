@@ -13,6 +13,7 @@ from punctual.domain.errors import PunctualError
 from punctual.engine.ports.log import Log
 from punctual.node import clock
 from punctual.node.files.durable import make_folder
+from punctual.tasks.limits import SCRIPT_MEMORY_VARIABLE
 from punctual.tasks.script import cgroup
 from punctual.tasks.script.artifact import ArtifactSource
 from punctual.tasks.script.command import GroupRecorder
@@ -32,6 +33,7 @@ from punctual.tasks.script.system_paths import contains
 from punctual.tasks.script.task import ScriptTask
 
 SANDBOX_VARIABLE = "PUNCTUAL_SANDBOX"
+MIN_SCRIPT_MEMORY_MB = 64  # the least that a script may ask for
 _WRITABLE_BY_MODE = {"r": False, "rw": True}
 
 
@@ -40,10 +42,14 @@ class WrongSettingError(PunctualError):
 
 
 class ScriptSettings(NamedTuple):
-    """`sandbox_name` is the sandbox to use, and `open_paths` are the additional paths."""
+    """The sandbox to use, the additional paths, and the megabytes of all scripts together.
+
+    None stands for half of the machine's memory.
+    """
 
     sandbox_name: str = "auto"
     open_paths: tuple[OpenPath, ...] = ()
+    memory_mb: int | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], data_folder: Path) -> "ScriptSettings":
@@ -55,7 +61,9 @@ class ScriptSettings(NamedTuple):
             )
         entries = [entry.strip() for entry in (env.get(SCRIPT_PATHS_VARIABLE) or "").split(",")]
         return cls(
-            sandbox_name, tuple(_open_path(entry, data_folder) for entry in entries if entry)
+            sandbox_name,
+            tuple(_open_path(entry, data_folder) for entry in entries if entry),
+            _memory_mb(env.get(SCRIPT_MEMORY_VARIABLE) or ""),
         )
 
     def choose_sandbox(self, data_folder: Path, shared: bool, log: Log) -> Sandbox:
@@ -80,7 +88,12 @@ class ScriptSettings(NamedTuple):
 
 
 def script_task(
-    folder: Path, groups: GroupRecorder, sandbox: Sandbox, artifacts: ArtifactSource | None = None
+    folder: Path,
+    groups: GroupRecorder,
+    sandbox: Sandbox,
+    artifacts: ArtifactSource | None = None,
+    *,
+    total_memory_mb: int = sys.maxsize,
 ) -> ScriptTask:
     """Return the task that runs scripts on this node.
 
@@ -100,6 +113,7 @@ def script_task(
         children=Children(adopt=True),
         cgroups=cgroups,
         artifacts=artifacts,
+        total_memory_mb=total_memory_mb,
     )
 
 
@@ -116,6 +130,17 @@ def search_path() -> str:
     return os.pathsep.join(
         str(base_folder) if Path(folder) == own_folder else folder for folder in folders
     )
+
+
+def _memory_mb(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or int(text) < MIN_SCRIPT_MEMORY_MB:
+        raise WrongSettingError(
+            f"{SCRIPT_MEMORY_VARIABLE} must be a whole number of megabytes, at least "
+            f"{MIN_SCRIPT_MEMORY_MB}; got {text!r}."
+        )
+    return int(text)
 
 
 def _open_path(entry: str, data_folder: Path) -> OpenPath:

@@ -137,7 +137,9 @@ def _schedule(document: Mapping[str, Any], now: datetime) -> Schedule:
 def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
     if _RULE_FIELDS.isdisjoint(document):
         return Rules(definition_ref=ref, effective_at=now)
-    task_type = (document.get("task") or {"type": "event"})["type"]
+    task = document.get("task") or {"type": "event"}
+    task_type = task["type"]
+    resources = (task.get("resources") if task_type == "script" else None) or {}
     at_most_once = document.get("delivery") == "AT_MOST_ONCE"
     timeout = _value_or_default(document, "timeout_seconds", 300)
     is_long = task_type in LONG_TASK_TYPES or timeout > MAX_QUICK_TIMEOUT_SECONDS
@@ -153,6 +155,7 @@ def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
         retry=Retry(**{name: value for name, value in retry.items() if value is not None}),
         deadline_seconds=document.get("deadline_seconds"),
         at_most_once=at_most_once,
+        memory_mb=resources.get("memory_mb") or 0,
     )
 
 

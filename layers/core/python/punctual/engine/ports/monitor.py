@@ -15,6 +15,7 @@ class Stats(NamedTuple):
     lateness_ms: Mapping[str, float | None]
     queue: Mapping[str, float]
     executors: Sequence[Mapping[str, Any]]
+    limits: Sequence[Mapping[str, Any]] = ()  # each with its name, what is allowed, and used
 
 
 class HealthWarning(NamedTuple):

@@ -25,6 +25,7 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
 from punctual.engine.queries import run_views
 from punctual.engine.queries.definitions_over_time import Period, periods
+from punctual.engine.queries.run_views import WaitsForResources
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Explanation
 
@@ -32,7 +33,10 @@ _MAX_RUNS_REACHED_TEXT = "max_runs scheduled runs have started, or will have, be
 
 
 class Explainer:
-    def __init__(self, history: History, definitions: Definitions) -> None:
+    def __init__(
+        self, history: History, definitions: Definitions, waits_for_resources: WaitsForResources
+    ) -> None:
+        self._waits_for_resources = waits_for_resources
         self._history = history
         self._definitions = definitions
 
@@ -121,7 +125,9 @@ class Explainer:
             return last_before(
                 period.schedule, before if last_at is None else min(before, last_at + MICROSECOND)
             )
-        runs_in_state = (view.run for view in run_views.runs_in_state(state, now))
+        runs_in_state = (
+            view.run for view in run_views.runs_in_state(state, now, self._waits_for_resources)
+        )
         recorded_runs = (
             row.run for row in self._history.page(key, None, None, HISTORY_PAGE_SIZE, now)
         )
@@ -153,7 +159,7 @@ class Explainer:
         run = self._find_run(key, state, occurrence_id(key.job_id, at), now)
         if run is not None:
             return run
-        for view in run_views.runs_in_state(state, now):
+        for view in run_views.runs_in_state(state, now, self._waits_for_resources):
             if _is_outcome_of(view.run, at):
                 return view.run
         until = sortable_id(at.replace(microsecond=0) + SECOND, bytes(10))
@@ -163,7 +169,7 @@ class Explainer:
         return None
 
     def _find_run(self, key: JobKey, state: JobState, run_id: str, now: datetime) -> Run | None:
-        for view in run_views.runs_in_state(state, now):
+        for view in run_views.runs_in_state(state, now, self._waits_for_resources):
             if view.run.run_id == run_id:
                 return view.run
         run_key = RunKey(*key, run_id)
@@ -294,6 +300,7 @@ def _reason_text(run: Run) -> str:
 
 REASON_TEXTS = {
     Reason.CONCURRENCY: "It waits: as many runs as max_concurrency allows are active.",
+    Reason.RESOURCES: "It waits for memory: earlier runs have reserved it.",
     Reason.PAUSED: "The job is or was paused then.",
     Reason.BACKOFF: "An attempt failed or could not be begun; the next follows after a delay.",
     Reason.OVERLAP: "Skipped: an earlier run was still active and overlap_policy is SKIP.",

@@ -24,6 +24,7 @@ from punctual.engine.queries.filters import JobFilters as JobFilters
 from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, RunList
+from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.upcoming import UpcomingRuns
 from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
@@ -43,17 +44,19 @@ class JobQueries:
         monitor: Monitor,
         clock: Clock,
         log: Log = no_log,
+        waits_for_resources: WaitsForResources = waits_for_nothing,
     ) -> None:
+        self._waits_for_resources = waits_for_resources
         self._history = history
         self._blobs = blobs
         self._clock = clock
         self._monitor = monitor
         self._definitions = Definitions(job_states, blobs)
-        self._explainer = Explainer(history, self._definitions)
+        self._explainer = Explainer(history, self._definitions, waits_for_resources)
         self._job_list = JobList(job_states, clock, log)
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
-        self._run_list = RunList(job_states, history)
+        self._run_list = RunList(job_states, history, waits_for_resources)
         self.audit = AuditQueries(audit_log, job_states)
 
     def job(self, tenant: str, job_id: str) -> JobView:
@@ -86,7 +89,7 @@ class JobQueries:
             return None
         recorded_rows = self._history.page(key, None, None, LATEST_RUN_PAGE_SIZE, now)
         candidates = [
-            *run_views.runs_in_state(state, now),
+            *run_views.runs_in_state(state, now, self._waits_for_resources),
             *(run_views.view_of_row(row) for row in recorded_rows),
         ]
         executed = [view for view in candidates if view.run.status not in NOT_RUN_STATUSES]
@@ -105,7 +108,7 @@ class JobQueries:
 
         `rows` holds the history rows that are already read, None for a run without a row.
         """
-        views_in_state = run_views.runs_in_state(state, now)
+        views_in_state = run_views.runs_in_state(state, now, self._waits_for_resources)
         state_view = next((view for view in views_in_state if view.run.run_id == run_id), None)
         if state_view is not None and state_view.run.ended_at is None:
             return state_view
@@ -150,7 +153,7 @@ class JobQueries:
             if (run_id := state.latest_run_id or state.latest_not_run_id)
             and not any(
                 view.run.run_id == run_id and view.run.ended_at is None
-                for view in run_views.runs_in_state(state, now)
+                for view in run_views.runs_in_state(state, now, self._waits_for_resources)
             )
         ]
         loaded_rows = self._history.get(run_keys, now) if run_keys else {}

@@ -11,6 +11,7 @@ from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries import run_views
 from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.queries.run_views import WaitsForResources
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, RunView
 
@@ -28,7 +29,10 @@ class RunList:
     that ended and left its job state is missing from that list until then, for at most 10 s.
     """
 
-    def __init__(self, job_states: JobStates, history: History) -> None:
+    def __init__(
+        self, job_states: JobStates, history: History, waits_for_resources: WaitsForResources
+    ) -> None:
+        self._waits_for_resources = waits_for_resources
         self._job_states = job_states
         self._history = history
         self._results = RunResults(history)
@@ -46,7 +50,9 @@ class RunList:
         lower_bound = filters.id_lower_bound if filters.excludes_bulk else None
         page_size = _page_size(filters, limit)
         state_views = [
-            view for view in run_views.runs_in_state(state, now) if filters.matches(view.run)
+            view
+            for view in run_views.runs_in_state(state, now, self._waits_for_resources)
+            if filters.matches(view.run)
         ]
         page_views: list[RunView] = []
         for _ in range(MAX_PAGES_READ):
@@ -95,7 +101,7 @@ class RunList:
         page_size = _page_size(filters, limit)
         newest: list[tuple[_Position, RunView]] = []  # live runs, at most as many as a page shows
         for state in self._job_states.active_states(tenant):
-            for view in run_views.runs_in_state(state, now):
+            for view in run_views.runs_in_state(state, now, self._waits_for_resources):
                 if filters.matches(view.run) and _is_on_page(_position(view), before, None):
                     _keep_newest(newest, view, limit)
             yield

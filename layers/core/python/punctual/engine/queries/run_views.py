@@ -1,7 +1,9 @@
 """Builds views of runs from job states, wait queues and the history."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun, from_waiting
@@ -9,15 +11,28 @@ from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.rows import NO_DETAIL, JobKey, RunRow
 from punctual.engine.queries.views import RunView
 
+WaitsForResources = Callable[[JobState, Run, datetime], bool]
+"""Returns whether a QUEUED run waits for memory or for another resource of its executor."""
 
-def runs_in_state(state: JobState, now: datetime) -> Iterator[RunView]:
+
+def waits_for_nothing(_state: JobState, _run: Run, _now: datetime) -> bool:
+    return False
+
+
+def runs_in_state(
+    state: JobState, now: datetime, waits_for_resources: WaitsForResources = waits_for_nothing
+) -> Iterator[RunView]:
     """Yield every run of the job state: alive, waiting, and ended but perhaps not recorded.
 
     Runs fired ahead of their time are left out. A change may still take them back without a trace.
+    A run that waits for resources is QUEUED in the state, and WAITING in its view.
     """
     for run in (*state.runs, *state.unrecorded):
-        if not is_fired_early(run, now):
-            yield view_of_run(JobKey(state.tenant, state.job_id), run)
+        if is_fired_early(run, now):
+            continue
+        if run.status is RunStatus.QUEUED and waits_for_resources(state, run, now):
+            run = replace(run, status=RunStatus.WAITING, reason=Reason.RESOURCES)
+        yield view_of_run(JobKey(state.tenant, state.job_id), run)
     for waiting in state.wait_queue:
         yield view_of_run(JobKey(state.tenant, state.job_id), run_of_waiting(state, waiting))
 

@@ -366,7 +366,8 @@ class SqliteJobStates:
                     "SELECT min(due) FROM queue WHERE slot = ? AND tenant = ? AND priority = ?",
                     (slot_number, tenant, priority),
                 ).fetchone()
-                for slot_number in SLOT_NUMBERS.values()
+                for slot_numbers in SLOT_NUMBERS.values()
+                for slot_number in slot_numbers
                 for priority in Priority
             ]
             return min(

@@ -51,6 +51,7 @@ _JOB_TABLES = (
         due INTEGER NOT NULL,
         job_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
+        memory_mb INTEGER NOT NULL,
         retry_at INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (slot, tenant, priority, due, job_id, run_id)
     ) WITHOUT ROWID""",

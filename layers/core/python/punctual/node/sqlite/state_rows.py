@@ -15,11 +15,18 @@ from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
 from punctual.node.sqlite.rows import Codec, to_micros
+from punctual.tasks.limits import DEFAULT_MEMORY_MB
 
 # Runs of one slot compete for the same threads.
 INLINE_SLOT = "inline"  # the node's own thread: an `event` task takes no worker
-# The number of each slot in rows.
-SLOT_NUMBERS: dict[str, int] = {INLINE_SLOT: 0, Lane.QUICK: 1, Lane.LONG: 2}
+# The numbers of each slot in rows. Scripts of the long lane have a number of their own, so that
+# other runs pass those that wait for memory.
+SCRIPT_NUMBER = 3
+SLOT_NUMBERS: dict[str, tuple[int, ...]] = {
+    INLINE_SLOT: (0,),
+    Lane.QUICK: (1,),
+    Lane.LONG: (2, SCRIPT_NUMBER),
+}
 
 STATE_CODEC = Codec(JobState, packed=True)
 NO_LEASES: Mapping[str, Lease] = {}
@@ -48,14 +55,15 @@ _UPSERT_LEASE = (
 )
 _DELETE_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
 INSERT_QUEUED_RUN = (
-    "INSERT OR IGNORE INTO queue (slot, tenant, priority, due, job_id, run_id) "
-    "VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT OR IGNORE INTO queue (slot, tenant, priority, due, job_id, run_id, memory_mb) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _DELETE_QUEUED_RUN = (
     "DELETE FROM queue WHERE slot = ? AND tenant = ? AND priority = ? AND due = ? "
     "AND job_id = ? AND run_id = ?"
 )
 
+_QUEUE_KEY_COLUMNS = 6
 RowValues = tuple[Any, ...]
 
 
@@ -165,7 +173,7 @@ class JobStateRows:
     def _change_queue(self, old: Sequence[RowValues], new: Sequence[RowValues]) -> None:
         """Change the rows of the run queue. A job has few or none."""
         if old != new:
-            self._dequeued_runs += [row for row in old if row not in new]
+            self._dequeued_runs += [row[:_QUEUE_KEY_COLUMNS] for row in old if row not in new]
             self._queued_runs += [row for row in new if row not in old]
 
     def statements(self) -> Iterator[tuple[str, Sequence[RowValues]]]:
@@ -286,7 +294,16 @@ def _upcoming_values(state: JobState) -> RowValues:
 
 def slot_number(rules: Rules) -> int:
     """Return the number of the slot that a run by these rules waits for."""
-    return SLOT_NUMBERS[INLINE_SLOT if rules.task_type == "event" else rules.lane]
+    if rules.task_type == "script":
+        return SCRIPT_NUMBER
+    return SLOT_NUMBERS[INLINE_SLOT if rules.task_type == "event" else rules.lane][0]
+
+
+def memory_mb_of(rules: Rules) -> int:
+    """Return the megabytes that a run by these rules reserves, or 0 if it is not a script."""
+    if rules.task_type != "script":
+        return 0
+    return rules.memory_mb or DEFAULT_MEMORY_MB
 
 
 def queue_rows(state: JobState) -> list[RowValues]:
@@ -299,6 +316,7 @@ def queue_rows(state: JobState) -> list[RowValues]:
             to_micros(run.due_at),
             state.job_id,
             run.run_id,
+            memory_mb_of(rules),
         )
         for run in state.runs
         if run.status is RunStatus.QUEUED

@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
@@ -22,7 +23,7 @@ from punctual.tasks.contract import (
     stop_text,
     timeout_text,
 )
-from punctual.tasks.limits import DEFAULT_MEMORY_MB, RunLimits
+from punctual.tasks.limits import RunLimits, memory_problems, script_memory_mb
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.script.artifact import (
     ENTRY_NAMES,
@@ -105,7 +106,9 @@ class ScriptTask:
         cgroups: Cgroups | None = None,
         artifacts: ArtifactSource | None = None,
         library_path: str = "",
+        total_memory_mb: int = sys.maxsize,
     ) -> None:
+        self._total_memory_mb = total_memory_mb
         self._root = root
         self._sandbox = sandbox
         self._path = path
@@ -122,7 +125,10 @@ class ScriptTask:
         refusal_reason = self._sandbox.refusal_reason(attempt.tenant)
         if refusal_reason:
             raise BadTask(refusal_reason)
-        for field, problem in path_problems(self._sandbox, attempt.tenant, attempt.task):
+        for field, problem in (
+            *path_problems(self._sandbox, attempt.tenant, attempt.task),
+            *memory_problems(attempt.task, self._total_memory_mb),
+        ):
             raise BadTask(f"task.{field} {problem}")
         missing_text = missing_path(attempt.task)
         if missing_text:
@@ -208,7 +214,7 @@ class ScriptTask:
         arguments = tuple(as_text(argument) for argument in task.get("args") or ())
         for argument in arguments:
             encode_text(argument, "An argument")
-        run_limits = self._limits._replace(memory_bytes=_memory_mb(task) * MEGABYTE_BYTES)
+        run_limits = self._limits._replace(memory_bytes=script_memory_mb(task) * MEGABYTE_BYTES)
         return Command(
             argv=(*map(str, programs), *script_words, *arguments),
             env=self._build_environment(attempt, folder),
@@ -286,13 +292,8 @@ def _interpreter_flags(task: dict[str, Any]) -> tuple[str, ...]:
         # Unbuffered, so that logs are live and a killed script loses no output.
         return ("-u",)
     if task["runtime"] == "node":
-        return (f"--max-old-space-size={int(_memory_mb(task) * NODE_HEAP_SHARE)}",)
+        return (f"--max-old-space-size={int(script_memory_mb(task) * NODE_HEAP_SHARE)}",)
     return ()
-
-
-def _memory_mb(task: dict[str, Any]) -> int:
-    memory: int | None = (task.get("resources") or {}).get("memory_mb")
-    return DEFAULT_MEMORY_MB if memory is None else memory
 
 
 def _kernel_limits(run_limits: RunLimits) -> tuple[tuple[int, int], ...]:

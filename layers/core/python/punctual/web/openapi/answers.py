@@ -256,12 +256,19 @@ class Executor(ResponseModel):
     running: Count
 
 
+class UsedLimit(ResponseModel):
+    limit: str
+    allowed: Count
+    used: Count
+
+
 class Stats(ResponseModel):
     jobs: dict[JobStatus, Count]
     runs: dict[RunStatus, Count]
     last_hour: list[MinuteCounts]
     lateness_ms: Lateness
     queue: Queue
+    limits: list[UsedLimit]
     executors: list[Executor]
 
 

@@ -306,7 +306,13 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "last_hour": "The counts of each minute of the last hour.",
         "lateness_ms": "The lateness of the runs that started in the last hour.",
         "queue": "The runs that are due and have not started.",
+        "limits": "What runs share: each limit, and how much of it they use now.",
         "executors": "The executors with a recent heartbeat.",
+    },
+    "UsedLimit": {
+        "limit": "The name of the limit. `script_memory_mb`: the memory of a node's scripts.",
+        "allowed": "The most that all runs may use together.",
+        "used": "What they have reserved now.",
     },
     "MinuteCounts": {
         "minute": "The start of the minute.",

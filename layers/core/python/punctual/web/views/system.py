@@ -69,6 +69,7 @@ def stats_json(stats: Stats) -> dict[str, Any]:
         "last_hour": [_format_times(minute) for minute in stats.last_hour],
         "lateness_ms": dict(stats.lateness_ms),
         "queue": dict(stats.queue),
+        "limits": [dict(limit) for limit in stats.limits],
         "executors": [_format_times(executor) for executor in stats.executors],
     }
 
