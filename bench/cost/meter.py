@@ -32,6 +32,7 @@ class Unit(StrEnum):
     EVENT = "event"
     REQUEST = "lambda-request"
     GB_SECOND = "lambda-gb-second"
+    GB_SECOND_X86 = "lambda-gb-second-x86"
     LOG_BYTE = "log-byte"
     API = "http-api-request"
     SECRET = "secret-read"

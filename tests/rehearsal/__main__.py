@@ -15,7 +15,13 @@ from pathlib import Path
 
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, merged
 from tests.rehearsal.cors_check import check_cors
-from tests.rehearsal.deployment import CONTEXT, Deployment, address, check_destroyed, wait_for_tick
+from tests.rehearsal.deployment import (
+    CONTEXT,
+    Deployment,
+    check_destroyed,
+    tell_api_address,
+    wait_for_tick,
+)
 from tests.rehearsal.emulator import FOLDER, Account, emulator
 from tests.rehearsal.inventory import Inventory, inventory_of
 from tests.rehearsal.progress import Failed, step
@@ -88,7 +94,7 @@ def rehearse(rehearsal_pass: Pass, folder: Path) -> Accepted:
         environment = {**account.environment, **put_targets(account)}
         before = inventory_of(account.client)
         token = deployed(account, deployment, before)
-        url = address(account)
+        url = tell_api_address(account)
         with step("a page of another origin"):
             check_cors(url, token)
         results: list[Accepted] = []

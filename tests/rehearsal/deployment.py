@@ -115,6 +115,14 @@ def address(account: Account) -> str:
     return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
+def tell_api_address(account: Account) -> str:
+    """Write the API's address in the emulator where executors read it, and return it."""
+    url = address(account)
+    name = f"/punctual/{STAGE}/api-address"
+    account.client("ssm").put_parameter(Name=name, Value=url, Type="String", Overwrite=True)
+    return url
+
+
 def wait_for_tick(url: str) -> None:
     """Wait until the planner has run once. Until then the deployment is down."""
     with a_client(url, None) as http:

@@ -104,6 +104,7 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
                 **_without("AWS_", "PYTHON", "PUNCTUAL_"),
                 **_credentials(account.endpoint),
                 "AWS_CA_BUNDLE": str(account.authority),
+                "SSL_CERT_FILE": str(account.authority),  # for calls of runners to the API
                 "USE_SSL": "1",
                 "MINISTACK_SSL_CERT": str(trusted.certificate),
                 "MINISTACK_SSL_KEY": str(trusted.key),

@@ -8,8 +8,10 @@ import hashlib
 import json
 import tempfile
 import threading
+import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,10 @@ from ministack.services import (  # type: ignore[import-not-found]
     lambda_svc,
 )
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
+
+TENANT_HEADER = "x-amz-tenant-id"
+TENANT_FUNCTION = "-script-"  # in the name of a function with environments by tenant
+tenant_of_call: ContextVar[str] = ContextVar("tenant_of_call", default="")
 
 Props = Mapping[str, Any]
 Handler = dict[str, Any]
@@ -96,6 +102,52 @@ def into_existing_groups(write: Callable[..., None]) -> Callable[..., None]:
             write(function, *args, **more)
 
     return emit
+
+
+def for_one_tenant(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Demand the tenant of a call to a function that has environments by tenant, as AWS does."""
+
+    async def invoked(name: str, event: Any, headers: Props, *args: Any, **more: Any) -> Any:
+        lowered = {str(key).lower(): value for key, value in headers.items()}
+        tenant = lowered.get(TENANT_HEADER, "")
+        if (TENANT_FUNCTION in name) != bool(tenant):
+            why = "TenantId is required for, and only for, a function with tenant isolation."
+            return lambda_svc.error_response_json("InvalidParameterValueException", why, 400)
+        tenant_of_call.set(tenant)
+        return await invoke(name, event, headers, *args, **more)
+
+    return invoked
+
+
+def by_tenant(key_of: Callable[..., str]) -> Callable[..., str]:
+    """Keep the environments of a function apart by tenant."""
+
+    def key(name: str, config: Props, qualifier: str) -> str:
+        tenant = tenant_of_call.get() if TENANT_FUNCTION in name else ""
+        return key_of(name, config, f"{qualifier}@{tenant}" if tenant else qualifier)
+
+    return key
+
+
+def until_retired(invoke: Callable[..., Handler]) -> Callable[..., Handler]:
+    """End the environment of a script after a run that the runner does not vouch for.
+
+    On AWS the runner itself ends its process. Here the process has no runtime API to answer to. The
+    answer of a detached run does not tell, so it always ends the environment.
+    """
+
+    def invoked(worker: Any, *args: Any, **more: Any) -> Handler:
+        response = invoke(worker, *args, **more)
+        answer = response.get("result")
+        if TENANT_FUNCTION not in worker.func_name or not isinstance(answer, dict):
+            return response
+        if answer.get("must_retire") or answer.get("status") == "DETACHED":
+            process, worker._proc = worker._proc, None
+            lambda_runtime._signal(process)
+            lambda_runtime._collect(process, time.monotonic() + lambda_runtime._REAP_GRACE)
+        return response
+
+    return invoked
 
 
 def from_nearest_backup(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
@@ -234,6 +286,9 @@ def accept_silently(
 
 
 lambda_svc._sqs_esm_concurrency = with_allowed_concurrency(lambda_svc._sqs_esm_concurrency)
+lambda_svc._invoke = for_one_tenant(lambda_svc._invoke)
+lambda_runtime._worker_key = by_tenant(lambda_runtime._worker_key)
+lambda_runtime.Worker.invoke = until_retired(lambda_runtime.Worker.invoke)
 lambda_svc._emit_lambda_logs = into_existing_groups(lambda_svc._emit_lambda_logs)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
 apigateway._invoke_lambda_proxy = with_stage_in_path(apigateway._invoke_lambda_proxy)

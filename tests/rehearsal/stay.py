@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.rehearsal.deployment import CONTEXT, Deployment, address, wait_for_tick
+from tests.rehearsal.deployment import CONTEXT, Deployment, tell_api_address, wait_for_tick
 from tests.rehearsal.emulator import FOLDER, ROOT, Account, emulator
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.targets import put_targets
@@ -41,7 +41,7 @@ def stay(folder: Path) -> None:
             token = deployment.deploy()
         if token is None:
             raise Failed("the deploy made no admin token")
-        url = address(account)
+        url = tell_api_address(account)
         with step("the first tick"):
             wait_for_tick(url)
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)

@@ -290,7 +290,6 @@ class Batch:
             return []
         retry_at = self._clock() + RUN_LEASE
         held: list[RunningAttempt] = []
-        retry_at = self._clock() + RUN_LEASE
         for attempt, renewal in zip(detached, renewals, strict=True):
             if not renewal.is_held:
                 self._admission.release([attempt.assignment.run.nonce], False)
