@@ -61,6 +61,7 @@ def build_write_api(runtime: Runtime) -> Any:
         runtime.clock,
         runtime.new_id,
         stage_quotas.limits_of,
+        frozenset({runtime.settings.script_architecture}),
     )
     jobs = Jobs(
         job_states=runtime.ports.job_states,
