@@ -118,11 +118,11 @@ class Scene(ApplicationClient):
             clock=self.clock,
             new_id=self.new_id,
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
+            artifacts=self.node.artifacts,
             claims=node_claims(
                 self.store, self.node.executor, self.claim_tokens, self.clock, self.log
             ),
             secrets=Secrets(self.store.secrets, self.store.audit),
-            artifacts=self.node.artifacts,
         )
 
     def new_id(self) -> str:
@@ -268,24 +268,6 @@ def _runs(scene: Scene, job: str, hello: Any) -> None:
     scene.settle()
 
 
-def _claims(scene: Scene) -> None:
-    send, jobs = scene.send, scene.node.jobs
-    document = {"name": "Outside", "schedule_type": "IMMEDIATE"}
-    claim = claim_new_run(
-        scene.node,
-        scene.claim_tokens,
-        lambda: jobs.submit("local", "local", [Submission(document)]),
-    )
-    held = {"claim": claim, "runner_id": "r-4711", "log": "2 of 3 rows\n", "log_offset": 0}
-    started = {**held, "started_at": "2026-11-18T12:00:01Z", "progress": {"percent": 66}}
-    renewals = {"claims": [started, {"claim": "one-of-another-installation"}]}
-    send("renewClaims", "one_held_and_one_lost", "POST /claims/renew", renewals)
-    upload = {"claim": claim, "size": 1_000_000, "content_type": "text/csv"}
-    end = {**held, "status": "SUCCESS", "output": {"rows": 3}, "log": "done\n", "log_offset": 12}
-    send("finishClaims", "with_a_small_output", "POST /claims/finish", {"claims": [end]})
-    send("uploadByClaim", "after_the_end", "POST /claims/upload", upload)
-
-
 def _artifacts(scene: Scene) -> None:
     send = scene.send
     content = b"print('hello')"
@@ -302,6 +284,25 @@ def _artifacts(scene: Scene) -> None:
     send("deleteArtifact", "one_that_a_job_uses", f"DELETE {path}")
     assert scene.call("DELETE", f"/v1/jobs/{job['job_id']}").status == 200
     send("deleteArtifact", "one_that_no_job_uses", f"DELETE {path}")
+
+
+def _claims(scene: Scene) -> None:
+    send, jobs = scene.send, scene.node.jobs
+    document = {"name": "Outside", "schedule_type": "IMMEDIATE"}
+    claim = claim_new_run(
+        scene.node,
+        scene.claim_tokens,
+        lambda: jobs.submit("local", "local", [Submission(document)]),
+    )
+    held = {"claim": claim, "runner_id": "r-4711", "log": "2 of 3 rows\n", "log_offset": 0}
+    started = {**held, "started_at": "2026-11-18T12:00:01Z", "progress": {"percent": 66}}
+    renewals = {"claims": [started, {"claim": "one-of-another-installation"}]}
+    send("renewClaims", "one_held_and_one_lost", "POST /claims/renew", renewals)
+    upload = {"claim": claim, "size": 1_000_000, "content_type": "text/csv"}
+    send("uploadByClaim", "a_file", "POST /claims/upload", upload)
+    end = {**held, "status": "SUCCESS", "output": {"rows": 3}, "log": "done\n", "log_offset": 12}
+    send("finishClaims", "with_a_small_output", "POST /claims/finish", {"claims": [end]})
+    send("uploadByClaim", "after_the_end", "POST /claims/upload", upload)
 
 
 def _rest(scene: Scene) -> None:

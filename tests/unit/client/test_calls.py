@@ -27,8 +27,6 @@ def page(name: str, *items: Any) -> dict[str, Any]:
     return {name: list(items), "next_token": None}
 
 
-CLAIM_RESULTS = {"results": [{"status": "LOST"}]}
-PUBLIC_CALLS = ("GET /health", "GET /openapi.json", "POST /claims")
 ARTIFACT = {
     "artifact_id": "a",
     "name": "main.py",
@@ -36,6 +34,8 @@ ARTIFACT = {
     "size": 1,
     "status": "STORED",
 }
+CLAIM_RESULTS = {"results": [{"status": "LOST"}]}
+PUBLIC_CALLS = ("GET /health", "GET /openapi.json", "POST /claims")
 CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("POST /jobs", lambda c: c.jobs.create(name="a", schedule_type="IMMEDIATE"), JOB),
     (
@@ -78,9 +78,9 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /tokens", lambda c: c.tokens.list(), page("tokens", TOKEN)),
     ("GET /tokens/{token_id}", lambda c: c.tokens.get("t"), TOKEN),
     ("DELETE /tokens/{token_id}", lambda c: c.tokens.revoke("t"), TOKEN),
-    ("GET /secrets", lambda c: c.secrets.list(), {"secrets": [{"name": "bank"}]}),
-    ("PUT /secrets/{name}", lambda c: c.secrets.set("bank", "hush"), None),
-    ("DELETE /secrets/{name}", lambda c: c.secrets.delete("bank"), None),
+    ("GET /artifacts", lambda c: c.artifacts.list(), page("artifacts", ARTIFACT)),
+    ("GET /artifacts/{artifact_id}", lambda c: c.artifacts.get("a"), ARTIFACT),
+    ("DELETE /artifacts/{artifact_id}", lambda c: c.artifacts.delete("a"), ARTIFACT),
     ("POST /claims/renew", lambda c: c.claims.renew([{"claim": "x"}]), CLAIM_RESULTS),
     (
         "POST /claims/finish",
@@ -95,9 +95,6 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /secrets", lambda c: c.secrets.list(), {"secrets": [{"name": "bank"}]}),
     ("PUT /secrets/{name}", lambda c: c.secrets.set("bank", "hush"), None),
     ("DELETE /secrets/{name}", lambda c: c.secrets.delete("bank"), None),
-    ("GET /artifacts", lambda c: c.artifacts.list(), page("artifacts", ARTIFACT)),
-    ("GET /artifacts/{artifact_id}", lambda c: c.artifacts.get("a"), ARTIFACT),
-    ("DELETE /artifacts/{artifact_id}", lambda c: c.artifacts.delete("a"), ARTIFACT),
     ("GET /webhook-secret", lambda c: c.webhook_secret(), {"secret": "whsec_c2VjcmV0"}),
     ("GET /audit", lambda c: c.audit.list(), page("entries", ENTRY)),
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
@@ -114,8 +111,8 @@ def fill_in_ids(name: str) -> str:
         name.replace("{job_id}", str(ID))
         .replace("{run_id}", str(RUN_ID))
         .replace("{token_id}", "t")
-        .replace("{name}", "bank")
         .replace("{artifact_id}", "a")
+        .replace("{name}", "bank")
     )
 
 
@@ -154,7 +151,7 @@ def test_every_call_of_the_contract_has_a_method() -> None:
 
 
 def methods(client: Any) -> set[str]:
-    groups = ("jobs", "runs", "schedules", "tokens", "secrets", "audit", "claims", "artifacts")
+    groups = ("jobs", "runs", "schedules", "tokens", "secrets", "audit", "artifacts", "claims")
     names = {
         f"{group}.{name}"
         for group in groups
