@@ -1,0 +1,82 @@
+"""Artifacts in the deployed functions: uploads, deletion, and the walk that removes their bytes."""
+
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import requests
+
+from punctual.domain.artifacts import artifact_blob_name
+from tests.support.deployed import repairs
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.world import World
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+CONTENT = b"print('hello')"
+
+
+def create(api: Gateway, content: bytes = CONTENT) -> Any:
+    fields = {"sha256": sha256(content).hexdigest(), "size": len(content), "name": "main.py"}
+    return api.post("/artifacts", fields)
+
+
+def upload(api: Gateway, content: bytes = CONTENT) -> str:
+    created = create(api, content).json
+    sent = requests.put(
+        created["upload_url"], data=content, headers=created["upload_headers"], timeout=5
+    )
+    assert sent.status_code == 200, sent.text
+    return str(created["artifact_id"])
+
+
+def stored_names(world: World) -> set[str]:
+    s3 = world.session.client("s3")
+    return {
+        entry["Key"]
+        for bucket in s3.list_buckets()["Buckets"]
+        for entry in s3.list_objects_v2(Bucket=bucket["Name"], Prefix="artifacts/").get(
+            "Contents", []
+        )
+    }
+
+
+NAME = artifact_blob_name("default", sha256(CONTENT).hexdigest())
+
+
+def test_upload_is_signed_with_size_and_digest(api: Gateway, world: World) -> None:
+    created = create(api)
+    assert created.status == 201
+    headers = {name.lower() for name in created.json["upload_headers"]}
+    assert headers == {"content-length", "content-type", "if-none-match", "x-amz-checksum-sha256"}
+    artifact_id = upload(api)
+    assert api.get(f"/artifacts/{artifact_id}").json["status"] == "STORED"
+    assert stored_names(world) == {NAME}
+    repeated = create(api)
+    assert (repeated.status, "upload_url" in repeated.json) == (200, False)
+
+
+def test_wrong_fields_are_named(api: Gateway) -> None:
+    answer = api.post("/artifacts", {"sha256": "A" * 64, "size": 0, "name": "a/b"})
+    assert answer.status == 422
+    assert {error["field"] for error in answer.json["errors"]} == {"sha256", "size", "name"}
+    too_long = {"sha256": "0" * 64, "size": 250 * 1024 * 1024 + 1, "name": "a"}
+    assert api.post("/artifacts", too_long).status == 422
+
+
+def test_walk_removes_the_bytes_of_a_deleted_artifact(api: Gateway, world: World) -> None:
+    artifact_id = upload(api)
+    assert api.call("DELETE", f"/artifacts/{artifact_id}").status == 200
+    assert api.get(f"/artifacts/{artifact_id}").status == 404
+    repairs.remove_orphans(world)
+    assert stored_names(world) == {NAME}
+    world.run(2 * HOUR)
+    repairs.remove_orphans(world)
+    assert stored_names(world) == set()
+    assert create(api).status == 201
+
+
+def test_walk_keeps_an_upload_that_no_call_has_seen(api: Gateway, world: World) -> None:
+    artifact_id = upload(api)
+    repairs.remove_orphans(world)
+    world.run(DAY + HOUR)
+    assert api.get(f"/artifacts/{artifact_id}").json["status"] == "STORED"
