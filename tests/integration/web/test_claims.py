@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,20 @@ def test_released_run_goes_to_a_worker_of_the_node_as_the_same_attempt(node: Cla
     assert node.world.gate.attempts == [1]
     assert node.run(claim).run.status == "SUCCESS"
     assert statuses(node.renew({"claim": claim})) == ["LOST"]
+
+
+def test_log_of_a_lost_attempt_goes_with_the_history_of_its_run(node: ClaimsNode) -> None:
+    claim = node.start_run(delivery="AT_MOST_ONCE")
+    assert statuses(node.renew({"claim": claim, "log": "begun\n"})) == ["OK"]
+    node.world.until(45)
+    assert node.run(claim).run.status == "FAILED"
+    assert node.log_text(claim) == b"begun\n"
+    logs = node.world.folder / "blobs" / "logs"
+    assert [path.read_bytes() for path in logs.rglob("*") if path.is_file()] == [b"begun\n"]
+    month_later = NOON + timedelta(days=31)
+    while node.world.store.purge(month_later, 100):
+        pass
+    assert [path for path in logs.rglob("*") if path.is_file()] == []
 
 
 def test_run_of_a_silent_executor_goes_to_another_one(node: ClaimsNode) -> None:

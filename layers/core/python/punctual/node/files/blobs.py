@@ -206,8 +206,9 @@ class FileBlobs:
     def list_names(self, folder: str) -> Sequence[str]:
         if not _LISTED_FOLDER.fullmatch(folder):
             raise ValueError(f"the blobs below {folder!r} have no common folder")
+        top = self._folder / folder
         with unavailable_on_os_error():
-            files = [path for path in (self._folder / folder).rglob("*") if path.is_file()]
+            files = [path for path in top.rglob("*") if path.is_file()] if top.is_dir() else []
         return sorted(path.relative_to(self._folder).as_posix() for path in files)
 
     def _path(self, name: str) -> Path:

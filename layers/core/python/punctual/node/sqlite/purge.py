@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
+from punctual.engine.changes.run_results import log_parts_folder
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
@@ -131,8 +132,13 @@ class Purge:
             details = [attempt.detail for attempt in attempts]
             for detail in details if run_row is None else [run_row.detail, *details]:
                 blob_names += [detail.output_blob, detail.log_blob]
+            key = JobKey(tenant, job_id)
             if run_row is not None and run_row.run.has_own_payload:
-                blob_names.append(payload_name(JobKey(tenant, job_id), run_id))
+                blob_names.append(payload_name(key, run_id))
+            # A lost attempt of an executor outside leaves its log in parts.
+            numbers = range(1, 1 if run_row is None else run_row.run.attempt + 1)
+            for number in numbers:
+                blob_names += self._blobs.list_names(log_parts_folder(key, run_id, number))
             self._counts.changes[tenant, RUN_KIND, status] -= 1
         self._blobs.delete([name for name in blob_names if name])
         keys = [(tenant, run_id, job_id) for run_id, job_id, *_ in rows]

@@ -22,15 +22,18 @@ class ClaimRoutes:
         table.post(CLAIM_UPLOAD_PATH)(self.upload)
 
     def renew(self, request: Request) -> Reply:
-        answers = self._claims.renew(parse_renewals(parse_object(request.body)))
+        renewals = parse_renewals(parse_object(request.body))
+        answers = self._claims.renew(renewals)
         return json_reply(200, {"results": [_renewal_json(answer) for answer in answers]})
 
     def finish(self, request: Request) -> Reply:
-        answers = self._claims.finish(parse_finishes(parse_object(request.body)))
+        finishes = parse_finishes(parse_object(request.body))
+        answers = self._claims.finish(finishes)
         return json_reply(200, {"results": [{"status": answer.value} for answer in answers]})
 
     def upload(self, request: Request) -> Reply:
-        upload = self._claims.upload(*parse_upload(parse_object(request.body)))
+        fields = parse_upload(parse_object(request.body))
+        upload = self._claims.upload(*fields)
         value = {
             "upload_url": absolute_url(request, upload.url),
             "upload_headers": dict(upload.headers),
