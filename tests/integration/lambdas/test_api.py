@@ -24,6 +24,7 @@ from tests.support.deployed.drivers.api import Answer, Api, an_api, an_event, ro
 
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"
+SCRIPT = {"type": "script", "runtime": "bash", "code": "ls"}
 DAILY = {"name": "ä", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
@@ -229,16 +230,25 @@ def test_body_over_limit_is_too_large(api: Api) -> None:
     a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-def test_task_type_outside_deployment_is_invalid(api: Api) -> None:
+def test_script_over_the_time_of_a_function_is_invalid(api: Api) -> None:
+    job = {**DAILY, "task": SCRIPT, "timeout_seconds": 841}
+    problem = a_problem(api("POST", "/jobs", job), 422, "INVALID")
+    assert [error["field"] for error in problem["errors"]] == ["timeout_seconds"]
+
+
+def test_task_outside_deployment_is_invalid(api: Api) -> None:
     for task, field in (
-        ({"type": "script", "runtime": "bash", "code": "ls"}, "task.type"),
         ({"type": "container", "image": "x"}, "task.type"),
+        ({**SCRIPT, "interpreter": "/usr/bin/ruby"}, "task.interpreter"),
+        ({**SCRIPT, "working_directory": "/srv"}, "task.working_directory"),
+        ({**SCRIPT, "resources": {"memory_mb": 513}}, "task.resources.memory_mb"),
     ):
         problem = a_problem(api("POST", "/jobs", {**DAILY, "task": task}), 422, "INVALID")
         assert [error["field"] for error in problem["errors"]] == [field]
     for task in (
         {"type": "event"},
         {"type": "http", "url": "https://example.com/{{secret:token}}"},
+        SCRIPT,
     ):
         assert api("POST", "/jobs", {**DAILY, "task": task}).status == 202
 
@@ -263,7 +273,7 @@ def test_health_without_token_is_down_while_planner_is_silent(api: Api, clock: M
     assert buckets.advance_watermark(None, bucket_of(clock.now))
     well = api("GET", "/health", authorizer=None)
     assert (well.status, well.json["status"]) == (200, "ok")
-    assert well.json["task_types"] == ["event", "http", "lambda", "sqs"]
+    assert well.json["task_types"] == ["event", "http", "lambda", "script", "sqs"]
     assert well.json["version"] != "unknown"
     clock.advance(timedelta(seconds=7 * 60))
     assert api("GET", "/health").status == 200

@@ -58,7 +58,6 @@ def test_task_installed_on_aws_is_accepted(task: dict[str, Any]) -> None:
         ({"type": "sqs", "queue_url": "{{secret:}}"}, {"task.queue_url"}),
         ({"type": "event", "detail_type": "Run State Change"}, {"task.detail_type"}),
         ({"type": "event", "detail_type": "job state change "}, {"task.detail_type"}),
-        ({"type": "script", "runtime": "bash", "code": "true"}, {"task.type"}),
         ({"type": "container", "image": "busybox"}, {"task.type"}),
     ],
 )

@@ -14,7 +14,7 @@ from punctual.web.http.request import Caller
 from punctual.web.views.system import InstallationInfo, Login
 
 # The task types of every stage. `container` is offered where the stage has containers.
-DEPLOYED_TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
+DEPLOYED_TASK_TYPES = frozenset({"event", "http", "lambda", "script", "sqs"})
 # Keys of the context that the authorizer returns.
 TENANT_CONTEXT_KEY, CALLER_CONTEXT_KEY, UNSURE_CONTEXT_KEY = "tenant", "caller", "unsure"
 ROLE_CONTEXT_KEY, TOKEN_ID_CONTEXT_KEY, EXPIRES_AT_CONTEXT_KEY = "role", "token_id", "expires_at"

@@ -9,12 +9,13 @@ from punctual.aws.secrets import AwsSecrets
 from punctual.lambdas.containers.settings import ContainerSettings
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.attempt_runner import AttemptRunner
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runner, StopRequest
 from punctual.tasks.event import EventTask
 from punctual.tasks.placeholders import FindSecret
 
 if TYPE_CHECKING:
     from punctual.tasks.reach import AllowedTargets
+    from punctual.tasks.runner_event import RunnerArtifact
 
 
 class _LazyRunner:
@@ -68,10 +69,23 @@ def build_attempt_runners(
 
         return QueueTask(SqsTaskSender(lambda: clients.sqs), allowed_reach().allows_queue)
 
+    def build_script_task() -> Runner:
+        from punctual.aws.script_functions import LambdaScriptFunctions
+        from punctual.tasks.script_function import ScriptFunctionTask
+
+        return ScriptFunctionTask(
+            LambdaScriptFunctions(clients.lambda_client, f"punctual-{runtime.settings.stage}"),
+            sign=lambda claim: runtime.claim_tokens.sign(claim),
+            api_url=lambda: runtime.api_address,
+            memory_mb=runtime.settings.script_memory_mb,
+            find_artifact=partial(_find_artifact, runtime),
+        )
+
     runners: dict[str, Runner] = {
         "event": _LazyRunner(lambda: EventTask(runtime.ports.feed.publish)),
         "http": _LazyRunner(build_http_task),
         "lambda": _LazyRunner(build_lambda_task),
+        "script": _LazyRunner(build_script_task),
         "sqs": _LazyRunner(build_sqs_task),
     }
     secrets = AwsSecrets(
@@ -101,3 +115,17 @@ def _refer_to_secret(parameter_arn: str, find_secret: FindSecret, tenant: str, n
 
     find_secret(tenant, name)
     return SecretText(f"{parameter_arn}{tenant}/{name}")
+
+
+def _find_artifact(runtime: Runtime, tenant: str, artifact_id: str) -> "RunnerArtifact":
+    """Return the file with a link that only reads it. A deleted one lasts while runs may use it."""
+    from punctual.domain.artifacts import ARTIFACT_CONTENT_TYPE, ArtifactStatus
+    from punctual.tasks.runner_event import RunnerArtifact
+
+    artifact = runtime.ports.artifacts.load(tenant, [artifact_id]).get(artifact_id)
+    if artifact is None or artifact.status not in (ArtifactStatus.STORED, ArtifactStatus.DELETED):
+        raise BadTask(f"There is no artifact {artifact_id}")
+    link = runtime.ports.blobs.link(artifact.blob_name, ARTIFACT_CONTENT_TYPE)
+    if link is None:
+        raise BadTask(f"The content of the artifact {artifact_id} is gone")
+    return RunnerArtifact(link, artifact.sha256, artifact.name, artifact.size)

@@ -26,6 +26,7 @@ from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.http.request import url_problem
 from punctual.tasks.reach import decode_targets
+from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import build_resolver
@@ -37,7 +38,11 @@ from punctual.web.routes.tokens_write import TokenWriteRoutes
 from punctual.web.services import Services
 
 DEPLOYED_FEATURES = Features(
-    task_types=DEPLOYED_TASK_TYPES, secrets=True, check_task=task_problems, check_url=url_problem
+    task_types=DEPLOYED_TASK_TYPES,
+    artifacts=True,
+    secrets=True,
+    check_task=task_problems,
+    check_url=url_problem,
 )
 
 
@@ -84,6 +89,8 @@ def build_write_api(runtime: Runtime) -> Any:
         task_types=task_types,
         check_task=partial(task_problems, max_container_vcpu=max_vcpu),
         check_allowed_target=decode_targets(runtime.settings.reach).target_problems,
+        max_script_seconds=MAX_FUNCTION_SCRIPT_SECONDS,
+        max_script_memory_mb=runtime.settings.script_memory_mb,
     )
     services = Services(
         *(jobs, queries, runtime.clock, features, installation_info(task_types), token_commands),
