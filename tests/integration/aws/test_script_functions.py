@@ -108,7 +108,8 @@ def test_throttle_proves_that_nothing_started(error: ClientError, waits: bool) -
     client = Lambda(error)
     with pytest.raises(Throttled) as raised:
         call(client, waits)
-    assert error.response.get("Reason", error.response["Error"]["Code"]) in str(raised.value)
+    response: Any = error.response
+    assert response.get("Reason", response["Error"]["Code"]) in str(raised.value)
     assert len(client.calls) == 1, "the queue repeats the run, not the adapter"
 
 
