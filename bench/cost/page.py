@@ -21,6 +21,7 @@ from bench.cost.words import explain, short_role, short_what
 from infra.app import read_context
 from infra.config.stage import read_stage
 from punctual.engine.changes.effects import ATTEMPT_RESULT_RETENTION
+from tests.support.artifact_costs import ARTIFACT_CALLS, artifact_call_cost
 from tests.support.claims.costs import CLAIM_CALLS, claim_call_cost
 from tests.support.deployed.latency import DELIVERIES
 from tests.support.deployed.scenes import IDLE, SCENES, Counted, measured, metrics_of
@@ -62,6 +63,7 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         ),
         *_large_payload_section(scenes),
         *_claims_section(),
+        *_artifacts_section(),
         *_secrets_section(),
         *_storage_section(scenes),
         *_day_section(scenes, price_list),
@@ -248,6 +250,28 @@ def _claims_section() -> Iterator[str]:
     for name in CLAIM_CALLS:
         counted = claim_call_cost(name)
         amounts = [sum_amounts(counted.lines, unit) for unit in (Unit.WRITE, Unit.READ, Unit.PUT)]
+        shown = " | ".join(f"{amount:.2f}" for amount in amounts)
+        yield f"| {counted.label} | {shown} | {sum_dollars(counted.lines):.2f} |"
+
+
+def _artifacts_section() -> Iterator[str]:
+    yield ""
+    yield "## Artifacts"
+    yield ""
+    yield (
+        "An upload is one put of S3 more, 0.005 dollars for 1,000, and takes no function. Bytes at "
+        "rest cost what outputs cost. They are kept until the artifact is deleted, and for up to a "
+        "day after. A job with an artifact reads one unit and writes one more when it is created, "
+        "and each of its runs reads one unit and downloads the file within the region for nothing. "
+        "The daily walk makes one list of S3 for each 1,000 artifacts, and reads two units for "
+        "each."
+    )
+    yield ""
+    yield "| call | write units | read units | dollars a million |"
+    yield "|---|---:|---:|---:|"
+    for name in ARTIFACT_CALLS:
+        counted = artifact_call_cost(name)
+        amounts = [sum_amounts(counted.lines, unit) for unit in (Unit.WRITE, Unit.READ)]
         shown = " | ".join(f"{amount:.2f}" for amount in amounts)
         yield f"| {counted.label} | {shown} | {sum_dollars(counted.lines):.2f} |"
 
