@@ -99,8 +99,9 @@ def test_documented_parameters_match_the_templates() -> None:
         for resource in stack.template["Resources"].values()
         if resource["Type"] == "AWS::SSM::Parameter"
     }
-    assert deployed == {*table("Knobs"), "/punctual/<stage>/token-hash"}
-    assert "`/punctual/<stage>/token-hash`" in TEXT
+    others = {"/punctual/<stage>/token-hash", "/punctual/<stage>/api-address"}
+    assert deployed == {*table("Knobs"), *others}
+    assert all(f"`{name}`" in TEXT for name in others)
     assert "`/punctual/<stage>/token-key`" in TEXT
     assert "`/punctual/<stage>/webhook-key`" in TEXT
 

@@ -13,6 +13,7 @@ from punctual.aws.dynamodb.jobs.orphans import MIN_ORPHANED_PAYLOAD_AGE
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, payload_name
 from punctual.engine.dispatch import late_timers
+from punctual.engine.ports.artifact_rows import BlobPage
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.moto_faults import unreached
 from tests.support.builders import NOON, a_definition_row, an_id
@@ -147,8 +148,9 @@ def test_invocation_resumes_where_previous_one_ran_out_of_time(
     deployed.clock.set(NOON + MIN_ORPHANED_PAYLOAD_AGE + SECOND)
     real = s3.S3Blobs.list_page
 
-    def slow(self: s3.S3Blobs, prefix: str, after: str | None) -> s3.BlobPage:
-        deployed.clock.advance(timedelta(seconds=40))
+    def slow(self: s3.S3Blobs, prefix: str, after: str | None) -> BlobPage:
+        if prefix == PAYLOAD_PREFIX:
+            deployed.clock.advance(timedelta(seconds=40))
         return real(self, prefix, after)
 
     monkeypatch.setattr(s3.S3Blobs, "list_page", slow)
