@@ -89,7 +89,8 @@ def test_documented_stacks_match_the_templates() -> None:
             for resource in deployed[name.replace("<stage>", "prod")].values()
             if resource["Type"] == "AWS::Lambda::Function"
         }
-        assert set(re.findall(r"`([a-z-]+)`", description)) & set(stage.FUNCTION_NAMES) == functions
+        names = {*stage.FUNCTION_NAMES, *stage.SCRIPT_FUNCTION_NAMES}
+        assert set(re.findall(r"`([a-z-]+)`", description)) & names == functions
 
 
 def test_documented_parameters_match_the_templates() -> None:

@@ -158,7 +158,7 @@ def test_invocation_resumes_where_previous_one_ran_out_of_time(
     assert len(payloads(deployed)) == 5
     assert not walk(deployed, 120).is_complete
     assert len(payloads(deployed)) == 1
-    assert walk(deployed, 90).is_complete
+    assert walk(deployed, 130).is_complete  # the walk over artifacts follows
     assert payloads(deployed) == []
 
 
