@@ -57,7 +57,8 @@ def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
         return stats if stats["runs"].get("RUNNING") else {}
 
     stats = eventually(load)
-    assert set(stats) == {"jobs", "runs", "last_hour", "lateness_ms", "queue", "executors"}
+    names = {"jobs", "runs", "last_hour", "lateness_ms", "queue", "limits", "executors"}
+    assert set(stats) == names
     assert stats["jobs"]["SCHEDULED"] >= 1
     assert set(stats["jobs"]) <= {"SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"}
     assert set(stats["runs"]) <= RUN_STATUSES
