@@ -80,3 +80,36 @@ def test_walk_keeps_an_upload_that_no_call_has_seen(api: Gateway, world: World) 
     repairs.remove_orphans(world)
     world.run(DAY + HOUR)
     assert api.get(f"/artifacts/{artifact_id}").json["status"] == "STORED"
+
+
+def script(artifact_id: str, runtime: str = "python") -> dict[str, Any]:
+    task = {"type": "script", "runtime": runtime, "artifact_id": artifact_id}
+    return {
+        "name": "report",
+        "schedule_type": "CRON",
+        "cron_expression": "0 0 1 1 *",
+        "task": task,
+    }
+
+
+def test_artifact_of_a_job_is_not_deleted(api: Gateway) -> None:
+    artifact_id = upload(api)
+    job = api.post("/jobs", script(artifact_id))
+    assert job.status == 202
+    refused = api.call("DELETE", f"/artifacts/{artifact_id}")
+    assert (refused.status, job.json["job_id"] in refused.json["detail"]) == (409, True)
+    shown = api.get(f"/artifacts/{artifact_id}").json["jobs"]
+    assert shown == [{"job_id": job.json["job_id"], "name": "report"}]
+    assert api.call("DELETE", f"/jobs/{job.json['job_id']}").status == 200
+    assert api.call("DELETE", f"/artifacts/{artifact_id}").status == 200
+    (error,) = api.post("/jobs", script(artifact_id)).json["errors"]
+    assert error["field"] == "task.artifact_id"
+
+
+def test_binary_of_another_architecture_is_refused(api: Gateway) -> None:
+    head = b"\x7fELF\x02\x01" + bytes(12)
+    arm = upload(api, head + (183).to_bytes(2, "little") + bytes(44))
+    intel = upload(api, head + (62).to_bytes(2, "little") + bytes(44))
+    (error,) = api.post("/jobs", script(arm, "binary")).json["errors"]
+    assert error["message"] == "is a binary for arm64; only x86_64 runs here"
+    assert api.post("/jobs", script(intel, "binary")).status == 202
