@@ -26,7 +26,6 @@ from punctual.domain.artifacts import ARTIFACT_PREFIX
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
 ARTIFACT_KEY_PATTERNS = (ARTIFACT_KEY_PATTERN, ARTIFACT_USES_KEY_PATTERN)
-CONTAINER_KEY_PATTERNS = (CONTAINERS_PARTITION, DEFINITIONS_PARTITION, QUOTA_ROW_KEY_PATTERN)
 BLOB_PREFIXES = (PAYLOADS_PREFIX, *RUN_OBJECT_PREFIXES)
 
 
@@ -339,13 +338,17 @@ def start_containers(
     ]
 
 
-def executor_of_containers(data: DataArns, claim_parameters: Sequence[str]) -> list[Right]:
+def _rows(data: DataArns, pattern: str, *actions: str) -> Right:
+    """Return rights on the rows of the control table with these partition keys."""
+    return _dynamodb(data.control, *actions)._replace(key_patterns=(pattern,))
+
+
+def executor_of_containers(data: DataArns) -> list[Right]:
     """Return the rights on the rows of containers, and on what their starts read."""
     return [
-        Right(("ssm:GetParameter",), tuple(claim_parameters)),  # to sign the claim of a runner
-        _dynamodb(
-            data.control, "BatchWriteItem", "DeleteItem", "PutItem", "Query", "UpdateItem"
-        )._replace(key_patterns=CONTAINER_KEY_PATTERNS),
+        _rows(data, CONTAINERS_PARTITION, "BatchWriteItem", "Query", "UpdateItem"),
+        _rows(data, DEFINITIONS_PARTITION, "BatchWriteItem", "PutItem", "UpdateItem"),
+        _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
         _read_blobs(data, OUTPUTS_PREFIX),  # a presigned link has the rights of its signer
     ]
 
@@ -357,9 +360,9 @@ def containers(
     in_cluster = (("ecs:cluster", cluster),)
     return [
         *_change_job(data, queues),
-        _dynamodb(
-            data.control, "BatchWriteItem", "DeleteItem", "PutItem", "Query", "UpdateItem"
-        )._replace(key_patterns=CONTAINER_KEY_PATTERNS),
+        _rows(data, CONTAINERS_PARTITION, "BatchWriteItem", "Query", "UpdateItem"),
+        _rows(data, DEFINITIONS_PARTITION, "DeleteItem", "Query"),
+        _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
         Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
         Right(
             ("ecs:DescribeTasks", "ecs:StopTask"),

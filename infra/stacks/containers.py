@@ -4,6 +4,9 @@ It exists only where the stage has `containers` on. Tasks run in public subnets 
 without inbound rules, or in the private subnets of the stage's own VPC.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
@@ -24,6 +27,7 @@ from punctual.lambdas.containers.settings import ContainerSettings
 from punctual.tasks.container.task_report import ECS_EVENT_TYPE, ECS_SOURCE, STOP_REQUESTED
 
 CONTAINERS_FUNCTION = "containers"
+CONTAINER_LANE = "long"  # its executor starts containers
 NEXT_SWEEP_REASON = "The next sweep, a minute later, finds what this invocation missed."
 CONTAINERS_SHAPE = FunctionShape(
     CONTAINERS_FUNCTION,
@@ -89,7 +93,7 @@ class Containers(Stack):
             CONTAINERS_SHAPE,
             iam.containers(
                 data.arns,
-                scheduling.arns,
+                replace(scheduling.arns, lanes=tuple(_long_queues(scheduling))),
                 self.format_arn(service="ecs", resource="task", resource_name=f"{stage.prefix}/*"),
                 self.cluster.attr_arn,
                 self.log_group.log_group_arn,
@@ -236,3 +240,8 @@ class Containers(Stack):
             ],
         )
         acknowledge(rule, NEXT_SWEEP_REASON, "Serverless-EventBusDLQ")
+
+
+def _long_queues(scheduling: Scheduling) -> Iterator[str]:
+    """Yield the queues that runs of containers go back to."""
+    return (lane.queue.queue_arn for lane in scheduling.lanes if lane.lane == CONTAINER_LANE)

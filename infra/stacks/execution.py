@@ -18,7 +18,7 @@ from infra.constructs.parameters import secret_arn, task_secret_arns
 from infra.constructs.queue import LANE_SHAPES, create_failure_queue
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.constructs.script_function import LAMBDA_ARCHITECTURES, ScriptFunction
-from infra.stacks.containers import Containers
+from infra.stacks.containers import CONTAINER_LANE, Containers
 from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
@@ -36,7 +36,6 @@ EXECUTOR_DESCRIPTIONS = {
     "quick": "Executes runs of up to 300 s, ten at a time",
     "long": "Executes runs of up to 15 minutes, one at a time, and renews their claims",
 }
-CONTAINER_LANE = "long"  # containers are started by the executor of this lane
 NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
 DEAD_LETTER_INTERVAL = Duration.minutes(5)
 NEXT_DEAD_LETTER_ROUND_REASON = (
@@ -99,7 +98,7 @@ class Execution(Stack):
         if containers is not None:
             start_rights[CONTAINER_LANE] = [
                 *containers.start_rights,
-                *iam.executor_of_containers(arns, claim_parameters),
+                *iam.executor_of_containers(arns),
             ]
             start_settings[CONTAINER_LANE] = containers.settings.to_env()
 

@@ -12,6 +12,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.settings import Settings
 from tests.support.claims.deployed import play_claims
+from tests.support.containers.scenario import play_containers, remove_definitions
 from tests.support.deployed import interrupted_work, repairs
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.observations import runs_of
@@ -34,6 +35,7 @@ def play_all_features(world: World) -> None:
         _write_limits(world)
     world.run(MINUTE)
     _create_targets(world)
+    ecs = play_containers(world, api) if world.stage == "rehearsal" else None
     if world.stage == "rehearsal":
         _run_tenant_targets(world, api)
     jobs = _submit_all_tasks(world, api, {**MINUTELY, **interrupted_work.QUICK})
@@ -58,6 +60,8 @@ def play_all_features(world: World) -> None:
     _raise_shard_count(world)
     repairs.crash_submission(world, api, "BatchWriteItem")
     _expire_jobs(world)
+    if ecs is not None:
+        remove_definitions(world, ecs)
     repairs.remove_orphans(world)
     submit_job(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
     world.run(5 * SECOND)
