@@ -39,7 +39,6 @@ MAX_WAITED_SCRIPT_SECONDS = 25
 # The time that a runner has after a timeout or a cancel request to end the script and to answer.
 RUNNER_ANSWER_SECONDS = 8.0
 MAX_FUNCTION_SCRIPT_SECONDS = 840  # a function runs 15 minutes, and the runner needs the last one
-UNSUPPORTED_FIELDS = ("interpreter", "working_directory")
 
 FindArtifact = Callable[[str, str], RunnerArtifact]
 """Returns the file of a tenant by its id. Raises BadTask if it does not exist."""
