@@ -270,12 +270,8 @@ def executor(
     target_rights: Sequence[Right],
     has_limits: bool,
     webhook_key: str | None,
-    claim_parameters: Sequence[str],
 ) -> list[Right]:
-    """Return the executor's rights; `target_rights` are those on the targets of tasks.
-
-    `claim_parameters` are the token key and the address of the API, for the runners of scripts.
-    """
+    """Return the executor's rights; `target_rights` are those on the targets of tasks."""
     webhook_key_rights = (
         () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
     )
@@ -285,11 +281,8 @@ def executor(
         *_write_quota_rows(data, has_limits),
         consume_queues(lane_queues),
         _sqs(lane_queues, "ChangeMessageVisibility"),
-        Right(("ssm:GetParameter",), tuple(claim_parameters)),
-        # A link to an artifact has the rights of its signer. The parts of a log become one blob.
-        _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX, LOGS_PREFIX),
-        _list_blobs(data),  # the parts of a log
-        Right(("s3:PutObject",), data.objects(*RUN_OBJECT_PREFIXES), "blobs are named by job"),
+        _read_blobs(data, PAYLOADS_PREFIX),
+        Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *target_rights,
     ]
@@ -422,9 +415,21 @@ def task_targets(
     return [Right((action,), tuple(arns), reason) for action, arns in arns_by_action if arns]
 
 
-def invoke_script_functions(functions: Sequence[str]) -> Right:
-    """Return the right to run scripts, in the functions of this stage only."""
-    return Right(("lambda:InvokeFunction",), tuple(functions))
+def executor_of_scripts(
+    data: DataArns, functions: Sequence[str], claim_parameters: Sequence[str]
+) -> list[Right]:
+    """Return the rights to run scripts, in the functions of this stage only.
+
+    `claim_parameters` are the token key and the address of the API, for the runners.
+    """
+    return [
+        Right(("lambda:InvokeFunction",), tuple(functions)),
+        Right(("ssm:GetParameter",), tuple(claim_parameters)),
+        # A link to an artifact has the rights of its signer. The parts of a log become one blob.
+        _read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX),
+        _list_blobs(data),  # the parts of a log
+        Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
+    ]
 
 
 def deny_own_targets(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:

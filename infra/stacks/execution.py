@@ -36,6 +36,7 @@ EXECUTOR_DESCRIPTIONS = {
     "quick": "Executes runs of up to 300 s, ten at a time",
     "long": "Executes runs of up to 15 minutes, one at a time, and renews their claims",
 }
+SCRIPT_LANE = "long"  # its executor runs scripts
 NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
 DEAD_LETTER_INTERVAL = Duration.minutes(5)
 NEXT_DEAD_LETTER_ROUND_REASON = (
@@ -82,21 +83,18 @@ class Execution(Stack):
         create_function = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
         self.script_functions = self._create_script_functions(stage)
-        target_rights = [
-            *self._target_rights(stage),
-            iam.invoke_script_functions(
-                [function.arn for function in self.script_functions.values()]
-            ),
-        ]
+        target_rights = self._target_rights(stage)
         claim_parameters = [
             secret_arn(self, stage, name) for name in (TOKEN_KEY_PARAMETER, API_ADDRESS_PARAMETER)
         ]
         webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
 
-        start_rights: dict[str, list[iam.Right]] = {}
+        scripts = [function.arn for function in self.script_functions.values()]
+        start_rights = {SCRIPT_LANE: iam.executor_of_scripts(arns, scripts, claim_parameters)}
         start_settings: dict[str, dict[str, str]] = {}
         if containers is not None:
             start_rights[CONTAINER_LANE] = [
+                *start_rights[CONTAINER_LANE],
                 *containers.start_rights,
                 *iam.executor_of_containers(arns),
             ]
@@ -122,7 +120,6 @@ class Execution(Stack):
                     [*target_rights, *start_rights.get(lane, [])],
                     has_limits=stage.limits is not None,
                     webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
-                    claim_parameters=claim_parameters,
                 ),
             )
             self.executors[lane] = executor

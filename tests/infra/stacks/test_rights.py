@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from infra.config.stage import EXECUTOR_FUNCTIONS, FUNCTION_NAMES, SCRIPT_FUNCTION_NAMES
+from infra.config.stage import FUNCTION_NAMES, SCRIPT_FUNCTION_NAMES
 from tests.support.infra.synthesis import (
     STAGES,
     assembly,
@@ -175,7 +175,7 @@ def test_token_key_is_read_only_where_tokens_or_claims_are_signed(stage: str) ->
         for grant in granted(assembly(stage), name)
         if grant.action.startswith("ssm:") and "token-key" in grant.resource
     }
-    assert readers == {"authorizer", "job-service", "claims", *EXECUTOR_FUNCTIONS}
+    assert readers == {"authorizer", "job-service", "claims", "executor-long"}
     rights = [grant for grant in granted(assembly(stage), "job-service") if "ssm:" in grant.action]
     reads = [grant for grant in rights if grant.action == "ssm:GetParameter"]
     assert len(reads) == 2
@@ -222,7 +222,9 @@ def test_only_executors_reach_task_targets_and_secrets(stage: str) -> None:
             for grant in granted(synthesis, name)
             if grant.action.startswith(("secretsmanager:", "lambda:"))
         }
-        expected = {"secretsmanager:GetSecretValue", "lambda:InvokeFunction"}
+        expected = {"secretsmanager:GetSecretValue"}
+        if stage == "dev" or name == "executor-long":
+            expected.add("lambda:InvokeFunction")
         assert reach == (expected if name.startswith("executor") else set())
 
 
@@ -238,7 +240,7 @@ def test_executors_invoke_only_script_functions_and_what_tenants_are_allowed(sta
             assert invoked == []
             continue
         named = {script for script in scripts if any(script in arn for arn in invoked)}
-        assert named == scripts
+        assert named == (scripts if name == "executor-long" else set()), "scripts have its lane"
         others = [arn for arn in invoked if not any(script in arn for script in scripts)]
         assert all(":task-*" in arn for arn in others), "cdk.json allows these to all tenants"
         assert len(others) == (1 if stage == "dev" else 0)

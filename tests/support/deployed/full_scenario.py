@@ -10,6 +10,9 @@ import requests
 from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
+from punctual.engine.changes.run_results import log_part_key, log_parts_folder
+from punctual.engine.ports.rows import JobKey
+from punctual.lambdas.authorizer.authenticator import DEFAULT_TENANT
 from punctual.settings import Settings
 from tests.support.claims.deployed import play_claims
 from tests.support.containers.scenario import play_containers, remove_definitions
@@ -45,6 +48,7 @@ def play_all_features(world: World) -> None:
     _change_job(world, api, jobs[0])
     _use_tokens(world, api)
     _use_artifacts(world, api)
+    _run_scripts(world, api)
     for job in jobs:
         api.call("DELETE", f"/jobs/{job}")
     _switch_dispatch(world)
@@ -100,6 +104,29 @@ def _use_artifacts(world: World, api: Gateway) -> None:
     repairs.remove_orphans(world)
     listed = api.get("/artifacts").json["artifacts"]
     assert [artifact["status"] for artifact in listed] == ["STORED"] * 2
+
+
+def _run_scripts(world: World, api: Gateway) -> None:
+    """Run a script that an executor waits for, and hand another one to a runner that is lost."""
+
+    def log_in_parts(event: Mapping[str, Any]) -> dict[str, Any]:
+        key = JobKey(DEFAULT_TENANT, event["job_id"])
+        folder = log_parts_folder(key, event["run_id"], event["attempt_number"])
+        settings = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
+        world.session.client("s3").put_object(
+            Bucket=settings.bucket, Key=log_part_key(folder, 0), Body=b"begun "
+        )
+        return {"output": "b3V0", "log": "ZW5kZWQ=", "log_offset": len("begun ")}
+
+    world.run_script = log_in_parts
+    script = {"type": "script", "runtime": "bash", "code": "echo out"}
+    at_once = {"schedule_type": "IMMEDIATE", "task": script}
+    short = submit_job(api, **at_once, timeout_seconds=20)
+    lost = submit_job(api, **at_once, delivery="AT_MOST_ONCE")
+    world.run(2 * MINUTE)
+    (run,) = api.get(f"/jobs/{short}/runs").json["runs"]
+    assert run["status"] == "SUCCESS", run
+    assert api.get(f"/jobs/{lost}/runs").json["runs"][0]["status"] == "FAILED"
 
 
 def _write_limits(world: World) -> None:

@@ -38,6 +38,9 @@ UNUSED_REASONS: Mapping[Named, str] = {
         )
         for action in ("BatchGetItem", "Query")
     },
+    Named("executor-long", "s3:GetObject", "artifacts/*"): (
+        "a script's link to its artifact has the rights of its signer"
+    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

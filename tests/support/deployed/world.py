@@ -40,6 +40,7 @@ from tests.support.deployed.sqs import Answer, Queue, Sqs
 from tests.support.deployed.stream import Stream, is_expired_row
 from tests.support.deployed.template import Stack, synthesised
 
+SCRIPT_FUNCTION_NAME = "-script-"  # in the names of the functions that run scripts
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OVER_TLS = {"aws:SecureTransport": "true"}
 TASK_SERVICE = "ecs-tasks.amazonaws.com"
@@ -76,6 +77,7 @@ class World(EventSources):
         self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
         self.failures: list[tuple[str, BaseException]] = []
         self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
+        self.run_script: Callable[[Any], Any] = lambda _event: {"output": "", "log": ""}
         self._numbers = count(1)
         self.ticks = True
         self.throttled: set[str] = set()  # functions that Lambda does not start
@@ -144,11 +146,27 @@ class World(EventSources):
         return getattr(self.clients, service)
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
-        """Call `work` for every function that a job of type `lambda` invokes."""
+        """Call `work` for every function that a job of type `lambda` invokes.
+
+        `run_script` answers for the functions of scripts, which a detached runner never does.
+        """
+        if SCRIPT_FUNCTION_NAME in params["url_path"]:
+            return self._run_script(params)
         result = self.work(json.loads(params["body"] or b"null"))
         answer = result if isinstance(result, bytes) else json.dumps(result).encode()
         body = StreamingBody(io.BytesIO(answer), len(answer))
         return Answer(200), {"StatusCode": 200, "Payload": body}
+
+    def _run_script(self, params: Mapping[str, Any]) -> Any:
+        event = json.loads(params["body"])
+        assert params["headers"]["X-Amz-Tenant-Id"], "an environment serves one tenant"
+        if params["headers"]["X-Amz-Invocation-Type"] == "Event":
+            answer, status = b"", 202
+        else:
+            outcome = {"format": 1, "status": "SUCCESS", **self.run_script(event)}
+            answer, status = json.dumps(outcome).encode(), 200
+        body = StreamingBody(io.BytesIO(answer), len(answer))
+        return Answer(status), {"StatusCode": status, "Payload": body}
 
     # Events
 
