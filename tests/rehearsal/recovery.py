@@ -12,9 +12,9 @@ from tests.rehearsal.acceptance import Accepted
 from tests.rehearsal.deployment import (
     CDK,
     STAGE,
-    address,
     check_destroyed,
     stack_name,
+    tell_api_address,
     token_in,
     wait_for_tick,
 )
@@ -40,7 +40,7 @@ def recover(account: Account, folder: Path) -> Accepted:
     person = Person(account, tree, folder / "typed.log", {"STAGE": STAGE, "CDK": CONTEXT})
     before = inventory_of(account.client)
     token = _first_deployment(account, person, tree)
-    url = address(account)
+    url = tell_api_address(account)
     with step("the first tick"):
         wait_for_tick(url)
     with a_client(url, token) as http, a_target() as target:
