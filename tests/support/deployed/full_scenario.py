@@ -107,7 +107,7 @@ def _use_artifacts(world: World, api: Gateway) -> None:
 
 
 def _run_scripts(world: World, api: Gateway) -> None:
-    """Run a script that an executor waits for, and hand another one to a runner that is lost."""
+    """Run a script of each runtime, and hand another one to a runner that is lost."""
 
     def log_in_parts(event: Mapping[str, Any]) -> dict[str, Any]:
         key = JobKey(DEFAULT_TENANT, event["job_id"])
@@ -119,13 +119,16 @@ def _run_scripts(world: World, api: Gateway) -> None:
         return {"output": "b3V0", "log": "ZW5kZWQ=", "log_offset": len("begun ")}
 
     world.run_script = log_in_parts
-    script = {"type": "script", "runtime": "bash", "code": "echo out"}
-    at_once = {"schedule_type": "IMMEDIATE", "task": script}
-    short = submit_job(api, **at_once, timeout_seconds=20)
-    lost = submit_job(api, **at_once, delivery="AT_MOST_ONCE")
+    scripts = [
+        {"type": "script", "runtime": runtime, "code": "print(1)"}
+        for runtime in ("python", "node", "bash")
+    ]
+    at_once = {"schedule_type": "IMMEDIATE"}
+    short = [submit_job(api, **at_once, task=task, timeout_seconds=20) for task in scripts]
+    lost = submit_job(api, **at_once, task=scripts[0], delivery="AT_MOST_ONCE")
     world.run(2 * MINUTE)
-    (run,) = api.get(f"/jobs/{short}/runs").json["runs"]
-    assert run["status"] == "SUCCESS", run
+    for job in short:
+        assert api.get(f"/jobs/{job}/runs").json["runs"][0]["status"] == "SUCCESS"
     assert api.get(f"/jobs/{lost}/runs").json["runs"][0]["status"] == "FAILED"
 
 
