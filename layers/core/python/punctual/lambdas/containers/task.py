@@ -5,10 +5,13 @@
 3. A row says that this task may exist. The lease of the run is extended beyond some sweeps.
 4. RunTask starts the task, with a client token of this attempt and claim.
 
-A crash after step 3 is found by the sweep, which asks ECS for the task of this token.
+A crash after step 3 is found by the sweep, which asks ECS for the task of this token. A store that
+does not answer before step 4 returns the run, and no attempt is counted. From step 4 on a container
+may run, so no failure of a store ends the attempt.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +26,7 @@ from punctual.aws.ecs.tasks import (
     TaskStart,
 )
 from punctual.aws.parameters import Parameters
+from punctual.domain.errors import Unavailable
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
@@ -54,6 +58,8 @@ from punctual.tasks.text import as_text, json_bytes
 MAX_PERMIT_SECONDS = 40.0  # waited for a permit and for another executor's registration
 REGISTRATION_RETRY_SECONDS = 1.0
 START_LINK_SECONDS = 3_600  # a link outlives the start deadline and a slow image
+
+_log = logging.getLogger(__name__)
 
 
 class ContainerTask:
@@ -89,16 +95,26 @@ class ContainerTask:
         content = TaskContent(attempt.task["image"], size, (), secrets)
         command = tuple(as_text(word) for word in attempt.task.get("command") or ())
         deadline = self._steady() + MAX_PERMIT_SECONDS
-        self._wait_for_permit(start_id, size.cpu_units, stop, deadline)
         try:
+            self._wait_for_permit(start_id, size.cpu_units, stop, deadline)
             arn = self._wait_for_definition(content, stop, deadline)
             environment |= self._own_variables(attempt, secrets)
             check_overrides(command, environment)
             start = TaskStart(start_id, arn, command, environment)
             return self._start(attempt, content, start)
         except (BadTask, Throttled):
-            self._parts.quota.release(start_id)
+            self._release(start_id)
             raise
+        except Unavailable as error:  # nothing of the job has begun
+            self._release(start_id)
+            raise Throttled(error.message) from error
+
+    def _release(self, start_id: str) -> None:
+        """Give back the permit. One that cannot be given back ends by itself."""
+        try:
+            self._parts.quota.release(start_id)
+        except Unavailable as error:
+            _log_unwritten("permit_not_released", start_id, error)
 
     def _wait_for_permit(
         self, start_id: str, cpu_units: int, stop: StopRequest, deadline: float
@@ -106,10 +122,8 @@ class ContainerTask:
         while True:
             permit = self._parts.quota.take(start_id, cpu_units)
             if self._steady() + permit.wait_seconds > deadline:
-                self._parts.quota.release(start_id)
                 raise Throttled("The containers of this installation use all their processors")
             if permit.wait_seconds and stop.wait(permit.wait_seconds):
-                self._parts.quota.release(start_id)
                 raise Throttled("The executor stops")
             if permit.is_granted:
                 return
@@ -137,19 +151,45 @@ class ContainerTask:
             keeps_log=attempt.keeps_output,
         )
         self._parts.rows.put(container)
-        if not self._extend_lease(attempt):
-            self._parts.rows.delete([start.start_id])
+        try:
+            is_held = self._extend_lease(attempt)
+        except Unavailable:
+            self._delete_row(start.start_id)
+            raise
+        if not is_held:
+            self._delete_row(start.start_id)
             raise Throttled("The claim is lost")
-        result: StartResult = self._parts.tasks.start(start)
+        result = self._start_task(start)
         match result:
             case Started(arn):
-                self._parts.rows.set_arn(start.start_id, arn)
+                self._set_arn(start.start_id, arn)
             case NoAnswer():
                 pass  # the sweep finds the task, or returns the claim
             case _:
-                self._parts.rows.delete([start.start_id])
+                self._delete_row(start.start_id)
                 self._raise_refusal(content, result)
         return Outcome("DETACHED")
+
+    def _start_task(self, start: TaskStart) -> StartResult:
+        try:
+            return self._parts.tasks.start(start)
+        except Unavailable as error:  # the task may run
+            _log_unwritten("container_start_unknown", start.start_id, error)
+            return NoAnswer()
+
+    def _set_arn(self, start_id: str, arn: str) -> None:
+        """Note the task that runs. Otherwise its next event or the sweep notes it."""
+        try:
+            self._parts.rows.set_arn(start_id, arn)
+        except Unavailable as error:
+            _log_unwritten("container_arn_not_set", start_id, error)
+
+    def _delete_row(self, start_id: str) -> None:
+        """Delete the row of a start that started nothing. Otherwise the sweep deletes it."""
+        try:
+            self._parts.rows.delete([start_id])
+        except Unavailable as error:
+            _log_unwritten("container_row_not_deleted", start_id, error)
 
     def _raise_refusal(self, content: TaskContent, result: StartResult) -> None:
         match result:
@@ -186,6 +226,10 @@ class ContainerTask:
             if link is not None:
                 variables[variable] = link
         return variables
+
+
+def _log_unwritten(event: str, start_id: str, error: Unavailable) -> None:
+    _log.error(event, extra={"start_id": start_id, "error": error.message})
 
 
 def build_container_task(runtime: Runtime, settings: ContainerSettings) -> ContainerTask:
