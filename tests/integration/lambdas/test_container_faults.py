@@ -11,7 +11,8 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import RunStatus
-from tests.support.containers.ecs import Failures
+from punctual.tasks.container.next_step import CONTAINER_LEASE, START_DEADLINE, SWEEP_INTERVAL
+from tests.support.containers.ecs import Failures, LostAnswer, Refusal
 from tests.support.containers.world import ContainersWorld, containers_world
 
 
@@ -130,3 +131,45 @@ def test_refused_start_whose_row_is_not_deleted_is_no_attempt(
     world.sweep()  # it finds no task, and the claim is not held any more
     world.sweep()
     assert world.rows.load_all() == []
+
+
+DEADLINE_SWEEPS = START_DEADLINE // SWEEP_INTERVAL
+LEASE_SWEEPS = CONTAINER_LEASE // SWEEP_INTERVAL
+DENIED = Refusal("AccessDeniedException", "not authorized")
+
+
+def test_start_that_ecs_cannot_tell_ends_with_its_lease(world: ContainersWorld) -> None:
+    world.ecs.plant("RunTask", *[LostAnswer()] * 50)
+    key = world.start()
+    world.lose_events()
+    world.ecs.plant("ListTasks", *[DENIED] * 1_000)
+    world.sweep(minutes=DEADLINE_SWEEPS - 1)
+    assert world.run_of(key).run.status is RunStatus.CLAIMED
+    world.sweep(minutes=LEASE_SWEEPS + 1)
+    run = world.run_of(key).run
+    assert (run.attempt, run.past_attempts) == (2, "L")
+
+
+def test_cancel_of_a_start_that_ecs_cannot_tell_takes_effect(world: ContainersWorld) -> None:
+    world.ecs.plant("RunTask", *[LostAnswer()] * 50)
+    key = world.start()
+    world.lose_events()
+    world.ecs.plant("ListTasks", *[DENIED] * 1_000)
+    world.cancel(key)
+    world.sweep(minutes=DEADLINE_SWEEPS + LEASE_SWEEPS)
+    assert world.run_of(key).run.status is RunStatus.CANCELLED
+    world.ecs.faults.clear()
+    world.sweep(minutes=2)  # the task that ran unseen is found at last
+    assert world.task.stop_requests == ["Punctual: LOST"]
+
+
+def test_task_that_ended_unseen_gives_its_exit_code(world: ContainersWorld) -> None:
+    world.ecs.plant("RunTask", *[LostAnswer()] * 50)
+    key = world.start()
+    world.ecs.run(world.task)
+    world.ecs.exit(world.task, 0)
+    world.lose_events()
+    world.sweep(minutes=2)
+    run = world.run_of(key).run
+    assert (run.status, run.attempt) == (RunStatus.SUCCESS, 1)
+    assert len(world.ecs.tasks) == 1

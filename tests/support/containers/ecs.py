@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ReadTimeoutError
 
 ACCOUNT_ARN = "arn:aws:ecs:us-east-1:123456789012"
-MAX_DESCRIBED = 100
+MAX_DESCRIBED = MAX_LISTED = 100
 MAX_OVERRIDE_CHARACTERS = 8_192
 OPERATIONS = (
     "RunTask",
@@ -80,6 +80,10 @@ class FakeTask:
         (override,) = self.params["overrides"]["containerOverrides"]
         return list(override.get("command", []))
 
+    @property
+    def desired_status(self) -> str:
+        return "STOPPED" if self.stop_requests or self.stop_code else "RUNNING"
+
     def shown(self) -> dict[str, Any]:
         """Return the task as DescribeTasks answers it."""
         container = {"name": "main", "lastStatus": self.status, "reason": self.reason}
@@ -91,7 +95,7 @@ class FakeTask:
             "startedBy": self.start_id,
             "version": self.version,
             "lastStatus": self.status,
-            "desiredStatus": "STOPPED" if self.stop_requests or self.stop_code else "RUNNING",
+            "desiredStatus": self.desired_status,
             "containers": [container] if self.has_containers else [],
             "createdAt": self.created_at,
             "startedAt": self.started_at,
@@ -184,13 +188,19 @@ class Ecs:
         return {"tasks": known, "failures": [{"arn": arn, "reason": "MISSING"} for arn in missing]}
 
     def _ListTasks(self, params: Mapping[str, Any]) -> Any:
+        if "startedBy" in params and "desiredStatus" in params:
+            return Refusal("InvalidParameterException", "startedBy must be the only filter.")
         arns = [
             task.arn
             for task in self.tasks.values()
-            if task.start_id == params["startedBy"]
-            and (task.status == "STOPPED") == (params["desiredStatus"] == "STOPPED")
+            if task.start_id == params.get("startedBy", task.start_id)
+            and task.desired_status == params.get("desiredStatus", "RUNNING")
         ]
-        return {"taskArns": arns}
+        first = int(params.get("nextToken", 0))
+        answer: dict[str, Any] = {"taskArns": arns[first : first + MAX_LISTED]}
+        if len(arns) > first + MAX_LISTED:
+            answer["nextToken"] = str(first + MAX_LISTED)
+        return answer
 
     def _StopTask(self, params: Mapping[str, Any]) -> Any:
         task = self.tasks.get(params["task"])

@@ -8,6 +8,7 @@ import pytest
 
 from punctual.aws.ecs.log_tail import MAX_TAIL_BYTES, NO_TAIL, LogTails
 from punctual.aws.ecs.tasks import (
+    MAX_STOPPED_PAGES,
     DefinitionGone,
     EcsTasks,
     Network,
@@ -116,6 +117,22 @@ def test_start_that_never_answers_may_have_started(world: World) -> None:
     assert world.tasks.start(a_start()) == NoAnswer()
     assert world.tasks.find("run-1-7") == world.ecs.only_task().arn
     assert world.tasks.find("run-2-9") == ""
+
+
+def test_ended_task_of_a_token_is_found_among_others(world: World) -> None:
+    for number in range(120):
+        world.tasks.start(a_start(f"run-{number}-1"))
+        world.ecs.exit(world.ecs.newest_task(), 0)
+    assert world.tasks.find("run-119-1") == world.ecs.newest_task().arn
+    assert world.tasks.find("run-1-9") == ""
+
+
+def test_one_of_too_many_ended_tasks_is_not_called_absent(world: World) -> None:
+    for number in range(MAX_STOPPED_PAGES * 100 + 1):
+        world.tasks.start(a_start(f"run-{number}-1"))
+        world.ecs.exit(world.ecs.newest_task(), 0)
+    with pytest.raises(Unavailable, match="Too many"):
+        world.tasks.find("run-1-9")
 
 
 def test_another_attempt_never_gets_the_dead_task_of_the_first(world: World) -> None:

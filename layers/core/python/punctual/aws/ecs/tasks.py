@@ -19,9 +19,11 @@ from punctual.aws.retries import (
     call_once,
     error_code,
 )
+from punctual.domain.errors import Unavailable
 from punctual.tasks.container.task_report import CONTAINER_NAME, TaskReport, parse_report
 
 MAX_DESCRIBED_TASKS = 100  # tasks in one DescribeTasks
+MAX_STOPPED_PAGES = 10  # pages of 100 ended tasks, in which one task is looked for
 LAUNCH_TYPE = "FARGATE"
 # Codes under which ECS hides throttling and quotas; the message tells what happened.
 _VAGUE_CODES = frozenset({"InvalidParameterException", "ClientException", "ServerException"})
@@ -150,17 +152,40 @@ class EcsTasks:
         return reports
 
     def find(self, start_id: str) -> str:
-        """Return the ARN of the task that this client token started, or an empty string."""
-        for desired_status in ("RUNNING", "STOPPED"):
+        """Return the ARN of the task that this client token started, or an empty string.
+
+        ECS allows no other filter with `startedBy`, and then lists tasks that shall run. So the
+        task may be among those that have ended, which are listed without it.
+        """
+        response = call_aws(
+            "listing tasks",
+            lambda: self._client().list_tasks(cluster=self._cluster, startedBy=start_id),
+        )
+        if response["taskArns"]:
+            return str(response["taskArns"][0])
+        return self._find_stopped(start_id)
+
+    def _find_stopped(self, start_id: str) -> str:
+        """Find a task among all that have ended in the last hour.
+
+        Raise `Unavailable` if they are too many to look at: the task may be one of them.
+        """
+        page: dict[str, str] = {}
+        for _ in range(MAX_STOPPED_PAGES):
             response = call_aws(
-                "listing tasks",
-                lambda status=desired_status: self._client().list_tasks(  # type: ignore[misc]
-                    cluster=self._cluster, startedBy=start_id, desiredStatus=status
+                "listing stopped tasks",
+                lambda page=page: self._client().list_tasks(  # type: ignore[misc]
+                    cluster=self._cluster, desiredStatus="STOPPED", **page
                 ),
             )
-            if response["taskArns"]:
-                return str(response["taskArns"][0])
-        return ""
+            reports = self.describe(response["taskArns"])
+            for arn, report in reports.items():
+                if report.start_id == start_id:
+                    return arn
+            if not response.get("nextToken"):
+                return ""
+            page = {"nextToken": response["nextToken"]}
+        raise Unavailable("Too many tasks of ECS have ended to find one of them")
 
     def stop(self, arn: str, reason: str) -> None:
         """Stop a task with the grace of its definition. A task that has ended is not an error."""

@@ -41,6 +41,7 @@ from punctual.tasks.container.next_step import (
     StopTask,
     is_start_id,
     next_step,
+    renews_lease,
     report_without_news,
 )
 from punctual.tasks.container.task_report import (
@@ -132,7 +133,8 @@ class ContainersHandler:
     def _check(self, containers: Sequence[Container], now: datetime) -> None:
         if not containers:
             return
-        claims = self._renew(containers)
+        renewed = [container for container in containers if renews_lease(container, now)]
+        claims = dict(zip((each.start_id for each in renewed), self._renew(renewed), strict=True))
         known = [container.arn for container in containers if container.arn]
         try:
             reports = self._tasks.describe(known)
@@ -140,7 +142,8 @@ class ContainersHandler:
         except Unavailable as error:
             self._log.error("tasks_not_described", tasks=len(known), error=error.message)
             reports, has_news = {}, False
-        for container, claim in zip(containers, claims, strict=True):
+        for container in containers:
+            claim = claims.get(container.start_id)
             try:
                 self._check_one(container, claim, reports, has_news, now)
             except Unavailable as error:  # one task must not stop the others
@@ -151,19 +154,22 @@ class ContainersHandler:
     def _check_one(
         self,
         container: Container,
-        claim: ClaimStatus,
+        claim: ClaimStatus | None,
         reports: Mapping[str, TaskReport],
         has_news: bool,
         now: datetime,
     ) -> None:
-        if not container.arn:
+        if not container.arn or claim is None:
             self._settle_start(container, now)
             return
         report = reports.get(container.arn) if has_news else report_without_news(container)
         self._take_step(container, next_step(container, report, now, claim))
 
     def _settle_start(self, container: Container, now: datetime) -> None:
-        """Find the task of a start that got no answer, or return its claim."""
+        """Find the task of a start that got no answer, or return its claim.
+
+        While ECS cannot tell, the lease is renewed until the start deadline. Then it ends the run.
+        """
         if now < container.requested_at + START_CALL_LIMIT:
             return
         arn = self._tasks.find(container.start_id)

@@ -128,6 +128,11 @@ def is_start_id(text: str) -> bool:
     return _START_ID.fullmatch(text) is not None
 
 
+def renews_lease(container: Container, now: datetime) -> bool:
+    """Return whether the lease is renewed: ECS knows the task, or its start deadline is ahead."""
+    return bool(container.arn) or now < container.requested_at + START_DEADLINE
+
+
 def report_without_news(container: Container) -> TaskReport:
     """Return a report for a task while ECS does not answer. It may run, so it is not stopped."""
     return TaskReport(container.arn, container.start_id, 0, UNKNOWN_STATUS)
