@@ -10,7 +10,7 @@ import pytest
 
 from bench.running import RunningNode
 from punctual.client import Conflict, Misuse, NotFound, tasks
-from tests.support.client_kinds import NO_DELAY, URL, ClientKind, Server, awaiting, blocking
+from tests.support.client.kinds import NO_DELAY, URL, ClientKind, Server, awaiting, blocking
 
 KINDS = {"blocking": blocking, "async": awaiting}
 MEGABYTE = 1024 * 1024

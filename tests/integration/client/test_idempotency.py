@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bench.running import run_node
 from punctual.client import PreconditionFailed, Punctual, PunctualError, RateLimited, Unavailable
-from tests.support.client_faults import Fault, Faulty
-from tests.support.client_kinds import NO_DELAY, ClientKind, both_clients
+from tests.support.client.faults import Fault, Faulty
+from tests.support.client.kinds import NO_DELAY, ClientKind, both_clients
 
 NEVER: dict[str, Any] = {"schedule_type": "FUTURE", "schedule_time": "2199-01-01T00:00:00Z"}
 NUMBERS = count()

@@ -20,7 +20,7 @@ from punctual.client import (
     event,
     script,
 )
-from tests.support.client_kinds import both_clients
+from tests.support.client.kinds import both_clients
 
 NUMBERS = count()
 LATER: dict[str, Any] = {"schedule_type": "FUTURE", "schedule_time": "2199-01-01T00:00:00Z"}

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from punctual.client import Retries, Unavailable
-from tests.support.client_kinds import JOB, NO_DELAY, both_clients
+from tests.support.client.kinds import JOB, NO_DELAY, both_clients
 
 Behaviour = Callable[["Peer", socket.socket], None]
 OK = msgspec.json.encode(JOB)

@@ -19,7 +19,7 @@ from punctual.client import (
     Unavailable,
     Unexpected,
 )
-from tests.support.client_kinds import JOB, NO_DELAY, Server, a_problem, both_clients
+from tests.support.client.kinds import JOB, NO_DELAY, Server, a_problem, both_clients
 
 ID = JOB["job_id"]
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from punctual.client.errors import (
     Unavailable,
 )
 from punctual.client.wire import Answer
-from tests.support.client_driver import NO_CONNECTION, StepDriver, answer_with
+from tests.support.client.driver import NO_CONNECTION, StepDriver, answer_with
 
 
 def batch_answer(*statuses: int) -> Answer:

@@ -9,7 +9,7 @@ from punctual.client.errors import (
     RateLimited,
     Unavailable,
 )
-from tests.support.client_driver import (
+from tests.support.client.driver import (
     NO_ANSWER,
     NO_CONNECTION,
     StepDriver,
@@ -17,7 +17,7 @@ from tests.support.client_driver import (
     answer_with,
     refused,
 )
-from tests.support.client_kinds import JOB
+from tests.support.client.kinds import JOB
 
 
 def test_attempts_of_one_call_carry_the_same_key() -> None:

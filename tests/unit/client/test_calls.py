@@ -15,7 +15,7 @@ from punctual.client import (
     Unexpected,
 )
 from punctual.web.contract import API_CALLS as CONTRACT
-from tests.support.client_kinds import JOB, RUN, Server, a_job, a_run, both_clients
+from tests.support.client.kinds import JOB, RUN, Server, a_job, a_run, both_clients
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ID, RUN_ID = JOB["job_id"], RUN["run_id"]

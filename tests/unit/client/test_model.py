@@ -13,7 +13,7 @@ from punctual.client.installation import NewToken, Preview, Stats
 from punctual.client.model import convert_model, decode_json, decode_model
 from punctual.client.run import Output, Run
 from punctual.client.wire import Answer
-from tests.support.client_kinds import JOB, RUN
+from tests.support.client.kinds import JOB, RUN
 
 
 def a_run(**fields: Any) -> Run:

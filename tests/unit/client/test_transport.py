@@ -20,7 +20,7 @@ from punctual.client.transport import (
 )
 from punctual.client.wire import Repeat, Request
 from tests.rehearsal.certificate import a_certificate
-from tests.support.client_kinds import JOB, Server, a_job, both_clients
+from tests.support.client.kinds import JOB, Server, a_job, both_clients
 
 LOCAL_URL = "http://127.0.0.1:8080/v1"
 URL_AND_TOKEN = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}

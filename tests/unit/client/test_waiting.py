@@ -9,7 +9,7 @@ from punctual.client.errors import (
     WaitTimeout,
 )
 from punctual.client.wire import Answer
-from tests.support.client_driver import (
+from tests.support.client.driver import (
     NO_ANSWER,
     NO_CONNECTION,
     StepDriver,

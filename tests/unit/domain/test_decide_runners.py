@@ -6,8 +6,10 @@ import pytest
 
 from punctual.domain.decide import Verdict
 from punctual.domain.durations import MAX_RETURNED_CLAIMS
-from punctual.domain.events import CancelRun, Claim, Finish, ReturnClaim, Started
+from punctual.domain.events import CancelRun, Claim, Evaluate, Finish, ReturnClaim, Started
+from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Reason, Run, RunStatus
+from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
 from tests.support.builders_jobs import Story, a_job, every
 
 
@@ -98,3 +100,43 @@ def test_released_run_with_a_cancel_request_is_cancelled() -> None:
     story.do(CancelRun(run.run_id))
     decision = story.do(ReturnClaim(run.run_id, run.token, False, never_started=True, at_once=True))
     assert [ended.status for ended in decision.runs_to_record] == [RunStatus.CANCELLED]
+
+
+def test_run_of_a_started_runner_cannot_be_released() -> None:
+    story, run = a_claimed_run()
+    story.do(Started(run.run_id, run.token, "one"))
+    release = ReturnClaim(
+        run.run_id, run.token, False, never_started=True, at_once=True, runner_id="one"
+    )
+    decision = story.do(release)
+    assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+    assert [held.status for held in story.held] == [RunStatus.RUNNING]
+
+
+@pytest.mark.parametrize("at_most_once", [False, True])
+def test_handed_over_script_without_a_runner_waits_as_the_same_attempt(at_most_once: bool) -> None:
+    story = Story(
+        a_job(every(86_400), task_type="script", at_most_once=at_most_once, max_retries=0)
+    )
+    story.evaluate_at(86_400).at(86_401)
+    story.do(Claim(story.queued[0].run_id, "e", "n", hands_over_scripts=True))
+    assert [run.status for run in story.held] == [RunStatus.CLAIMED]
+    story.wait(CLAIM_LEASE.total_seconds()).do(Evaluate(leases=dict(story.leases)))
+    (run,) = story.state.runs
+    assert (run.status, run.reason, run.attempt) == (RunStatus.WAITING, Reason.BACKOFF, 1)
+
+
+@pytest.mark.parametrize(
+    ("timeout_seconds", "status"),
+    [
+        (MAX_WAITED_SCRIPT_SECONDS, RunStatus.RUNNING),
+        (MAX_WAITED_SCRIPT_SECONDS + 1, RunStatus.CLAIMED),
+    ],
+)
+def test_only_scripts_with_long_timeouts_are_handed_over(
+    timeout_seconds: int, status: RunStatus
+) -> None:
+    story = Story(a_job(every(86_400), task_type="script", timeout_seconds=timeout_seconds))
+    story.evaluate_at(86_400).at(86_401)
+    story.do(Claim(story.queued[0].run_id, "e", "n", hands_over_scripts=True))
+    assert [run.status for run in story.held] == [status]

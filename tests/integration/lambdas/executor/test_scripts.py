@@ -13,6 +13,7 @@ from punctual.domain.claims import ClaimIdentity, OutputUpload
 from punctual.domain.decide import Verdict
 from punctual.domain.leases import DETACHED_LEASE, RUN_LEASE
 from punctual.domain.run import RunStatus
+from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
 from punctual.engine.changes.run_results import log_key, log_part_key, log_parts_folder, output_key
 from punctual.engine.changes.timer_placement import LEASE_TIMER_GRID_SECONDS
 from punctual.engine.execution.executor import StartedAttempt
@@ -22,7 +23,6 @@ from punctual.lambdas.executor.attempt import HANDOVER_SECONDS
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.contract import Throttled
 from punctual.tasks.script_function import (
-    MAX_WAITED_SCRIPT_SECONDS,
     RUNNER_ANSWER_SECONDS,
     NoAnswer,
     RunnerDied,
@@ -124,7 +124,7 @@ def test_long_script_goes_to_a_detached_runner(world: Executors, functions: Func
     assert invoke(world, records) == []
     (event,) = functions.started
     assert (event["mode"], event["timeout_seconds"]) == ("detached", 120)
-    assert world.status(key) is RunStatus.RUNNING
+    assert world.status(key) is RunStatus.CLAIMED
     assert lease_seconds(world, key) == DETACHED_LEASE.total_seconds()
     assert world.clock() == NOON, "the executor waits for nothing"
 
@@ -158,26 +158,51 @@ def test_runner_finishes_the_run_by_its_claim(world: Executors, functions: Funct
     assert world.records() == [], "and its message does not return"
 
 
-def test_runner_that_never_starts_is_lost_when_the_lease_ends(
-    world: Executors, functions: Functions
+@pytest.mark.parametrize("delivery", [{}, {"delivery": "AT_MOST_ONCE"}])
+def test_script_without_a_runner_starts_again_and_no_attempt_counts(
+    world: Executors, functions: Functions, delivery: dict[str, str]
 ) -> None:
-    key = world.submit(**LONG)
+    """Lambda drops an event that it cannot start for a minute."""
+    key = world.submit(**LONG, **delivery)
     invoke(world)
     world.clock.set(NOON + DETACHED_LEASE - timedelta(seconds=1))
     world.evaluate_due_timers()
-    assert world.status(key) is RunStatus.RUNNING
+    assert world.status(key) is RunStatus.CLAIMED
     world.clock.set(LEASE_ENDED)
+    world.evaluate_due_timers()
+    assert world.status(key) is RunStatus.WAITING
+    world.clock.set(LEASE_ENDED + timedelta(seconds=60))
     world.evaluate_due_timers()
     assert world.status(key) is RunStatus.QUEUED
     invoke(world)
     first, second = (claim_of(event) for event in functions.started)
     assert second.token > first.token, "so the first runner can change nothing"
-    assert (first.attempt_number, second.attempt_number) == (1, 2)
+    assert (first.attempt_number, second.attempt_number) == (1, 1)
 
 
-def test_at_most_once_script_has_no_second_runner(world: Executors, functions: Functions) -> None:
+def test_script_that_never_gets_a_runner_is_not_failed(
+    world: Executors, functions: Functions
+) -> None:
+    key = world.submit(**LONG)
+    for round_number in range(1, 8):  # more than the lost attempts that a run may have
+        invoke(world)
+        world.clock.set(NOON + round_number * timedelta(minutes=10))
+        world.evaluate_due_timers()  # the lease has ended
+        world.clock.advance(timedelta(minutes=5))
+        world.evaluate_due_timers()  # and so has the wait
+        assert world.status(key) is RunStatus.QUEUED
+    assert {claim_of(event).attempt_number for event in functions.started} == {1}
+
+
+def test_at_most_once_script_with_a_lost_runner_has_no_second_one(
+    world: Executors, functions: Functions
+) -> None:
     key = world.submit(**LONG, delivery="AT_MOST_ONCE")
     invoke(world)
+    claim = claim_of(functions.started[0])
+    attempt = StartedAttempt(key, claim.run_id, claim.token, "runner-1")
+    (result,) = world.runtime.executor.start([attempt])
+    assert result.verdict is Verdict.OK
     world.clock.set(LEASE_ENDED)
     world.evaluate_due_timers()
     assert world.status(key) is RunStatus.FAILED
@@ -195,7 +220,7 @@ def test_throttled_start_returns_the_run_without_an_attempt(
     world.evaluate_due_timers()
     invoke(world)
     assert [claim_of(event).attempt_number for event in functions.started] == [1, 1]
-    assert world.status(key) is RunStatus.RUNNING
+    assert world.status(key) is RunStatus.CLAIMED
 
 
 def test_lost_answer_of_a_start_leaves_the_run_to_its_runner(
@@ -204,7 +229,7 @@ def test_lost_answer_of_a_start_leaves_the_run_to_its_runner(
     key = world.submit(**LONG)
     functions.answers = [NoAnswer("ReadTimeoutError")]
     assert invoke(world) == []
-    assert world.status(key) is RunStatus.RUNNING
+    assert world.status(key) is RunStatus.CLAIMED
     assert len(functions.started) == 1, "a second call could start a second runner"
 
 
@@ -231,7 +256,7 @@ def test_hanging_start_is_left_to_its_lease(world: Executors, functions: Functio
     invoke(world)
     waited = (world.clock() - NOON).total_seconds()
     assert waited == pytest.approx(HANDOVER_SECONDS + RUNNER_ANSWER_SECONDS, abs=2)
-    assert world.status(key) is RunStatus.RUNNING
+    assert world.status(key) is RunStatus.CLAIMED
     assert lease_seconds(world, key) == pytest.approx(DETACHED_LEASE.total_seconds() - waited)
 
 
@@ -302,7 +327,7 @@ def settle(
         if claims and world.run(key).run.token == claims[-1].token:
             break
     run = world.run(key).run
-    assert run.status is RunStatus.RUNNING, "the run has a runner"
+    assert run.status is RunStatus.CLAIMED, "the run has a runner"
     tokens = [claim.token for claim in claims]
     assert tokens == sorted(set(tokens)), "each start has a token of its own"
     for claim in claims[:-1]:

@@ -23,6 +23,7 @@ class Claim(Struct, frozen=True, gc=False):
     executor_id: str
     nonce: str
     starts_later: bool = False  # a container: CLAIMED now, RUNNING after its start
+    hands_over_scripts: bool = False  # the same for a script that a detached runner takes
 
 
 class Started(Struct, frozen=True, gc=False):

@@ -97,7 +97,7 @@ def claim(
     _transactional: bool,
 ) -> Decision | None:
     """Return the decision that claims the only run."""
-    if len(state.runs) != 1 or event.starts_later:
+    if len(state.runs) != 1 or event.starts_later or event.hands_over_scripts:
         return None
     run, timer_at = state.runs[0], _next_timer_at(state)
     if run.run_id != event.run_id or run.status is not RunStatus.QUEUED or run.due_at > now:

@@ -4,6 +4,7 @@ import re
 
 LONG_TASK_TYPES = ("script", "container")  # these run in the long lane
 LATER_STARTING_TASK_TYPES = ("container",)  # claimed first, and RUNNING when the work starts
+MAX_WAITED_SCRIPT_SECONDS = 25  # on AWS a script with a longer timeout goes to a detached runner
 MAX_URL_CHARACTERS = 8 * 1024
 MAX_TASK_HEADERS = 50
 MAX_TASK_HEADER_BYTES = 8 * 1024

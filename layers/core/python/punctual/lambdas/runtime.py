@@ -160,6 +160,7 @@ class Runtime:
             applier=self.applier,
             new_id=self.new_id,
             executor_id=self.name,
+            hands_over_scripts=True,
         )
 
 

@@ -7,7 +7,8 @@ wait for one script:
 2. It invokes the function asynchronously, and forgets the run.
 3. The runner binds the claim to itself before user code starts, and finishes by the claim.
 
-After a crash between these steps the lease expires, and a new attempt has another fencing token.
+Until step 3 the run is CLAIMED. If the lease of a CLAIMED script expires, nothing has begun. The
+run waits, is queued again, and no attempt is counted. Lambda drops events that it cannot start.
 """
 
 import logging
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.leases import DETACHED_LEASE, RUN_LEASE
+from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -35,7 +37,6 @@ from punctual.tasks.runner_event import (
     runner_event,
 )
 
-MAX_WAITED_SCRIPT_SECONDS = 25
 # The time that a runner has after a timeout or a cancel request to end the script and to answer.
 RUNNER_ANSWER_SECONDS = 8.0
 MAX_FUNCTION_SCRIPT_SECONDS = 840  # a function runs 15 minutes, and the runner needs the last one

@@ -6,8 +6,10 @@ from punctual.domain import events
 from punctual.domain.decision import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
 from punctual.domain.durations import MAX_RETURNED_CLAIMS
+from punctual.domain.job_state import Rules
 from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Lease, Reason, Run, RunStatus
+from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
 from punctual.domain.transitions import attempts
 from punctual.domain.transitions.attempts import (
     claim_run,
@@ -46,7 +48,11 @@ def _lose_if_expired(draft: Draft, run: Run, stored_lease: Lease | None) -> None
         return
     if stored_lease is not None:
         draft.required_leases[run.run_id] = stored_lease
-    lose_attempt(draft, run)
+    if run.status is RunStatus.CLAIMED and draft.rules_of(run.definition).task_type == "script":
+        # A detached runner binds its claim before user code begins. So nothing has begun.
+        _return_unstarted(draft, run)
+    else:
+        lose_attempt(draft, run)
 
 
 def claim(draft: Draft, event: events.Claim) -> Answer:
@@ -69,9 +75,24 @@ def claim(draft: Draft, event: events.Claim) -> Answer:
     if len(draft.runs) > max_runs and sum(other.is_held for other in draft.runs) >= max_runs:
         refuse_claim(draft, run)
         return Answer(Verdict.NOT_QUEUED, run)
-    claimed_run = claim_run(draft, run, event.executor_id, event.nonce, event.starts_later)
+    starts_later = event.starts_later or (
+        event.hands_over_scripts and _is_detached_script(draft.rules_of(run.definition))
+    )
+    claimed_run = claim_run(draft, run, event.executor_id, event.nonce, starts_later)
     admit(draft)  # the last of `max_runs` frees places
     return Answer(Verdict.OK, claimed_run)
+
+
+def _is_detached_script(rules: Rules) -> bool:
+    return rules.task_type == "script" and rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
+
+
+def _return_unstarted(draft: Draft, run: Run) -> None:
+    """Return a claimed run that certainly did not start. Its attempt does not count."""
+    if run.cancel_reason:
+        end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
+    else:
+        delay_run(draft, run)
 
 
 def mark_running(draft: Draft, event: events.Started) -> Answer:
@@ -126,12 +147,12 @@ def return_claim(draft: Draft, event: events.ReturnClaim) -> Answer:
     if run is None:
         return Answer(Verdict.FENCED)
     if event.never_started:
-        if run.cancel_reason:
-            end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
-        elif event.at_once and run.return_count < MAX_RETURNED_CLAIMS:
+        if run.runner_id and run.status is RunStatus.RUNNING:
+            return Answer(Verdict.FENCED)  # its runner has reported the start
+        if event.at_once and not run.cancel_reason and run.return_count < MAX_RETURNED_CLAIMS:
             requeue(draft, replace(run, return_count=run.return_count + 1))
         else:
-            delay_run(draft, run)
+            _return_unstarted(draft, run)
     elif event.work_begun or draft.rules_of(run.definition).at_most_once:
         lose_attempt(draft, run)
     elif run.return_count >= MAX_RETURNED_CLAIMS:

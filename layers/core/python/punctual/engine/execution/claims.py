@@ -5,7 +5,7 @@ its run, gets the answer LOST and changes nothing. The executor that hands out a
 timer for the end of its lease. This timer also completes the effects of an end after a crash.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -34,6 +34,7 @@ from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.rows import DefinitionRow, Detail, JobKey, RunKey
 
+MAX_LOGS_MERGED_AT_ONCE = 4
 RELEASED = "RELEASED"  # the status of a run that its executor has not begun
 FINISH_STATUSES = (
     *(
@@ -222,11 +223,12 @@ class Claims:
                 answers[place] = ClaimStatus.OK
             else:
                 refused.append(place)
-        for place, is_accepted in self._end(ending):
-            if is_accepted:
-                answers[place] = ClaimStatus.OK
-            else:
-                refused.append(place)
+        for group in _groups(ending):
+            for place, is_accepted in self._end(group):
+                if is_accepted:
+                    answers[place] = ClaimStatus.OK
+                else:
+                    refused.append(place)
         for place in refused:  # the same end may have won since the states were read
             claim = claims[place]
             assert claim is not None
@@ -244,8 +246,6 @@ class Claims:
 
         A claim that is lost in between leaves only blobs of its own attempt.
         """
-        if not ending:
-            return []
         refs = [
             (key_of(end.claim), end.state.rules[end.run.definition].definition_ref)
             for end in ending
@@ -449,3 +449,13 @@ def _is_accepted(result: Result) -> bool:
     if result.is_contended:
         raise Unavailable("The job changes too often at the moment: try again.")
     return not result.has_failed and result.verdict is Verdict.OK
+
+
+def _groups(ending: Sequence[_Ending]) -> Iterator[Sequence[_Ending]]:
+    """Yield the endings in groups. Few logs are merged at a time, because each may have 10 MiB."""
+    without_parts = [end for end in ending if not end.finish.log_offset]
+    if without_parts:
+        yield without_parts
+    with_parts = [end for end in ending if end.finish.log_offset]
+    for start in range(0, len(with_parts), MAX_LOGS_MERGED_AT_ONCE):
+        yield with_parts[start : start + MAX_LOGS_MERGED_AT_ONCE]

@@ -101,7 +101,10 @@ class Executor:
         applier: ChangeApplier,
         new_id: NewId,
         executor_id: str,
+        hands_over_scripts: bool = False,
     ) -> None:
+        """Set up an executor. With `hands_over_scripts`, detached runners take long scripts."""
+        self._hands_over_scripts = hands_over_scripts
         self._job_states = job_states
         self._wakeups = wakeups
         self._applier = applier
@@ -124,6 +127,7 @@ class Executor:
                     self.executor_id,
                     nonce,
                     starts_later=message.task_type in LATER_STARTING_TASK_TYPES,
+                    hands_over_scripts=self._hands_over_scripts and message.task_type == "script",
                 ),
                 nonce,
                 isolates_failure=True,

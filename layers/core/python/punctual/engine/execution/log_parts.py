@@ -17,6 +17,7 @@ MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_LIVE_LOG_READ_BYTES = 4 * 1024 * 1024  # of one answer to a reader of the log
 JOINED_PART_BYTES = 1024 * 1024  # parts are joined up to about this size
 PARTS_BETWEEN_JOINS = 64  # on average
+PARTS_READ_AT_ONCE = 16
 # The newest parts stay as they are. A request that was delayed may put one of them again.
 MIN_SEPARATE_PARTS = 32
 
@@ -93,9 +94,12 @@ def merge_log(
 ) -> MergedLog | None:
     """Return the whole log with its last text, or None if the attempt logged nothing.
 
-    Without an offset the text is the whole log, and no part exists.
+    Without an offset the text is the whole log, and no part exists. Raise `Unavailable` if the
+    parts are gone, because another call has merged them.
     """
     names = blobs.list_names(log_parts_folder(key, run_id, attempt)) if offset else ()
+    if offset and (not names or _offset_of(names[0])):
+        raise Unavailable("The log is being stored by another call: try again.")
     data = _join(blobs, [(_offset_of(name), name) for name in names], 0)
     data = _joined(data, 0, offset, text)[:MAX_LOG_BYTES]
     if not data:
@@ -106,14 +110,22 @@ def merge_log(
 def _join(blobs: Blobs, parts: Sequence[tuple[int, str]], start: int) -> bytes:
     """Return the text of these parts from the offset `start` on.
 
-    A part that is gone was joined to another one, or merged, since the parts were listed.
+    A part that is gone was joined to another one, or merged, since the parts were listed. Parts
+    may overlap, if their sender is hostile. So a part that adds nothing is not read, and few parts
+    are read at once.
     """
     data = b""
-    texts = blobs.get_many([name for _, name in parts])
-    for (offset, _), text in zip(parts, texts, strict=True):
-        if text is None:
-            raise Unavailable("The log is being stored in another form: try again.")
-        data = _joined(data, start, offset, text)
+    unread = list(parts)
+    while unread and len(data) < MAX_LOG_BYTES:
+        chunk, unread = unread[:PARTS_READ_AT_ONCE], unread[PARTS_READ_AT_ONCE:]
+        texts = blobs.get_many([name for _, name in chunk])
+        for (offset, _), text in zip(chunk, texts, strict=True):
+            if text is None:
+                raise Unavailable("The log is being stored in another form: try again.")
+            data = _joined(data, start, offset, text)
+        end = start + len(data)
+        following = pairwise([*unread, (MAX_LOG_BYTES, "")])
+        unread = [part for part, (next_offset, _) in following if next_offset > end]
     return data
 
 

@@ -205,9 +205,13 @@ def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
     """Return whether a detached runner takes the run, so that no two functions wait for it."""
     if _task_type(assignment) in LATER_STARTING_TASK_TYPES:
         return True
+    if not is_script(assignment):
+        return False
     seconds = assignment.timeout_seconds
+    # The download of an artifact takes time of its own, and no executor waits for it.
+    has_artifact = bool(assignment.definition.document["task"].get("artifact_id"))
     can_wait = waits_for_script(seconds) and seconds_left >= seconds + RUNNER_ANSWER_SECONDS
-    return is_script(assignment) and not can_wait
+    return has_artifact or not can_wait
 
 
 def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:

@@ -248,10 +248,8 @@ class Batch:
                 self._admission.release([assignment.run.nonce], False)
                 self._claim_returns.return_unbegun(delivery, assignment.run, is_delayed=is_old)
                 continue
-            attempt_runner, is_lost = (
-                self._attempt_runner_for(assignment.key.tenant),
-                partial(self._leases.is_lost, assignment),
-            )
+            attempt_runner = self._attempt_runner_for(assignment.key.tenant)
+            is_lost = partial(self._leases.is_lost, assignment)
             is_detached = needs_handover(assignment, seconds_left)
             attempt = RunningAttempt(
                 delivery, assignment, attempt_runner, steady, seconds_left, is_lost, is_detached
@@ -264,7 +262,11 @@ class Batch:
             attempts.append(attempt)
         if attempts and self._lane.renews_at_once:
             self._background_calls.run_logged(lambda: self._renew(early=True), "beat_failed")
-        for attempt in [*attempts, *self._prepare_handover(detached)]:
+        self._start_tasks(attempts)  # first, because their timeouts count from their claims
+        self._start_tasks(self._prepare_handover(detached))
+
+    def _start_tasks(self, attempts: Sequence[RunningAttempt]) -> None:
+        for attempt in attempts:
             log_started(self._log, attempt.assignment.run)
             self._task_runner.start(attempt)
 
