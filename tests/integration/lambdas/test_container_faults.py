@@ -173,3 +173,27 @@ def test_task_that_ended_unseen_gives_its_exit_code(world: ContainersWorld) -> N
     run = world.run_of(key).run
     assert (run.status, run.attempt) == (RunStatus.SUCCESS, 1)
     assert len(world.ecs.tasks) == 1
+
+
+def test_want_of_capacity_is_no_attempt_and_starts_again(world: ContainersWorld) -> None:
+    key = world.start(max_retries=0, delivery="AT_MOST_ONCE")
+    world.ecs.fail_start(world.task, "Capacity is unavailable at this time.")
+    world.deliver_events()
+    run = world.run_of(key).run
+    assert (run.status, run.attempt, run.past_attempts) == (RunStatus.WAITING, 1, "")
+    assert world.rows.load_all() == []
+    world.sweep()
+    world.execute()
+    assert len(world.ecs.tasks) == 2
+    world.ecs.run(world.task)
+    world.ecs.exit(world.task, 0)
+    world.deliver_events()
+    assert world.run_of(key).run.status is RunStatus.SUCCESS
+
+
+def test_cancelled_run_is_not_started_again_for_want_of_capacity(world: ContainersWorld) -> None:
+    key = world.start()
+    world.cancel(key)
+    world.ecs.fail_start(world.task, "Capacity is unavailable at this time.")
+    world.deliver_events()
+    assert world.run_of(key).run.status is RunStatus.CANCELLED

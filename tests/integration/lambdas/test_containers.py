@@ -221,15 +221,19 @@ def test_case_05_task_that_never_leaves_pending(world: ContainersWorld) -> None:
     world.ecs.stop_requested(first, None)
     world.deliver_events()
     run = world.run_of(key).run
-    assert (run.status, run.attempt, run.past_attempts) == (RunStatus.QUEUED, 2, "L")
+    assert (run.status, run.attempt, run.past_attempts) == (RunStatus.WAITING, 1, "")
+    world.sweep()
     world.execute()
     second = world.task
     assert second.params["clientToken"] != first.params["clientToken"]
     world.ecs.run(second)
     world.ecs.exit(second, 0)
     world.deliver_events()
-    assert world.run_of(key).run.status is RunStatus.SUCCESS
-    assert "did not start in 5 minutes" in world.run_of(key).attempts[0].detail.error
+    run = world.run_of(key).run
+    assert (run.status, run.attempt) == (RunStatus.SUCCESS, 1)
+    ((event, fields),) = world.log.problems
+    assert event == "start_failed"
+    assert "did not start in 5 minutes" in fields["reason"]
 
 
 def test_case_06_too_many_concurrent_revisions(world: ContainersWorld) -> None:

@@ -17,6 +17,7 @@ from punctual.tasks.container.next_step import (
     Forget,
     LoseAttempt,
     MarkRunning,
+    ReturnRun,
     Step,
     StopTask,
     Wait,
@@ -78,10 +79,42 @@ def test_start_deadline_is_far_below_that_of_ecs() -> None:
     assert timedelta(minutes=5) == START_DEADLINE
 
 
-def test_task_that_never_left_pending_gets_a_new_attempt() -> None:
+def test_task_that_never_left_pending_is_no_attempt() -> None:
     ended = stopped("UserInitiated", stopped_reason="Punctual: START")
     step = next_step(container(stop_reason="START"), ended, NOON)
-    assert step == LoseAttempt("The container did not start in 5 minutes: Punctual: START")
+    assert step == ReturnRun("The container did not start in 5 minutes: Punctual: START")
+
+
+def test_container_that_began_in_spite_of_its_deadline_is_an_attempt() -> None:
+    ended = stopped("UserInitiated", started_at=NOON)
+    for begun in (container(stop_reason="START"), container(stop_reason="START", running_at=NOON)):
+        assert isinstance(next_step(begun, ended, NOON), LoseAttempt)
+
+
+def test_image_that_fails_after_the_start_deadline_is_the_failure_of_its_job() -> None:
+    ended = stopped("TaskFailedToStart", stopped_reason="CannotPullContainerError: denied")
+    status, error, _ = outcome_of(next_step(container(stop_reason="START"), ended, NOON))
+    assert status == "FAILED"
+    assert error == "The container could not be started: CannotPullContainerError: denied"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Timeout waiting for network interface provisioning to complete.",
+        "Capacity is unavailable at this time.",
+        "Fargate: internal error",
+    ],
+)
+@pytest.mark.parametrize("stop_reason", ["", "START"])
+def test_start_that_fails_for_want_of_the_platform_is_no_attempt(
+    words: str, stop_reason: str
+) -> None:
+    ended = stopped("TaskFailedToStart", stopped_reason=words)
+    step = next_step(container(stop_reason=stop_reason), ended, NOON)
+    assert step == ReturnRun(f"The container could not be started: {words}")
+    begun = container(stop_reason=stop_reason, running_at=NOON)
+    assert isinstance(next_step(begun, ended, NOON), LoseAttempt)
 
 
 def test_running_task_marks_its_run_once() -> None:
@@ -172,17 +205,6 @@ def test_end_of_a_task_is_the_end_of_its_attempt(
         ),
         ("TerminationNotice", "", "Fargate ended the host of the task"),
         ("InfrastructureHealth", "", "The host of the task failed"),
-        (
-            "TaskFailedToStart",
-            "Timeout waiting for network interface provisioning to complete.",
-            "The container could not be started: "
-            "Timeout waiting for network interface provisioning to complete.",
-        ),
-        (
-            "TaskFailedToStart",
-            "Capacity is unavailable at this time.",
-            "The container could not be started: Capacity is unavailable at this time.",
-        ),
     ],
 )
 def test_end_by_the_platform_is_an_attempt_of_its_own(

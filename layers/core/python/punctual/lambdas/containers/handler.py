@@ -37,6 +37,7 @@ from punctual.tasks.container.next_step import (
     Forget,
     LoseAttempt,
     MarkRunning,
+    ReturnRun,
     Step,
     StopTask,
     is_start_id,
@@ -177,10 +178,7 @@ class ContainersHandler:
             self._rows.set_arn(container.start_id, arn)
             return
         self._log("start_not_found", run_id=container.run_id)
-        result = self._executor.return_claim(
-            _key_of(container), container.run_id, container.token, False, never_started=True
-        )
-        self._forget(container, result)
+        self._return(container)
 
     def _renew(self, containers: Sequence[Container]) -> list[ClaimStatus]:
         claims = [
@@ -201,6 +199,9 @@ class ContainersHandler:
                 self._finish(container, outcome)
             case LoseAttempt(error):
                 self._lose(container, error)
+            case ReturnRun(reason):
+                self._log.error("start_failed", run_id=container.run_id, reason=reason)
+                self._return(container)
             case Forget():
                 self._log("late_end", run_id=container.run_id, attempt=container.attempt_number)
                 self._rows.delete([container.start_id])
@@ -251,6 +252,13 @@ class ContainersHandler:
         self._log.error("attempt_lost", run_id=container.run_id, error=error)
         result = self._executor.lose_claim(
             _key_of(container), container.run_id, container.token, error
+        )
+        self._forget(container, result)
+
+    def _return(self, container: Container) -> None:
+        """Return the run of a container that certainly did not begin. This is no attempt."""
+        result = self._executor.return_claim(
+            _key_of(container), container.run_id, container.token, False, never_started=True
         )
         self._forget(container, result)
 

@@ -100,11 +100,17 @@ class LoseAttempt(NamedTuple):
     error: str
 
 
+class ReturnRun(NamedTuple):
+    """The platform started no container. The run returns to its queue, and this is no attempt."""
+
+    reason: str
+
+
 class Forget(NamedTuple):
     """The claim belongs to another attempt by now, and the task has ended."""
 
 
-Step = Wait | MarkRunning | StopTask | FinishRun | LoseAttempt | Forget
+Step = Wait | MarkRunning | StopTask | FinishRun | LoseAttempt | ReturnRun | Forget
 
 
 def start_id_of(run_id: str, attempt_number: int, token: int) -> str:
@@ -191,15 +197,26 @@ def _end_step(container: Container, report: TaskReport) -> Step:
             _failed(_with_words("The task was stopped outside Punctual", report), report)
         )
     if report.stop_code == _START_FAILED:
-        text = _with_words("The container could not be started", report)
-        words = report.words.lower()
-        if any(cause in words for cause in _PLATFORM_START_WORDS):
-            return LoseAttempt(text)
-        return FinishRun(_failed(text, report))
+        return _failed_start_step(container, report)
     # An exit code that ECS does not know is never a success.
     return FinishRun(
         _failed(_with_words("The container ended without an exit code", report), report)
     )
+
+
+def _failed_start_step(container: Container, report: TaskReport) -> Step:
+    """Tell want of the platform from an image or a definition, which are the job's own failure."""
+    text = _with_words("The container could not be started", report)
+    words = report.words.lower()
+    if any(cause in words for cause in _PLATFORM_START_WORDS):
+        return _unstarted_step(container, report, text)
+    return FinishRun(_failed(text, report))
+
+
+def _unstarted_step(container: Container, report: TaskReport, text: str) -> Step:
+    """Return the run, unless the container began in spite of all."""
+    has_begun = container.running_at is not None or report.started_at is not None
+    return LoseAttempt(text) if has_begun else ReturnRun(text)
 
 
 def _stopped_step(container: Container, report: TaskReport) -> Step:
@@ -207,8 +224,11 @@ def _stopped_step(container: Container, report: TaskReport) -> Step:
     if container.stop_reason == STOP_FOR_LOST:
         return Forget()
     if container.stop_reason == STOP_FOR_START:
+        if report.stop_code == _START_FAILED:  # it failed before the stop took effect
+            return _failed_start_step(container, report)
         minutes = START_DEADLINE // timedelta(minutes=1)
-        return LoseAttempt(_with_words(f"The container did not start in {minutes} minutes", report))
+        text = _with_words(f"The container did not start in {minutes} minutes", report)
+        return _unstarted_step(container, report, text)
     if container.stop_reason == STOP_FOR_TIMEOUT:
         outcome = Outcome.timed_out(timedelta(seconds=container.timeout_seconds))
     else:
