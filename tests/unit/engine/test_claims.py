@@ -46,6 +46,17 @@ def test_renewal_extends_the_lease_to_twenty_seconds_from_now(scene: ClaimsScene
     assert (answer.lease_until - scene.world.now).total_seconds() == 20
 
 
+def test_renewal_of_a_container_keeps_its_longer_lease(scene: ClaimsScene) -> None:
+    own, identity = scene.start_run(), scene.tokens.read(scene.start_run())
+    assert identity is not None
+    container = scene.tokens.sign(identity._replace(lease_seconds=240))
+    answers = scene.claims.renew(
+        [ClaimRenewal("forged"), ClaimRenewal(container), ClaimRenewal(own)]
+    )
+    leases = [answer.lease_until and answer.lease_until - scene.world.now for answer in answers]
+    assert [lease and lease.total_seconds() for lease in leases] == [None, 240, 20]
+
+
 def test_first_runner_binds_the_claim_and_others_lose_it(scene: ClaimsScene) -> None:
     claim = scene.start_run()
     assert renew(scene, claim, runner_id="one", has_started=True) is OK

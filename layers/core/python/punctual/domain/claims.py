@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from punctual.domain.leases import RUN_LEASE
+
 
 class ClaimIdentity(NamedTuple):
     """One attempt of a run, and the fencing token that its claim drew."""
@@ -11,6 +13,7 @@ class ClaimIdentity(NamedTuple):
     run_id: str
     attempt_number: int
     token: int
+    lease_seconds: int = int(RUN_LEASE.total_seconds())  # how long a renewal holds the run
 
 
 class OutputUpload(NamedTuple):

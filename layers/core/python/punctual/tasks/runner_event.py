@@ -7,9 +7,11 @@ import json
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.claims import ClaimIdentity
+from punctual.domain.leases import RUN_LEASE
 from punctual.domain.timestamps import format_time
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 from punctual.tasks.contract import Attempt, Outcome
@@ -41,16 +43,24 @@ def runner_event(
     sign: SignClaim,
     api_url: str,
     lease_seconds_left: float,
+    lease: timedelta = RUN_LEASE,
     artifact: RunnerArtifact | None = None,
 ) -> bytes:
     """Return the event of an attempt with filled placeholders, as JSON."""
     task: dict[str, Any] = {
-        name: attempt.task[name] for name in _RUNNER_TASK_FIELDS if attempt.task.get(name)
+        name: attempt.task[name]
+        for name in _RUNNER_TASK_FIELDS
+        if attempt.task.get(name) is not None
     }
     if artifact is not None:
         task["artifact"] = artifact._asdict()
     claim = ClaimIdentity(
-        attempt.tenant, attempt.job_id, attempt.run_id, attempt.attempt_number, attempt.token
+        attempt.tenant,
+        attempt.job_id,
+        attempt.run_id,
+        attempt.attempt_number,
+        attempt.token,
+        int(lease.total_seconds()),
     )
     event = {
         "format": RUNNER_FORMAT,

@@ -6,7 +6,7 @@ timer for the end of its lease. This timer also completes the effects of an end 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -158,9 +158,7 @@ class Claims:
             for place, renewal in enumerate(renewals)
             if (claim := self._reader.read(renewal.claim)) is not None
         ]
-        results = self._executor.renew(
-            [(key_of(claim), claim.run_id, claim.token) for _, _, claim in claims]
-        )
+        results = self._renew_leases([claim for _, _, claim in claims])
         starting: list[tuple[int, StartedAttempt]] = []
         for (place, renewal, claim), result in zip(claims, results, strict=True):
             run = result.run
@@ -184,6 +182,19 @@ class Claims:
             ]
         )
         return answers
+
+    def _renew_leases(self, claims: Sequence[ClaimIdentity]) -> list[RenewalResult]:
+        """Renew each lease for the time that its claim names. Most claims name the same."""
+        results: dict[int, RenewalResult] = {}
+        for seconds in {claim.lease_seconds for claim in claims}:
+            places = [place for place, claim in enumerate(claims) if claim.lease_seconds == seconds]
+            leases = [
+                (key_of(claims[place]), claims[place].run_id, claims[place].token)
+                for place in places
+            ]
+            renewed = self._executor.renew(leases, lease=timedelta(seconds=seconds))
+            results.update(zip(places, renewed, strict=True))
+        return [results[place] for place in range(len(claims))]
 
     def _store_parts(self, logged: Sequence[tuple[ClaimRenewal, ClaimIdentity]]) -> None:
         parts = [

@@ -249,6 +249,7 @@ def build_container_task(runtime: Runtime, settings: ContainerSettings) -> Conta
             sign=runtime.claim_tokens.sign,
             api_url=addresses[0],
             lease_seconds_left=CONTAINER_LEASE.total_seconds(),
+            lease=CONTAINER_LEASE,  # a runner inside must not shorten the lease that ECS holds
         )
 
     def extend_lease(attempt: Attempt) -> bool:

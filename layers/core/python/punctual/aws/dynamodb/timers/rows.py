@@ -19,6 +19,7 @@ MAX_SHARED_ROW_BYTES = 1_000
 _ATTR_NAME_BYTES = len(PK) + len(SK) + len(LAYOUT_ATTR) + 2 + len(MEMBERS_ATTR)
 _NO_MEMBERS: Mapping[str, Any] = {"SS": ()}
 _timer_order = attrgetter("sort_key")
+MAX_CACHED_TIMER_ROWS = 30_000  # pairs of timer and row in one generation
 
 
 class TimerRow(NamedTuple):
@@ -100,9 +101,6 @@ def parse_row(row: Mapping[str, Any]) -> TimerRow:
     timer_at = keys.time_of(key.sk)
     timers = [Timer(bucket, shard, timer_at, *keys.parse_member(text)) for text in members]
     return TimerRow(key, timers, members)
-
-
-MAX_CACHED_TIMER_ROWS = 30_000  # pairs of timer and row in one generation
 
 
 class DeletePlan(NamedTuple):
