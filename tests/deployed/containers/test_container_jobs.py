@@ -146,6 +146,20 @@ def test_secret_reaches_the_task_as_the_arn_of_its_parameter(deployment: Deploym
     assert "hush" not in str(task.params) + str(definition)
 
 
+def test_secret_that_ecs_cannot_read_starts_no_container(deployment: Deployment) -> None:
+    deployment.world.session.client("secretsmanager").create_secret(
+        Name="punctual/rehearsal/default/token", SecretString="hush"
+    )
+    job = deployment.submit(task={**TASK, "env": {"TOKEN": "{{secret:token}}"}})
+    deployment.world.run(5 * SECOND)
+    run = deployment.run_of(job)
+    assert (run["status"], deployment.ecs.tasks) == ("FAILED", {})
+    assert run["error_message"] == (
+        "There is no secret 'token' for containers: they take only secrets that "
+        "`punctual secrets set` has stored"
+    )
+
+
 def test_health_names_containers_where_the_stage_has_them(deployment: Deployment) -> None:
     assert "container" in deployment.api.get("/health").json["task_types"]
 

@@ -230,6 +230,17 @@ def test_parameter_store_comes_before_secrets_manager(secrets: AwsSecrets) -> No
     assert secrets.get("acme", "db") == "ssm db"
 
 
+def test_reader_without_secrets_manager_finds_only_parameters(
+    clients: Clients, secrets: AwsSecrets, steady: SteadyClock
+) -> None:
+    parameters = clients.ssm
+    reader = AwsSecrets(None, lambda: parameters, "dev", steady)
+    assert reader.get("acme", "db") == secrets.get("acme", "db") == "ssm db"
+    for name in ("api-key", "plain"):
+        with pytest.raises(KeyError):
+            reader.get("acme", name)
+
+
 @pytest.mark.parametrize(
     ("tenant", "name"),
     [

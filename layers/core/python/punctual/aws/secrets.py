@@ -40,8 +40,10 @@ def parameter_name(stage: str, tenant: str, name: str) -> str:
 
 
 class AwsSecrets:
+    """Reads secrets. Without a `manager` only those of SSM, which ECS can read by reference."""
+
     def __init__(
-        self, manager: Client, parameters: Client, stage: str, steady: Callable[[], float]
+        self, manager: Client | None, parameters: Client, stage: str, steady: Callable[[], float]
     ) -> None:
         self._manager = manager
         self._parameters = parameters
@@ -86,11 +88,12 @@ class AwsSecrets:
         )
         if response is not None and response["Parameter"]["Type"] == "SecureString":
             return str(response["Parameter"]["Value"])
+        manager = self._manager
+        if manager is None:
+            raise KeyError(name)
         response = _read_if_present(
             name,
-            lambda: self._manager().get_secret_value(
-                SecretId=f"punctual/{self._stage}/{tenant}/{name}"
-            ),
+            lambda: manager().get_secret_value(SecretId=f"punctual/{self._stage}/{tenant}/{name}"),
         )
         if response is None or "SecretString" not in response:
             raise KeyError(name)

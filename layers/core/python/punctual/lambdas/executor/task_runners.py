@@ -98,7 +98,10 @@ def build_attempt_runners(
     containers = ContainerSettings.from_env(env)
     if containers is not None:
         runners["container"] = _LazyRunner(partial(_build_container_task, runtime, containers))
-        references["container"] = partial(_refer_to_secret, containers.parameter_arn, secrets.get)
+        parameters = AwsSecrets(None, lambda: clients.ssm, runtime.settings.stage, runtime.steady)
+        references["container"] = partial(
+            _refer_to_secret, containers.parameter_arn, parameters.get
+        )
     attempt_runner = AttemptRunner(runners, secrets.get, references)
     return lambda _tenant: attempt_runner
 
@@ -110,10 +113,16 @@ def _build_container_task(runtime: Runtime, settings: ContainerSettings) -> Runn
 
 
 def _refer_to_secret(parameter_arn: str, find_secret: FindSecret, tenant: str, name: str) -> str:
-    """Return the reference of a secret that exists. ECS reads its value."""
+    """Return the reference of a secret that exists in SSM. ECS reads its value."""
     from punctual.tasks.container.request import SecretText
 
-    find_secret(tenant, name)
+    try:
+        find_secret(tenant, name)
+    except KeyError:
+        raise BadTask(
+            f"There is no secret {name!r} for containers: they take only secrets that "
+            "`punctual secrets set` has stored"
+        ) from None
     return SecretText(f"{parameter_arn}{tenant}/{name}")
 
 

@@ -254,10 +254,6 @@ def _failed(text: str, report: TaskReport) -> Outcome:
     return Outcome("FAILED", text, exit_code=report.exit_code)
 
 
-def _failed_in_words(text: str, report: TaskReport) -> Outcome:
-    return _failed(_with_words(text, report), report)
-
-
 def _with_exit_code(outcome: Outcome, report: TaskReport) -> Outcome:
     return Outcome(outcome.status, outcome.error, outcome.retryable, exit_code=report.exit_code)
 
