@@ -70,6 +70,9 @@ def named(grant: Grant, stage: str) -> Named:
     >>> queue, blobs = "arn:aws:sqs:eu-west-1:1:punctual-dev-wake", "arn:aws:s3:::b/outputs/*"
     >>> [named(Grant("punctual-dev-poller", "a:b", arn), "dev").resource for arn in (queue, blobs)]
     ['wake', 'outputs/*']
+    >>> role = "arn:aws:iam::1:role/Punctual-dev-Containers-TaskRole30-MTZ65B"
+    >>> named(Grant("punctual-dev-executor", "iam:PassRole", role), "dev").resource
+    'role/Punctual-dev-Containers-TaskRole30'
     """
     prefix = f"punctual-{stage}-"
     resource = _what(grant.resource).replace(prefix, "").replace(f"/{stage}/", "/STAGE/")
@@ -89,6 +92,8 @@ def _what(resource: str) -> str:
     if resource == "*":
         return resource
     service, _, _, name = resource.removeprefix("arn:aws:").split(":", 3)
+    if service == "iam":  # CloudFormation ends the name of a role with random letters
+        return name.rpartition("-")[0]
     return {"logs": "its log group, " + name.rpartition(":")[2]}.get(service, name)
 
 
