@@ -374,9 +374,9 @@ class World(EventSources):
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def conditions(world: World) -> dict[str, str]:
+def conditions(stage: str) -> dict[str, str]:
     """Return the values that the conditions of policies are compared with."""
-    cluster = f"arn:aws:ecs:{REGION}:{ACCOUNT}:cluster/punctual-{world.stage}"
+    cluster = f"arn:aws:ecs:{REGION}:{ACCOUNT}:cluster/punctual-{stage}"
     return {**OVER_TLS, "ecs:cluster": cluster, "iam:PassedToService": TASK_SERVICE}
 
 
@@ -418,6 +418,6 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
         # The check is needed, because a function may continue silently after an AccessDenied.
         refused = [
             f"{right.role} may not {right.action} on {right.resource} {right.rows}".rstrip()
-            for right in denied(world.meter.calls, world.deployed.policies, conditions(world))
+            for right in denied(world.meter.calls, world.deployed.policies, conditions(world.stage))
         ]
         assert refused == [], "\n".join(refused)
