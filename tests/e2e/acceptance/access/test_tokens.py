@@ -36,6 +36,8 @@ LIMITS = {
     "concurrent_runs",
     "lane_percent",
     "payload_bytes",
+    "artifacts",
+    "artifact_mb",
 }
 Make = Callable[..., dict[str, Any]]
 
