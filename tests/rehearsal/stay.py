@@ -18,8 +18,9 @@ The deployment is up. In another terminal, in this folder:
   export PATH="$PWD/.venv/bin:$PATH"
   export SSL_CERT_FILE={authority}
   punctual --url {url} login --token - < {token_file}
-  punctual jobs create hello
+  punctual jobs create hello --bash 'echo hello from $PUNCTUAL_RUN_ID'
   punctual runs list hello
+  punctual runs output hello
 
 The API:        {url}
 The admin token is in {token_file}
