@@ -20,7 +20,7 @@ CORE_SOURCE = PROJECT_ROOT / "layers/core/python"
 VENDOR_LOCK = PROJECT_ROOT / "layers/vendor/requirements.txt"
 FUNCTIONS_FOLDER = PROJECT_ROOT / "functions"
 LAYER_BUILD_FOLDER = PROJECT_ROOT / "build/layers"
-MAX_LAYER_BYTES = {"core": 4_000_000, "vendor": 34_000_000}
+MAX_LAYER_BYTES = {"core": 5_000_000, "vendor": 34_000_000}
 """The limits are close to the present size, so that a new package is noticed. Lambda takes 250 MB
 for a function with all its layers."""
 
@@ -68,10 +68,10 @@ UNUSED_VENDOR_FILES = (
 )
 """Files of packages that no function imports. Licences stay."""
 
-NODE_PACKAGE = "node"
-"""The package of the node, which never runs on Lambda."""
+NODE_PACKAGE, RUNNER_PACKAGE = "node", "runner"
+"""The packages that no function with the layer imports. Script functions have the runner's zip."""
 
-BUILD_RECIPE_VERSION = 2
+BUILD_RECIPE_VERSION = 3
 """The version of the build. Increase it to rebuild old bundles after a change of this module."""
 
 
@@ -158,7 +158,8 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _is_packaged(path: Path) -> bool:
-    return not {"__pycache__", NODE_PACKAGE}.intersection(path.parts) and path.suffix != ".pyc"
+    left_out = {"__pycache__", NODE_PACKAGE, RUNNER_PACKAGE}
+    return path.suffix != ".pyc" and not left_out.intersection(path.parts)
 
 
 def _digest(target: Target, *files: Path) -> str:
@@ -195,7 +196,7 @@ def _build(name: str, layer_folder: Path, target: Target) -> None:
     ) as temporary_folder:
         folder = Path(temporary_folder) / "layer/python"
         if name == "core":
-            ignore = shutil.ignore_patterns("__pycache__", "*.pyc", NODE_PACKAGE)
+            ignore = shutil.ignore_patterns("__pycache__", "*.pyc", NODE_PACKAGE, RUNNER_PACKAGE)
             shutil.copytree(CORE_SOURCE, folder, ignore=ignore)
         else:
             _install(folder, target)
