@@ -99,7 +99,7 @@ class Workshop:
 
     def status(self, artifact_id: str) -> ArtifactStatus | None:
         row: Artifact | None = self.memory.artifacts.load("acme", [artifact_id]).get(artifact_id)
-        return row and row.status
+        return None if row is None else row.status
 
     def has_content(self, content: bytes = CONTENT) -> bool:
         name = artifact_blob_name("acme", sha256(content).hexdigest())
@@ -252,23 +252,23 @@ def test_job_that_was_created_while_its_artifact_was_deleted_keeps_it(workshop: 
     assert workshop.job(artifact_id)
 
 
-def test_artifact_under_removal_takes_no_upload(workshop: Workshop) -> None:
+def test_artifact_under_removal_takes_no_upload(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     artifact_id = workshop.upload()
     workshop.artifacts.delete("acme", artifact_id, ANN)
     workshop.clock.advance(2 * ARTIFACT_REMOVAL_DELAY)
-    blobs = workshop.memory.blobs
-    delete = blobs.delete
 
     def fail(_names: Any) -> None:
         raise Unavailable("the store does not answer")
 
-    blobs.delete = fail  # type: ignore[method-assign]
-    with pytest.raises(Unavailable):
-        workshop.cleanup.step(None)
-    with pytest.raises(Unavailable, match="is being removed"):
-        workshop.create()
-    assert workshop.queries.link("acme", artifact_id) is None
-    blobs.delete = delete  # type: ignore[method-assign]
+    with monkeypatch.context() as patches:
+        patches.setattr(workshop.memory.blobs, "delete", fail)
+        with pytest.raises(Unavailable):
+            workshop.cleanup.step(None)
+        with pytest.raises(Unavailable, match="is being removed"):
+            workshop.create()
+        assert workshop.queries.link("acme", artifact_id) is None
     assert workshop.cleanup.step(None).removed == 1
     assert workshop.create().upload is not None
 
