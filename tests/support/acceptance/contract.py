@@ -256,3 +256,13 @@ def check_run(run: Json) -> None:
         assert run["reason"]["code"]
         assert run["reason"]["text"]
         assert run["start_time"] is None
+
+
+def runs_on_node(api: Api) -> bool:
+    """Return whether scripts run on the node itself, which then names their sandbox."""
+    return api.get("/health").get("sandbox") is not None
+
+
+def longest_script_seconds(api: Api) -> int:
+    """Return the longest timeout of a script: a function on AWS runs for 15 minutes."""
+    return 86_400 if runs_on_node(api) else 840

@@ -11,6 +11,7 @@ from tests.support.acceptance.contract import (
     Json,
     fields_of,
     instant,
+    longest_script_seconds,
     script,
     soon,
 )
@@ -120,10 +121,6 @@ def test_null_sets_a_default(api: Api) -> None:
         {"max_waiting": 1000},
         {"timeout_seconds": 1},
         {"timeout_seconds": 900},
-        pytest.param(
-            {"timeout_seconds": 86_400, "task": script("true")},
-            marks=pytest.mark.needs("script"),
-        ),
         {"max_retries": 0},
         {"max_retries": 100},
         {"deadline_seconds": 1},
@@ -141,6 +138,17 @@ def test_range_limits_of_each_field_are_accepted_and_kept(api: Api, fields: Json
     assert {name: stored[name] for name in fields if name != "task"} == {
         name: value for name, value in fields.items() if name != "task"
     }
+
+
+@pytest.mark.needs("script")
+def test_longest_script_is_accepted_and_a_longer_one_refused(api: Api) -> None:
+    longest = longest_script_seconds(api)
+    task = script("true")
+    assert (
+        api.create(**NEVER_SOON, task=task, timeout_seconds=longest)["timeout_seconds"] == longest
+    )
+    body = {"name": "n", **NEVER_SOON, "task": task, "timeout_seconds": longest + 1}
+    assert fields_of(api("POST", "/jobs", body)) == {"timeout_seconds"}
 
 
 @pytest.mark.parametrize("seconds", [1, 31_622_400])

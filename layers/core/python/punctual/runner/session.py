@@ -181,7 +181,8 @@ class Session:
         resources = attempt.task.get("resources") or {}
         requested_mb = resources.get("memory_mb") or DEFAULT_MEMORY_MB
         allowed_mb = self._environment.allowed_memory_mb(requested_mb)
-        task = attempt.task | {"resources": {**resources, "memory_mb": allowed_mb}}
+        resources = {**resources, "memory_mb": allowed_mb}
+        task = {**attempt.task, "type": "script", "resources": resources}
         return replace(attempt, task=task)
 
     def _may_finish(self, outcome: Outcome) -> bool:
