@@ -68,6 +68,7 @@ _EXPLANATIONS = (
     (r"event status Job State Change", "the event of the created or ended job"),
     # objects, functions, logs
     (r"s3-put reconciler payloads: ListObjectsV2", "listing payloads, a thousand per request"),
+    (r"s3-put reconciler artifacts: ListObjectsV2", "listing artifacts, a thousand per request"),
     (r"s3-put \S+ \S+: PutObject", "the output of one attempt, in its own object"),
     (r"s3-get \S+ \S+: GetObject", "a payload too large for a row"),
     (r"lambda-request \S+ ", "an invocation"),

@@ -164,7 +164,7 @@ CEILINGS = {
     "submission": 5.54,
     "large submission": 6.17,
     "minute": 1.18,
-    "day": 449.54,
+    "day": 455.22,
     "round": 2.50,
 }
 

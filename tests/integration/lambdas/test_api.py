@@ -314,6 +314,7 @@ def test_stats_without_jobs_have_all_fields(api: Api) -> None:
         "last_hour": [],
         "lateness_ms": {"p50": None, "p99": None, "max": None},
         "queue": {"depth": 0, "oldest_seconds": 0},
+        "limits": [],
         "executors": [],
     }
 
