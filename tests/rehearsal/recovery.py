@@ -61,8 +61,8 @@ def recover(account: Account, folder: Path) -> Accepted:
 
 def _like_prod(stage: Described) -> None:
     stages = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]
-    reserved = {name: stages["prod"][name] for name in ("lanes", "reservedConcurrency")}
-    stage.update(protected=True, **reserved)
+    names = ("lanes", "reservedConcurrency", "claimThrottle")
+    stage.update(protected=True, **{name: stages["prod"][name] for name in names})
 
 
 def _first_deployment(account: Account, person: Person, tree: Path) -> str:
