@@ -5,7 +5,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.config.concurrency import MIN_CONCURRENCY_PERCENT
-from infra.config.stage import Stage
+from infra.config.stage import SCRIPT_FUNCTION_NAMES, Stage
 from infra.operations.output import one_line
 
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
@@ -72,7 +72,7 @@ def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> 
 def _reserved_by_stage(client: Any, stage: Stage) -> int:
     """Return the executions that the deployed functions of the stage reserve."""
     total = 0
-    for name in stage.memory:
+    for name in (*stage.memory, *SCRIPT_FUNCTION_NAMES):
         try:
             answer = client.get_function_concurrency(FunctionName=stage.resource_name(name))
         except client.exceptions.ResourceNotFoundException:
