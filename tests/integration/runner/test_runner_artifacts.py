@@ -5,6 +5,7 @@ import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,15 +63,12 @@ def zip_of(files: dict[str, bytes]) -> bytes:
     return data.getvalue()
 
 
-def run_artifact(api: ClaimsApi, folder: Path, runtime: str, data: bytes) -> None:
-    """Carry out an artifact. It must print what all languages print here."""
+def finish_of(api: ClaimsApi, folder: Path, runtime: str, data: bytes) -> dict[str, Any]:
+    """Carry out an artifact and return its finish."""
     task = {"artifact": an_artifact(api, data), "args": ["word"], "env": {"MINE": "of mine"}}
     run_in_process(an_event(api, None, runtime, task=task), folder)
     [finish] = api.finished
-    assert finish["output_text"] == EXPECTED
-    assert sorted(finish["log"].splitlines()) == ["to the log", "word of mine", '{"n":1}']
-    assert (finish["status"], finish["exit_code"]) == ("FAILED", 2)
-    assert finish["error_message"] == "Exit code 2\nto the log"
+    return dict(finish)
 
 
 @pytest.mark.parametrize("is_zip", [False, True], ids=["file", "zip"])
@@ -80,7 +78,11 @@ def test_artifact_runs_in_each_language(
 ) -> None:
     name, source = SOURCES.get(runtime, ("main", ""))
     data = source.encode() or program
-    run_artifact(api, tmp_path, runtime, zip_of({name: data}) if is_zip else data)
+    finish = finish_of(api, tmp_path, runtime, zip_of({name: data}) if is_zip else data)
+    assert finish["output_text"] == EXPECTED
+    assert sorted(finish["log"].splitlines()) == ["to the log", "word of mine", '{"n":1}']
+    assert (finish["status"], finish["exit_code"]) == ("FAILED", 2)
+    assert finish["error_message"] == "Exit code 2\nto the log"
 
 
 @pytest.mark.parametrize("sandbox", ["landlock", "bubblewrap", "none"])

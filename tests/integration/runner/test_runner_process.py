@@ -153,7 +153,7 @@ def test_live_log_comes_with_each_renewal(api: ClaimsApi, tmp_path: Path) -> Non
         api.wait_for(lambda: any(item.get("log") for item in api.renewed))
         assert api.renewed[1]["log"] == "first\n"
         assert "started_at" not in api.renewed[1]
-        [fifo] = runner.temporary.glob("punctual-runner-*/run-*/work/go")
+        [fifo] = runner.temporary.rglob("go")
         fifo.write_text("\n")
         runner.end()
     [finish] = api.finished

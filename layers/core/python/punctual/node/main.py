@@ -37,7 +37,7 @@ from punctual.node.files.durable import write_durably
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.http.application import build_application
+from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
 from punctual.node.http.claims import node_claims
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
@@ -282,56 +282,36 @@ async def serve(
         store.audit,
     )
     issuer_thread = IssuerThread()
-    authenticator = (
-        build_authenticator(store, token_key, issuer_config, issuer_thread, log)
-        if options.auth
-        else None
-    )
-    own_user = None
-    if authenticator is None:
-        own_user = OwnUser(Peers().find_owner, load_local_token(options.data), own_uid())
-    if authenticator is not None:
+    authenticator, own_user = None, None
+    if options.auth:
+        authenticator = build_authenticator(store, token_key, issuer_config, issuer_thread, log)
         show_first_token(tokens, had_token_key, options.data)
+    else:
+        own_user = OwnUser(Peers().find_owner, load_local_token(options.data), own_uid())
     remove_leftovers(options.data / "work")
     uploads = Uploads(store.blobs)
     event_loop = EventLoop(node, clock.monotonic, log)
     event_loops.append(event_loop)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            build_application(
-                node.jobs,
-                node.search,
-                event_loop.turn,
-                log,
-                tokens,
-                quotas=node.quotas if limits_of else None,
-                limits_of=limits_of or unlimited,
-                authenticator=authenticator,
-                own_user=own_user,
-                webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
-                secrets=Secrets(store.secrets, store.audit),
-                features=features_with(sandbox, script_memory_mb),
-                sandbox=sandbox.name,
-                login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
-                claims=node_claims(
-                    store, node.executor, ClaimTokens(token_key.read), clock.wall, log
-                ),
-                artifacts=node.artifacts,
-                uploads=uploads,
-            ),
-            http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            date_header=False,
-            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
-            timeout_graceful_shutdown=2,
-            backlog=1_024,
-        )
+    application = build_application(
+        node.jobs,
+        node.search,
+        event_loop.turn,
+        log,
+        tokens,
+        quotas=node.quotas if limits_of else None,
+        limits_of=limits_of or unlimited,
+        authenticator=authenticator,
+        own_user=own_user,
+        webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
+        secrets=Secrets(store.secrets, store.audit),
+        features=features_with(sandbox, script_memory_mb),
+        sandbox=sandbox.name,
+        login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
+        claims=node_claims(store, node.executor, ClaimTokens(token_key.read), clock.wall, log),
+        artifacts=node.artifacts,
+        uploads=uploads,
     )
+    server = _http_server(application, connections)
     stop, asyncio_loop = Stop(), asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         asyncio_loop.add_signal_handler(signal_number, stop.request)
@@ -358,6 +338,26 @@ async def serve(
     log("stopped")
     if stop.error is not None:
         raise stop.error
+
+
+def _http_server(application: Application, connections: int) -> uvicorn.Server:
+    """Return the server of the application, for at most this number of connections."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            application,
+            http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            date_header=False,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+            timeout_graceful_shutdown=2,
+            backlog=1_024,
+        )
+    )
 
 
 async def _serve_http(server: uvicorn.Server, listener: socket.socket) -> None:
