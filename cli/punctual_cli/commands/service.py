@@ -111,6 +111,23 @@ def health(session: Session) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
+def _margin_text(seconds_by_type: Mapping[str, float]) -> str | None:
+    """Return the usual margin, and those of the task types that have another one.
+
+    >>> _margin_text({"event": 2, "http": 2, "container": 120})
+    '2 s; container 120 s'
+    """
+    if not seconds_by_type:
+        return None
+    usual = min(seconds_by_type.values())
+    others = [
+        f"{task_type} {seconds:g} s"
+        for task_type, seconds in seconds_by_type.items()
+        if seconds != usual
+    ]
+    return "; ".join([f"{usual:g} s", *others])
+
+
 def _print_health(session: Session, answer: "Health") -> None:
     screen = session.screen
     lateness_ms = answer.lateness_ms_p99
@@ -122,6 +139,7 @@ def _print_health(session: Session, answer: "Health") -> None:
             ("Lateness", None if lateness_ms is None else f"{_milliseconds_text(lateness_ms)} p99"),
             ("Planner seen", screen.long_time(answer.planner_heartbeat)),
             ("Guarantee", answer.guarantee),
+            ("Margin", _margin_text(answer.margin_seconds)),
             ("Tasks", ", ".join(answer.task_types)),
             ("Sandbox", answer.sandbox),
             ("Issuer", answer.auth and answer.auth.issuer),

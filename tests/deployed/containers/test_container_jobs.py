@@ -161,7 +161,11 @@ def test_secret_that_ecs_cannot_read_starts_no_container(deployment: Deployment)
 
 
 def test_health_names_containers_where_the_stage_has_them(deployment: Deployment) -> None:
-    assert "container" in deployment.api.get("/health").json["task_types"]
+    health = deployment.api.get("/health").json
+    assert "container" in health["task_types"]
+    margins = health["margin_seconds"]
+    assert margins.pop("container") == 120, "Fargate starts a task in a minute or two"
+    assert margins == {"event": 2, "http": 2, "lambda": 2, "script": 2, "sqs": 2}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ def test_health_describes_the_installation(api: Api) -> None:
     assert auth is None or (set(auth) == {"issuer", "client_id"} and auth["issuer"])
     assert health["status"] in {"ok", "late"}
     assert {"event", "http"} <= set(health["task_types"])
+    margins = health["margin_seconds"]
+    assert set(margins) == set(health["task_types"])
+    assert {margins["event"], margins["http"]} == {2}
 
 
 def test_live_and_ready_probes_return_ok(api: Api) -> None:

@@ -94,7 +94,7 @@ class Health(Model, frozen=True, kw_only=True):
     tzdata: str | None = None
     task_types: tuple[str, ...] = ()
     guarantee: str | None = None
-    margin_seconds: float | None = None
+    margin_seconds: dict[str, float] = msgspec.field(default_factory=dict)  # by task type
     sandbox: str | None = None
     auth: Login | None = None
     warnings: tuple[HealthWarning, ...] = ()

@@ -295,7 +295,7 @@ class Health(ResponseModel):
     tzdata: str
     task_types: list[str]
     guarantee: str
-    margin_seconds: int
+    margin_seconds: dict[str, Count]
     sandbox: Literal["landlock", "bubblewrap", "none"] | None
     auth: Login | None
     warnings: list[HealthWarning]

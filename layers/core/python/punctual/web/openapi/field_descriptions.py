@@ -347,7 +347,8 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "tzdata": _TZDATA,
         "task_types": "The task types of this installation.",
         "guarantee": "The guarantee for each due run.",
-        "margin_seconds": "The lateness that a run may have.",
+        "margin_seconds": "The seconds after the due time within which a run begins its work, by "
+        "task type. A script that runs in a container has the margin of `container`.",
         "sandbox": "The sandbox of scripts. It is null without script tasks.",
         "auth": "The OIDC issuer of accepted JWTs. It is null if only tokens are accepted.",
         "warnings": "Conditions that an operator must fix. It is empty on AWS, which has alarms.",

@@ -10,6 +10,7 @@ from punctual.engine.queries.views import Explanation, UpcomingOccurrence
 
 START_GUARANTEE = "at-least-once start, one holder at a time, every effect fenced"
 START_MARGIN_SECONDS = 2
+CONTAINER_START_MARGIN_SECONDS = 120  # Fargate starts a task in a minute or two
 
 
 class Login(NamedTuple):
@@ -75,6 +76,7 @@ def stats_json(stats: Stats) -> dict[str, Any]:
 
 
 def health_json(health: Health, installation: InstallationInfo) -> dict[str, Any]:
+    task_types = sorted(health.task_types or installation.task_types)
     return {
         "status": health.status,
         "lateness_ms_p99": health.lateness_ms_p99,
@@ -82,13 +84,18 @@ def health_json(health: Health, installation: InstallationInfo) -> dict[str, Any
         "planner_heartbeat": format_optional_time(health.planner_heartbeat),
         "version": installation.version,
         "tzdata": TZDATA_VERSION,
-        "task_types": sorted(health.task_types or installation.task_types),
+        "task_types": task_types,
         "guarantee": START_GUARANTEE,
-        "margin_seconds": START_MARGIN_SECONDS,
+        "margin_seconds": {task_type: _margin_seconds(task_type) for task_type in task_types},
         "sandbox": installation.sandbox,
         "auth": None if installation.login is None else installation.login._asdict(),
         "warnings": [{"code": warning.code, "text": warning.text} for warning in health.warnings],
     }
+
+
+def _margin_seconds(task_type: str) -> int:
+    """Return how long after its due time a run of this type may begin its work."""
+    return CONTAINER_START_MARGIN_SECONDS if task_type == "container" else START_MARGIN_SECONDS
 
 
 def _format_times(values: Any) -> dict[str, Any]:
