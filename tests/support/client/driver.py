@@ -1,22 +1,20 @@
 """Runs the steps of client calls on a clock that only pauses and answers move."""
 
 import json
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-from punctual.client.call_steps import ClientSettings, Item, Pause, Send, Steps, Stream
+from punctual.client.call_steps import ClientSettings, Pause, Step
 from punctual.client.retrying import Retries
 from punctual.client.run import Run
+from punctual.client.sync_client import StepRunner
 from punctual.client.wire import Answer, Failure, Outcome, Request
 from tests.support.client.kinds import RUN
-
-T = TypeVar("T")
 
 NO_CONNECTION = Failure("no connection", sent=False)
 NO_ANSWER = Failure("no answer in time", sent=True)
 
 
-class StepDriver:
+class StepDriver(StepRunner):
     """A driver of steps. Each answer takes `takes` seconds, or the whole timeout."""
 
     def __init__(self, *outcomes: Outcome, takes: float = 0.0, **policy: Any) -> None:
@@ -36,30 +34,7 @@ class StepDriver:
             lambda: next(keys),
         )
 
-    def run_steps(self, steps: Steps[T]) -> T:
-        outcome: Outcome | None = None
-        while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            outcome = self._step(step)
-
-    def stream_items(self, stream: Stream[T]) -> Iterator[T]:
-        outcome: Outcome | None = None
-        while True:
-            try:
-                step = stream.send(outcome)
-            except StopIteration:
-                return
-            if isinstance(step, Item):
-                outcome = None
-                yield step.value
-            else:
-                outcome = self._step(step)
-
-    def _step(self, step: Send | Pause) -> Outcome | None:
+    def carry_out(self, step: Step) -> Outcome | None:
         if isinstance(step, Pause):
             self.pauses.append(step.delay_seconds)
             self.now += step.delay_seconds

@@ -1,6 +1,7 @@
 """The client for blocking code."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
@@ -26,8 +27,41 @@ from punctual.client.wire import Outcome
 T = TypeVar("T")
 
 
-class BlockingStepRunner:
-    """Carries out the steps of a call in the calling thread."""
+class StepRunner(ABC):
+    """Runs calls and streams in the calling thread. A subclass carries out one step."""
+
+    settings: ClientSettings
+
+    def run_steps(self, steps: Steps[T]) -> T:
+        outcome: Outcome | None = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            outcome = self.carry_out(step)
+
+    def stream_items(self, stream: Stream[T]) -> Iterator[T]:
+        outcome: Outcome | None = None
+        while True:
+            try:
+                step = stream.send(outcome)
+            except StopIteration:
+                return
+            if isinstance(step, Item):
+                outcome = None
+                yield step.value
+            else:
+                outcome = self.carry_out(step)
+
+    @abstractmethod
+    def carry_out(self, step: Step) -> Outcome | None:
+        """Send a request and return its outcome, or pause and return None."""
+
+
+class BlockingStepRunner(StepRunner):
+    """Carries out the steps of a call over HTTP."""
 
     def __init__(
         self,
@@ -41,33 +75,10 @@ class BlockingStepRunner:
         self._max_answer_bytes = max_answer_bytes
         self._http = httpx.Client(**client_options(target.root, transport))
 
-    def run_steps(self, steps: Steps[T]) -> T:
-        outcome: Outcome | None = None
-        while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as stop:
-                value: T = stop.value
-                return value
-            outcome = self._step(step)
-
-    def stream_items(self, stream: Stream[T]) -> Iterator[T]:
-        outcome: Outcome | None = None
-        while True:
-            try:
-                step = stream.send(outcome)
-            except StopIteration:
-                return
-            if isinstance(step, Item):
-                outcome = None
-                yield step.value
-            else:
-                outcome = self._step(step)
-
     def close(self) -> None:
         self._http.close()
 
-    def _step(self, step: Step) -> Outcome | None:
+    def carry_out(self, step: Step) -> Outcome | None:
         if isinstance(step, Send):
             return self._send(step)
         clock.sleep(step.delay_seconds)
