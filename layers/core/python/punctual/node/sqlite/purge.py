@@ -173,29 +173,15 @@ class Purge:
             return None
 
     def _remove_receipts(self, now: datetime, limit: int) -> bool:
-        removed = self._transaction.db.execute(
-            "DELETE FROM receipts WHERE (tenant, name) IN "
-            "(SELECT tenant, name FROM receipts WHERE expires <= ? LIMIT ?)",
-            (to_micros(now), limit),
-        ).rowcount
-        return removed >= limit
+        return self._remove_rows("receipts", "tenant, name", "expires <= ?", to_micros(now), limit)
 
     def _remove_tokens(self, now: datetime, limit: int) -> bool:
-        removed = self._transaction.db.execute(
-            "DELETE FROM tokens WHERE hash IN "
-            "(SELECT hash FROM tokens WHERE forgotten_at <= ? LIMIT ?)",
-            (to_micros(now), limit),
-        ).rowcount
-        return removed >= limit
+        return self._remove_rows("tokens", "hash", "forgotten_at <= ?", to_micros(now), limit)
 
     def _remove_artifacts(self, now: datetime, limit: int) -> bool:
         """Remove the rows of uploads that did not arrive."""
-        removed = self._transaction.db.execute(
-            "DELETE FROM artifacts WHERE (tenant, artifact_id) IN "
-            "(SELECT tenant, artifact_id FROM artifacts WHERE expires <= ? LIMIT ?)",
-            (to_micros(now), limit),
-        ).rowcount
-        return removed >= limit
+        expiry = to_micros(now)
+        return self._remove_rows("artifacts", "tenant, artifact_id", "expires <= ?", expiry, limit)
 
     def _remove_events(self, now: datetime, limit: int) -> bool:
         """Remove expired events in order, but never the newest: new numbers continue from it."""
@@ -207,31 +193,32 @@ class Purge:
         return removed >= limit
 
     def _remove_audit(self, now: datetime, limit: int) -> bool:
-        removed = self._transaction.db.execute(
-            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE latest <= ? LIMIT ?)",
-            (to_micros(now - HISTORY_RETENTION), limit),
-        ).rowcount
-        return removed >= limit
+        expiry = to_micros(now - HISTORY_RETENTION)
+        return self._remove_rows("audit", "id", "latest <= ?", expiry, limit)
 
     def _remove_starts(self, now: datetime, limit: int) -> bool:
         """Remove old starts and start requests of inactive tenants.
 
         Active tenants remove their own with each addition.
         """
-        removed = self._transaction.db.execute(
-            "DELETE FROM starts WHERE (kind, tenant, at) IN "
-            "(SELECT kind, tenant, at FROM starts WHERE at <= ? LIMIT ?)",
-            (to_micros(now - START_WINDOW), limit),
-        ).rowcount
-        return removed >= limit
+        expiry = to_micros(now - START_WINDOW)
+        return self._remove_rows("starts", "kind, tenant, at", "at <= ?", expiry, limit)
 
     def _remove_buckets(self, _now: datetime, limit: int) -> bool:
         watermark = self._partitions.watermark()
         if watermark is None:
             return False
+        return self._remove_rows(
+            "buckets", "bucket, shard", "bucket < ?", to_minute(watermark), limit
+        )
+
+    def _remove_rows(
+        self, table: str, key_columns: str, condition: str, bound: int, limit: int
+    ) -> bool:
+        """Remove at most `limit` rows that meet the condition. Return True if more may be left."""
         removed = self._transaction.db.execute(
-            "DELETE FROM buckets WHERE (bucket, shard) IN "
-            "(SELECT bucket, shard FROM buckets WHERE bucket < ? LIMIT ?)",
-            (to_minute(watermark), limit),
+            f"DELETE FROM {table} WHERE ({key_columns}) IN "
+            f"(SELECT {key_columns} FROM {table} WHERE {condition} LIMIT ?)",
+            (bound, limit),
         ).rowcount
         return removed >= limit
