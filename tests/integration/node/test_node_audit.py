@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,10 +57,19 @@ def submit(node: NodeClient, value: Any = CRON, **headers: str) -> str:
     return str(answer.json["job_id"])
 
 
-def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
-    node.clock.set(NOON)
-    job = f"/v1/jobs/{submit(node)}"
+class Changes(NamedTuple):
+    """What the answers to one change of each kind named."""
+
+    run_id: str
+    retry_id: str
+    token: dict[str, Any]
+
+
+def make_each_change(node: NodeClient) -> Changes:
+    """Create, change, pause, resume, run and cancel a job, and create and revoke a token."""
     at_time = NOON
+    node.clock.set(at_time)
+    job = f"/v1/jobs/{submit(node)}"
 
     def call_later(method: str, target: str, value: Any = None) -> Any:
         nonlocal at_time
@@ -80,6 +89,11 @@ def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
     call_later("DELETE", job)
     token = call_later("POST", "/v1/tokens", {"name": "ci", "role": "viewer", "expires_at": None})
     call_later("DELETE", f"/v1/tokens/{token['token_id']}")
+    return Changes(run_id, retry_id, token)
+
+
+def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
+    make_each_change(node)
     rows = entries(node)
     assert [entry["action"] for entry in rows] == [
         "job.create",
@@ -93,33 +107,35 @@ def test_each_change_has_one_audit_entry_in_order(node: NodeClient) -> None:
         "token.create",
         "token.revoke",
     ]
-    entry_of = {entry["action"]: entry for entry in rows}
+    assert rows == sorted(rows, key=lambda entry: str(entry["audit_id"]))
+
+
+def test_audit_entry_shows_the_fields_before_and_after_the_change(node: NodeClient) -> None:
+    changes = make_each_change(node)
+    entry_of = {entry["action"]: entry for entry in entries(node)}
     assert entry_of["job.create"]["after"] == CRON
     assert entry_of["job.update"]["before"] == {"priority": "NORMAL"}
     assert entry_of["job.update"]["after"] == {"priority": "HIGH"}
     assert entry_of["job.pause"]["before"] == {"status": "SCHEDULED"}
     assert entry_of["job.pause"]["after"] == {"status": "PAUSED"}
     assert entry_of["job.resume"]["after"] == {"missed": "SKIP", "status": "SCHEDULED"}
-    assert (entry_of["run.order"]["run_id"], entry_of["run.order"]["after"]) == (
-        run_id,
-        {"payload_given": True},
-    )
-    assert entry_of["run.cancel"]["run_id"] == run_id
-    assert (entry_of["run.retry"]["run_id"], entry_of["run.retry"]["after"]) == (
-        retry_id,
-        {"retried_from": run_id},
-    )
+    assert entry_of["run.order"]["run_id"] == changes.run_id
+    assert entry_of["run.order"]["after"] == {"payload_given": True}
+    assert entry_of["run.cancel"]["run_id"] == changes.run_id
+    assert entry_of["run.retry"]["run_id"] == changes.retry_id
+    assert entry_of["run.retry"]["after"] == {"retried_from": changes.run_id}
     assert entry_of["job.cancel"]["after"] == {"status": "CANCELLED"}
-    token_entry = entry_of["token.create"]
-    assert (token_entry["subject_token_id"], token_entry["after"]["name"]) == (
-        token["token_id"],
-        "ci",
-    )
-    assert token["token"] not in str(rows)
+    assert entry_of["token.create"]["subject_token_id"] == changes.token["token_id"]
+    assert entry_of["token.create"]["after"]["name"] == "ci"
+
+
+def test_audit_names_caller_and_request_but_no_secret(node: NodeClient) -> None:
+    changes = make_each_change(node)
+    rows = entries(node)
+    assert changes.token["token"] not in str(rows)
     assert "'s'" not in str(rows)
     assert {entry["caller"] for entry in rows} == {"local"}
     assert len({entry["request_id"] for entry in rows}) == len(rows)
-    assert rows == sorted(rows, key=lambda entry: str(entry["audit_id"]))
 
 
 def test_backfill_is_one_audit_entry_with_a_count(node: NodeClient) -> None:
