@@ -3,17 +3,16 @@
 import json
 from typing import Any
 
-import pytest
-
-from infra.app import read_context
 from infra.constructs.gateway import CORS_EXPOSED_HEADERS
 from punctual.web.contract import API_CALLS, CLAIM_PATHS, PREFLIGHT, PUBLIC_PATHS
-from tests.support.infra.synthesis import DOMAIN, STAGES, assembly, full, functions, resources
-
-
-@pytest.fixture(scope="module", params=STAGES)
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+from tests.support.infra.synthesis import (
+    DOMAIN,
+    assembly,
+    full,
+    functions,
+    resources,
+    stage_settings,
+)
 
 
 def properties_of(kind: str, synthesis: Any) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def test_authorizer_is_called_for_each_request(stage: str) -> None:
 
 def test_api_stage_is_throttled_and_logs_each_request(stage: str) -> None:
     api_stage = properties_of("Stage", assembly(stage))
-    throttle = read_context()["stages"][stage]["throttle"]
+    throttle = stage_settings(stage)["throttle"]
     assert (api_stage["StageName"], api_stage["AutoDeploy"]) == ("v1", True)
     assert api_stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == throttle["rate"]
     assert api_stage["DefaultRouteSettings"]["ThrottlingBurstLimit"] == throttle["burst"]
@@ -87,7 +86,7 @@ def test_api_stage_is_throttled_and_logs_each_request(stage: str) -> None:
 
 
 def test_calls_by_claim_have_a_throttle_of_their_own(stage: str) -> None:
-    throttle = read_context()["stages"][stage]["claimThrottle"]
+    throttle = stage_settings(stage)["claimThrottle"]
     settings = properties_of("Stage", assembly(stage))["RouteSettings"]
     assert settings == {
         f"POST {path}": {

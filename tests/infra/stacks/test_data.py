@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Template
 
-from infra.app import read_context
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE, PK, RUN_OBJECT_PREFIXES, SK, TTL
 from tests.support.infra import synthesis
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
-
-
-@pytest.fixture(scope="module", params=["dev", "prod"])
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +113,7 @@ def test_outputs_expire_after_retention_and_payloads_do_not(template: Template, 
     rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
     assert {
         rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule
-    } == dict.fromkeys(RUN_OBJECT_PREFIXES, read_context()["stages"][stage]["retentionDays"])
+    } == dict.fromkeys(RUN_OBJECT_PREFIXES, synthesis.stage_settings(stage)["retentionDays"])
     assert "LoggingConfiguration" in bucket["Properties"]
 
 

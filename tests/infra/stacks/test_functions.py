@@ -4,31 +4,20 @@ from typing import Any
 
 import pytest
 
-from infra.app import read_context
 from infra.build.packaging import FUNCTIONS_FOLDER
 from infra.config.stage import FUNCTION_NAMES
 from infra.constructs.queue import LANE_SHAPES
 from punctual.settings import Settings
 from tests.support.infra.synthesis import (
     ISSUER,
-    STAGES,
     VPC,
     Resource,
     assembly,
     full,
     functions,
     resources,
+    stage_settings,
 )
-
-
-@pytest.fixture(scope="module", params=STAGES)
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def values(stage: str) -> dict[str, Any]:
-    stage_values: dict[str, Any] = read_context()["stages"][stage]
-    return stage_values
 
 
 def test_stage_has_all_sized_functions(stage: str) -> None:
@@ -49,7 +38,7 @@ def test_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> 
     assert function["Handler"] == "handler.handler"
     layers = [layer["Ref"] for layer in function["Layers"]]
     assert [layer[: len("LayersCore")] for layer in layers] == ["LayersCore", "LayersVend"]
-    assert function["MemorySize"] == values(stage)["memory"][name]
+    assert function["MemorySize"] == stage_settings(stage)["memory"][name]
 
 
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
@@ -62,7 +51,7 @@ def test_function_has_its_own_log_group_with_retention(stage: str, name: str) ->
         if log_group.name == group
     ]
     assert log.properties["LogGroupName"] == f"/aws/lambda/punctual-{stage}-{name}"
-    assert log.properties["RetentionInDays"] == values(stage)["logRetentionDays"]
+    assert log.properties["RetentionInDays"] == stage_settings(stage)["logRetentionDays"]
     policy = "RetainExceptOnCreate" if stage == "prod" else "Delete"
     assert log.body["DeletionPolicy"] == policy
 
@@ -72,7 +61,7 @@ def test_tracing_and_reserved_concurrency_follow_the_stage(stage: str, name: str
     function = functions(assembly(stage))[name].properties
     assert function.get("TracingConfig") is None
     assert functions(full())[name].properties["TracingConfig"] == {"Mode": "Active"}
-    reserved = values(stage)["reservedConcurrency"].get(name)
+    reserved = stage_settings(stage)["reservedConcurrency"].get(name)
     assert function.get("ReservedConcurrentExecutions") == reserved
 
 
@@ -82,11 +71,11 @@ def test_function_environment_holds_the_settings(stage: str, name: str) -> None:
     assert environment["POWERTOOLS_SERVICE_NAME"] == name
     settings = Settings.from_env({key: plain(value) for key, value in environment.items()})
     assert (settings.stage, settings.knobs) == (stage, f"/punctual/{stage}/")
-    assert settings.metrics is values(stage)["metrics"]
+    assert settings.metrics is stage_settings(stage)["metrics"]
 
     assert settings.queues.keys() == {
         lane if priority == "all" else f"{lane}-{priority}"
-        for lane, queues in values(stage)["lanes"].items()
+        for lane, queues in stage_settings(stage)["lanes"].items()
         for priority in queues
     }
 
@@ -130,7 +119,9 @@ def test_executor_has_its_lane_and_authorizer_has_the_issuer(stage: str) -> None
 def test_dead_letters_function_has_the_queues_of_all_lanes(stage: str) -> None:
     function = functions(assembly(stage))["dead-letters"]
     value = plain(function.properties["Environment"]["Variables"]["PUNCTUAL_DEAD_LETTERS"])
-    assert len(value.split()) == sum(len(queues) for queues in values(stage)["lanes"].values())
+    assert len(value.split()) == sum(
+        len(queues) for queues in stage_settings(stage)["lanes"].values()
+    )
 
 
 def test_only_poller_and_executors_allow_recursion(stage: str) -> None:

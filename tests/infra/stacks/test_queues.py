@@ -3,22 +3,14 @@
 import json
 from typing import Any
 
-import pytest
-
-from infra.app import read_context
 from punctual.aws.dynamodb.keys import JOB_STATE_STREAM_FILTERS
 from punctual.domain.leases import RUN_LEASE
-from tests.support.infra.synthesis import STAGES, Resource, assembly, functions, resources
+from tests.support.infra.synthesis import Resource, assembly, functions, resources, stage_settings
 
 LANES = {
     "dev": {"quick-high", "quick-normal", "quick-low", "long"},
     "prod": {"quick-high", "quick-normal", "quick-low", "long"},
 }
-
-
-@pytest.fixture(scope="module", params=STAGES)
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def queues(stage: str) -> dict[str, Resource]:
@@ -118,7 +110,7 @@ def test_batch_item_failures_are_reported(stage: str) -> None:
 
 
 def test_lane_has_its_batch_size_and_maximum_concurrency(stage: str) -> None:
-    configured = read_context()["stages"][stage]["lanes"]
+    configured = stage_settings(stage)["lanes"]
     for function, queue, mapping in mappings(stage):
         if function.startswith("executor"):
             lane, _, priority = queue.removesuffix(".fifo").partition("-")
@@ -175,7 +167,7 @@ def test_parameters_have_the_values_of_the_stage(stage: str) -> None:
         parameter.properties["Name"]: parameter.properties["Value"]
         for parameter in resources(assembly(stage), "AWS::SSM::Parameter")
     }
-    values = read_context()["stages"][stage]
+    values = stage_settings(stage)
     assert parameters == {
         f"/punctual/{stage}/shards": str(values["shards"]),
         f"/punctual/{stage}/pace": str(values["pace"]),

@@ -9,7 +9,6 @@ import pytest
 
 from infra.config.stage import FUNCTION_NAMES, SCRIPT_FUNCTION_NAMES
 from tests.support.infra.synthesis import (
-    STAGES,
     assembly,
     full,
     functions,
@@ -36,11 +35,6 @@ STREAM = {"DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"}
 class Grant(NamedTuple):
     action: str
     resource: str
-
-
-@pytest.fixture(scope="module", params=STAGES)
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def listed(value: Any) -> list[Any]:

@@ -1,34 +1,21 @@
 """The functions that run scripts hold no right, and serve one tenant in each environment."""
 
-from typing import Any
-
 import pytest
 
-from infra.app import read_context
 from infra.build.runner import RUNNER_HANDLER
 from infra.config.stage import RUNNER_MEMORY_MB, SCRIPT_FUNCTION_NAMES
 from punctual.domain.leases import DETACHED_LEASE
 from punctual.tasks.limits import SCRIPT_FUNCTIONS
 from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
 from tests.support.infra.synthesis import (
-    STAGES,
     Resource,
     assembly,
     full,
     resources,
     script_functions,
+    stage_settings,
     synthesise,
 )
-
-
-@pytest.fixture(scope="module", params=STAGES)
-def stage(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def values(stage: str) -> dict[str, Any]:
-    stage_values: dict[str, Any] = read_context()["stages"][stage]
-    return stage_values
 
 
 def role_of(function: Resource, stage: str) -> Resource:
@@ -65,8 +52,8 @@ def test_environment_serves_one_tenant_only(stage: str, name: str) -> None:
 def test_script_function_runs_the_runner_without_settings(stage: str, name: str) -> None:
     function = script_functions(assembly(stage))[name].properties
     assert (function["Runtime"], function["Handler"]) == ("python3.13", RUNNER_HANDLER)
-    assert function["Architectures"] == [values(stage)["scriptArchitecture"]]
-    assert function["MemorySize"] == values(stage)["scriptMemoryMb"] + RUNNER_MEMORY_MB
+    assert function["Architectures"] == [stage_settings(stage)["scriptArchitecture"]]
+    assert function["MemorySize"] == stage_settings(stage)["scriptMemoryMb"] + RUNNER_MEMORY_MB
     assert function["Timeout"] - MAX_FUNCTION_SCRIPT_SECONDS == 60, "the runner ends the run"
     assert "Environment" not in function, "a script could read it"
     assert "VpcConfig" not in function, "a script must not reach private networks"
@@ -108,7 +95,7 @@ def test_lambda_repeats_no_script(stage: str) -> None:
 
 
 def test_reserved_concurrency_limits_scripts(stage: str) -> None:
-    reserved = values(stage)["reservedConcurrency"]
+    reserved = stage_settings(stage)["reservedConcurrency"]
     for name, function in script_functions(assembly(stage)).items():
         assert function.properties.get("ReservedConcurrentExecutions") == reserved.get(name)
 

@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-from infra.app import read_context
 from tests.support.infra.observability import followed
-from tests.support.infra.synthesis import FULL, STAGES, Synthesis, assembly, full
+from tests.support.infra.synthesis import FULL, STAGES, Synthesis, assembly, full, stage_settings
 
 SHOWN = (*STAGES, "full")
 DAY = 86_400
@@ -21,7 +20,7 @@ def stage(synthesis: Synthesis) -> str:
 
 
 def values(synthesis: Synthesis) -> dict[str, Any]:
-    settings: dict[str, Any] = read_context()["stages"][stage(synthesis)]
+    settings = stage_settings(stage(synthesis))
     return {**settings, **FULL} if synthesis is full() else settings
 
 

@@ -64,6 +64,12 @@ def changed(stage: str, unprotected: str = "", **values: Any) -> dict[str, Any]:
     return {**context, **chosen, "aws:cdk:bundling-stacks": NO_LAYERS}
 
 
+def stage_settings(stage: str) -> dict[str, Any]:
+    """Return the settings of the stage in cdk.json."""
+    settings: dict[str, Any] = read_context()["stages"][stage]
+    return settings
+
+
 class Stack(NamedTuple):
     stack_name: str
     template: dict[str, Any]
