@@ -17,6 +17,7 @@ from punctual.tasks.contract import (
     StopSignal,
     Throttled,
 )
+from punctual.tasks.placeholders import no_secrets
 
 
 class ScriptedRunner:
@@ -157,16 +158,24 @@ def test_stop_signal_keeps_its_first_reason_unless_the_claim_is_lost() -> None:
     assert stop.reason() == "LOST"
 
 
-def test_throttled_secret_store_returns_the_run_without_an_attempt() -> None:
-    def throttled(tenant: str, name: str) -> str:
-        raise Throttled(f"the store refused {tenant}/{name}")
+@pytest.mark.parametrize("error", [Throttled, Unavailable])
+@pytest.mark.parametrize("is_reference", [False, True])
+def test_secret_store_without_an_answer_returns_the_run_without_an_attempt(
+    error: type[Exception], is_reference: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(tenant: str, name: str) -> str:
+        raise error(f"the store refused {tenant}/{name}")
 
     runner = ScriptedRunner(Outcome("SUCCESS"))
-    outcome = AttemptRunner({"http": runner}, throttled).run(
-        an_attempt(body="{{secret:k}}"), StopSignal(), NoLog()
-    )
+    references = {"http": fail} if is_reference else {}
+    secrets = no_secrets if is_reference else fail
+    attempt_runner = AttemptRunner({"http": runner}, secrets, references)
+    with caplog.at_level(logging.ERROR):
+        outcome = attempt_runner.run(an_attempt(body="{{secret:k}}"), StopSignal(), NoLog())
     assert outcome == Outcome("FAILED", "the store refused local/k", begun=False)
     assert runner.attempts == []
+    logged = [(record.getMessage(), record.__dict__["run_id"]) for record in caplog.records]
+    assert logged == ([("secrets_unavailable", "run-1")] if error is Unavailable else [])
 
 
 def test_attempt_as_written_keeps_placeholders_that_it_quotes() -> None:

@@ -14,6 +14,8 @@ import pytest
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import AllowedTargets, encode_targets
+from tests.support.aws.moto_faults import refused
+from tests.support.builders import after
 from tests.support.deployed.drivers.executors import Executors, InvocationContext, executors
 
 ROOT = Path(__file__).parents[4]
@@ -111,6 +113,34 @@ def test_secret_reaches_task_and_no_row_or_log(world: Executors) -> None:
     rows = [row for table in ("jobs", "runs", "timers", "control") for row in world.aws.rows(table)]
     assert "hidden-orders" not in str(rows)
     assert "hidden-orders" not in str((world.telemetry.infos, world.telemetry.problems))
+
+
+@pytest.mark.parametrize("service", ["ssm", "secretsmanager"])
+def test_outage_of_a_secret_store_is_no_attempt_of_any_task_type(
+    world: Executors, service: str
+) -> None:
+    text = "{{secret:queue}}"
+    tasks: list[dict[str, Any]] = [
+        {"type": "event", "detail_type": text},
+        {"type": "http", "url": "http://127.0.0.1:9/", "headers": {"X-Key": text}},
+        {"type": "lambda", "function": text},
+        {"type": "sqs", "queue_url": text},
+        {"type": "script", "runtime": "bash", "code": ":", "env": {"KEY": text}},
+    ]
+    keys = [world.submit(task=task, delivery="AT_MOST_ONCE", max_retries=0) for task in tasks]
+    operation = {"ssm": "GetParameter", "secretsmanager": "GetSecretValue"}[service]
+    client = getattr(world.aws.clients, service)
+    with refused(client, operation, 99, "InternalServiceError", 500):
+        assert execute(world) == {"batchItemFailures": []}
+    runs = [world.run(key).run for key in keys]
+    assert {(run.status, run.reason, run.attempt) for run in runs} == {
+        (RunStatus.WAITING, Reason.BACKOFF, 1)
+    }
+    world.clock.set(after(60))
+    world.evaluate_due_timers()
+    assert execute(world) == {"batchItemFailures": []}
+    ended = {world.run(key).run.attempt for key in keys if world.run(key).run.ended_at is not None}
+    assert ended == {1}, "the store answers again, so the same attempts end"
 
 
 def test_dead_letters_handler_ends_run(world: Executors) -> None:

@@ -1,12 +1,16 @@
 """Run an attempt: fill its placeholders, then call the runner of its task type."""
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from punctual.domain.errors import Unavailable
 from punctual.tasks.attempt_errors import guarded, run_filled
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Runners, StopRequest
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Runners, StopRequest, Throttled
 from punctual.tasks.placeholders import FindSecret, expand, no_secrets
 from punctual.tasks.redaction import Redactor
+
+_log = logging.getLogger(__name__)
 
 
 class AttemptRunner:
@@ -33,7 +37,7 @@ class AttemptRunner:
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
         secrets = self._secret_references.get(attempt.task["type"], self._secrets)
-        return self._perform(attempt, stop, recorder, lambda: expand(attempt, secrets))
+        return self._perform(attempt, stop, recorder, lambda: _filled(attempt, secrets))
 
     def run_as_written(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of an attempt that Punctual wrote itself, such as a webhook.
@@ -62,3 +66,17 @@ class AttemptRunner:
         if runner is None:
             return Outcome.failed(f"This installation runs no {kind!r} tasks", retryable=False)
         return run_filled(runner, attempt, stop, recorder)
+
+
+def _filled(attempt: Attempt, secrets: FindSecret) -> Attempt:
+    """Return the attempt with filled placeholders.
+
+    Nothing of the job has begun while its secrets are read, so an outage of their store is no
+    attempt.
+    """
+    try:
+        return expand(attempt, secrets)
+    except Unavailable as error:
+        ids = {"job_id": attempt.job_id, "run_id": attempt.run_id}
+        _log.error("secrets_unavailable", extra={**ids, "error": error.message})
+        raise Throttled(error.message) from error
