@@ -10,6 +10,7 @@ import pytest
 
 from tests.rehearsal import stay
 from tests.rehearsal.emulator import FOLDER, ROOT, Account
+from tests.rehearsal.progress import Failed
 
 WAIT = (
     "import signal; from tests.rehearsal import stay; "
@@ -31,6 +32,22 @@ def test_rehearsal_stay_prints_paths_as_typed_in_the_project_folder() -> None:
     assert "SSL_CERT_FILE=.rehearsal/stay/certificate.pem" in text
     assert ".rehearsal/stay/admin-token" in text
     assert "pt_" not in text  # the token itself is not printed
+
+
+@pytest.mark.parametrize(("failure", "is_kept"), [(None, False), (Failed("no token"), True)])
+def test_rehearsal_stay_removes_its_folder_unless_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Failed | None, is_kept: bool
+) -> None:
+    def play(folder: Path) -> None:
+        (folder / "deploy.log").write_text("")
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(stay, "FOLDER", tmp_path)
+    monkeypatch.setattr(stay, "stay", play)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert stay.main() == (0 if failure is None else 1)
+    assert (tmp_path / "stay/deploy.log").exists() is is_kept
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
