@@ -1,6 +1,7 @@
 """The node's HTTP server: an ASGI application over the routes."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -33,6 +34,7 @@ from punctual.node.http.parsing import (
     parse_path,
     read_body,
 )
+from punctual.node.http.public_bodies import PublicBodies
 from punctual.node.http.uploads import Uploads, is_upload
 from punctual.node.long_work import LongWork, Turn
 from punctual.tasks.script.sandbox import LOCAL_TENANT
@@ -134,6 +136,7 @@ class Application:
         self._log_access = log_access
         self._authenticator = authenticator
         self._own_user = own_user
+        self._public_bodies = PublicBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -170,14 +173,29 @@ class Application:
 
     async def _reply(self, scope: Scope, receive: Receive, request_id: str) -> Reply:
         caller = await self._caller(scope)
-        headers, query = parse_headers(scope["headers"]), scope["query_string"]
+        headers = parse_headers(scope["headers"])
         check_loopback(headers)
-        path = parse_path(scope["raw_path"], query)
+        path = parse_path(scope["raw_path"], scope["query_string"])
         limit = check_body_headers(path, headers)
-        body = b""
-        if b"content-length" in headers or b"transfer-encoding" in headers:
-            body = await read_body(receive, limit)
-        query_text = query.decode("latin-1")
+        with ExitStack() as stack:
+            body = b""
+            if b"content-length" in headers or b"transfer-encoding" in headers:
+                if not caller.tenant:
+                    size = int(headers.get(b"content-length", limit))
+                    stack.enter_context(self._public_bodies.reserve(size))
+                body = await read_body(receive, limit)
+            return await self._reply_to(scope, path, headers, body, caller, request_id)
+
+    async def _reply_to(
+        self,
+        scope: Scope,
+        path: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        caller: Caller,
+        request_id: str,
+    ) -> Reply:
+        query_text = scope["query_string"].decode("latin-1")
         request = Request(
             scope["method"], path, query_text, headers, body, caller, request_id, API_ROOT
         )
