@@ -11,7 +11,7 @@ from punctual.domain.tenants.tokens import has_valid_mac
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.files.token_key import TOKEN_KEY_FILE, TokenKey
-from punctual.node.main import FIRST_TOKEN_FILE, show_first_token
+from punctual.node.http.access import FIRST_TOKEN_FILE, show_first_token
 from punctual.node.sqlite.store import Store
 from tests.support.builders import NOON, ManualClock
 

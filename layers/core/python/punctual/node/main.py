@@ -15,14 +15,13 @@ from typing import Any, cast
 import uvicorn
 import uvloop
 
-from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.auth.claim_tokens import ClaimTokens
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
 from punctual.engine.commands.secrets import Secrets
-from punctual.engine.commands.tokens import Tokens, WebhookSecretReader
+from punctual.engine.commands.tokens import WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.quotas.limits import LimitsCache, unlimited
@@ -33,15 +32,13 @@ from punctual.node.features import features_with
 from punctual.node.files.artifacts import ArtifactFiles
 from punctual.node.files.data_folder import DATABASE
 from punctual.node.files.database_check import DatabaseCheck
-from punctual.node.files.durable import write_durably
 from punctual.node.files.process_groups import GroupFiles
-from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
+from punctual.node.http.access import check_keys, own_user_access, token_access, token_commands
 from punctual.node.http.application import Application, build_application
-from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
+from punctual.node.http.authentication import IssuerThread
 from punctual.node.http.claims import node_claims
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
-from punctual.node.http.own_user import OwnUser, Peers, load_local_token, own_uid
 from punctual.node.http.protocol import (
     IDLE_CONNECTION_SECONDS,
     MAX_CONNECTIONS,
@@ -63,7 +60,7 @@ from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
 from punctual.tasks.script.run_folder import remove_leftovers
-from punctual.tasks.script.sandbox import LOCAL_TENANT, Sandbox
+from punctual.tasks.script.sandbox import Sandbox
 from punctual.web.views.system import Login
 
 QUICK_WORKERS = 32
@@ -173,65 +170,6 @@ def build_node(
     return node, http
 
 
-def build_authenticator(
-    store: Store,
-    token_key: TokenKey,
-    issuer_config: IssuerConfig | None,
-    issuer_thread: IssuerThread,
-    log: EventLog,
-) -> NodeAuthenticator:
-    """Return the authenticator of the node.
-
-    It caches no token, because the rows are local, so a revoked token fails at once.
-    """
-    tokens = TokenAuthenticator(
-        lambda: TokenSecrets(token_key.read()),
-        store.tokens,
-        clock.wall,
-        clock.monotonic,
-        lambda error: log("token_use_not_noted", error=error),
-        cache_seconds=0,
-    )
-    if issuer_config is None:
-        return NodeAuthenticator(tokens, None, issuer_thread, log)
-    # Import here: the cryptography costs 60 ms and 20 MB, and only an issuer needs it.
-    from punctual.auth.https_fetch import fetch_document
-    from punctual.auth.issuer import JwtVerifier
-
-    return NodeAuthenticator(
-        tokens,
-        JwtVerifier(issuer_config, fetch_document, clock.wall, clock.monotonic),
-        issuer_thread,
-        log,
-    )
-
-
-FIRST_TOKEN_FILE = "admin-token"
-
-
-def show_first_token(tokens: Tokens, had_token_key: bool, folder: Path) -> None:
-    """Create an admin token if the tenant has none.
-
-    Its owner creates the other tokens with it.
-
-    A terminal shows the token. Elsewhere the output may be a log that other users read, so the
-    token goes into a file that only the node's user can read.
-    """
-    if had_token_key and tokens.has_admin(LOCAL_TENANT):
-        return
-    _, secret = tokens.create_first(LOCAL_TENANT, "first")
-    if sys.stdout.isatty():
-        print(
-            f"The admin token of the tenant {LOCAL_TENANT}, shown this once: {secret}", flush=True
-        )
-        return
-    path = folder / FIRST_TOKEN_FILE
-    write_durably(path, secret.encode() + b"\n")
-    print(
-        f"The admin token of the tenant {LOCAL_TENANT} is in {path}: remove the file.", flush=True
-    )
-
-
 def find_max_connections(log: EventLog) -> int:
     """Return how many connections may be open. Runs keep the descriptors that they need."""
     file_limit, max_runs = (
@@ -252,42 +190,21 @@ def find_max_connections(log: EventLog) -> int:
 async def serve(
     store: Store, options: Options, listener: socket.socket, connections: int, log: EventLog
 ) -> None:
+    """Run the node and its API until a signal, or the loss of the database, stops them."""
     event_loops: list[EventLoop] = []
-    webhook_keys, token_key = WebhookKeys(options.data), TokenKey(options.data)
-    webhook_keys.check()
-    store.secrets.check_key()
-    had_token_key = token_key.exists
-    if options.auth or had_token_key:
-        token_key.read()
+    keys = check_keys(store, options.data, options.auth)
     limits_of, issuer_config = load_limits(options, log), options.issuer_config
     sandbox = options.scripts.choose_sandbox(options.data, options.auth, log)
-    script_memory_mb = options.scripts.memory_mb or default_total_mb()
+    memory_mb = options.scripts.memory_mb or default_total_mb()
     node, http = build_node(
-        store,
-        options.data,
-        log,
-        lambda: event_loops[0].wake(),
-        sandbox,
-        limits_of,
-        script_memory_mb,
+        store, options.data, log, lambda: event_loops[0].wake(), sandbox, limits_of, memory_mb
     )
     node.start()
-    tokens = Tokens(
-        store.tokens,
-        token_key.read,
-        clock.wall,
-        new_id(clock.wall),
-        os.urandom,
-        LOCAL_TENANT,
-        store.audit,
-    )
-    issuer_thread = IssuerThread()
-    authenticator, own_user = None, None
+    tokens, issuer_thread = token_commands(store, keys.token), IssuerThread()
     if options.auth:
-        authenticator = build_authenticator(store, token_key, issuer_config, issuer_thread, log)
-        show_first_token(tokens, had_token_key, options.data)
+        access = token_access(store, options.data, keys, tokens, issuer_config, issuer_thread, log)
     else:
-        own_user = OwnUser(Peers().find_owner, load_local_token(options.data), own_uid())
+        access = own_user_access(options.data)
     remove_leftovers(options.data / "work")
     uploads = Uploads(store.blobs)
     event_loop = EventLoop(node, clock.monotonic, log)
@@ -300,21 +217,19 @@ async def serve(
         tokens,
         quotas=node.quotas if limits_of else None,
         limits_of=limits_of or unlimited,
-        authenticator=authenticator,
-        own_user=own_user,
-        webhook_secret=WebhookSecretReader(webhook_keys.display_secret, store.audit).read,
+        authenticator=access.authenticator,
+        own_user=access.own_user,
+        webhook_secret=WebhookSecretReader(keys.webhooks.display_secret, store.audit).read,
         secrets=Secrets(store.secrets, store.audit),
-        features=features_with(sandbox, script_memory_mb),
+        features=features_with(sandbox, memory_mb),
         sandbox=sandbox.name,
         login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
-        claims=node_claims(store, node.executor, ClaimTokens(token_key.read), clock.wall, log),
+        claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
         artifacts=node.artifacts,
         uploads=uploads,
     )
     server = _http_server(application, connections)
-    stop, asyncio_loop = Stop(), asyncio.get_running_loop()
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        asyncio_loop.add_signal_handler(signal_number, stop.request)
+    stop = _stop_on_signals()
     store.database.on_lost = stop.fail
     tune_garbage_collector()
     event_loop.start()
@@ -322,13 +237,7 @@ async def serve(
     database_check.start()
     serving_task = asyncio.create_task(_serve_http(server, listener))
     print_welcome(options, listener.getsockname()[1], log)
-    await stop.requested.wait()
-    countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
-    job_names, stop_seconds = node.running_tasks.job_names, options.stop_seconds
-    await shut_down(
-        node, job_names, event_loop.wake, stop, stop_seconds, countdown, clock.monotonic
-    )
-    event_loop.stop()
+    await _wait_and_stop(node, event_loop, stop, options.stop_seconds, log)
     server.should_exit = True
     await serving_task
     http.close()
@@ -338,6 +247,27 @@ async def serve(
     log("stopped")
     if stop.error is not None:
         raise stop.error
+
+
+def _stop_on_signals() -> Stop:
+    """Return a stop that Ctrl-C and SIGTERM request."""
+    stop, asyncio_loop = Stop(), asyncio.get_running_loop()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio_loop.add_signal_handler(signal_number, stop.request)
+    return stop
+
+
+async def _wait_and_stop(
+    node: Node, event_loop: EventLoop, stop: Stop, stop_seconds: float, log: EventLog
+) -> None:
+    """Wait for the stop. Then let the active runs end, for this long, and stop the event loop."""
+    await stop.requested.wait()
+    countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
+    job_names = node.running_tasks.job_names
+    await shut_down(
+        node, job_names, event_loop.wake, stop, stop_seconds, countdown, clock.monotonic
+    )
+    event_loop.stop()
 
 
 def _http_server(application: Application, connections: int) -> uvicorn.Server:
