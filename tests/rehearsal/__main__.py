@@ -26,7 +26,7 @@ from tests.rehearsal.emulator import FOLDER, Account, emulator
 from tests.rehearsal.inventory import Inventory, inventory_of
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.recovery import recover
-from tests.rehearsal.role_check import check_roles
+from tests.rehearsal.role_check import check_roles, script_keys
 from tests.rehearsal.targets import put_targets
 from tests.rehearsal.updates import change
 
@@ -94,6 +94,8 @@ def rehearse(rehearsal_pass: Pass, folder: Path) -> Accepted:
         environment = {**account.environment, **put_targets(account)}
         before = inventory_of(account.client)
         token = deployed(account, deployment, before)
+        if "AUTH" in rehearsal_pass.options:
+            environment |= script_keys(account)
         url = tell_api_address(account)
         with step("a page of another origin"):
             check_cors(url, token)

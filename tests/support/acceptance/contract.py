@@ -1,12 +1,13 @@
 """A client of the API that checks every answer against the contract."""
 
+import hashlib
 import json
 import os
 import re
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from tests.support import openapi_answers
 
 Json = Any
 Seen = TypeVar("Seen")
+Key = TypeVar("Key")
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ENDED = {"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"}
@@ -202,6 +204,20 @@ class Api:
         assert [other["run_id"] for other in self.runs(job_id)] == [run["run_id"]]
         return run
 
+    def results(self, jobs: Mapping[Key, Json], at_once: int = 6) -> dict[Key, Json]:
+        """Create one-time jobs, and return their runs after the ends. A few run beside each other.
+
+        More would take too long on a machine that also runs an emulator of AWS.
+        """
+        started: dict[Key, str] = {}
+        ended: dict[Key, Json] = {}
+        for key, fields in jobs.items():
+            while len(started) >= at_once:
+                first = next(iter(started))
+                ended[first] = self.only_run(started.pop(first))
+            started[key] = self.create(schedule_type="IMMEDIATE", **fields)["job_id"]
+        return ended | {key: self.only_run(job_id) for key, job_id in started.items()}
+
     def job_in(self, job_id: str, status: str) -> Json:
         def load() -> Json:
             job = self.get(f"/jobs/{job_id}")
@@ -209,12 +225,38 @@ class Api:
 
         return eventually(load)
 
+    def upload(self, data: bytes, name: str = "artifact") -> str:
+        """Upload a file, and return the id of its artifact."""
+        digest = hashlib.sha256(data).hexdigest()
+        answer = self("POST", "/artifacts", {"sha256": digest, "size": len(data), "name": name})
+        assert answer.status_code in (200, 201), answer.text
+        artifact = answer.json()
+        if artifact.get("upload_url"):
+            sent = httpx.put(
+                artifact["upload_url"],
+                content=data,
+                headers=artifact["upload_headers"],
+                timeout=30,
+                verify=trusted(),
+                trust_env=False,
+            )
+            assert sent.status_code in (200, 201, 204), sent.text
+        return str(artifact["artifact_id"])
+
     def output(self, run: Json, kind: str = "output", **params: Any) -> bytes:
         answer = self("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/{kind}", **params)
         if answer.status_code == 302:
             answer = httpx.get(answer.headers["Location"], timeout=30, verify=trusted())
         assert answer.status_code == 200, answer.text
         return answer.content
+
+    def log(self, run: Json) -> bytes:
+        """Return the whole log so far, which may come in several pieces, or b"" without one."""
+        path, log = f"/jobs/{run['job_id']}/runs/{run['run_id']}/logs", b""
+        while (answer := self("GET", path, after=len(log))).status_code == 200 and answer.content:
+            log += answer.content
+        assert answer.status_code == 200 or not log, answer.text
+        return log
 
 
 def check_answer(answer: httpx.Response) -> None:
