@@ -19,7 +19,12 @@ import boto3
 from infra.operations.account import NotReady, account_of
 from punctual.aws.dynamodb.audit import audit_row
 from punctual.aws.dynamodb.control.limits import LIMITS_ATTR, limits_key, limits_row
-from punctual.domain.tenants.limits import InvalidLimits, limit_values, limits_from, parse_limits
+from punctual.domain.tenants.limits import (
+    InvalidLimits,
+    effective_limits,
+    limits_from,
+    parse_limits,
+)
 from punctual.engine.commands.audit import LIMITS_CHANGE
 from punctual.engine.ports.audit_log import Actor, Note
 from punctual.settings import InvalidSettings, Settings
@@ -127,7 +132,7 @@ def read_own_limits(session: Any, settings: Settings, tenant: str) -> OwnLimits 
 def limits_in_force(settings: Settings, own_limits: OwnLimits | None) -> OwnLimits:
     """Return the limits in force: the tenant's own, or the stage's."""
     defaults = limits_from(parse_limits(settings.limits or ""))
-    return limit_values(limits_from(own_limits or {}, defaults))
+    return effective_limits(limits_from(own_limits or {}, defaults))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import requests
 
-from punctual.domain.artifacts import artifact_blob_name
+from punctual.domain.artifacts import MAX_ARTIFACT_BYTES, artifact_blob_name
 from tests.support.deployed import repairs
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.world import World
@@ -53,6 +53,22 @@ def test_upload_is_signed_with_size_and_digest(api: Gateway, world: World) -> No
     assert stored_names(world) == {NAME}
     repeated = create(api)
     assert (repeated.status, "upload_url" in repeated.json) == (200, False)
+
+
+def test_stage_without_limits_limits_artifacts(api: Gateway, world: World) -> None:
+    assert world.stage == "dev", "its limits are null"
+    allowed = api.get("/whoami").json["limits"]
+    assert {name: value for name, value in allowed.items() if value is not None} == {
+        "artifacts": 1_000,
+        "artifact_mb": 20_480,
+    }
+    largest = {"size": MAX_ARTIFACT_BYTES, "name": "large.zip"}
+    fitting = allowed["artifact_mb"] * 1024 * 1024 // MAX_ARTIFACT_BYTES
+    for number in range(fitting):
+        assert api.post("/artifacts", {**largest, "sha256": f"{number:064x}"}).status == 201
+    refused = api.post("/artifacts", {**largest, "sha256": "a" * 64})
+    assert (refused.status, refused.json["code"]) == (429, "LIMIT_EXCEEDED")
+    assert "at most 20,480 MB of artifacts (artifact_mb)" in refused.json["detail"]
 
 
 def test_wrong_fields_are_named(api: Gateway) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.running import RunningNode
+from punctual.domain.artifacts import MAX_ARTIFACT_BYTES
 from tests.support.node.node_calls import call, eventually
 
 PATIENCE = 60.0
@@ -243,6 +244,17 @@ def test_curl_uploads_with_the_answer_of_the_api(node: RunningNode, tmp_path: Pa
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert run(node, upload.artifact_id, "bash") == b"from curl\n"
+
+
+def test_node_without_limits_limits_artifacts(node: RunningNode) -> None:
+    allowed = call(node, "GET", "/whoami")[1]["limits"]
+    assert (allowed["artifacts"], allowed["artifact_mb"], allowed["jobs"]) == (1_000, 20_480, None)
+    largest = {"size": MAX_ARTIFACT_BYTES, "name": "large.zip"}
+    for number in range(allowed["artifact_mb"] * MEGABYTE // MAX_ARTIFACT_BYTES):
+        body = {**largest, "sha256": f"{number:064x}"}
+        assert call(node, "POST", "/artifacts", body)[0] == 201
+    status, problem = call(node, "POST", "/artifacts", {**largest, "sha256": "a" * 64})
+    assert (status, problem["code"]) == (429, "LIMIT_EXCEEDED")
 
 
 def test_artifact_in_use_is_not_deleted(node: RunningNode) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from punctual.domain.artifacts import (
     ARTIFACT_REMOVAL_DELAY,
+    MAX_ARTIFACT_BYTES,
     PENDING_ARTIFACT_RETENTION,
     Artifact,
     ArtifactStatus,
@@ -290,6 +291,24 @@ def test_total_size_is_limited() -> None:
         workshop.artifacts.create("acme", "1" * 64, 11, "b", ANN)
     assert workshop.artifacts.create("acme", "1" * 64, 10, "b", ANN).upload is not None
     assert workshop.artifacts.create("globex", "1" * 64, 11, "b", ANN).upload is not None
+
+
+def test_tenant_without_limits_has_the_default_ones(workshop: Workshop) -> None:
+    largest = TenantLimits().max_artifact_mb * 1024 * 1024 // MAX_ARTIFACT_BYTES
+    for number in range(largest):
+        workshop.artifacts.create("acme", f"{number:064x}", MAX_ARTIFACT_BYTES, "a", ANN)
+    with pytest.raises(LimitExceeded, match="at most 20,480 MB"):
+        workshop.artifacts.create("acme", "a" * 64, MAX_ARTIFACT_BYTES, "a", ANN)
+    for number in range(largest, 1_000):
+        workshop.artifacts.create("acme", f"{number:064x}", 1, "a", ANN)
+    with pytest.raises(LimitExceeded, match="at most 1,000 artifacts"):
+        workshop.artifacts.create("acme", "a" * 64, 1, "a", ANN)
+
+
+def test_operator_may_raise_the_default_limits() -> None:
+    workshop = Workshop(TenantLimits(artifacts=2_000))
+    for number in range(1_001):
+        workshop.artifacts.create("acme", f"{number:064x}", 1, "a", ANN)
 
 
 def test_deleted_artifact_makes_room() -> None:

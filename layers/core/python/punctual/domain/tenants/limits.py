@@ -1,4 +1,7 @@
-"""The limits of a tenant on calls, jobs, runs and bytes. None means no limit."""
+"""The limits of a tenant on calls, jobs, runs and bytes.
+
+None means no limit, except for artifacts, which have a default.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 MAX_LIMIT_VALUE = 1_000_000_000
+# What a tenant without limits of its own may store. Files cost money until they are deleted.
+DEFAULT_MAX_ARTIFACTS = 1_000
+DEFAULT_MAX_ARTIFACT_MB = 20_480
 LIMIT_FIELDS = (
     "calls_per_second",
     "burst",
@@ -45,6 +51,20 @@ class TenantLimits(Struct, frozen=True, omit_defaults=True, gc=False):
         return self.burst or self.calls_per_second or 0
 
     @property
+    def max_artifacts(self) -> int:
+        """Return how many artifacts the tenant may have."""
+        return DEFAULT_MAX_ARTIFACTS if self.artifacts is None else self.artifacts
+
+    @property
+    def max_artifact_mb(self) -> int:
+        """Return how many MB all artifacts of the tenant may have together.
+
+        >>> TenantLimits().max_artifact_mb, TenantLimits(artifact_mb=5).max_artifact_mb
+        (20480, 5)
+        """
+        return DEFAULT_MAX_ARTIFACT_MB if self.artifact_mb is None else self.artifact_mb
+
+    @property
     def restricts_runs(self) -> bool:
         """Return whether a due run may have to wait for other runs of its tenant."""
         return (
@@ -70,12 +90,22 @@ class InvalidLimits(ValueError):
 
 
 def limit_values(limits: TenantLimits) -> dict[str, int | None]:
-    """Return all fields, as the API and operators see them.
+    """Return all fields as they are set.
 
     >>> limit_values(TenantLimits(jobs=5))["jobs"], limit_values(UNLIMITED)["burst"]
     (5, None)
     """
     return {name: getattr(limits, name) for name in LIMIT_FIELDS}
+
+
+def effective_limits(limits: TenantLimits) -> dict[str, int | None]:
+    """Return all fields with the defaults, as the API and operators see them.
+
+    >>> effective_limits(UNLIMITED)["artifacts"], effective_limits(UNLIMITED)["jobs"]
+    (1000, None)
+    """
+    stored = {"artifacts": limits.max_artifacts, "artifact_mb": limits.max_artifact_mb}
+    return {**limit_values(limits), **stored}
 
 
 def limits_from(values: Mapping[str, Any], defaults: TenantLimits = UNLIMITED) -> TenantLimits:

@@ -200,13 +200,11 @@ class Artifacts:
     def _check_limits(self, tenant: str, size: int) -> None:
         """Raise if the new artifact exceeds a limit. Concurrent calls may exceed it by a few."""
         limits = self._limits_of(tenant)
-        if limits.artifacts is None and limits.artifact_mb is None:
-            return
         number, total = self._totals(tenant)
-        if limits.artifacts is not None and number >= limits.artifacts:
-            raise _limit_error(f"at most {limits.artifacts:,} artifacts (artifacts)")
-        if limits.artifact_mb is not None and total + size > limits.artifact_mb * MEGABYTE_BYTES:
-            raise _limit_error(f"at most {limits.artifact_mb:,} MB of artifacts (artifact_mb)")
+        if number >= limits.max_artifacts:
+            raise _limit_error(f"at most {limits.max_artifacts:,} artifacts (artifacts)")
+        if total + size > limits.max_artifact_mb * MEGABYTE_BYTES:
+            raise _limit_error(f"at most {limits.max_artifact_mb:,} MB of artifacts (artifact_mb)")
 
     def _totals(self, tenant: str) -> tuple[int, int]:
         number, total, after = 0, 0, None

@@ -310,7 +310,9 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "executors": "The executors with a recent heartbeat.",
     },
     "UsedLimit": {
-        "limit": "The name of the limit. `script_memory_mb`: the memory of a node's scripts.",
+        "limit": "The name of the limit. On a node `script_memory_mb`, the memory of its scripts. "
+        "On AWS `script_python_places` and so on, the reserved concurrency of the function of each "
+        "runtime, and `container_vcpu`, the processors of all containers.",
         "allowed": "The most that all runs may use together.",
         "used": "What they have reserved now.",
     },
@@ -377,8 +379,8 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "concurrent_runs": "Runs at the same time. Further runs wait.",
         "lane_percent": "The share of each lane's executors that runs may hold. Further runs wait.",
         "payload_bytes": "Bytes of one payload.",
-        "artifacts": "Artifacts, with uploads that have not arrived.",
-        "artifact_mb": "Megabytes of all artifacts together.",
+        "artifacts": "Artifacts, with uploads that have not arrived. The default is 1,000.",
+        "artifact_mb": "Megabytes of all artifacts together. The default is 20,480.",
     },
     "Token": _TOKEN_FIELDS,
     "NewToken": {

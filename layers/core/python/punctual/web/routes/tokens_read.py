@@ -1,6 +1,6 @@
 """GET /whoami and /tokens: show the caller and the tokens of a tenant."""
 
-from punctual.domain.tenants.limits import limit_values
+from punctual.domain.tenants.limits import effective_limits
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.web.http.paging import Paging
@@ -28,7 +28,7 @@ class TokenReadRoutes:
             "role": caller.role.label,
             "token_id": caller.token_id or None,
             "expires_at": format_optional_time(caller.expires_at),
-            "limits": limit_values(self._limits_of(caller.tenant)),
+            "limits": effective_limits(self._limits_of(caller.tenant)),
         }
         return json_reply(200, value)
 
