@@ -17,6 +17,7 @@ from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Upcoming
+    from punctual.domain.schedules.schedule import Cron
 
 DEFAULT_UPCOMING_LIMIT = 20  # one screen
 
@@ -73,15 +74,7 @@ def preview(
 
     after_at = parse_time_option("--from", start, session.clock())
     cron = Cron(expression, timezone=tz, dst_gap=gap or "", dst_fold=fold or "", anchor_at=after_at)
-    problems = schedule.find_schedule_errors(cron)
-    if problems:
-        failure = Failure(
-            ExitCode.REFUSED,
-            f"{problems[0].field}: {problems[0].message}",
-            errors=tuple((problem.field, problem.message) for problem in problems),
-        )
-        print_failure(failure, session.as_json)
-        raise typer.Exit(ExitCode.REFUSED)
+    _refuse_if_wrong(session, cron)
     result = schedule.preview(cron, after_at, count)
     comparison = None
     if compare:
@@ -94,6 +87,21 @@ def preview(
             cron_comparison.print_comparison(session.screen, comparison, tz)
     if comparison and not comparison.agrees:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _refuse_if_wrong(session: Session, cron: "Cron") -> None:
+    """End the command with the exit code for refused input if the expression has errors."""
+    from punctual.domain.schedules.schedule import find_schedule_errors
+
+    problems = find_schedule_errors(cron)
+    if problems:
+        failure = Failure(
+            ExitCode.REFUSED,
+            f"{problems[0].field}: {problems[0].message}",
+            errors=tuple((problem.field, problem.message) for problem in problems),
+        )
+        print_failure(failure, session.as_json)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def _preview_as_json(
