@@ -259,7 +259,7 @@ class Executor(ResponseModel):
 class UsedLimit(ResponseModel):
     limit: str
     allowed: Count
-    used: Annotated[float, Field(ge=0)]
+    used: Count
 
 
 class Stats(ResponseModel):
