@@ -426,9 +426,14 @@ def executor_of_scripts(
         Right(("lambda:InvokeFunction",), tuple(functions)),
         Right(("ssm:GetParameter",), tuple(claim_parameters)),
         # A link to an artifact has the rights of its signer. The parts of a log become one blob.
-        _read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX),
+        # The head of an output says which claim has uploaded it.
+        _read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX, OUTPUTS_PREFIX),
         _list_blobs(data),  # the parts of a log
-        Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
+        Right(
+            ("s3:DeleteObject", "s3:PutObject"),
+            data.objects(LOGS_PREFIX),
+            "blobs are named by job",
+        ),
     ]
 
 

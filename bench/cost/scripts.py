@@ -15,8 +15,8 @@ RUNNER_OVERHEAD_SECONDS = 0.3  # to start a process for the script, and to end i
 LEASE_TIMER_WRITES = 2  # the timer for the end of a lease is put and deleted
 HEARTBEAT_WRITES = 1
 FINISH_WRITES = 3  # the result, the swap, and the history row
-CLAIM_CALLS = {"renew": 2, "finish": 6}  # of AWS, for each call by claim
-LOG_PARTS_OF_A_RENEWAL = 1  # if the script logs all the time
+CLAIM_CALLS = {"renew": 3, "finish": 6}  # of AWS, for each call by claim
+LOG_PARTS_OF_A_RENEWAL = 1  # if the script logs all the time; each is read, and put again
 
 
 class ScriptCost(NamedTuple):
@@ -52,7 +52,8 @@ def script_cost(seconds: int, lines: Sequence[Line], stage: Stage, prices: Price
     parts["renewals by claim"] = renewals * (
         _claim_call("renew", stage, prices) + price(Unit.WRITE, HEARTBEAT_WRITES)
     )
-    parts["log while it runs"] = price(Unit.PUT, renewals * LOG_PARTS_OF_A_RENEWAL)
+    log_parts = renewals * LOG_PARTS_OF_A_RENEWAL
+    parts["log while it runs"] = price(Unit.PUT, log_parts) + price(Unit.GET, log_parts)
     parts["the finish by claim"] = _claim_call("finish", stage, prices) + price(
         Unit.WRITE, FINISH_WRITES
     )

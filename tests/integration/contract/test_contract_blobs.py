@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.blobs import Blob, VersionedPut
 from tests.support.ports import Ports
 
 NAMES = (
@@ -87,8 +87,8 @@ def test_deleted_blob_is_gone_and_a_second_delete_succeeds(ports: Ports) -> None
 
 def test_folder_lists_its_own_blobs_in_order(ports: Ports) -> None:
     parts = "logs/acme/019-job/019-run/1.parts/"
-    others = ("logs/acme/019-job/019-run/1", "logs/acme/019-job/019-run/10.parts/000000000000")
-    names = [f"{parts}{offset:012}" for offset in (0, 7, 1_000_000)]
+    others = ("logs/acme/019-job/019-run/1", "logs/acme/019-job/019-run/10.parts/7-00")
+    names = [f"{parts}{part}" for part in ("7-00", "7-01", "8-00")]
     for name in (*reversed(names), *others):
         ports.blobs.put(name, b"1", "text/plain")
     assert list(ports.blobs.list_names(parts)) == names
@@ -96,6 +96,57 @@ def test_folder_lists_its_own_blobs_in_order(ports: Ports) -> None:
     ports.blobs.delete(names)
     assert list(ports.blobs.list_names(parts)) == []
     assert [ports.blobs.get(name) for name in others] == [b"1", b"1"]
+
+
+def test_versioned_put_needs_the_present_version(ports: Ports) -> None:
+    name, other = (f"logs/acme/019-job/019-run/1.parts/7-0{number}" for number in range(2))
+
+    def put(data: bytes, version: str) -> bool:
+        (is_stored,) = ports.blobs.put_versions(
+            [VersionedPut(Blob(name, data, "text/plain"), version)]
+        )
+        assert isinstance(is_stored, bool)
+        return is_stored
+
+    def version() -> str:
+        (stored,) = ports.blobs.get_versions([name])
+        assert stored is not None
+        return stored.version
+
+    assert list(ports.blobs.get_versions([name, other])) == [None, None]
+    assert not put(b"1", "some version"), "the blob does not exist"
+    assert put(b"1", "")
+    assert not put(b"2", "")
+    first = version()
+    assert put(b"12", first)
+    assert not put(b"13", first)
+    assert version() not in ("", first)
+    stored = ports.blobs.get_versions([other, name])
+    assert [each and each.data for each in stored] == [None, b"12"]
+    both = [
+        VersionedPut(Blob(other, b"3", "text/plain"), ""),
+        VersionedPut(Blob(name, b"4", "text/plain"), first),
+    ]
+    assert list(ports.blobs.put_versions(both)) == [True, False]
+    assert list(ports.blobs.put_versions([])) == []
+    assert list(ports.blobs.get_versions([])) == []
+
+
+def test_put_with_a_token_replaces_the_blob_of_an_earlier_claim(ports: Ports) -> None:
+    name = "outputs/acme/019-job/019-run/1"
+    for token, data in [(2, b"first"), (2, b"again"), (5, b"later")]:
+        ports.blobs.put(name, data, "text/plain", token)
+        assert ports.blobs.get(name) == data
+    blob = Blob(name, b"last", "text/plain", 6)
+    assert list(ports.blobs.put_many([blob])) == [None]
+    assert ports.blobs.get(name) == b"last"
+
+
+def test_blob_that_no_claim_has_uploaded_is_not_accepted(ports: Ports) -> None:
+    name = "outputs/acme/019-job/019-run/1"
+    assert not ports.blobs.accept_upload(name, 2)
+    ports.blobs.put(name, b"1", "text/plain")
+    assert not ports.blobs.accept_upload(name, 2)
 
 
 def test_link_is_an_address_or_none(ports: Ports) -> None:

@@ -213,8 +213,20 @@ def test_upload_with_a_lost_answer_is_stored_once(api: ClaimsApi, tmp_path: Path
     api.puts = [503, "drop"]
     run_in_process(an_event(api, "head -c 300000 /dev/zero | tr '\\0' x"), tmp_path)
     [finish] = api.finished
-    assert (finish["status"], finish["output_upload"]) == ("SUCCESS", "upload-3")
-    assert (len(api.objects["/objects/output"][0]), api.refused_puts) == (300_000, 1)
+    assert (finish["status"], finish["output_upload"]) == ("SUCCESS", "upload-4")
+    assert (len(api.objects["/objects/output"][0]), api.refused_puts) == (300_000, 2)
+
+
+def test_output_of_an_earlier_claim_is_replaced_by_a_second_address(
+    api: ClaimsApi, tmp_path: Path
+) -> None:
+    """The earlier claim has stored it after this claim asked for its first address."""
+    api.objects["/objects/output"] = (b"of the claim before", {})
+    api.replaces_at_upload = 2
+    run_in_process(an_event(api, "head -c 300000 /dev/zero | tr '\\0' x"), tmp_path)
+    [finish] = api.finished
+    assert (finish["status"], finish["output_upload"]) == ("SUCCESS", "upload-2")
+    assert (api.objects["/objects/output"][0], api.refused_puts) == (b"x" * 300_000, 1)
 
 
 def test_refused_upload_fails_the_attempt(api: ClaimsApi, tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import requests
 from bench.cost.meter import WrittenRow
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.limits import limits_row
-from punctual.engine.changes.run_results import log_part_key, log_parts_folder
+from punctual.aws.s3 import TOKEN_METADATA
+from punctual.domain.claims import OutputUpload
+from punctual.engine.changes.run_results import log_part_key, log_parts_folder, output_key
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.authorizer.authenticator import DEFAULT_TENANT
 from punctual.settings import Settings
@@ -111,12 +113,23 @@ def _run_scripts(world: World, api: Gateway) -> None:
 
     def log_in_parts(event: Mapping[str, Any]) -> dict[str, Any]:
         key = JobKey(DEFAULT_TENANT, event["job_id"])
-        folder = log_parts_folder(key, event["run_id"], event["attempt_number"])
-        settings = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
-        world.session.client("s3").put_object(
-            Bucket=settings.bucket, Key=log_part_key(folder, 0), Body=b"begun "
+        env = world.deployed.functions[world.name("claims")].env
+        tokens = world.runtime("claims", env).claim_tokens
+        claim = tokens.read(event["claim"])
+        assert claim is not None
+        s3, bucket = world.session.client("s3"), Settings.from_env(env).bucket
+        folder = log_parts_folder(key, claim.run_id, claim.attempt_number)
+        s3.put_object(Bucket=bucket, Key=log_part_key(folder, claim.token, 0), Body=b"begun ")
+        answer = {"log": "ZW5kZWQ=", "log_offset": len("begun ")}
+        if event["task"]["runtime"] != "python":
+            return {**answer, "output": "b3V0"}
+        s3.put_object(
+            Bucket=bucket,
+            Key=output_key(key, claim.run_id, claim.attempt_number),
+            Body=b"out",
+            Metadata={TOKEN_METADATA: str(claim.token)},
         )
-        return {"output": "b3V0", "log": "ZW5kZWQ=", "log_offset": len("begun ")}
+        return {**answer, "output_upload": tokens.sign_upload(claim, OutputUpload(3, "text/csv"))}
 
     world.run_script = log_in_parts
     scripts = [

@@ -31,6 +31,7 @@ class ClaimsApi:
         self.claim_status = "OK"
         self.binds_claims = False  # to the first runner that calls
         self.upload_status = 200
+        self.replaces_at_upload = 0  # the number of the address that replaces what is stored
         self.renewed: list[dict[str, Any]] = []
         self.finished: list[dict[str, Any]] = []
         self.uploads: list[dict[str, Any]] = []
@@ -99,6 +100,8 @@ class ClaimsApi:
         with self._condition:
             self.uploads.append(fields)
             number = len(self.uploads)
+            if number == self.replaces_at_upload:
+                self.objects.clear()
             self._condition.notify_all()
         if self.upload_status != 200:
             request.answer(self.upload_status, b'{"code": "CLAIM_LOST"}')

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from punctual.domain.artifacts import Artifact
+from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.artifact_rows import ArtifactUse, BlobPage, StoredBlob
-from punctual.engine.ports.blobs import Blob, Upload
+from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
@@ -17,15 +19,31 @@ from punctual.engine.ports.timers import Timer
 from punctual.engine.ports.token_rows import TokenCounts
 
 
+class MemoryUpload(NamedTuple):
+    """A PUT that a link allows, and the version of the blob that it may replace."""
+
+    name: str
+    size: int
+    token: int
+    replaced: str
+
+
 class MemoryBlobs:
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
-        self.uploads: dict[str, tuple[str, int]] = {}  # name and size by URL
+        self.tokens: dict[str, int] = {}  # of the claim that stored the blob
+        self.uploads: dict[str, MemoryUpload] = {}  # by URL
         self.stored_at: dict[str, datetime] = {}  # else a blob is from 1970
 
-    def put(self, name: str, data: bytes, content_type: str) -> None:
+    def put(self, name: str, data: bytes, content_type: str, token: int = 0) -> None:
+        if token and name in self.blobs and self.tokens.get(name, 0) > token:
+            raise Unavailable("A later claim has stored this blob.")
+        self._store(name, data, token)
+
+    def _store(self, name: str, data: bytes, token: int) -> None:
         self.blobs[name] = data
+        self.tokens[name] = token
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[None]:
         for blob in blobs:
@@ -39,30 +57,52 @@ class MemoryBlobs:
     def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
         return [self.get(name) for name in names]
 
+    def get_versions(self, names: Sequence[str]) -> Sequence[BlobVersion | None]:
+        return [
+            BlobVersion(self.blobs[name], self._version(name)) if name in self.blobs else None
+            for name in names
+        ]
+
+    def put_versions(self, puts: Sequence[VersionedPut]) -> Sequence[bool]:
+        stored = []
+        for blob, version in puts:
+            stored.append(self._version(blob.name) == version)
+            if stored[-1]:
+                self.put(*blob)
+        return stored
+
+    def _version(self, name: str) -> str:
+        return sha256(self.blobs[name]).hexdigest() if name in self.blobs else ""
+
     def delete(self, names: Sequence[str]) -> None:
         for name in names:
             self.blobs.pop(name, None)
+            self.tokens.pop(name, None)
 
     def link(self, name: str, content_type: str) -> str | None:
         return self.links.get(name)
 
-    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
-        url = f"https://blobs.test/{name}?size={size}&sha256={sha256}"
-        self.uploads[url] = (name, size)
-        headers = {
-            "Content-Length": str(size),
-            "Content-Type": content_type,
-            "If-None-Match": "*",
-        }
+    def upload_link(
+        self, name: str, size: int, content_type: str, sha256: str = "", token: int = 0
+    ) -> Upload:
+        is_earlier = name in self.blobs and self.tokens.get(name, 0) < token
+        replaced = self._version(name) if is_earlier else ""
+        url = f"https://blobs.test/{name}?size={size}&sha256={sha256}&token={token}&of={replaced}"
+        self.uploads[url] = MemoryUpload(name, size, token, replaced)
+        headers = {"Content-Length": str(size), "Content-Type": content_type}
+        headers |= {"If-Match": replaced} if replaced else {"If-None-Match": "*"}
         return Upload(url, headers)
 
     def upload(self, url: str, data: bytes) -> bool:
         """Return whether the PUT of these bytes was accepted."""
-        name, size = self.uploads[url]
-        if len(data) != size or name in self.blobs:
+        name, size, token, replaced = self.uploads[url]
+        if len(data) != size or self._version(name) != replaced:
             return False
-        self.blobs[name] = data
+        self._store(name, data, token)
         return True
+
+    def accept_upload(self, name: str, token: int) -> bool:
+        return name in self.blobs and self.tokens.get(name, 0) == token
 
     def list_names(self, folder: str) -> Sequence[str]:
         return sorted(name for name in self.blobs if name.startswith(folder))

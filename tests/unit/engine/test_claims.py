@@ -222,21 +222,21 @@ def test_log_of_a_lost_attempt_stays_readable(scene: ClaimsScene) -> None:
     assert scene.log_text(claim, 6) == b""
 
 
-def test_long_log_is_joined_while_it_grows_and_stays_the_same(
+def test_long_log_grows_in_few_parts_and_stays_the_same(
     scene: ClaimsScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("punctual.engine.execution.log_parts.JOINED_PART_BYTES", 100)
+    monkeypatch.setattr("punctual.engine.execution.log_parts.LOG_PART_BYTES", 100)
+    monkeypatch.setattr("punctual.engine.execution.log_parts.MAX_LOG_BYTES", 10_000)
     claim = scene.start_run()
-    whole, most = b"", 0
+    whole = b""
     for number in range(600):
         line = b"line %d\n" % number
         assert renew(scene, claim, log=line, log_offset=len(whole)) is OK
         whole += line
         parts = [name for name in scene.blobs if ".parts/" in name]
-        most = max(most, len(parts))
+        assert len(parts) == -(-len(whole) // 100)
         place = 7 * number % len(whole)
         assert scene.log_text(claim, place) == whole[place:]
-    assert most < 400
     assert finish(scene, claim, log=b"end\n", log_offset=len(whole)) is OK
     assert scene.log_text(claim) == whole + b"end\n"
     assert [name for name in scene.blobs if ".parts/" in name] == []
@@ -260,7 +260,7 @@ def test_log_with_parts_that_vanish_during_the_end_is_stored_by_the_next_call(
     assert renew(scene, claim, log=b"one\n") is OK
     with monkeypatch.context() as patch:
         patch.setattr(MemoryBlobs, "get_many", lambda _self, names: [None] * len(names))
-        with pytest.raises(Unavailable, match="another form"):
+        with pytest.raises(Unavailable, match="by another call"):
             finish(scene, claim, log=b"end\n", log_offset=4)
     assert finish(scene, claim, log=b"end\n", log_offset=4) is OK
     assert scene.log_text(claim) == b"one\nend\n"
@@ -275,6 +275,9 @@ def test_log_is_cut_at_its_limit(scene: ClaimsScene, monkeypatch: pytest.MonkeyP
     assert scene.log_text(claim) == b"1234567890"
     assert finish(scene, claim, log=b"end", log_offset=16) is OK
     assert scene.log_text(claim) == b"1234567890"
+    row = scene.row(claim)
+    assert row is not None
+    assert row.detail.log_truncated
 
 
 def test_job_that_discards_output_keeps_neither_output_nor_log(scene: ClaimsScene) -> None:
@@ -292,6 +295,102 @@ def test_job_that_discards_output_keeps_neither_output_nor_log(scene: ClaimsScen
     assert row is not None
     assert row.detail.discarded
     assert scene.blobs == {}
+
+
+def test_parts_of_lost_attempts_go_with_the_end_of_the_run(scene: ClaimsScene) -> None:
+    claim = scene.start_run()
+    assert renew(scene, claim, log=b"first\n") is OK
+    scene.wait(101)
+    scene.evaluate()
+    (second,) = scene.claim_runs()
+    assert len(scene.blobs) == 1
+    assert finish(scene, scene.sign(second), log=b"second\n") is OK
+    assert list(scene.blobs.values()) == [b"second\n"]
+    assert scene.log_text(claim) == b"second\n"
+
+
+def test_log_of_a_released_claim_is_not_that_of_the_next_one(scene: ClaimsScene) -> None:
+    claim = scene.start_run()
+    assert renew(scene, claim, log=b"of the first claim\n") is OK
+    assert finish(scene, claim, "RELEASED") is OK
+    (again,) = scene.claim_runs()
+    own = scene.sign(again)
+    assert scene.log_text(own) == b""
+    assert renew(scene, own, log=b"own ") is OK
+    assert scene.log_text(own) == b"own "
+    assert finish(scene, own, log=b"end\n", log_offset=4) is OK
+    assert list(scene.blobs.values()) == [b"own end\n"]
+
+
+@pytest.mark.parametrize("moment", ["before the release", "after it", "after the next link"])
+@pytest.mark.parametrize("finishes_with", ["upload", "text", "nothing"])
+def test_upload_of_a_released_claim_is_not_the_output_of_the_next_one(
+    scene: ClaimsScene, moment: str, finishes_with: str
+) -> None:
+    blobs = scene.world.memory.blobs
+    claim = scene.start_run(max_retries=0)
+    early = scene.claims.upload(claim, 3, "text/csv")
+    if moment == "before the release":
+        assert blobs.upload(early.url, b"bad")
+    assert finish(scene, claim, "RELEASED") is OK
+    (again,) = scene.claim_runs()
+    assert again.run.attempt == 1
+    own = scene.sign(again)
+    fields: dict[str, Any] = {}
+    if moment == "after it":
+        assert blobs.upload(early.url, b"bad")
+    if finishes_with == "upload":
+        link = scene.claims.upload(own, 3, "text/csv")
+        if moment == "after the next link":
+            assert blobs.upload(early.url, b"bad")
+            assert not blobs.upload(link.url, b"own"), "the runner then asks for another link"
+            link = scene.claims.upload(own, 3, "text/csv")
+        assert blobs.upload(link.url, b"own")
+        assert not blobs.upload(early.url, b"bad")
+        assert not blobs.upload(link.url, b"two")
+        fields = {"output_upload": link.output_upload}
+    elif finishes_with == "text":
+        fields = {"output": b"own", "output_type": "text/csv"}
+    assert finish(scene, own, **fields) is OK
+    blobs.upload(early.url, b"bad")
+    row = scene.row(claim)
+    assert row is not None
+    assert row.run.status is RunStatus.SUCCESS
+    output = scene.blobs[row.detail.output_blob] if row.detail.output_blob else b""
+    assert output == (b"" if finishes_with == "nothing" else b"own")
+
+
+def test_claim_that_announces_the_upload_of_an_earlier_one_has_failed(scene: ClaimsScene) -> None:
+    claim = scene.start_run(max_retries=0)
+    early = scene.claims.upload(claim, 3, "text/csv")
+    assert finish(scene, claim, "RELEASED") is OK
+    (again,) = scene.claim_runs()
+    own = scene.sign(again)
+    link = scene.claims.upload(own, 3, "text/csv")
+    assert scene.world.memory.blobs.upload(early.url, b"bad")
+    assert finish(scene, own, output_upload=link.output_upload) is OK
+    row = scene.row(claim)
+    assert row is not None
+    assert (row.run.status, row.detail.output_blob) == (RunStatus.FAILED, "")
+    assert row.detail.error == "The output that the executor announced was not uploaded."
+
+
+def test_link_of_an_old_claim_replaces_no_later_output(scene: ClaimsScene) -> None:
+    """The call for the link has read the job state before the claim was released."""
+    blobs = scene.world.memory.blobs
+    claim = scene.start_run()
+    old = scene.identity(claim)
+    assert finish(scene, claim, "RELEASED") is OK
+    (again,) = scene.claim_runs()
+    own = scene.sign(again)
+    assert finish(scene, own, output=b"own", output_type="text/csv") is OK
+    row = scene.row(claim)
+    assert row is not None
+    late = blobs.upload_link(row.detail.output_blob, 3, "text/csv", token=old.token)
+    assert not blobs.upload(late.url, b"bad")
+    with pytest.raises(Unavailable, match="later claim"):
+        blobs.put(row.detail.output_blob, b"bad", "text/csv", old.token)
+    assert scene.blobs[row.detail.output_blob] == b"own"
 
 
 def test_uploaded_output_becomes_that_of_the_run(scene: ClaimsScene) -> None:

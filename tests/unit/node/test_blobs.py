@@ -7,8 +7,10 @@ from threading import Thread
 
 import pytest
 
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import PreconditionFailed, Unavailable
 from punctual.node.files.blobs import FileBlobs
+from punctual.node.files.uploads import UPLOAD_PATH, UploadLinks
+from tests.support.builders import NOON
 
 
 def files(folder: Path) -> list[Path]:
@@ -60,7 +62,7 @@ def test_folders_of_a_run_and_a_job_are_deleted_with_their_last_output(tmp_path:
 
 def test_folders_of_a_log_end_with_its_last_part(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
-    part = "logs/acme/019-job/019-run/1.parts/000000000000"
+    part = "logs/acme/019-job/019-run/1.parts/7-00"
     blobs.put(part, b"line", "text/plain")
     assert (tmp_path / part).read_bytes() == b"line"
     blobs.delete([part])
@@ -72,6 +74,71 @@ def test_folder_without_own_files_cannot_be_listed(tmp_path: Path) -> None:
     for folder in ("", "../", "outputs/", "payloads/", "logs/acme/../../", "logs/acme/j/r/"):
         with pytest.raises(ValueError, match="no common folder"):
             blobs.list_names(folder)
+
+
+def upload(blobs: FileBlobs, token: int, data: bytes) -> bool:
+    """Return whether the node took the upload of a claim."""
+    link = blobs.upload_link(OUTPUT, len(data), "text/csv", token=token)
+    ticket = blobs.read_upload_link(link.url.removeprefix(UPLOAD_PATH))
+    assert ticket is not None
+    try:
+        file = blobs.open_upload(ticket)
+    except PreconditionFailed:
+        return False
+    file.write(data)
+    file.finish()
+    file.close()
+    return True
+
+
+@pytest.fixture
+def upload_blobs(tmp_path: Path) -> FileBlobs:
+    return FileBlobs(tmp_path, UploadLinks(lambda: NOON))
+
+
+def test_upload_becomes_the_output_when_its_claim_finishes(
+    upload_blobs: FileBlobs, tmp_path: Path
+) -> None:
+    assert upload(upload_blobs, 7, b"a,b")
+    assert not upload(upload_blobs, 7, b"c,d")
+    assert upload_blobs.get(OUTPUT) is None
+    for _ in range(2):
+        assert upload_blobs.accept_upload(OUTPUT, 7)
+        assert (tmp_path / OUTPUT).read_bytes() == b"a,b"
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_upload_of_an_earlier_claim_neither_is_accepted_nor_blocks(
+    upload_blobs: FileBlobs,
+) -> None:
+    assert upload(upload_blobs, 7, b"bad")
+    assert not upload_blobs.accept_upload(OUTPUT, 9)
+    assert upload(upload_blobs, 9, b"own")
+    assert upload_blobs.accept_upload(OUTPUT, 9)
+    assert not upload(upload_blobs, 7, b"two")
+    assert upload_blobs.get(OUTPUT) == b"own"
+
+
+def test_uploads_go_with_their_output(upload_blobs: FileBlobs, tmp_path: Path) -> None:
+    other = f"{OUTPUT}0"
+    upload_blobs.put(other, b"attempt 10", "text/csv")
+    for token in (7, 9):
+        assert upload(upload_blobs, token, b"own")
+    assert upload_blobs.accept_upload(OUTPUT, 9)
+    upload_blobs.delete([OUTPUT])
+    assert files(tmp_path / "outputs") == [tmp_path / other]
+
+
+def test_disk_that_fails_leaves_the_upload_for_the_next_call(
+    upload_blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert upload(upload_blobs, 7, b"a,b")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", failing_sync)
+        with pytest.raises(Unavailable):
+            upload_blobs.accept_upload(OUTPUT, 7)
+    assert upload_blobs.accept_upload(OUTPUT, 7)
+    assert upload_blobs.get(OUTPUT) == b"a,b"
 
 
 def test_outputs_are_stored_while_other_threads_delete_of_the_same_job(tmp_path: Path) -> None:

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from punctual.runner.claim_client import Busy, ClaimClient, ClaimLost, Refused, Repeater
+from punctual.runner.claim_client import (
+    AlreadyStored,
+    Busy,
+    ClaimClient,
+    ClaimLost,
+    Refused,
+    Repeater,
+)
 from punctual.runner.http_client import CallFailed, HttpAnswer, HttpClient, HttpRequest
 from punctual.runner.live_log import LogPart
 
@@ -103,11 +110,17 @@ def test_upload_of_a_lost_claim_is_told() -> None:
         client.ask_upload(5, "text/plain")
 
 
-@pytest.mark.parametrize("status", [200, 204, 412])
-def test_output_that_is_there_already_counts_as_stored(status: int) -> None:
+@pytest.mark.parametrize("status", [200, 204])
+def test_output_is_stored_by_one_call(status: int) -> None:
     client, http = a_client(answer(status))
     client.put(HttpRequest("PUT", "u", {}, b"x"), 1)
     assert len(http.requests) == 1
+
+
+def test_output_that_is_there_already_is_told() -> None:
+    client, _ = a_client(answer(412))
+    with pytest.raises(AlreadyStored):
+        client.put(HttpRequest("PUT", "u", {}, b"x"), 1)
 
 
 @pytest.mark.parametrize(

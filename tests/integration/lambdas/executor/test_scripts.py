@@ -386,9 +386,10 @@ def test_log_that_was_sent_before_is_joined_with_the_rest(
     key = world.submit(**SHORT)
 
     def answer() -> dict[str, Any]:
-        folder = log_parts_folder(key, claim_of(functions.events[0]).run_id, 1)
+        claim = claim_of(functions.events[0])
+        part = log_part_key(log_parts_folder(key, claim.run_id, 1), claim.token, 0)
         with world.world.meter.as_role("test"):
-            world.runtime.ports.blobs.put(log_part_key(folder, 0), b"early ", TEXT)
+            world.runtime.ports.blobs.put(part, b"early ", TEXT)
         return {"log": encoded(b"late"), "log_offset": len(b"early ")}
 
     functions.answers = [answer]
@@ -404,15 +405,42 @@ def test_output_that_the_runner_stored_is_that_of_the_run(
     key, tokens = world.submit(**SHORT), world.runtime.claim_tokens
 
     def answer() -> dict[str, Any]:
-        upload = OutputUpload(5_000_000, "text/csv")
-        return {"output_upload": tokens.sign_upload(claim_of(functions.events[0]), upload)}
+        claim = claim_of(functions.events[0])
+        with world.world.meter.as_role("test"):
+            world.runtime.ports.blobs.put(
+                output_key(key, claim.run_id, 1), b"a,b", "text/csv", claim.token
+            )
+        return {"output_upload": tokens.sign_upload(claim, OutputUpload(3, "text/csv"))}
 
     functions.answers = [answer]
     invoke(world)
-    detail = world.run(key).detail
-    claim = claim_of(functions.events[0])
+    view = world.run(key)
+    claim, detail = claim_of(functions.events[0]), view.detail
+    assert view.run.status is RunStatus.SUCCESS
     assert detail.output_blob == output_key(key, claim.run_id, 1)
-    assert (detail.output_size, detail.output_type) == (5_000_000, "text/csv")
+    assert (detail.output_size, detail.output_type) == (3, "text/csv")
+
+
+@pytest.mark.parametrize("stored_by", [None, "an earlier claim"])
+def test_announced_output_that_this_claim_has_not_uploaded_fails_the_attempt(
+    world: Executors, functions: Functions, stored_by: str | None
+) -> None:
+    world.world.put_token("any")
+    key, tokens = world.submit(**SHORT), world.runtime.claim_tokens
+
+    def answer() -> dict[str, Any]:
+        claim = claim_of(functions.events[0])
+        if stored_by:
+            name = output_key(key, claim.run_id, 1)
+            with world.world.meter.as_role("test"):
+                world.runtime.ports.blobs.put(name, b"bad", "text/csv", claim.token - 1)
+        return {"output_upload": tokens.sign_upload(claim, OutputUpload(3, "text/csv"))}
+
+    functions.answers = [answer]
+    invoke(world)
+    view = world.run(key)
+    assert (view.run.status, view.detail.output_blob) == (RunStatus.FAILED, "")
+    assert view.detail.error == "The output that the executor announced was not uploaded."
 
 
 def test_forged_upload_names_no_output(world: Executors, functions: Functions) -> None:
@@ -420,7 +448,32 @@ def test_forged_upload_names_no_output(world: Executors, functions: Functions) -
     key = world.submit(**SHORT)
     functions.answers = [{"output_upload": "forged"}]
     invoke(world)
-    assert world.run(key).detail.output_blob == ""
+    view = world.run(key)
+    assert (view.run.status, view.detail.output_blob) == (RunStatus.FAILED, "")
+
+
+@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT"])
+def test_log_of_a_runner_without_an_answer_becomes_that_of_the_run(
+    world: Executors, functions: Functions, status: str
+) -> None:
+    """The runner has sent a part of the log, and the executor abandons it."""
+    key = world.submit(**SHORT)
+
+    def answer() -> dict[str, Any]:
+        claim = claim_of(functions.events[0])
+        part = log_part_key(log_parts_folder(key, claim.run_id, 1), claim.token, 0)
+        with world.world.meter.as_role("test"):
+            world.runtime.ports.blobs.put(part, b"all that was sent\n", TEXT)
+        return {"status": status}
+
+    functions.answers = [answer]
+    invoke(world)
+    claim = claim_of(functions.events[0])
+    assert world.run(key).detail.log_blob == log_key(key, claim.run_id, 1)
+    assert world.world.object(log_key(key, claim.run_id, 1)) == b"all that was sent\n"
+    with world.world.meter.as_role("test"):
+        folder = log_parts_folder(key, claim.run_id, 1)
+        assert world.runtime.ports.blobs.list_names(folder) == []
 
 
 def test_throttled_short_script_is_no_attempt(world: Executors, functions: Functions) -> None:

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -12,7 +12,7 @@ from punctual.aws.retries import Client, RetryPolicy, call_aws, error_code
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
-from punctual.engine.ports.blobs import Blob, Upload
+from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 
 MAX_S3_DELETE_KEYS = 1_000
 S3_LIST_PAGE_SIZE = 1_000  # objects in a page; the maximum of S3
@@ -21,7 +21,23 @@ UPLOAD_LINK_SECONDS = 900
 UNKNOWN_CONTENT_TYPE = "application/octet-stream"
 MAX_CONTENT_TYPE_CHARACTERS = 255
 MISSING_BLOB_CODES = frozenset({"NoSuchKey", "404"})
+# Answers to a conditional put that met another object, or another put at the same time.
+LOST_PUT_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+TOKEN_METADATA = "fencing-token"  # of the claim that stored an output or a log
+MAX_FENCED_PUTS = 4
+_ONLY_IF_ABSENT = {"IfNoneMatch": "*"}
 RANGE_PAST_END_CODE = "InvalidRange"
+
+
+class _StoredObject(NamedTuple):
+    """The version of an object, and the fencing token of the claim that stored it."""
+
+    version: str
+    token: int
+
+    @property
+    def condition(self) -> dict[str, str]:
+        return {"IfMatch": self.version}
 
 
 class S3Blobs:
@@ -33,14 +49,54 @@ class S3Blobs:
         self._retry_policy = retry_policy
         self._pool = pool
 
-    def put(self, name: str, data: bytes, content_type: str) -> None:
-        type_argument = _content_type_argument("ContentType", content_type)
-        call_aws(
-            "storing a blob",
-            lambda: self._client().put_object(
-                Bucket=self._bucket, Key=name, Body=data, **type_argument
-            ),
-        )
+    def put(self, name: str, data: bytes, content_type: str, token: int = 0) -> None:
+        blob = Blob(name, data, content_type, token)
+        if not token:
+            self._put_object(blob, {})
+            return
+        condition = _ONLY_IF_ABSENT
+        for _ in range(MAX_FENCED_PUTS):
+            if self._put_object(blob, condition):
+                return
+            stored = self._find(name)
+            if stored is not None and stored.token > token:
+                raise Unavailable("A later claim has stored this blob.")
+            condition = _ONLY_IF_ABSENT if stored is None else stored.condition
+        raise Unavailable("Other calls store this blob at the same time: try again.")
+
+    def _put_object(self, blob: Blob, condition: dict[str, str]) -> bool:
+        """Return False if the condition failed."""
+        arguments = {
+            **_content_type_argument("ContentType", blob.content_type),
+            **_token_argument(blob.token),
+            **condition,
+        }
+
+        def put_object() -> bool:
+            try:
+                self._client().put_object(
+                    Bucket=self._bucket, Key=blob.name, Body=blob.data, **arguments
+                )
+            except ClientError as error:
+                if condition and error_code(error) in LOST_PUT_CODES | MISSING_BLOB_CODES:
+                    return False
+                raise
+            return True
+
+        return call_aws("storing a blob", put_object)
+
+    def _find(self, name: str) -> _StoredObject | None:
+        def head_object() -> _StoredObject | None:
+            try:
+                response = self._client().head_object(Bucket=self._bucket, Key=name)
+            except ClientError as error:
+                if error_code(error) in MISSING_BLOB_CODES:
+                    return None
+                raise
+            token = response.get("Metadata", {}).get(TOKEN_METADATA, "")
+            return _StoredObject(response["ETag"], int(token) if token.isdecimal() else 0)
+
+        return call_aws("reading a blob", head_object)
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
         """Put several objects in parallel, because one call of S3 stores one object."""
@@ -59,10 +115,24 @@ class S3Blobs:
             # S3 has no empty range: read one byte to see whether the object exists.
             return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
         range_argument = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
-        return self._read(name, range_argument if start or end is not None else {})
+        stored = self._read(name, range_argument if start or end is not None else {})
+        return None if stored is None else stored.data
 
     def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
         return self._pool.map(self.get, names)
+
+    def get_versions(self, names: Sequence[str]) -> Sequence[BlobVersion | None]:
+        return self._pool.map(lambda name: self._read(name, {}), names)
+
+    def put_versions(self, puts: Sequence[VersionedPut]) -> Sequence[bool | Unavailable]:
+        return self._pool.map(self._put_version, puts)
+
+    def _put_version(self, put: VersionedPut) -> bool | Unavailable:
+        try:
+            condition = {"IfMatch": put.version} if put.version else _ONLY_IF_ABSENT
+            return self._put_object(put.blob, condition)
+        except Unavailable as error:
+            return error
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects. A missing object is not an error. Failed deletes are retried."""
@@ -96,19 +166,30 @@ class S3Blobs:
         )
         return link
 
-    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
-        """Return a presigned PUT. The signature covers each header, so S3 rejects other ones."""
+    def upload_link(
+        self, name: str, size: int, content_type: str, sha256: str = "", token: int = 0
+    ) -> Upload:
+        """Return a presigned PUT. The signature covers each header, so S3 rejects other ones.
+
+        It replaces only the object of an earlier claim, by its version. So no later object is lost.
+        """
         type_argument = _content_type_argument("ContentType", content_type)
         headers = {
             "Content-Length": str(size),
             "Content-Type": type_argument.get("ContentType", UNKNOWN_CONTENT_TYPE),
-            "If-None-Match": "*",
         }
-        parameters = {
+        parameters: dict[str, Any] = {
             "ContentLength": size,
             "ContentType": headers["Content-Type"],
-            "IfNoneMatch": headers["If-None-Match"],
+            **_token_argument(token),
         }
+        stored = self._find(name) if token else None
+        if stored is not None and stored.token < token:
+            headers["If-Match"] = parameters["IfMatch"] = stored.version
+        else:
+            headers["If-None-Match"] = parameters["IfNoneMatch"] = "*"
+        if token:
+            headers[f"x-amz-meta-{TOKEN_METADATA}"] = str(token)
         if sha256:
             checksum = b64encode(bytes.fromhex(sha256)).decode()
             headers["x-amz-checksum-sha256"] = parameters["ChecksumSHA256"] = checksum
@@ -122,6 +203,10 @@ class S3Blobs:
         )
         return Upload(url, headers)
 
+    def accept_upload(self, name: str, token: int) -> bool:
+        stored = self._find(name)
+        return stored is not None and stored.token == token
+
     def list_names(self, folder: str) -> Sequence[str]:
         names: list[str] = []
         cursor: str | None = None
@@ -131,8 +216,8 @@ class S3Blobs:
             if cursor is None:
                 return names
 
-    def _read(self, name: str, range_argument: dict[str, Any]) -> bytes | None:
-        def get_object() -> bytes | None:
+    def _read(self, name: str, range_argument: dict[str, Any]) -> BlobVersion | None:
+        def get_object() -> BlobVersion | None:
             try:
                 response = self._client().get_object(
                     Bucket=self._bucket, Key=name, **range_argument
@@ -142,10 +227,9 @@ class S3Blobs:
                 if code in MISSING_BLOB_CODES:
                     return None
                 if code == RANGE_PAST_END_CODE:
-                    return b""
+                    return BlobVersion(b"", "")
                 raise
-            data: bytes = response["Body"].read()
-            return data
+            return BlobVersion(response["Body"].read(), response["ETag"])
 
         return call_aws("reading a blob", get_object)
 
@@ -162,6 +246,10 @@ class S3Blobs:
 
     def _delete_objects(self, objects: dict[str, Any]) -> Any:
         return self._client().delete_objects(Bucket=self._bucket, Delete=objects)
+
+
+def _token_argument(token: int) -> dict[str, dict[str, str]]:
+    return {"Metadata": {TOKEN_METADATA: str(token)}} if token else {}
 
 
 def _content_type_argument(parameter: str, content_type: str) -> dict[str, str]:

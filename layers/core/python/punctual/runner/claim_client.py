@@ -27,6 +27,10 @@ class Busy(CallFailed):
         self.retry_after_seconds = retry_after_seconds
 
 
+class AlreadyStored(CallFailed):
+    """The store has an output: that of an earlier try, or of an earlier claim."""
+
+
 class Refused(Exception):
     """The API refuses a call. The same call would be refused again."""
 
@@ -75,10 +79,12 @@ class ClaimClient:
             raise CallFailed("The API answered without an address for the output") from None
 
     def put(self, request: HttpRequest, seconds: float) -> None:
-        """Store an output. An object that is there already comes from an earlier try."""
+        """Store an output. Raise AlreadyStored if an object is there."""
         answer = self._http.call(request, seconds)
-        if answer.is_success or answer.status == PRECONDITION_FAILED:
+        if answer.is_success:
             return
+        if answer.status == PRECONDITION_FAILED:
+            raise AlreadyStored("The store of outputs has an output already")
         text = f"The store of outputs answered HTTP {answer.status}"
         raise CallFailed(text) if answer.status in RETRIED_PUT_STATUSES else Refused(text)
 

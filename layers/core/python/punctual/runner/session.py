@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 
 from punctual.domain.leases import RUN_LEASE
 from punctual.runner.artifact_download import ArtifactDownload, Interrupted
-from punctual.runner.claim_client import ClaimClient, ClaimLost, Refused, Repeater
+from punctual.runner.claim_client import (
+    AlreadyStored,
+    ClaimClient,
+    ClaimLost,
+    Refused,
+    Repeater,
+)
 from punctual.runner.container_command import ContainerCommand
 from punctual.runner.environment import RunnerEnvironment
 from punctual.runner.event import EVENT_FORMAT, RunEvent
@@ -80,6 +86,7 @@ class Session:
         )
         self._repeater = Repeater(clock.monotonic, clock.wait)
         self._performed_at = self._began_at
+        self._has_met_output = False
 
     def request_shutdown(self) -> None:
         """Stop the run, because this process must end."""
@@ -225,7 +232,14 @@ class Session:
     def _put(self, body: Any, output: _StoredOutput, outcome: Outcome) -> str:
         target = self._client.ask_upload(output.size, outcome.output_type)
         seconds = UPLOAD_BASE_SECONDS + output.size / MIN_UPLOAD_BYTES_PER_SECOND
-        self._client.put(HttpRequest("PUT", target.url, target.headers, body, output.size), seconds)
+        request = HttpRequest("PUT", target.url, target.headers, body, output.size)
+        try:
+            self._client.put(request, seconds)
+        except AlreadyStored:
+            # A second address replaces the output of an earlier claim, but never our own.
+            if not self._has_met_output:
+                self._has_met_output = True
+                raise
         return target.output_upload
 
     def _send_log_but_last_part(self) -> None:

@@ -17,6 +17,7 @@ from punctual.engine.queries.views import RunView
 LOST_RUN_DETAIL = Detail(
     error="The executor stopped answering; whether it had finished is not known."
 )
+MISSING_UPLOAD_ERROR = "The output that the executor announced was not uploaded."
 UNREADABLE_RUN_DETAIL = Detail(error="The result of the run cannot be read.")
 
 
@@ -26,7 +27,16 @@ def output_key(key: JobKey, run_id: str, attempt: int) -> str:
     >>> output_key(JobKey("acme", "0190-job"), "0190-run", 1)
     'outputs/acme/0190-job/0190-run/1'
     """
-    return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
+    return f"{run_outputs_folder(key, run_id)}{attempt}"
+
+
+def run_outputs_folder(key: JobKey, run_id: str) -> str:
+    """Return the folder of the outputs of a run.
+
+    >>> run_outputs_folder(JobKey("acme", "0190-job"), "0190-run")
+    'outputs/acme/0190-job/0190-run/'
+    """
+    return f"outputs/{key.tenant}/{key.job_id}/{run_id}/"
 
 
 def log_key(key: JobKey, run_id: str, attempt: int) -> str:
@@ -47,13 +57,13 @@ def log_parts_folder(key: JobKey, run_id: str, attempt: int) -> str:
     return f"{log_key(key, run_id, attempt)}.parts/"
 
 
-def log_part_key(folder: str, offset: int) -> str:
-    """Return the key of the part of a log that starts at this offset.
+def log_part_key(folder: str, token: int, number: int) -> str:
+    """Return the key of a part of the log of one claim.
 
-    >>> log_part_key("logs/acme/0190-job/0190-run/2.parts/", 4_096)
-    'logs/acme/0190-job/0190-run/2.parts/000000004096'
+    >>> log_part_key("logs/acme/0190-job/0190-run/2.parts/", 7, 0)
+    'logs/acme/0190-job/0190-run/2.parts/7-00'
     """
-    return f"{folder}{offset:012}"
+    return f"{folder}{token}-{number:02}"
 
 
 class RunResults:

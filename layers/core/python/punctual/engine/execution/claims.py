@@ -19,14 +19,20 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import LOST_LETTER, Reason, Run, RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.changes.plan import load_states
-from punctual.engine.changes.run_results import log_parts_folder, output_key
+from punctual.engine.changes.run_results import MISSING_UPLOAD_ERROR, output_key
 from punctual.engine.execution.executor import (
     Executor,
     FinishedAttempt,
     RenewalResult,
     StartedAttempt,
 )
-from punctual.engine.execution.log_parts import is_join_due, join_parts, log_part, merge_log
+from punctual.engine.execution.log_parts import (
+    LogOfClaim,
+    LogText,
+    append_to_logs,
+    leftover_parts,
+    merge_log,
+)
 from punctual.engine.ports.blobs import Blob, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
@@ -125,7 +131,7 @@ class _EndedAttempt(NamedTuple):
 
     finished: FinishedAttempt
     blobs: Sequence[Blob]
-    part_names: Sequence[str]
+    obsolete_names: Sequence[str]
 
 
 class Claims:
@@ -174,13 +180,12 @@ class Claims:
         for (place, _), started_result in zip(starting, started_results, strict=True):
             if not _is_accepted(started_result):
                 answers[place] = RenewalAnswer(ClaimStatus.LOST)
-        self._store_parts(
-            [
-                (renewal, claim)
-                for place, renewal, claim in claims
-                if renewal.log and answers[place].status is not ClaimStatus.LOST
-            ]
-        )
+        texts = [
+            LogText(_log_of(claim), renewal.log_offset, renewal.log)
+            for place, renewal, claim in claims
+            if renewal.log and answers[place].status is not ClaimStatus.LOST
+        ]
+        append_to_logs(self._blobs, texts)
         return answers
 
     def _renew_leases(self, claims: Sequence[ClaimIdentity]) -> list[RenewalResult]:
@@ -195,22 +200,6 @@ class Claims:
             renewed = self._executor.renew(leases, lease=timedelta(seconds=seconds))
             results.update(zip(places, renewed, strict=True))
         return [results[place] for place in range(len(claims))]
-
-    def _store_parts(self, logged: Sequence[tuple[ClaimRenewal, ClaimIdentity]]) -> None:
-        parts = [
-            log_part(
-                key_of(claim),
-                claim.run_id,
-                claim.attempt_number,
-                renewal.log_offset,
-                renewal.log,
-            )
-            for renewal, claim in logged
-        ]
-        self._put_blobs([part for part in parts if part is not None])
-        for renewal, claim in logged:
-            if is_join_due(claim.run_id, renewal.log_offset):
-                join_parts(self._blobs, key_of(claim), claim.run_id, claim.attempt_number)
 
     # Ends
 
@@ -274,7 +263,7 @@ class Claims:
                 name
                 for attempt, is_accepted in zip(ended, accepted, strict=True)
                 if is_accepted
-                for name in attempt.part_names
+                for name in attempt.obsolete_names
             ]
         )
         return [(end.place, is_accepted) for end, is_accepted in zip(ending, accepted, strict=True)]
@@ -285,10 +274,11 @@ class Claims:
         blobs: list[Blob] = []
         if definition is not None and definition.document.get("output") == "discard":
             detail = replace(detail, discarded=True)
-            part_names = self._discarded_names(claim, finish)
+            names = self._discarded_names(claim, finish)
         else:
-            detail, part_names = self._with_log(detail, finish, claim, blobs)
+            detail, names = self._with_log(detail, finish, claim, blobs)
             status, detail = self._with_output(status, detail, finish, claim, blobs)
+        names = [*names, *leftover_parts(self._blobs, key_of(claim), end.run)]
         finished = FinishedAttempt(
             key_of(claim),
             claim.run_id,
@@ -298,20 +288,24 @@ class Claims:
             detail,
             finish.runner_id,
         )
-        return _EndedAttempt(finished, blobs, part_names)
+        return _EndedAttempt(finished, blobs, names)
 
     def _with_log(
         self, detail: Detail, finish: ClaimFinish, claim: ClaimIdentity, blobs: list[Blob]
     ) -> tuple[Detail, Sequence[str]]:
         """Return the detail with the log, and the parts that its blob in `blobs` replaces."""
         detail = replace(detail, log_truncated=finish.logs_truncated)
-        key, number = key_of(claim), claim.attempt_number
-        merged = merge_log(self._blobs, key, claim.run_id, number, finish.log_offset, finish.log)
+        merged = merge_log(self._blobs, LogText(_log_of(claim), finish.log_offset, finish.log))
         if merged is None:
             return detail, ()
         blobs.append(merged.blob)
-        log_size = len(merged.blob.data)
-        return replace(detail, log_blob=merged.blob.name, log_size=log_size), merged.part_names
+        detail = replace(
+            detail,
+            log_blob=merged.blob.name,
+            log_size=len(merged.blob.data),
+            log_truncated=detail.log_truncated or merged.is_truncated,
+        )
+        return detail, merged.part_names
 
     def _with_output(
         self,
@@ -329,16 +323,15 @@ class Claims:
         size, content_type = len(finish.output), finish.output_type
         if finish.output_upload:
             upload = self._reader.read_upload(claim, finish.output_upload)
-            if upload is None or self._blobs.get(name, 0, 1) is None:
-                text = "The output that the executor announced was not uploaded."
+            if upload is None or not self._blobs.accept_upload(name, claim.token):
                 is_success = status is RunStatus.SUCCESS
                 return (
                     RunStatus.FAILED if is_success else status,
-                    replace(detail, error=text if is_success else detail.error),
+                    replace(detail, error=MISSING_UPLOAD_ERROR if is_success else detail.error),
                 )
             size, content_type = upload
         elif finish.output:
-            blobs.append(Blob(name, finish.output, content_type))
+            blobs.append(Blob(name, finish.output, content_type, claim.token))
         if not size:
             return status, detail
         return status, replace(
@@ -351,10 +344,11 @@ class Claims:
 
     def _discarded_names(self, claim: ClaimIdentity, finish: ClaimFinish) -> Sequence[str]:
         """Return what the attempt stored before, although its job discards it."""
-        key, number = key_of(claim), claim.attempt_number
-        folder = log_parts_folder(key, claim.run_id, number)
-        names = list(self._blobs.list_names(folder)) if finish.log_offset else []
-        return [*names, output_key(key, claim.run_id, number)] if finish.output_upload else names
+        log = _log_of(claim)
+        listed = self._blobs.list_names(log.folder) if finish.log_offset else ()
+        names = [name for name in listed if log.has_part(name)]
+        output = output_key(log.key, log.run_id, log.attempt)
+        return [*names, output] if finish.output_upload else names
 
     def _repeated_answer(
         self, claim: ClaimIdentity, finish: ClaimFinish, state: JobState | None
@@ -398,7 +392,7 @@ class Claims:
         if claim is None or run is None or not run.is_held:
             raise ClaimLost(_CLAIM_LOST_MESSAGE)
         name = output_key(key_of(claim), claim.run_id, claim.attempt_number)
-        link = self._blobs.upload_link(name, size, content_type)
+        link = self._blobs.upload_link(name, size, content_type, token=claim.token)
         output_upload = self._reader.sign_upload(claim, OutputUpload(size, content_type))
         return UploadAnswer(link.url, link.headers, output_upload)
 
@@ -428,6 +422,10 @@ class Claims:
 
 def key_of(claim: ClaimIdentity) -> JobKey:
     return JobKey(claim.tenant, claim.job_id)
+
+
+def _log_of(claim: ClaimIdentity) -> LogOfClaim:
+    return LogOfClaim(key_of(claim), claim.run_id, claim.attempt_number, claim.token)
 
 
 def _run_of(state: JobState, claim: ClaimIdentity) -> Run | None:

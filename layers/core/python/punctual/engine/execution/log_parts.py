@@ -1,25 +1,67 @@
 """The log of an attempt outside, stored in parts while it runs and as one blob at its end.
 
-A part is named by its offset in the log, so the same part sent again replaces itself.
+Part `n` holds the bytes from `n * LOG_PART_BYTES` on, as far as they have arrived. So a log has a
+fixed number of parts at most, whatever its sender claims. A part only grows: each write names the
+version that it read, and adds what this version lacks. The parts of a claim carry its fencing
+token, so another claim of the same attempt never meets them.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import hash_fraction
+from punctual.domain.run import LOST_LETTER, Run
 from punctual.engine.changes.run_results import log_key, log_part_key, log_parts_folder
-from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blob, Blobs
+from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blob, Blobs, BlobVersion, VersionedPut
 from punctual.engine.ports.rows import JobKey
 
 MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_LIVE_LOG_READ_BYTES = 4 * 1024 * 1024  # of one answer to a reader of the log
-JOINED_PART_BYTES = 1024 * 1024  # parts are joined up to about this size
-PARTS_BETWEEN_JOINS = 64  # on average
+LOG_PART_BYTES = 256 * 1024
 PARTS_READ_AT_ONCE = 16
-# The newest parts stay as they are. A request that was delayed may put one of them again.
-MIN_SEPARATE_PARTS = 32
+MAX_LOG_WRITES = 3  # of one text, while other calls change the same part
+
+
+class LogOfClaim(NamedTuple):
+    """Names the log of one claim."""
+
+    key: JobKey
+    run_id: str
+    attempt: int
+    token: int
+
+    @property
+    def folder(self) -> str:
+        """Return the folder of all claims of this attempt."""
+        return log_parts_folder(self.key, self.run_id, self.attempt)
+
+    def part_name(self, number: int) -> str:
+        return log_part_key(self.folder, self.token, number)
+
+    def has_part(self, name: str) -> bool:
+        return name.startswith(f"{self.folder}{self.token}-")
+
+
+class LogText(NamedTuple):
+    """Text of a log, and the number of bytes before it."""
+
+    log: LogOfClaim
+    offset: int
+    text: bytes
+
+    @property
+    def end(self) -> int:
+        """Return the end of what may be stored of this text."""
+        return min(self.offset + len(self.text), MAX_LOG_BYTES)
+
+    @property
+    def part_names(self) -> Sequence[str]:
+        if self.end <= self.offset:
+            return ()
+        last = (self.end - 1) // LOG_PART_BYTES
+        return [
+            self.log.part_name(number) for number in range(self.offset // LOG_PART_BYTES, last + 1)
+        ]
 
 
 class MergedLog(NamedTuple):
@@ -27,113 +69,132 @@ class MergedLog(NamedTuple):
 
     blob: Blob
     part_names: Sequence[str]
+    is_truncated: bool
 
 
-def log_part(key: JobKey, run_id: str, attempt: int, offset: int, text: bytes) -> Blob | None:
-    """Return the blob of a part, or None if nothing of it is below the limit of a log."""
-    kept = text[: max(0, MAX_LOG_BYTES - offset)]
-    if not kept:
-        return None
-    return Blob(
-        log_part_key(log_parts_folder(key, run_id, attempt), offset), kept, TEXT_CONTENT_TYPE
-    )
+def append_to_logs(blobs: Blobs, texts: Sequence[LogText]) -> None:
+    """Store texts in the parts of their logs. What is stored already stays as it is."""
+    remaining = texts
+    for _ in range(MAX_LOG_WRITES):
+        remaining = _append_once(blobs, remaining)
+        if not remaining:
+            return
+    raise Unavailable("The log is being stored by another call: try again.")
 
 
-def read_log_parts(
-    blobs: Blobs, key: JobKey, run_id: str, attempt: int, after: int
-) -> bytes | None:
-    """Return the log from the offset `after`, up to a limit. None means that no part exists."""
-    folder = log_parts_folder(key, run_id, attempt)
-    parts = [(_offset_of(name), name) for name in blobs.list_names(folder)]
-    wanted = [
-        (offset, name)
-        for (offset, name), (next_offset, _) in pairwise([*parts, (MAX_LOG_BYTES, "")])
-        if next_offset > after and offset < after + MAX_LIVE_LOG_READ_BYTES
+def _append_once(blobs: Blobs, texts: Sequence[LogText]) -> list[LogText]:
+    """Return the texts that must be stored again, because another call changed their parts."""
+    names = list(dict.fromkeys(name for text in texts for name in text.part_names))
+    stored = dict(zip(names, blobs.get_versions(names) if names else (), strict=True))
+    contents = {name: version.data if version else b"" for name, version in stored.items()}
+    for text in texts:
+        for place, name in enumerate(text.part_names):
+            number = text.offset // LOG_PART_BYTES + place
+            contents[name] = _with_text(contents[name], number * LOG_PART_BYTES, text)
+    puts = [
+        VersionedPut(Blob(name, contents[name], TEXT_CONTENT_TYPE), _version_of(version))
+        for name, version in stored.items()
+        if len(contents[name]) > len(version.data if version else b"")
     ]
-    return _join(blobs, wanted, after) if parts else None
+    lost: set[str] = set()
+    for put, is_stored in zip(puts, blobs.put_versions(puts) if puts else (), strict=True):
+        if isinstance(is_stored, Unavailable):
+            raise is_stored
+        if not is_stored:
+            lost.add(put.blob.name)
+    return [text for text in texts if not lost.isdisjoint(text.part_names)]
 
 
-def is_join_due(run_id: str, offset: int) -> bool:
-    """Return whether the parts are to be joined after the part at this offset.
+def _version_of(stored: BlobVersion | None) -> str:
+    return stored.version if stored else ""
 
-    A hash decides, so no count has to be stored, and the same part decides alike again.
+
+def _with_text(data: bytes, start: int, text: LogText) -> bytes:
+    """Return a part that begins at `start`, with what it lacks of the text.
+
+    Text behind a gap is left out. Only a sender that skips bytes has one.
     """
-    return hash_fraction(run_id, str(offset)) < 1 / PARTS_BETWEEN_JOINS
+    end = start + len(data)
+    if text.offset > end:
+        return data
+    return (data + text.text[end - text.offset : text.end - text.offset])[:LOG_PART_BYTES]
 
 
-def join_parts(blobs: Blobs, key: JobKey, run_id: str, attempt: int) -> None:
-    """Join small parts, so that the log of a day still merges within one call.
-
-    The joined part takes the name of its first one, and is stored before the others are deleted.
-    """
-    names = blobs.list_names(log_parts_folder(key, run_id, attempt))
-    parts = [(_offset_of(name), name) for name in names]
-    group: list[tuple[int, str]] = []
-    for (offset, name), (next_offset, _) in pairwise(parts[: 1 - MIN_SEPARATE_PARTS]):
-        group.append((offset, name))
-        if next_offset - group[0][0] >= JOINED_PART_BYTES:
-            _join_group(blobs, group)
-            group = []
-    _join_group(blobs, group)
+def read_log_parts(blobs: Blobs, log: LogOfClaim, after: int) -> bytes | None:
+    """Return the log from the offset `after`, up to a limit. None means that no part exists."""
+    number, skipped = divmod(min(after, MAX_LOG_BYTES), LOG_PART_BYTES)
+    first = blobs.get(log.part_name(number), skipped)
+    if first is None:
+        has_parts = number > 0 and blobs.get(log.part_name(0), 0, 1) is not None
+        return b"" if has_parts else None
+    if skipped + len(first) < LOG_PART_BYTES:
+        return first
+    limit = MAX_LIVE_LOG_READ_BYTES // LOG_PART_BYTES - 1
+    return first + b"".join(_read_parts(blobs, log, number + 1, limit).values())
 
 
-def _join_group(blobs: Blobs, group: Sequence[tuple[int, str]]) -> None:
-    if len(group) < 2:
-        return
-    start, name = group[0]
-    try:
-        data = _join(blobs, group, start)
-    except Unavailable:
-        return  # another call joins the same parts
-    blobs.put(name, data, TEXT_CONTENT_TYPE)
-    blobs.delete([other for _, other in group[1:]])
-
-
-def merge_log(
-    blobs: Blobs, key: JobKey, run_id: str, attempt: int, offset: int, text: bytes
-) -> MergedLog | None:
+def merge_log(blobs: Blobs, last: LogText, probes: bool = False) -> MergedLog | None:
     """Return the whole log with its last text, or None if the attempt logged nothing.
 
-    Without an offset the text is the whole log, and no part exists. Raise `Unavailable` if the
-    parts are gone, because another call has merged them.
+    Without an offset the text is the whole log, and no part exists. With `probes` the sender is
+    gone, and parts may exist. Raise `Unavailable` if the parts are gone, because another call has
+    merged them.
     """
-    names = blobs.list_names(log_parts_folder(key, run_id, attempt)) if offset else ()
-    if offset and (not names or _offset_of(names[0])):
+    parts: Mapping[str, bytes] = {}
+    if last.offset or probes:
+        parts = _read_parts(blobs, last.log, 0, _max_parts(), last.offset)
+    if last.offset and not parts:
         raise Unavailable("The log is being stored by another call: try again.")
-    data = _join(blobs, [(_offset_of(name), name) for name in names], 0)
-    data = _joined(data, 0, offset, text)[:MAX_LOG_BYTES]
+    stored = b"".join(parts.values())
+    data = (stored + last.text[max(0, len(stored) - last.offset) :])[:MAX_LOG_BYTES]
     if not data:
         return None
-    return MergedLog(Blob(log_key(key, run_id, attempt), data, TEXT_CONTENT_TYPE), names)
+    key, run_id, attempt, token = last.log
+    blob = Blob(log_key(key, run_id, attempt), data, TEXT_CONTENT_TYPE, token)
+    has_gap = last.offset > len(stored)
+    return MergedLog(blob, list(parts), has_gap or last.offset + len(last.text) > MAX_LOG_BYTES)
 
 
-def _join(blobs: Blobs, parts: Sequence[tuple[int, str]], start: int) -> bytes:
-    """Return the text of these parts from the offset `start` on.
+def _max_parts() -> int:
+    return -(-MAX_LOG_BYTES // LOG_PART_BYTES)
 
-    A part that is gone was joined to another one, or merged, since the parts were listed. Parts
-    may overlap, if their sender is hostile. So a part that adds nothing is not read, and few parts
-    are read at once.
+
+def _read_parts(
+    blobs: Blobs, log: LogOfClaim, start: int, limit: int, known_bytes: int = 0
+) -> dict[str, bytes]:
+    """Return up to `limit` parts by name, until the first one that is not full.
+
+    The log has `known_bytes` at least, so the parts of these are read together.
     """
-    data = b""
-    unread = list(parts)
-    while unread and len(data) < MAX_LOG_BYTES:
-        chunk, unread = unread[:PARTS_READ_AT_ONCE], unread[PARTS_READ_AT_ONCE:]
-        texts = blobs.get_many([name for _, name in chunk])
-        for (offset, _), text in zip(chunk, texts, strict=True):
-            if text is None:
-                raise Unavailable("The log is being stored in another form: try again.")
-            data = _joined(data, start, offset, text)
-        end = start + len(data)
-        following = pairwise([*unread, (MAX_LOG_BYTES, "")])
-        unread = [part for part, (next_offset, _) in following if next_offset > end]
-    return data
+    parts: dict[str, bytes] = {}
+    number, end = start, min(start + limit, _max_parts())
+    known_parts = known_bytes // LOG_PART_BYTES + 1
+    while number < end:
+        count = min(PARTS_READ_AT_ONCE, max(1, known_parts - number), end - number)
+        names = [log.part_name(number + place) for place in range(count)]
+        for name, data in zip(names, blobs.get_many(names), strict=True):
+            if data is None:
+                return parts
+            parts[name] = data
+            if len(data) < LOG_PART_BYTES:
+                return parts
+        number += count
+        known_parts = max(known_parts, number + PARTS_READ_AT_ONCE // 4)
+    return parts
 
 
-def _joined(data: bytes, start: int, offset: int, part: bytes) -> bytes:
-    """Return `data`, which begins at `start`, with the bytes of a part that it lacks."""
-    known = max(0, start + len(data) - offset)
-    return data + part[known:]
+def leftover_parts(blobs: Blobs, key: JobKey, run: Run) -> list[str]:
+    """Return the parts that lost attempts and returned claims of a run have left.
 
-
-def _offset_of(name: str) -> int:
-    return int(name.rpartition("/")[2])
+    A run without them, which is the usual one, costs no call.
+    """
+    attempts = [
+        number for number, letter in enumerate(run.past_attempts, 1) if letter == LOST_LETTER
+    ]
+    names: list[str] = []
+    if run.return_count:
+        own = LogOfClaim(key, run.run_id, run.attempt, run.token)
+        names += [name for name in blobs.list_names(own.folder) if not own.has_part(name)]
+    for number in attempts:
+        names += blobs.list_names(log_parts_folder(key, run.run_id, number))
+    return names

@@ -8,7 +8,7 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import LOST_LETTER, NOT_RUN_STATUSES, Run
 from punctual.engine.changes.run_results import RunResults, log_key
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.execution.log_parts import read_log_parts
+from punctual.engine.execution.log_parts import LogOfClaim, read_log_parts
 from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
@@ -250,7 +250,8 @@ class JobQueries:
         number, data = run.attempt, None
         if run.is_held:
             data = self._blobs.get(log_key(key, run.run_id, number), after)
-        return read_log_parts(self._blobs, key, run.run_id, number, after) if data is None else data
+        log = LogOfClaim(key, run.run_id, number, run.token)
+        return read_log_parts(self._blobs, log, after) if data is None else data
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""

@@ -1,9 +1,11 @@
 """One attempt in an invocation with its thread, its time limits and its abandonment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from msgspec.structs import replace as replace_fields
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.leases import CLAIM_LEASE, RENEWAL_TIMEOUT
@@ -12,7 +14,7 @@ from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.engine.execution.executor import Assignment, FinishedAttempt
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
-from punctual.lambdas.executor.outputs import AttemptResult
+from punctual.lambdas.executor.outputs import AttemptResult, StoredResult
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
@@ -89,6 +91,7 @@ class RunningAttempt:
         self._abandoned_outcome: Outcome | None = None
         self._crash: BaseException | None = None
         self._stopped_steady: float | None = None
+        self.obsolete_names: Sequence[str] = ()  # of blobs to delete after the end is recorded
         task_seconds = min(seconds_left, self._allowed_seconds)
         self._timeout = timedelta(seconds=self._allowed_seconds if is_detached else task_seconds)
         self._attempt = replace(
@@ -205,6 +208,13 @@ def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
     """Return whether a detached runner takes the run, so that no two functions wait for it."""
     if _task_type(assignment) in LATER_STARTING_TASK_TYPES:
         return True
+    def accept_result(self, stored: StoredResult) -> None:
+        """Take over what is stored. An attempt without its announced output has failed."""
+        self.detail, self.obsolete_names = stored.detail, stored.obsolete_names
+        if stored.problem and self.outcome.status == "SUCCESS":
+            self._abandoned_outcome = Outcome.failed(stored.problem)
+            self.detail = replace_fields(self.detail, error=stored.problem)
+
     if not is_script(assignment):
         return False
     seconds = assignment.timeout_seconds

@@ -433,13 +433,13 @@ class Batch:
         stored = self._call_in_background(
             lambda: store_results(self._blobs, results, self._read_upload)
         )
-        for attempt, detail in zip(ended_attempts, stored, strict=True):
-            if not isinstance(detail, Unavailable):
-                attempt.detail = detail
+        for attempt, stored_result in zip(ended_attempts, stored, strict=True):
+            if not isinstance(stored_result, Unavailable):
+                attempt.accept_result(stored_result)
             elif self._steady() < (attempt.ended_steady or 0) + timing.MAX_STORE_RETRY_SECONDS:
                 self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS
             else:
-                attempt.fail_store(detail)
+                attempt.fail_store(stored_result)
 
     def _settle(self, attempt: RunningAttempt, result: Result) -> None:
         """Drop an ended attempt.
@@ -452,6 +452,13 @@ class Batch:
 
     def _drop(self, attempt: RunningAttempt) -> None:
         self._leases.remove(attempt.assignment)
+            self._delete_obsolete(attempt.obsolete_names)
+
+    def _delete_obsolete(self, names: Sequence[str]) -> None:
+        """Delete parts of logs that are stored whole now. Those that stay expire."""
+        if names:
+            delete = partial(self._blobs.delete, names)
+            self._background_calls.start(delete, "log_parts_kept")
         self._attempts.remove(attempt)
         self._admission.release([attempt.assignment.run.nonce], True)
 

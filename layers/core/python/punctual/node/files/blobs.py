@@ -16,7 +16,7 @@ from punctual.domain.artifacts import ARTIFACT_PREFIX
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX
 from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
-from punctual.engine.ports.blobs import Blob, Upload
+from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 from punctual.node.files.durable import (
     OWNER_FILE,
     OWNER_FOLDER,
@@ -39,8 +39,10 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FOLDER = r"(/[A-Za-z0-9][A-Za-z0-9._-]{0,127})"
 # The forms of `output_key` and `log_part_key` in `run_results`.
 _LOG_PARTS = rf"logs{_FOLDER}{{3}}/[0-9]{{1,9}}\.parts/"
+_LOG_PART = r"[0-9]{1,18}-[0-9]{2}"
 _ARTIFACT_NAME = rf"artifacts{_FOLDER}/[0-9a-f]{{64}}"
-_PATH_NAME = re.compile(rf"outputs{_FOLDER}{{4}}|{_LOG_PARTS}[0-9]{{12}}|{_ARTIFACT_NAME}")
+_OUTPUT_PREFIX = "outputs/"
+_PATH_NAME = re.compile(rf"outputs{_FOLDER}{{4}}|{_LOG_PARTS}{_LOG_PART}|{_ARTIFACT_NAME}")
 _LISTED_FOLDER = re.compile(rf"outputs{_FOLDER}{{1,3}}/|{_LOG_PARTS}")
 
 
@@ -77,7 +79,8 @@ class FileBlobs:
             file.unlink()
         self._upload_space = UploadSpace(folder)
 
-    def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
+    def put(self, name: str, data: bytes, content_type: str, token: int = 0) -> None:  # noqa: ARG002
+        """Store the file. The node's one loop orders the ends of claims, so no token is checked."""
         path = self._path(name)
         temporary_file = self._temporary_folder / str(next(self._temporary_names))
         with unavailable_on_os_error():
@@ -113,11 +116,32 @@ class FileBlobs:
     def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
         return [self.get(name) for name in names]
 
+    def get_versions(self, names: Sequence[str]) -> Sequence[BlobVersion | None]:
+        return [_version_of(self.get(name)) for name in names]
+
+    def put_versions(self, puts: Sequence[VersionedPut]) -> Sequence[bool | Unavailable]:
+        """Put files in the node's one loop, which alone changes the parts of logs."""
+        return [self._put_version(put) for put in puts]
+
+    def _put_version(self, put: VersionedPut) -> bool | Unavailable:
+        try:
+            stored = _version_of(self.get(put.blob.name))
+            if (stored.version if stored else "") != put.version:
+                return False
+            self.put(*put.blob)
+        except Unavailable as error:
+            return error
+        return True
+
     def delete(self, names: Sequence[str]) -> None:
+        """Delete files. The uploads of an output go with it."""
         with unavailable_on_os_error():
             for name in names:
                 path = self._path(name)
                 path.unlink(missing_ok=True)
+                if name.startswith(_OUTPUT_PREFIX) and path.parent.is_dir():
+                    for upload in path.parent.glob(f"{path.name}.*"):
+                        upload.unlink(missing_ok=True)
                 if _PATH_NAME.fullmatch(name):
                     own_folders = name.count("/") - 2  # below the tenant's folder
                     with self._folder_changes:
@@ -157,14 +181,34 @@ class FileBlobs:
     def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server serves files
         return None
 
-    def upload_link(self, name: str, size: int, content_type: str, sha256: str = "") -> Upload:
-        """Return a PUT to this node. The URL is a path below the root of the API."""
+    def upload_link(
+        self, name: str, size: int, content_type: str, sha256: str = "", token: int = 0
+    ) -> Upload:
+        """Return a PUT to this node. The URL is a path below the root of the API.
+
+        The upload of a claim has a file of its own until `accept_upload`.
+        """
+        name = _upload_name(name, token)
         if self._upload_links is None:
             raise Unavailable("This node takes no uploads by link.")
         if not _PATH_NAME.fullmatch(name):
             raise ValueError(f"the blob {name!r} has no path of its own")
         url = f"{UPLOAD_PATH}{self._upload_links.sign(name, size, sha256)}"
         return Upload(url, {"Content-Length": str(size), "Content-Type": content_type})
+
+    def accept_upload(self, name: str, token: int) -> bool:
+        """Give the upload of a claim the name of the output too. A repeated call does the same."""
+        upload, path = self._path(_upload_name(name, token)), self._path(name)
+        temporary_file = self._temporary_folder / str(next(self._temporary_names))
+        with unavailable_on_os_error():
+            try:
+                os.link(upload, temporary_file)
+            except FileNotFoundError:
+                return False
+            temporary_file.replace(path)
+            temporary_file.unlink(missing_ok=True)  # a rename to the same file does nothing
+            sync_folder(path.parent)
+        return True
 
     def read_upload_link(self, text: str) -> UploadTicket | None:
         """Return what a link allows, or None if it is not valid."""
@@ -245,6 +289,14 @@ class FileBlobs:
             missing.insert(0, folder)
             folder = folder.parent
         return missing
+
+
+def _version_of(data: bytes | None) -> BlobVersion | None:
+    return None if data is None else BlobVersion(data, blake2b(data, digest_size=20).hexdigest())
+
+
+def _upload_name(name: str, token: int) -> str:
+    return f"{name}.{token}" if token else name
 
 
 def _sync_new_folder(folder: Path) -> None:

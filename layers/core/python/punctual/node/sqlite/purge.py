@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
-from punctual.engine.changes.run_results import log_parts_folder
+from punctual.engine.changes.run_results import log_parts_folder, run_outputs_folder
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
@@ -139,6 +139,8 @@ class Purge:
             numbers = range(1, 1 if run_row is None else run_row.run.attempt + 1)
             for number in numbers:
                 blob_names += self._blobs.list_names(log_parts_folder(key, run_id, number))
+            # It may also have uploaded an output that no row names.
+            blob_names += self._blobs.list_names(run_outputs_folder(key, run_id))
             self._counts.changes[tenant, RUN_KIND, status] -= 1
         self._blobs.delete([name for name in blob_names if name])
         keys = [(tenant, run_id, job_id) for run_id, job_id, *_ in rows]
