@@ -77,6 +77,7 @@ class RunningAttempt:
         self.stop = StopSignal(is_lost)
         self.log = _LogBuffer()
         self.detail: Detail | None = None  # set after output and log are stored
+        self.obsolete_names: Sequence[str] = ()  # of blobs to delete after the end is recorded
         self.ended_steady: float | None = None
         self._allowed_seconds = assignment.timeout_seconds
         self._attempt_runner = attempt_runner
@@ -91,7 +92,6 @@ class RunningAttempt:
         self._abandoned_outcome: Outcome | None = None
         self._crash: BaseException | None = None
         self._stopped_steady: float | None = None
-        self.obsolete_names: Sequence[str] = ()  # of blobs to delete after the end is recorded
         task_seconds = min(seconds_left, self._allowed_seconds)
         self._timeout = timedelta(seconds=self._allowed_seconds if is_detached else task_seconds)
         self._attempt = replace(
@@ -189,6 +189,13 @@ class RunningAttempt:
         self._abandoned_outcome = Outcome.failed(f"The output could not be stored: {error.message}")
         self.detail = detail_of(self.assignment, self._abandoned_outcome)
 
+    def accept_result(self, stored: StoredResult) -> None:
+        """Take over what is stored. An attempt without its announced output has failed."""
+        self.detail, self.obsolete_names = stored.detail, stored.obsolete_names
+        if stored.problem and self.outcome.status == "SUCCESS":
+            self._abandoned_outcome = Outcome.failed(stored.problem)
+            self.detail = replace_fields(self.detail, error=stored.problem)
+
 
 def is_script(assignment: Assignment) -> bool:
     return _task_type(assignment) == "script"
@@ -208,13 +215,6 @@ def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
     """Return whether a detached runner takes the run, so that no two functions wait for it."""
     if _task_type(assignment) in LATER_STARTING_TASK_TYPES:
         return True
-    def accept_result(self, stored: StoredResult) -> None:
-        """Take over what is stored. An attempt without its announced output has failed."""
-        self.detail, self.obsolete_names = stored.detail, stored.obsolete_names
-        if stored.problem and self.outcome.status == "SUCCESS":
-            self._abandoned_outcome = Outcome.failed(stored.problem)
-            self.detail = replace_fields(self.detail, error=stored.problem)
-
     if not is_script(assignment):
         return False
     seconds = assignment.timeout_seconds

@@ -420,6 +420,13 @@ class Batch:
                 continue
             self._settle(attempt, result)
             log_written(self._log, finished_attempt, result)
+            self._delete_obsolete(attempt.obsolete_names)
+
+    def _delete_obsolete(self, names: Sequence[str]) -> None:
+        """Delete parts of logs that are stored whole now. Those that stay expire."""
+        if names:
+            delete = partial(self._blobs.delete, names)
+            self._background_calls.start(delete, "log_parts_kept")
 
     def _store_ended(self, ended_attempts: Sequence[RunningAttempt]) -> None:
         """Store the outputs and logs of attempts before the swaps that end them.
@@ -452,13 +459,6 @@ class Batch:
 
     def _drop(self, attempt: RunningAttempt) -> None:
         self._leases.remove(attempt.assignment)
-            self._delete_obsolete(attempt.obsolete_names)
-
-    def _delete_obsolete(self, names: Sequence[str]) -> None:
-        """Delete parts of logs that are stored whole now. Those that stay expire."""
-        if names:
-            delete = partial(self._blobs.delete, names)
-            self._background_calls.start(delete, "log_parts_kept")
         self._attempts.remove(attempt)
         self._admission.release([attempt.assignment.run.nonce], True)
 
