@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import httpx
+
 PROGRAM = str(Path(sys.executable).with_name("punctual"))
 WITHIN = 30.0
 INHERITED = ("LANG", "PATH", "PYTHONPATH", "TMPDIR")
@@ -78,6 +80,15 @@ class Program:
 
     def terminal(self, *args: str) -> "Terminal":
         return Terminal(args, {**self.env, "TERM": "xterm-256color"}, self.home)
+
+
+def program_for(http: httpx.Client, home: Path) -> Program:
+    """Return a program that calls the same installation, with the same token."""
+    env = {"PUNCTUAL_URL": str(http.base_url).rstrip("/")}
+    token = http.headers.get("Authorization", "").removeprefix("Bearer ")
+    authority = os.environ.get("PUNCTUAL_AUTHORITY", "")
+    chosen = {"PUNCTUAL_TOKEN": token, "SSL_CERT_FILE": authority}
+    return Program(home, **env, **{name: value for name, value in chosen.items() if value})
 
 
 class Terminal:

@@ -114,6 +114,18 @@ def test_logs_of_each_attempt_are_followed_from_its_start() -> None:
     ]
 
 
+def test_log_without_new_text_is_read_each_half_second() -> None:
+    """A runner on AWS sends its text each 4 s, and a reader sees it within 5 s."""
+    pauses = 12
+    driver = StepDriver(
+        *[answer for _ in range(pauses) for answer in (log_answer("", 0), a_run("RUNNING"))],
+        *(log_answer("", 0), a_run("SUCCESS"), log_answer("", 0)),
+    )
+    assert list(driver.stream_items(runs.follow_logs(driver.settings, "job", "run"))) == []
+    assert driver.pauses[0] < 0.1
+    assert (driver.pauses[-1], len(driver.pauses)) == (0.5, pauses)
+
+
 def test_character_split_between_two_answers_is_joined() -> None:
     first, second = "é".encode()[:1], "é".encode()[1:]
     driver = StepDriver(

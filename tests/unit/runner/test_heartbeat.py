@@ -67,6 +67,12 @@ def test_claim_is_renewed_each_four_seconds() -> None:
     assert heartbeat.stop.reason() == ""
 
 
+def test_interval_counts_from_the_begin_of_a_renewal() -> None:
+    client = ScriptedClient(call_seconds=0.75)
+    beat(client, 13)
+    assert [at for at, _, _ in client.renewals] == [4.0, 8.0, 12.0]
+
+
 def test_start_is_told_until_a_renewal_succeeds() -> None:
     client = ScriptedClient(CallFailed("no"), "OK", "OK")
     beat(client, 9)

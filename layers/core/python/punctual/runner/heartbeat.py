@@ -103,4 +103,9 @@ class Heartbeat:
                 pause_seconds = RENEWAL_INTERVAL.total_seconds()
             else:
                 has_more = self._log.pending_bytes > MAX_LOG_PART_BYTES
-                pause_seconds = 0.0 if has_more else RENEWAL_INTERVAL.total_seconds()
+                pause_seconds = 0.0 if has_more else self._seconds_to_next_renewal()
+
+    def _seconds_to_next_renewal(self) -> float:
+        """Return the rest of the interval since the begin of the last renewal."""
+        elapsed_seconds = self._monotonic() - self.renewed_at
+        return max(RENEWAL_INTERVAL.total_seconds() - elapsed_seconds, FIRST_PAUSE_SECONDS)

@@ -14,7 +14,6 @@ from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
 from punctual.client.paging import stream_pages
 from punctual.client.poll import (
-    MAX_RUN_POLL_SECONDS,
     MIN_RUN_POLL_SECONDS,
     RUN_POLL_GROWTH,
     poll_until_ended,
@@ -30,6 +29,9 @@ from punctual.client.wire import (
     idempotency_headers,
     query_parameters,
 )
+
+# A runner on AWS sends new text each 4 s, and it must be shown within 5 s.
+MAX_LOG_POLL_SECONDS = 0.5
 
 RunRef = str | Job | Run  # a run, or its job together with `run_id`
 _decoder = partial(codecs.getincrementaldecoder("utf-8"), errors="replace")
@@ -148,7 +150,7 @@ def follow_logs(
             after, decoder = 0, _decoder()  # each attempt has its own log
         elif not present_run.ended:
             yield Pause(delay_seconds)
-            delay_seconds = min(MAX_RUN_POLL_SECONDS, delay_seconds * RUN_POLL_GROWTH)
+            delay_seconds = min(MAX_LOG_POLL_SECONDS, delay_seconds * RUN_POLL_GROWTH)
         previous_run = present_run
 
 
