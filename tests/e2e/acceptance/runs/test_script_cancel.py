@@ -1,0 +1,88 @@
+"""A cancel ends the whole process group of a script, also where a detached runner has it."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+import httpx
+import pytest
+
+from tests.support.acceptance.contract import Api, Json, eventually, runs_on_node, script
+from tests.support.acceptance.groups import (
+    GROUP,
+    STUBBORN_GROUP,
+    Groups,
+    group_server,
+    percentile,
+)
+
+pytestmark = pytest.mark.needs("script")
+
+MAX_CANCEL_SECONDS = 5.0
+SPREAD_SECONDS = 4.0  # a runner renews its claim this often
+KILL_GRACE_SECONDS = 2.0
+WAITED, HANDED_OVER = 25, 300  # seconds of timeout: on AWS a longer script has a detached runner
+RUNS, RUNS_OF_NODE = 20, 4  # a node has eight long runs at a time
+CASES = {
+    "handed over": (GROUP, HANDED_OVER),
+    "waited": (GROUP, WAITED),
+    "stubborn": (STUBBORN_GROUP, HANDED_OVER),
+    "stubborn, waited": (STUBBORN_GROUP, WAITED),
+}
+
+
+@pytest.fixture(scope="module")
+def groups(http: httpx.Client) -> Iterator[Groups]:
+    if http.base_url.host not in ("127.0.0.1", "localhost"):
+        pytest.skip("scripts of this installation cannot call a server beside the tests")
+    with group_server() as groups:
+        yield groups
+
+
+@pytest.fixture(scope="module")
+def seconds(shared: Api, groups: Groups) -> Mapping[str, list[float]]:
+    """Return by case the seconds from a cancel request to the end of each group's last process.
+
+    The requests are spread over a period of renewals.
+    """
+    count = RUNS_OF_NODE if runs_on_node(shared) else RUNS
+    cases = [*CASES, "waited", *["handed over"] * (count - 1)]
+    runs = [start(shared, groups, *CASES[case]) for case in cases]
+    eventually(lambda: {run["run_id"] for run in runs} <= groups.begun)
+    cancelled_at: list[float] = []
+    pause = threading.Event()
+    for run in reversed(runs):
+        cancelled_at.insert(0, time.monotonic())
+        shared.order(run["job_id"], f"runs/{run['run_id']}/cancel")
+        pause.wait(SPREAD_SECONDS / len(runs))
+    eventually(lambda: {run["run_id"] for run in runs} <= groups.ended.keys())
+    seconds: dict[str, list[float]] = {case: [] for case in CASES}
+    for case, run, at in zip(cases, runs, cancelled_at, strict=True):
+        ended = shared.ended(run)
+        assert (ended["status"], ended["error_message"]) == ("CANCELLED", "Cancelled")
+        assert shared.output(ended) == b"begun\n"
+        seconds[case].append(groups.ended[run["run_id"]] - at)
+    for case, values in seconds.items():
+        print(f"{case}:", *(f"{value:.2f}" for value in sorted(values)))
+    return seconds
+
+
+def start(api: Api, groups: Groups, code: str, timeout_seconds: int) -> Json:
+    task = script(code, args=[str(groups.port)])
+    job = api.create(
+        schedule_type="IMMEDIATE", task=task, timeout_seconds=timeout_seconds, max_retries=0
+    )
+    return api.first_run(job["job_id"])
+
+
+def test_cancel_ends_the_group_of_a_script(seconds: Mapping[str, list[float]]) -> None:
+    assert percentile(seconds["handed over"], 95) <= MAX_CANCEL_SECONDS
+    assert max(seconds["waited"]) <= MAX_CANCEL_SECONDS
+
+
+@pytest.mark.parametrize("case", ["stubborn", "stubborn, waited"])
+def test_cancel_kills_a_group_that_ignores_it(
+    seconds: Mapping[str, list[float]], case: str
+) -> None:
+    (value,) = seconds[case]
+    assert KILL_GRACE_SECONDS <= value <= MAX_CANCEL_SECONDS + KILL_GRACE_SECONDS
