@@ -1,7 +1,7 @@
 """A first deployment: the required account limits, and recovery after a failure."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra.app import read_context
-from infra.config.stage import Stage, read_stage
+from infra.config.stage import FUNCTION_NAMES, SCRIPT_FUNCTION_NAMES, Stage, read_stage
 from infra.operations.account import BOOTSTRAP_PARAMETER, NotReady, check_concurrency
 from infra.operations.deploy import deploy
 from infra.operations.first_deployment import (
@@ -76,22 +76,32 @@ def test_account_with_ten_executions_must_reserve_nothing(session: Any) -> None:
     assert check_concurrency(session, dev, ACCOUNT, REGION) == ""
 
 
-def test_existing_reservations_of_the_stage_count_as_its_own(session: Any) -> None:
-    iam = session.client("iam")
+def reserve(session: Any, executions: Mapping[str, int]) -> None:
+    """Create functions of prod with reserved executions."""
     trust = json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole"}]})
+    iam, client = session.client("iam"), session.client("lambda")
     role = iam.create_role(RoleName="any", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    client = session.client("lambda")
-    client.create_function(
-        FunctionName="punctual-prod-executor-quick",
-        Role=role,
-        Runtime="python3.13",
-        Handler="a.b",
-        Code={"ZipFile": b"a"},
-    )
-    client.put_function_concurrency(
-        FunctionName="punctual-prod-executor-quick", ReservedConcurrentExecutions=200
-    )
-    session.limit, session.others = limit_for_prod(), 200  # all reserved by this stage
+    for name, number in executions.items():
+        function_name = prod().resource_name(name)
+        client.create_function(
+            FunctionName=function_name,
+            Role=role,
+            Runtime="python3.13",
+            Handler="a.b",
+            Code={"ZipFile": b"a"},
+        )
+        client.put_function_concurrency(
+            FunctionName=function_name, ReservedConcurrentExecutions=number
+        )
+
+
+@pytest.mark.parametrize("names", [("executor-quick",), SCRIPT_FUNCTION_NAMES, FUNCTION_NAMES])
+def test_existing_reservations_of_the_stage_count_as_its_own(
+    session: Any, names: Sequence[str]
+) -> None:
+    executions = {name: prod().reserved[name] for name in names}
+    reserve(session, executions)
+    session.limit, session.others = limit_for_prod(), sum(executions.values())
     assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
 
 
