@@ -1,4 +1,4 @@
-"""API: the calls of executors outside, which hold a signed claim and no token."""
+"""API: the calls of external executors, which hold a signed claim and no token."""
 
 from typing import Any
 

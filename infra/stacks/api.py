@@ -45,7 +45,7 @@ JOB_SEARCH_SHAPE = FunctionShape(
 CLAIMS_SHAPE = FunctionShape(
     "claims",
     CLAIM_FUNCTION,
-    "API: the calls by claim of executors outside",
+    "API: the calls by claim of external executors",
     API_TIMEOUT_SECONDS,
     NO_DEAD_LETTERS_REASON,
 )

@@ -1,4 +1,4 @@
-"""Executors outside of a deployment, which hold only a signed claim."""
+"""External executors of a deployment, which hold only a signed claim."""
 
 from collections.abc import Iterator
 

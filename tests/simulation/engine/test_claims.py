@@ -1,4 +1,4 @@
-"""An executor outside that is killed, frozen or cut off at each call: no run ends twice.
+"""An external executor that is killed, frozen or cut off at each call: no run ends twice.
 
 Each call by claim meets each fault at each call of a port. The executor repeats it, as its runner
 does. An executor of the installation takes over the runs of an executor that fell silent.
@@ -30,18 +30,18 @@ LOG = b"one\ntwo\nend\n"
 RENEWAL_SECONDS = 4
 MAX_REPEATS = 5
 SILENT_SECONDS = 120  # longer than any lease
-CALLS = 4  # of an executor outside for one run
+CALLS = 4  # of an external executor for one run
 
 
 class Step(NamedTuple):
-    """One call of the executor outside, and whether it was answered OK."""
+    """One call of the external executor, and whether it was answered OK."""
 
     call: Callable[[Claims], Any]
     is_ok: Callable[[Any], bool]
 
 
 class Story:
-    """One run that an executor outside holds, and the installation around it."""
+    """One run that an external executor holds, and the installation around it."""
 
     def __init__(self, faults: Sequence[Fault] = (), **document: Any) -> None:
         self.scene = ClaimsScene()

@@ -1,4 +1,4 @@
-"""An executor outside of a deployment: it gets a claim from an executor, and calls the API."""
+"""An external executor of a deployment: it gets a claim from an executor, and calls the API."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A node that asks for tokens, with runs that an executor outside holds."""
+"""A node that asks for tokens, with runs that an external executor holds."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -50,7 +50,7 @@ class ClaimsNode(ApplicationClient):
         return self.world.do(request)
 
     def start_run(self, tenant: str = "local", **fields: Any) -> str:
-        """Submit a job, and claim its run at once for an executor outside. Return the claim."""
+        """Submit a job, and claim its run at once for an external executor. Return the claim."""
         document = {"name": "outside", "schedule_type": "IMMEDIATE", **fields}
         node = self.world.node
         return claim_new_run(

@@ -1,4 +1,4 @@
-"""Claims of runs for an executor outside, on a node that would else start them itself."""
+"""Claims of runs for an external executor, on a node that would else start them itself."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

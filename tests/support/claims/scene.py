@@ -1,4 +1,4 @@
-"""The claims of executors outside, over the in-memory store."""
+"""The claims of external executors, over the in-memory store."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Signed claims. An executor outside holds one for each attempt, and needs no other right.
+"""Signed claims. An external executor holds one for each attempt, and needs no other right.
 
 The signature is checked without a read. Whether the claim still holds is decided by the
 conditional write that follows.

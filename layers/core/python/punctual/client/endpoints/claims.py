@@ -1,4 +1,4 @@
-"""The calls by claim, for executors outside. The claim is the right, so no token is sent."""
+"""The calls by claim, for external executors. The claim is the right, so no token is sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The calls by claim on the node: executors outside share the engine with its workers."""
+"""The calls by claim on the node: external executors share the engine with its workers."""
 
 from punctual.engine.execution.claims import ClaimReader, Claims
 from punctual.engine.execution.executor import Executor

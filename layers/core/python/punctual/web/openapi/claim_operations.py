@@ -1,4 +1,4 @@
-"""The operations of executors outside."""
+"""The operations of external executors."""
 
 from punctual.web.openapi.operation import Operation, Response
 
