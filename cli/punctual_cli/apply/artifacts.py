@@ -41,7 +41,7 @@ def names_artifact(groups: Sequence[DeclaredGroup]) -> bool:
 def resolve_artifacts(groups: Sequence[DeclaredGroup], tenant: str) -> Iterator[ResolvedGroups]:
     """Yield the groups with artifact ids. The id follows from the tenant and the content.
 
-    The zips of folders exist until the end.
+    The zips of folders are deleted at the end of the context.
     """
     with ExitStack() as stack:
         ids: dict[Path, str] = {}

@@ -101,7 +101,7 @@ def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
 
 @contextmanager
 def _planned(session: Session, files: "Sequence[str]", prune: bool) -> "Iterator[Plan]":
-    """Yield the plan. The zips of artifacts exist until the end."""
+    """Yield the plan. The zips of its artifacts are deleted at the end of the context."""
     from dataclasses import replace
 
     from punctual_cli.apply.artifacts import names_artifact, resolve_artifacts

@@ -344,7 +344,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 def _runtime_of(program: str) -> str:
-    """Return the runtime that the name of a program tells.
+    """Return the runtime that the name of a program implies, or `binary`.
 
     >>> _runtime_of("/srv/venv/bin/python3.12"), _runtime_of("/srv/app/tool")
     ('python', 'binary')

@@ -131,7 +131,7 @@ def test_wrong_content_is_refused(node: RunningNode) -> None:
     upload = create(node, b"print(1)")
     status, answer = put(node, upload, b"print(2)")
     assert status == 400
-    assert b"not the SHA-256" in answer
+    assert b"The SHA-256 of the content is not" in answer
     assert status_of(node, upload) == "PENDING"
     assert new_files(node) == []
     assert put(node, upload, b"print(1)")[0] == 200

@@ -25,7 +25,7 @@ from punctual.engine.ports.clock import NewId
 from punctual.engine.ports.secret_store import SecretInfo
 
 SECRET_LIST_KEY_PATTERN = "*#secrets"  # pattern of the partition keys of these rows
-MAX_SECRET_WRITES = 5  # tries of a call that others disturb
+MAX_SECRET_WRITES = 5  # tries of a call that meets concurrent changes
 _SECRET_PAGE_SIZE = 500  # rows in a query page, more than a tenant may have
 _FULL_ACCOUNT_RETRY_SECONDS = 60.0
 _NAME_ATTR, _CREATED_AT_ATTR, _UPDATED_AT_ATTR = "name", "made", "updated"
@@ -55,7 +55,7 @@ class SsmSecretStore:
             self._put_parameter(tenant, name, value)
             if self._confirm(tenant, name, write_id, caller, now):
                 return
-        raise _disturbed_error(name)
+        raise _conflict_error(name)
 
     def delete(self, tenant: str, name: str) -> bool:
         for _ in range(MAX_SECRET_WRITES):
@@ -65,7 +65,7 @@ class SsmSecretStore:
             self._delete_parameter(tenant, name)
             if self._delete_row(row):
                 return True
-        raise _disturbed_error(name)
+        raise _conflict_error(name)
 
     def _reserve(self, tenant: str, name: str, caller: str, now: datetime) -> str | None:
         """Mark the row with a new write id and return the id, or None after a lost race.
@@ -171,7 +171,7 @@ def _raise_known_error(code: str) -> None:
         raise Invalid.of(FieldError("value", "is refused by SSM Parameter Store"))
 
 
-def _disturbed_error(name: str) -> Unavailable:
+def _conflict_error(name: str) -> Unavailable:
     return Unavailable(f"Other calls changed the secret {name!r} at the same time: try again.")
 
 

@@ -73,7 +73,7 @@ class Artifact(Struct, frozen=True, omit_defaults=True):
 
 
 def artifact_id_of(tenant: str, digest: str) -> str:
-    """Return the id of a content, in the form of a UUID.
+    """Return the artifact id of content with this digest, in the form of a UUID.
 
     >>> artifact_id_of("acme", "0" * 64) == artifact_id_of("globex", "0" * 64)
     False

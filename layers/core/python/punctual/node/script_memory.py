@@ -72,7 +72,7 @@ class ScriptMemory:
 def default_total_mb(
     machine_bytes: Callable[[], int] | None = None, limit_file: Path = MEMORY_LIMIT_FILE
 ) -> int:
-    """Return half of the memory of the machine or its container, but room for one usual script."""
+    """Return half of the memory of the machine or container, but at least one script's default."""
     total_bytes = (machine_bytes or _machine_bytes)()
     with suppress(OSError, ValueError):  # no such file, or the text "max"
         total_bytes = min(total_bytes, int(limit_file.read_text()))

@@ -1,4 +1,4 @@
-"""The sandbox of scripts outside of the node: what this machine has, and no capability."""
+"""The sandbox of scripts outside the node: the best of this machine, without capabilities."""
 
 import os
 import sysconfig
@@ -33,13 +33,13 @@ def choose_runner_sandbox(
     path: str,
     probes: SandboxProbes = SandboxProbes(),  # noqa: B008
 ) -> RunnerSandbox:
-    """Return the best sandbox of this machine. One tenant alone has scripts here."""
+    """Return the best sandbox of this machine. Only one tenant has scripts here."""
     sandbox = choose_sandbox(choice, closed_folder, is_shared=False, path=path, probes=probes)
     return RunnerSandbox(sandbox.name, closed_folder, sandbox.abi, sandbox.bwrap_path)
 
 
 def library_path(environment: Mapping[str, str]) -> str:
-    """Return where Python finds its shared library if the environment has to say so.
+    """Return the folder of Python's shared library if the environment must name it, or "".
 
     Lambda's Python needs it. A script and its launcher start with a cleared environment.
     """

@@ -91,9 +91,9 @@ def _environment(
 
 
 def _is_in_lambda() -> bool:
-    """Return True if this code is in a function of AWS, where `/tmp` is for runs alone.
+    """Return True if this code is in a function of AWS, where only runs use `/tmp`.
 
-    An emulator sets the same variables. It has no folder of code that is mounted for reading.
+    An emulator sets the same variables, but mounts no read-only folder for the code.
     """
     if not Path(__file__).is_relative_to(FUNCTION_CODE_FOLDER):
         return False

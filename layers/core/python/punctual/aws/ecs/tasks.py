@@ -154,8 +154,8 @@ class EcsTasks:
     def find(self, start_id: str) -> str:
         """Return the ARN of the task that this client token started, or an empty string.
 
-        ECS allows no other filter with `startedBy`, and then lists tasks that shall run. So the
-        task may be among those that have ended, which are listed without it.
+        With `startedBy`, ECS takes no other filter and omits tasks that have ended. They are
+        listed without it.
         """
         response = call_aws(
             "listing tasks",
@@ -210,7 +210,7 @@ def is_throttled(error: ClientError) -> bool:
 
 
 def refusal_of(error: ClientError) -> StartResult:
-    """Return what an error of RunTask means. Raise it again if only a repetition can tell."""
+    """Return what an error of RunTask means. Raise the error if a repeated call may succeed."""
     code, message = error_code(error), _message_of(error)
     if code == "ConflictException":
         # The token has started this task. Only the other parameters differ.

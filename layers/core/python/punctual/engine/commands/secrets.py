@@ -1,4 +1,4 @@
-"""Commands on the secrets of a tenant: set, list and delete. No answer and no note has a value."""
+"""Commands on the secrets of a tenant: set, list and delete. None returns or audits a value."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from punctual.engine.commands.audit import SECRET_DELETE, SECRET_SET
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.secret_store import SecretInfo, SecretStore
 
-MAX_TENANT_SECRETS = 200  # so one answer lists all
+MAX_TENANT_SECRETS = 200  # few enough for a list of one page
 # Seconds until a retry, since only a deletion makes room.
 SECRET_LIMIT_RETRY_SECONDS = 60.0
 

@@ -55,7 +55,7 @@ class BlobPage(NamedTuple):
 
 
 class ListedBlobs(Blobs, Protocol):
-    """Blobs with a list of those of artifacts."""
+    """A blob store that also lists the blobs of artifacts."""
 
     def list_page(self, prefix: str, after: str | None) -> BlobPage:
         """Return a page of the blobs with this prefix, sorted by name."""

@@ -32,7 +32,8 @@ def build_events(
 def stop_events(old: JobState | None, new: JobState | None) -> Iterator[Event]:
     """Yield the event that stops containers of runs with a new cancel request.
 
-    A container without our runner renews nothing, so it would hear of the request a minute later.
+    A container without our runner does not renew. Without this event only the sweep, up to a
+    minute later, would stop it.
     """
     if new is None:
         return

@@ -149,7 +149,7 @@ class UploadFile:
         if self._size != self._ticket.size:
             raise WrongContent(f"The content has {self._size:,} bytes, not {self._ticket.size:,}.")
         if self._ticket.sha256 and self._digest.hexdigest() != self._ticket.sha256:
-            raise WrongContent(f"The content has not the SHA-256 {self._ticket.sha256}.")
+            raise WrongContent(f"The SHA-256 of the content is not {self._ticket.sha256}.")
         os.fsync(self._file)
         try:
             os.link(self._temporary_file, self._path)

@@ -1,7 +1,7 @@
 """Bounds the memory of bodies that arrive without a token.
 
-A call by claim needs no token, and its body may have 5 MiB. Without a bound, 1,000 connections of
-strangers could take 5 GB.
+A call by claim needs no token, and its body may have 5 MiB. Without a bound, 1,000 connections
+could take 5 GB before any claim is checked.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from punctual.web.http.guards import CLOSE_HEADER
 from punctual.web.http.problems import DEFAULT_RETRY_AFTER, RequestRejected
 
-MAX_PUBLIC_BODY_BYTES = 64 * 1024 * 1024  # of all such bodies that are read at a time
+MAX_PUBLIC_BODY_BYTES = 64 * 1024 * 1024  # of all bodies without a token that are read at a time
 # A shorter body is always read, so that long ones cannot keep out the renewals of executors.
 SHORT_PUBLIC_BODY_BYTES = 32 * 1024
 

@@ -252,7 +252,7 @@ class ScriptTask:
 
 
 def run_variables(attempt: Attempt) -> dict[str, str]:
-    """Return the variables that tell a process its run."""
+    """Return the environment variables that name the run."""
     return {
         "PUNCTUAL_JOB_ID": attempt.job_id,
         RUN_ID_VARIABLE: attempt.run_id,
