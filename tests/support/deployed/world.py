@@ -78,6 +78,7 @@ class World(EventSources):
         self.failures: list[tuple[str, BaseException]] = []
         self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
         self.run_script: Callable[[Any], Any] = lambda _event: {"output": "", "log": ""}
+        self.script_events: list[Any] = []  # for detached runners, which no function starts here
         self._numbers = count(1)
         self.ticks = True
         self.throttled: set[str] = set()  # functions that Lambda does not start
@@ -148,7 +149,7 @@ class World(EventSources):
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
         """Call `work` for every function that a job of type `lambda` invokes.
 
-        `run_script` answers for the functions of scripts, which a detached runner never does.
+        `run_script` answers for the functions of scripts. Events for detached runners are kept.
         """
         if SCRIPT_FUNCTION_NAME in params["url_path"]:
             return self._run_script(params)
@@ -161,6 +162,7 @@ class World(EventSources):
         event = json.loads(params["body"])
         assert params["headers"]["X-Amz-Tenant-Id"], "an environment serves one tenant"
         if params["headers"]["X-Amz-Invocation-Type"] == "Event":
+            self.script_events.append(event)
             answer, status = b"", 202
         else:
             outcome = {"format": 1, "status": "SUCCESS", **self.run_script(event)}
