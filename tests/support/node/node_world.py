@@ -54,10 +54,11 @@ class World:
         clock: ManualClock,
         limits_of: LimitsOf | None = None,
         script_memory_mb: int = 2**20,
+        gate: Gate | None = None,
     ) -> None:
         self.folder = folder
         self.clock = clock
-        self.gate = Gate()
+        self.gate = gate or Gate()
         self.woken = threading.Event()
         self.events: list[str] = []
         self.lines: list[tuple[str, dict[str, Any]]] = []
