@@ -428,7 +428,7 @@ def executor_of_scripts(
         # A link to an artifact has the rights of its signer. The parts of a log become one blob.
         # The head of an output says which claim has uploaded it.
         _read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX, OUTPUTS_PREFIX),
-        _list_blobs(data),  # the parts of a log
+        _list_blobs(data),  # the parts of a log that a lost attempt has left
         Right(
             ("s3:DeleteObject", "s3:PutObject"),
             data.objects(LOGS_PREFIX),

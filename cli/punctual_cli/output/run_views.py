@@ -69,6 +69,7 @@ def print_card(session: Session, run: "Run") -> None:
         ("Lateness", lateness),
         ("Ended", screen.long_time(run.end_time)),
         ("Took", duration_text(session, run)),
+        ("Progress", _progress_text(run)),
         ("Next attempt", screen.long_time(run.next_attempt_time)),
         ("Exit code", None if run.exit_code is None else str(run.exit_code)),
         ("HTTP status", http_status),
@@ -106,6 +107,13 @@ def _attempt_row(session: Session, attempt: Any) -> list[Any]:
 def _trigger_text(run: "Run") -> str:
     origin = f" of {run.retried_from}" if run.retried_from else ""
     return f"{run.trigger}{origin}"
+
+
+def _progress_text(run: "Run") -> str | None:
+    if run.progress is None:
+        return None
+    percent = "" if run.progress.percent is None else f"{run.progress.percent:g} %"
+    return ", ".join(part for part in (percent, run.progress.text) if part)
 
 
 def _payload_text(run: "Run") -> str | None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState
-from punctual.domain.run import Lease
+from punctual.domain.run import Lease, Progress
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import JobKey
 from tests.support.builders import JOB, RUN, a_job_state, after, an_id, key_of
@@ -109,6 +109,28 @@ def test_heartbeat_renews_the_lease_and_keeps_the_version(ports: Ports) -> None:
     assert load(ports, state) == StoredState(
         state, {RUN: Lease(token=2, until=after(50.000001), is_renewed=True)}
     )
+
+
+def test_lease_keeps_the_last_progress_until_the_next_claim(ports: Ports) -> None:
+    state = store_with_lease(ports)
+    texts = Progress(text='a "quoted" text\x00, ' + "é" * 200)
+
+    def renew(seconds: int, progress: Progress | None) -> Lease:
+        renewal = LeaseRenewal(key_of(state), RUN, 2, after(seconds), progress)
+        assert list(ports.job_states.renew_leases([renewal])) == [state]
+        return load(ports, state).leases[RUN]
+
+    assert renew(50, Progress(12.5, "sorting")).progress == Progress(12.5, "sorting")
+    assert renew(60, None) == Lease(2, after(60), True, Progress(12.5, "sorting"))
+    assert renew(70, texts) == Lease(2, after(70), True, texts)
+    lease = renew(80, Progress(100.0))
+    assert lease.progress == Progress(100)
+    assert list(ports.job_states.swap([Swap(next_of(state), 2, {}, {RUN: lease})])) == [True]
+    assert load(ports, state).leases[RUN] == lease
+    new_lease = Lease(token=3, until=after(60))
+    newer = replace(next_of(state), version=4)
+    assert list(ports.job_states.swap([Swap(newer, 3, {RUN: new_lease}, {RUN: lease})])) == [True]
+    assert load(ports, state).leases[RUN] == new_lease
 
 
 def test_heartbeat_fences_a_swap_that_read_the_old_lease(ports: Ports) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from punctual.engine.ports.rows import JobKey
 from punctual.web.models.claims import MAX_CLAIM_OUTPUT_BYTES, MAX_LOG_PIECE_BYTES
+from punctual.web.views.run import run_json
 from tests.support.builders import ManualClock
 from tests.support.claims.node import ClaimsNode, statuses
 from tests.support.node.node_world import NOON
@@ -204,7 +206,37 @@ def test_body_may_have_five_mebibytes(node: ClaimsNode) -> None:
     assert node.renew(*logs, {"claim": "x", "log": "x" * 300_000}).status == 413
 
 
-def test_renewal_with_progress_is_accepted(node: ClaimsNode) -> None:
+def test_progress_of_a_renewal_is_shown_while_the_run_goes_on(node: ClaimsNode) -> None:
+    claim = node.start_run(max_retries=1, retry={"backoff_seconds": 1, "jitter": False})
+
+    def shown() -> Any:
+        return run_json(node.run(claim), "")["progress"]
+
+    def report(**progress: Any) -> None:
+        assert statuses(node.renew({"claim": claim, "progress": progress})) == ["OK"]
+
+    assert shown() is None
+    report(percent=12.5, text="sorting")
+    assert statuses(node.renew({"claim": claim})) == ["OK"]
+    report()
+    assert shown() == {"percent": 12.5, "text": "sorting"}
+    report(percent=0)
+    assert shown() == {"percent": 0, "text": None}
+    assert statuses(node.finish({"claim": claim, "status": "FAILED"})) == ["OK"]
+    assert shown() is None
+
+
+def test_progress_costs_no_version_of_the_job_state(node: ClaimsNode) -> None:
     claim = node.start_run()
-    progress = {"percent": 12.5, "text": "sorting"}
+    identity = node.claim_tokens.read(claim)
+    assert identity is not None
+    key = JobKey(identity.tenant, identity.job_id)
+
+    def version() -> int:
+        stored = node.world.do(lambda: node.world.store.job_states.load([key]))
+        return int(stored[key].state.version)
+
+    before = version()
+    progress = {"percent": 50, "text": "half"}
     assert statuses(node.renew({"claim": claim, "progress": progress})) == ["OK"]
+    assert version() == before

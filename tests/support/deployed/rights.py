@@ -41,6 +41,9 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("executor-long", "s3:GetObject", "artifacts/*"): (
         "a script's link to its artifact has the rights of its signer"
     ),
+    Named("executor-long", "s3:ListBucket", "the bucket"): (
+        "parts of lost attempts are listed, and S3 answers 403 for a missing object without it"
+    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

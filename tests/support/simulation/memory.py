@@ -6,7 +6,7 @@ from zlib import crc32
 
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
-from punctual.domain.run import Lease, Run
+from punctual.domain.run import Run
 from punctual.domain.schedules.upcoming import sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -95,7 +95,7 @@ class MemoryJobStates:
         lease = stored.leases.get(renewal.run_id) if stored else None
         if stored is None or lease is None or lease.token != renewal.token:
             return None
-        renewed = Lease(token=renewal.token, until=renewal.expires_at, is_renewed=True)
+        renewed = lease.renewed(renewal.expires_at, renewal.progress)
         self.rows[renewal.key] = StoredState(
             stored.state, {**stored.leases, renewal.run_id: renewed}
         )

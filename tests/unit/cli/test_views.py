@@ -178,6 +178,23 @@ def test_run_card_shows_the_reason_for_a_wait(draw: Callable[..., str]) -> None:
     assert line == "WAITING (BACKOFF) attempt 2 in 30 s"
 
 
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [
+        ({"percent": 12.5, "text": "sorting\x1b[31m"}, "Progress  12.5 %, sorting\\x1b[31m"),
+        ({"percent": 40, "text": None}, "Progress  40 %"),
+        ({"percent": None, "text": "sorting"}, "Progress  sorting"),
+        (None, None),
+    ],
+)
+def test_run_card_shows_progress(
+    draw: Callable[..., str], progress: Any, shown: str | None
+) -> None:
+    card = draw(run_views.print_card, a_run(status="RUNNING", progress=progress))
+    lines = [line for line in card.splitlines() if line.startswith("Progress")]
+    assert lines == ([] if shown is None else [shown])
+
+
 def test_token_table_shows_use_and_expiry(draw: Callable[..., str]) -> None:
     def a_token(name: str, **fields: Any) -> Token:
         values = {"token_id": JOB, "tenant": "t", "name": name, "role": "operator", **fields}

@@ -46,7 +46,7 @@ from punctual.client.job import (
     JobStatus,
 )
 from punctual.client.retrying import Retries
-from punctual.client.run import Attempt, Logs, Output, Reason, Run
+from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run
 from punctual.client.sync_client import Punctual
 from punctual.client.tasks import container, event, http, invoke, queue, script
 from punctual.client.webhooks import verify_webhook
@@ -83,6 +83,7 @@ __all__ = [
     "Preview",
     "Probe",
     "Problem",
+    "Progress",
     "Punctual",
     "PunctualError",
     "RateLimited",

@@ -27,6 +27,13 @@ class Attempt(Model, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
+class Progress(Model, frozen=True, kw_only=True):
+    """How far the work of a run is, as its executor last reported it."""
+
+    percent: float | None = None
+    text: str | None = None
+
+
 class Run(Model, frozen=True, kw_only=True):
     run_id: str
     job_id: str
@@ -46,6 +53,7 @@ class Run(Model, frozen=True, kw_only=True):
     lateness_ms: float | None = None
     attempt_number: int | None = None
     attempts: tuple[Attempt, ...] = ()  # empty in lists of runs
+    progress: Progress | None = None  # while the run goes on; None in lists of runs
     executor_id: str | None = None
     error_message: str | None = None
     exit_code: int | None = None

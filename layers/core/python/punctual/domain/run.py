@@ -75,12 +75,27 @@ ATTEMPT_STATUS_BY_LETTER = {
 }
 
 
+class Progress(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far the work of an attempt is, as its executor last reported it."""
+
+    percent: float | None = None
+    text: str = ""
+
+
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The holder of `token` has the run until `until`. The first renewal sets `is_renewed`."""
+    """The holder of `token` has the run until `until`. The first renewal sets `is_renewed`.
+
+    The lease also keeps the last progress, because a renewal writes nothing else.
+    """
 
     token: int
     until: Moment
     is_renewed: bool = False
+    progress: Progress | None = None
+
+    def renewed(self, until: datetime, progress: Progress | None) -> "Lease":
+        """Return the lease after a renewal. One without progress keeps the last one."""
+        return Lease(self.token, until, is_renewed=True, progress=progress or self.progress)
 
 
 class WaitingRun(

@@ -119,6 +119,7 @@ HEARTBEAT_INDEX = "beating"  # set if a run has a heartbeat; the sparse index ho
 # Prefix of an attribute name; the run id follows, one attribute for each lease.
 LEASE_ATTR_PREFIX = "lease_"
 TOKEN_ATTR, UNTIL_ATTR, RENEWED_ATTR = "tok", "until", "beaten"
+PROGRESS_ATTR = "progress"  # of a lease: what the last renewal reported, as JSON
 AUDIT_NOTE_ATTR = "by"  # the audit note of a client's change; the next swap removes it
 DATA_ATTR = "row"
 PART_COUNT_ATTR = "parts"

@@ -16,7 +16,7 @@ from punctual.domain.claims import ClaimIdentity, OutputUpload
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Conflict, Unavailable
 from punctual.domain.job_state import JobState
-from punctual.domain.run import LOST_LETTER, Reason, Run, RunStatus
+from punctual.domain.run import LOST_LETTER, Progress, Reason, Run, RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.changes.plan import load_states
 from punctual.engine.changes.run_results import MISSING_UPLOAD_ERROR, output_key
@@ -85,6 +85,7 @@ class ClaimRenewal(NamedTuple):
     has_started: bool = False
     log: bytes = b""
     log_offset: int = 0
+    progress: Progress | None = None
 
 
 class RenewalAnswer(NamedTuple):
@@ -164,7 +165,9 @@ class Claims:
             for place, renewal in enumerate(renewals)
             if (claim := self._reader.read(renewal.claim)) is not None
         ]
-        results = self._renew_leases([claim for _, _, claim in claims])
+        results = self._renew_leases(
+            [claim for _, _, claim in claims], [renewal.progress for _, renewal, _ in claims]
+        )
         starting: list[tuple[int, StartedAttempt]] = []
         for (place, renewal, claim), result in zip(claims, results, strict=True):
             run = result.run
@@ -188,7 +191,9 @@ class Claims:
         append_to_logs(self._blobs, texts)
         return answers
 
-    def _renew_leases(self, claims: Sequence[ClaimIdentity]) -> list[RenewalResult]:
+    def _renew_leases(
+        self, claims: Sequence[ClaimIdentity], progress: Sequence[Progress | None]
+    ) -> list[RenewalResult]:
         """Renew each lease for the time that its claim names. Most claims name the same."""
         results: dict[int, RenewalResult] = {}
         for seconds in {claim.lease_seconds for claim in claims}:
@@ -197,7 +202,11 @@ class Claims:
                 (key_of(claims[place]), claims[place].run_id, claims[place].token)
                 for place in places
             ]
-            renewed = self._executor.renew(leases, lease=timedelta(seconds=seconds))
+            renewed = self._executor.renew(
+                leases,
+                lease=timedelta(seconds=seconds),
+                progress=[progress[place] for place in places],
+            )
             results.update(zip(places, renewed, strict=True))
         return [results[place] for place in range(len(claims))]
 

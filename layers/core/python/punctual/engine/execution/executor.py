@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from punctual.domain import events
@@ -10,7 +11,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import new_write_ids
 from punctual.domain.job_state import JobState
 from punctual.domain.leases import RENEWAL_TIMEOUT, RUN_LEASE
-from punctual.domain.run import Reason, Run, RunStatus
+from punctual.domain.run import Progress, Reason, Run, RunStatus
 from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
@@ -350,17 +351,22 @@ class Executor:
         claims: Sequence[tuple[JobKey, str, int]],
         is_first: bool = False,
         lease: timedelta = RUN_LEASE,
+        progress: Sequence[Progress | None] = (),
     ) -> list[RenewalResult]:
         """Renew claims. The first heartbeat also puts the timer for the end of the lease.
 
-        A longer `lease` gives a process outside the time to start.
+        A longer `lease` gives a process outside the time to start. `progress` has what each holder
+        reports.
         """
         reading = self._applier.clocks.read()
         until = reading.wall + lease
         if is_first:
             self._put_lease_timers(claims, lease, reading)
         states = self._job_states.renew_leases(
-            [LeaseRenewal(key, run_id, token, until) for key, run_id, token in claims]
+            [
+                LeaseRenewal(key, run_id, token, until, reported)
+                for (key, run_id, token), reported in zip_longest(claims, progress)
+            ]
         )
         results = []
         for (_, run_id, _), state in zip(claims, states, strict=True):

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from punctual.domain.job_state import JobState
-from punctual.domain.run import Lease
+from punctual.domain.run import Lease, Progress
 from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
 
@@ -39,12 +39,16 @@ class Swap(Struct, frozen=True):
 
 
 class LeaseRenewal(NamedTuple):
-    """A renewal of a lease. It succeeds only while `token` holds the lease."""
+    """A renewal of a lease. It succeeds only while `token` holds the lease.
+
+    Without `progress` the lease keeps what an earlier renewal reported.
+    """
 
     key: JobKey
     run_id: str
     token: int
     expires_at: datetime
+    progress: Progress | None = None
 
 
 class JobStates(Protocol):

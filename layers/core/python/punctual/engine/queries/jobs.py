@@ -174,8 +174,10 @@ class JobQueries:
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         key, now = JobKey(tenant, job_id), self._clock()
-        view = self.run_of(self.load(key)[0].state, run_id)
-        run = view.run
+        stored = self.load(key)[0]
+        view = self.run_of(stored.state, run_id)
+        run, lease = view.run, stored.leases.get(run_id)
+        is_own_lease = lease is not None and run.is_held and lease.token == run.token
         rows = self._history.attempts(RunKey(*key, run_id), now) if run.past_attempts else ()
         past_attempts = []
         for attempt_number, letter in enumerate(run.past_attempts, start=1):
@@ -192,7 +194,10 @@ class JobQueries:
                 past_attempts.append(row)
         payload = self._definitions.load_run_payload(key, run_id) if run.has_own_payload else None
         return view._replace(
-            attempts=past_attempts, payload=payload, has_payload=run.has_own_payload
+            attempts=past_attempts,
+            payload=payload,
+            has_payload=run.has_own_payload,
+            progress=lease.progress if lease is not None and is_own_lease else None,
         )
 
     def runs(

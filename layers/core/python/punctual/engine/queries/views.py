@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from punctual.domain.job_state import JobState
-from punctual.domain.run import Run
+from punctual.domain.run import Progress, Run
 from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
 
 
@@ -28,6 +28,7 @@ class RunView(NamedTuple):
     attempts: Sequence[AttemptRow] = ()  # attempts before the present or last one
     payload: Any = None
     has_payload: bool = False
+    progress: Progress | None = None  # of a held run, as its holder last reported it
 
 
 class Page(NamedTuple):

@@ -12,7 +12,6 @@ import msgspec
 from punctual.domain.draft import job_expires_at
 from punctual.domain.errors import Unreadable
 from punctual.domain.job_state import JobState, Priority, has_won
-from punctual.domain.run import Lease
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -38,6 +37,7 @@ from punctual.node.sqlite.state_rows import (
     JobStateRows,
     decode_states,
     merge_leases,
+    parse_lease,
 )
 from punctual.node.sqlite.transaction import Transaction
 
@@ -173,15 +173,16 @@ class StateCache:
         if row is None:
             return None
         row_number, lease_count, encoded = row
-        lease_rows: list[tuple[str, int, int, int]] = []
+        lease_rows: list[tuple[str, int, int, int, bytes | None]] = []
         if lease_count:
             lease_rows = db.execute(
-                "SELECT run_id, token, until, beaten FROM leases WHERE head = ?", (row_number,)
+                "SELECT run_id, token, until, beaten, progress FROM leases WHERE head = ?",
+                (row_number,),
             ).fetchall()
         try:
             leases = {
-                run_id: Lease(token=token, until=from_micros(until), is_renewed=bool(beaten))
-                for run_id, token, until, beaten in lease_rows
+                run_id: parse_lease(token, until, beaten, progress)
+                for run_id, token, until, beaten, progress in lease_rows
             }
             return row_number, StoredState(
                 STATE_CODEC.decode(encoded), leases if lease_count else NO_LEASES
@@ -422,7 +423,7 @@ class SqliteJobStates:
         lease = leases.get(renewal.run_id)
         if lease is None or lease.token != renewal.token:
             return None
-        renewed_lease = Lease(token=renewal.token, until=renewal.expires_at, is_renewed=True)
+        renewed_lease = lease.renewed(renewal.expires_at, renewal.progress)
         self._cache.change(
             renewal.key, cached, StoredState(state, {**leases, renewal.run_id: renewed_lease})
         )

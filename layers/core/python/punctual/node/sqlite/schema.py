@@ -6,7 +6,7 @@ from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 
 _JOB_TABLES = (
     """CREATE TABLE heads (
@@ -40,6 +40,7 @@ _JOB_TABLES = (
         token INTEGER NOT NULL,
         until INTEGER NOT NULL,
         beaten INTEGER NOT NULL,
+        progress BLOB,
         PRIMARY KEY (head, run_id)
     ) WITHOUT ROWID""",
     # An index of the QUEUED runs of `heads`. The tenant comes before the priority, so that a tenant

@@ -6,15 +6,17 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState, Lane, Rules
-from punctual.domain.run import Lease, RunStatus
+from punctual.domain.run import Lease, Progress, RunStatus
 from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND
-from punctual.node.sqlite.rows import Codec, to_micros
+from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.tasks.limits import DEFAULT_MEMORY_MB
 
 # Runs of one slot compete for the same threads.
@@ -29,6 +31,7 @@ SLOT_NUMBERS: dict[str, tuple[int, ...]] = {
 }
 
 STATE_CODEC = Codec(JobState, packed=True)
+_PROGRESS_DECODER = msgspec.json.Decoder(Progress)
 NO_LEASES: Mapping[str, Lease] = {}
 
 _BUSY_COLUMNS = ("leased", "busy")
@@ -49,9 +52,9 @@ INSERT_STATE = (
     f"VALUES ({', '.join('?' * len(_STATE_COLUMNS))})"
 )
 _UPSERT_LEASE = (
-    "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
+    "INSERT INTO leases (head, run_id, token, until, beaten, progress) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
-    "beaten = excluded.beaten"
+    "beaten = excluded.beaten, progress = excluded.progress"
 )
 _DELETE_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
 INSERT_QUEUED_RUN = (
@@ -230,9 +233,7 @@ class JobStateRows:
     ) -> None:
         for run_id, lease in after.items():
             if before.get(run_id) != lease:
-                self._leases.append(
-                    (row_number, run_id, lease.token, to_micros(lease.until), lease.is_renewed)
-                )
+                self._leases.append((row_number, run_id, *lease_columns(lease)))
         for run_id in before:
             if run_id not in after:
                 self._dropped_leases.append((row_number, run_id))
@@ -322,6 +323,17 @@ def queue_rows(state: JobState) -> list[RowValues]:
         if run.status is RunStatus.QUEUED
         for rules in [state.rules[run.definition]]
     ]
+
+
+def lease_columns(lease: Lease) -> tuple[int, int, bool, bytes | None]:
+    progress = None if lease.progress is None else msgspec.json.encode(lease.progress)
+    return lease.token, to_micros(lease.until), lease.is_renewed, progress
+
+
+def parse_lease(token: int, until: int, beaten: int, progress: bytes | None) -> Lease:
+    """Return the lease of a row, as `lease_columns` wrote it."""
+    reported = None if progress is None else _PROGRESS_DECODER.decode(progress)
+    return Lease(token, from_micros(until), bool(beaten), reported)
 
 
 def merge_leases(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from pydantic import Field
 
+from punctual.domain.run import Progress
 from punctual.engine.execution.claims import ClaimFinish, ClaimRenewal
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, TEXT_CONTENT_TYPE
 from punctual.web.http.json_body import JsonBody
@@ -119,7 +120,13 @@ def _renewal(reader: BodyReader, path: str, item: Mapping[str, Any]) -> ClaimRen
         has_started=reader.time(item, "started_at", path) is not None,
         log=_log_text(reader, path, item),
         log_offset=item.get("log_offset") or 0,
+        progress=_progress(item.get("progress") or {}),
     )
+
+
+def _progress(fields: Mapping[str, Any]) -> Progress | None:
+    progress = Progress(fields.get("percent"), fields.get("text") or "")
+    return None if progress == Progress() else progress
 
 
 def _finish(reader: BodyReader, path: str, item: Mapping[str, Any]) -> ClaimFinish:

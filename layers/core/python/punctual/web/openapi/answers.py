@@ -83,8 +83,14 @@ class Attempt(ResponseModel):
     error_message: str | None
 
 
+class RunProgress(ResponseModel):
+    percent: Annotated[float, Field(ge=0, le=100)] | None
+    text: str | None
+
+
 class Run(ListedRun):
     attempts: list[Attempt]
+    progress: RunProgress | None
 
 
 class RunPage(ResponseModel):

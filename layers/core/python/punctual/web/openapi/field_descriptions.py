@@ -234,7 +234,15 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "ShownNotify": _NOTIFY_FIELDS,
     "RunReason": {"code": "A stable name for programs.", "text": "One sentence for people."},
     "ListedRun": _RUN_FIELDS,
-    "Run": {**_RUN_FIELDS, "attempts": "All attempts. Lists leave them out."},
+    "Run": {
+        **_RUN_FIELDS,
+        "attempts": "All attempts. Lists leave them out.",
+        "progress": "What an external executor last reported, while the run goes on.",
+    },
+    "RunProgress": {
+        "percent": "How much of the work is done.",
+        "text": "What the work does now.",
+    },
     "Attempt": {
         "attempt_number": "The number of the attempt, from 1.",
         "start_time": "The start of the attempt.",
@@ -390,8 +398,8 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "ClaimRenewals": {"claims": "1 to 500 claims."},
     "RenewalFields": {**_CLAIM_FIELDS, "progress": "The progress of the work."},
     "ProgressFields": {
-        "percent": "How much of the work is done. It is checked and not stored.",
-        "text": "What the work does now. It is checked and not stored.",
+        "percent": "How much of the work is done. The run shows it while it goes on.",
+        "text": "What the work does now. The run shows it while it goes on.",
     },
     "ClaimFinishes": {"claims": "1 to 500 claims."},
     "FinishFields": {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from punctual.domain.run import HELD_RUN_STATUSES, Reason, Run, RunStatus
+from punctual.domain.run import HELD_RUN_STATUSES, Progress, Reason, Run, RunStatus
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.domain.utc import MILLISECOND
 from punctual.engine.ports.rows import AttemptRow
@@ -21,6 +21,7 @@ def run_json(view: RunView, root: str) -> dict[str, Any]:
     attempts = [_ended_attempt_json(row) for row in view.attempts]
     current = _current_attempt_json(view)
     value["attempts"] = attempts if current is None else [*attempts, current]
+    value["progress"] = _progress(view.progress)
     return value
 
 
@@ -66,6 +67,12 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
     if view.has_payload:
         value["payload"] = view.payload
     return value
+
+
+def _progress(progress: Progress | None) -> dict[str, Any] | None:
+    if progress is None:
+        return None
+    return {"percent": progress.percent, "text": progress.text or None}
 
 
 def _next_attempt(run: Run) -> Any:

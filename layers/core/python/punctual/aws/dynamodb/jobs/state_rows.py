@@ -17,6 +17,7 @@ from punctual.aws.dynamodb.keys import (
     HEARTBEAT_INDEX,
     LEASE_ATTR_PREFIX,
     PK,
+    PROGRESS_ATTR,
     RENEWED_ATTR,
     ROW_LAYOUT_ATTRIBUTE,
     TOKEN_ATTR,
@@ -33,7 +34,7 @@ from punctual.aws.dynamodb.keys import (
 )
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState, has_won
-from punctual.domain.run import Lease
+from punctual.domain.run import Lease, Progress
 from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
@@ -45,6 +46,7 @@ _STATE_ATTRS = (
     frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _KEY_FIELDS
 )
 _NOTE_DECODER = msgspec.json.Decoder(Note)
+_PROGRESS_DECODER = msgspec.json.Decoder(Progress)
 _ROW_ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
 _ROW_NOT_EXPIRED = "(attribute_not_exists(#expires) OR #expires > :now)"
 
@@ -130,21 +132,25 @@ def note_of(row: Mapping[str, Any]) -> Note | None:
 
 def renew_condition(lease_renewal: LeaseRenewal) -> Condition:
     """Return the update that renews a lease and sets `HEARTBEAT_INDEX`, if the token holds it."""
-    lease = Lease(lease_renewal.token, lease_renewal.expires_at, is_renewed=True)
-    return Condition(
-        "#lease.#token = :token",
-        "SET #lease = :lease, #beating = :beating",
-        {
-            "#lease": LEASE_ATTR_PREFIX + lease_renewal.run_id,
-            "#token": TOKEN_ATTR,
-            "#beating": HEARTBEAT_INDEX,
-        },
-        {
-            ":lease": _lease_attribute(lease),
-            ":token": to_attribute(lease_renewal.token),
-            ":beating": to_attribute(1),
-        },
-    )
+    update = "SET #lease.#until = :until, #lease.#renewed = :renewed, #beating = :beating"
+    names = {
+        "#lease": LEASE_ATTR_PREFIX + lease_renewal.run_id,
+        "#token": TOKEN_ATTR,
+        "#until": UNTIL_ATTR,
+        "#renewed": RENEWED_ATTR,
+        "#beating": HEARTBEAT_INDEX,
+    }
+    values = {
+        ":until": to_attribute(time_key(lease_renewal.expires_at)),
+        ":renewed": to_attribute(True),
+        ":token": to_attribute(lease_renewal.token),
+        ":beating": to_attribute(1),
+    }
+    if lease_renewal.progress is not None:
+        update += ", #lease.#progress = :progress"
+        names["#progress"] = PROGRESS_ATTR
+        values[":progress"] = to_attribute(msgspec.json.encode(lease_renewal.progress).decode())
+    return Condition("#lease.#token = :token", update, names, values)
 
 
 def is_own(state: JobState, row: Mapping[str, Any]) -> bool:
@@ -175,14 +181,22 @@ def _note_attribute(note: Note) -> dict[str, Any]:
 
 
 def _lease_attribute(lease: Lease) -> dict[str, Any]:
-    values = {TOKEN_ATTR: lease.token, UNTIL_ATTR: time_key(lease.until)}
-    return to_attribute({**values, RENEWED_ATTR: True} if lease.is_renewed else values)
+    values: dict[str, Any] = {TOKEN_ATTR: lease.token, UNTIL_ATTR: time_key(lease.until)}
+    if lease.is_renewed:
+        values[RENEWED_ATTR] = True
+    if lease.progress is not None:
+        values[PROGRESS_ATTR] = msgspec.json.encode(lease.progress).decode()
+    return to_attribute(values)
 
 
 def _parse_lease(attribute: Mapping[str, Any]) -> Lease:
     values = from_attribute(attribute)
+    progress = values.get(PROGRESS_ATTR)
     return Lease(
-        values[TOKEN_ATTR], parse_time_key(values[UNTIL_ATTR]), values.get(RENEWED_ATTR, False)
+        values[TOKEN_ATTR],
+        parse_time_key(values[UNTIL_ATTR]),
+        values.get(RENEWED_ATTR, False),
+        None if progress is None else _PROGRESS_DECODER.decode(progress),
     )
 
 
