@@ -22,6 +22,7 @@ from punctual.aws.ecs.containers import CONTAINERS_PARTITION
 from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
 from punctual.domain.artifacts import ARTIFACT_PREFIX
+from punctual.lambdas.containers.start_files import START_FILE_NAMES
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
@@ -343,7 +344,14 @@ def executor_of_containers(data: DataArns) -> list[Right]:
         _rows(data, DEFINITIONS_PARTITION, "BatchWriteItem", "PutItem", "UpdateItem"),
         _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
         _read_blobs(data, OUTPUTS_PREFIX),  # a presigned link has the rights of its signer
+        _delete_start_files(data),
     ]
+
+
+def _delete_start_files(data: DataArns) -> Right:
+    """Return the right to delete what a task of ECS read."""
+    objects = (f"{data.bucket}/{OUTPUTS_PREFIX}*/{name}" for name in START_FILE_NAMES.values())
+    return Right(("s3:DeleteObject",), tuple(objects), "blobs are named by job")
 
 
 def containers(
@@ -357,6 +365,7 @@ def containers(
         _rows(data, DEFINITIONS_PARTITION, "DeleteItem", "Query"),
         _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
         Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
+        _delete_start_files(data),
         Right(
             ("ecs:DescribeTasks", "ecs:StopTask"),
             (tasks,),

@@ -23,6 +23,7 @@ CERTIFICATE_ARN_PATTERN = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-
 TARGET_NAME_PATTERN = (
     r"(?!punctual-|(p|pu|pun|punc|punct|punctu|punctua|punctual)\*$)[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
 )
+IMAGE_PATTERN = r"[a-z0-9][A-Za-z0-9._:/@-]{0,510}"
 SUBNET_PATTERN = r"subnet-[0-9a-f]{8,17}"
 SECURITY_GROUP_PATTERN = r"sg-[0-9a-f]{8,17}"
 

@@ -7,10 +7,12 @@ from typing import Any
 from aws_cdk import Duration, RemovalPolicy
 from constructs import Construct
 
+from infra.build.scripts_image import finds_docker
 from infra.config.cdk_json import (
     CERTIFICATE_ARN_PATTERN,
     CLAIM_PATTERN,
     DOMAIN_PATTERN,
+    IMAGE_PATTERN,
     LOG_RETENTION_DAYS,
     ORIGIN_PATTERN,
     SECURITY_GROUP_PATTERN,
@@ -148,6 +150,7 @@ class Stage:
     script_architecture: str
     containers: bool  # whether jobs may run containers
     max_container_vcpu: int  # of all running containers together
+    scripts_image: str | None  # of scripts in containers; None: `make deploy` builds it
     reach: Reach
     throttle: Throttle
     claim_throttle: Throttle  # of the calls by claim, so that they never crowd out other calls
@@ -162,6 +165,7 @@ class Stage:
     budget_dollars: int | None  # a month
     dashboard: bool
     unprotected_stacks: frozenset[str] = frozenset()  # stacks that do not exist yet
+    has_docker: bool = False  # on the machine that deploys
 
     def protects(self, stack: str) -> bool:
         """Return whether the stack and its tables are protected from deletion."""
@@ -176,6 +180,16 @@ class Stage:
     def reserved(self) -> Mapping[str, int]:
         """Return the reserved executions, by function."""
         return self.concurrency.reserved
+
+    @property
+    def builds_scripts_image(self) -> bool:
+        """Return whether the deployment builds the image of scripts in containers."""
+        return self.containers and self.scripts_image is None and self.has_docker
+
+    @property
+    def has_container_scripts(self) -> bool:
+        """Return whether scripts that a function cannot run go to containers."""
+        return self.builds_scripts_image or (self.containers and self.scripts_image is not None)
 
     @property
     def pollers(self) -> int:
@@ -231,7 +245,11 @@ def stage_of(scope: Construct) -> Stage:
     name = scope.node.try_get_context("stage")
     stage = read_stage(name, scope.node.try_get_context("stages"))
     unprotected_stacks = str(scope.node.try_get_context("unprotected") or "")
-    return replace(stage, unprotected_stacks=frozenset(unprotected_stacks.split(",")) - {""})
+    return replace(
+        stage,
+        unprotected_stacks=frozenset(unprotected_stacks.split(",")) - {""},
+        has_docker=stage.containers and stage.scripts_image is None and finds_docker(),
+    )
 
 
 def read_stage(name: Any, stages: Any) -> Stage:
@@ -287,6 +305,7 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
         script_architecture=fields.one_of("scriptArchitecture", ARCHITECTURES),
         containers=fields.switch("containers"),
         max_container_vcpu=fields.number("maxContainerVcpu", 1, MAX_CONTAINER_VCPU),
+        scripts_image=fields.text_or_null("scriptsImage", IMAGE_PATTERN, "the name of an image"),
         reach=_parse_reach(fields.nested("tasksMayReach")),
         throttle=_parse_throttle(fields.nested("throttle"), concurrency),
         claim_throttle=_parse_throttle(fields.nested("claimThrottle"), concurrency),

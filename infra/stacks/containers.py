@@ -7,8 +7,9 @@ without inbound rules, or in the private subnets of the stage's own VPC.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Annotations, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -16,6 +17,7 @@ from aws_cdk import aws_iam as aws_iam
 from constructs import Construct
 
 from infra import iam
+from infra.build.scripts_image import build_scripts_context
 from infra.config.stage import Stage
 from infra.constructs.function import Function, Functions, FunctionShape
 from infra.constructs.log_group import create_log_group
@@ -40,6 +42,14 @@ CONTAINERS_SHAPE = FunctionShape(
 )
 AVAILABILITY_ZONES = 2
 TASK_SERVICE = "ecs-tasks.amazonaws.com"
+NO_IMAGE_WARNING = (
+    "Scripts of over 14 minutes are refused: no Docker was found to build their image. Start "
+    "Docker, or set `scriptsImage` of the stage in cdk.json"
+)
+IMAGE_PLATFORMS = {
+    "x86_64": ecr_assets.Platform.LINUX_AMD64,
+    "arm64": ecr_assets.Platform.LINUX_ARM64,
+}
 ARCHITECTURE_NAMES = {"x86_64": "X86_64", "arm64": "ARM64"}
 
 
@@ -85,6 +95,7 @@ class Containers(Stack):
             family_prefix=stage.prefix,
             parameter_arn=self._secrets_arn(""),
             max_vcpu=stage.max_container_vcpu,
+            image=self._scripts_image(),
         )
         create_function = Functions(
             self, stage, {**scheduling.settings.to_env(), **self.settings.to_env()}
@@ -117,6 +128,20 @@ class Containers(Stack):
             [self.task_role.role_arn, self.execution_role.role_arn],
             TASK_SERVICE,
         )
+
+    def _scripts_image(self) -> str:
+        """Return the image of scripts that a function cannot run, or an empty string."""
+        if self._stage.builds_scripts_image:
+            asset = ecr_assets.DockerImageAsset(
+                self,
+                "ScriptsImage",
+                directory=str(build_scripts_context()),
+                platform=IMAGE_PLATFORMS[self._stage.script_architecture],
+            )
+            return asset.image_uri
+        if self._stage.scripts_image is None:
+            Annotations.of(self).add_warning_v2("punctual:no-scripts-image", NO_IMAGE_WARNING)
+        return self._stage.scripts_image or ""
 
     def _create_cluster(self) -> ecs.CfnCluster:
         cluster = ecs.CfnCluster(self, "Cluster", cluster_name=self._stage.prefix)

@@ -143,6 +143,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         networks=stage.reach.networks,
         reach=stage.reach.text,
         max_container_vcpu=stage.max_container_vcpu if stage.containers else 0,
+        container_scripts=stage.has_container_scripts,
         limits=None if stage.limits is None else format_limits(stage.limits),
         script_memory_mb=stage.script_memory_mb,
         script_architecture=stage.script_architecture,

@@ -143,7 +143,11 @@ def artifact_commands(ports: "Ports | AwsPorts", clock: Clock, new_id: NewId) ->
 
 
 def an_executor(
-    ports: "Ports | AwsPorts", steps: ChangeApplier, new_id: NewId, executor_id: str
+    ports: "Ports | AwsPorts",
+    steps: ChangeApplier,
+    new_id: NewId,
+    executor_id: str,
+    hands_over_scripts: bool = False,
 ) -> Executor:
     return Executor(
         job_states=ports.job_states,
@@ -152,6 +156,7 @@ def an_executor(
         applier=steps,
         new_id=new_id,
         executor_id=executor_id,
+        hands_over_scripts=hands_over_scripts,
     )
 
 

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from infra.config import stage
 from tests.support.infra.synthesis import (
     VPC,
     Resource,
     Synthesis,
     assembly,
+    docker_images,
     functions,
     resources,
     synthesise,
@@ -138,3 +140,54 @@ def test_execution_role_reads_only_secrets_of_the_stage() -> None:
     (role,) = [role for role in roles if role.name.startswith("ExecutionRole")]
     statement = statement_of(role, "ssm:GetParameters")
     assert "parameter/punctual/rehearsal/secrets/*" in str(statement["Resource"])
+
+
+def settings_of(synthesis: Synthesis, function: str) -> str:
+    return str(functions(synthesis)[function].properties["Environment"]["Variables"])
+
+
+def test_stage_names_the_image_of_its_long_scripts() -> None:
+    image = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/scripts:4"
+    named = synthesise("rehearsal", scriptsImage=image)
+    assert f'"image":"{image}"' in settings_of(named, "executor-long")
+    assert "'PUNCTUAL_CONTAINER_SCRIPTS': 'on'" in settings_of(named, "job-service")
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "arm64"])
+def test_deployment_with_docker_builds_the_image_for_the_stage(
+    monkeypatch: pytest.MonkeyPatch, architecture: str
+) -> None:
+    monkeypatch.setattr(stage, "finds_docker", lambda: True)
+    built = synthesise("rehearsal", scriptsImage=None, scriptArchitecture=architecture)
+    (asset,) = docker_images(built)
+    platform = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}[architecture]
+    assert asset["source"]["platform"] == platform
+    assert "PUNCTUAL_CONTAINER_SCRIPTS" in settings_of(built, "job-service")
+    assert ".dkr.ecr." in settings_of(built, "executor-long")
+
+
+def test_deployment_without_docker_and_image_offers_no_long_scripts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stage, "finds_docker", lambda: False)
+    bare = synthesise("rehearsal", scriptsImage=None)
+    assert docker_images(bare) == []
+    assert '"image":""' in settings_of(bare, "executor-long")
+    assert "PUNCTUAL_CONTAINER_SCRIPTS" not in settings_of(bare, "job-service")
+    assert "containers" in functions(bare), "containers themselves need no image of ours"
+
+
+def test_stage_without_containers_asks_for_no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> bool:
+        raise AssertionError("no container needs the image")
+
+    monkeypatch.setattr(stage, "finds_docker", fail)
+    assert "PUNCTUAL_CONTAINER_SCRIPTS" not in settings_of(synthesise("dev"), "job-service")
+
+
+def test_only_what_tasks_read_may_be_deleted() -> None:
+    for name in ("executor-long", "containers"):
+        statement = statement_of(role_of(name), "s3:DeleteObject")
+        assert "outputs/*/run.json" in str(statement["Resource"])
+        assert "outputs/*/payload.json" in str(statement["Resource"])
+        assert len(statement["Resource"]) == 2

@@ -109,3 +109,17 @@ def test_output_of_a_container_has_a_limit(tmp_path: Path, monkeypatch: pytest.M
     outcome = command.run(an_attempt(""), StopSignal(), Log())
     assert (outcome.output_truncated, outcome.output) == (True, b"")
     assert command.output_file.read_bytes() == b"out"
+
+
+def test_stop_of_the_task_that_comes_before_the_answer_is_told_as_a_cancel(
+    api: ClaimsApi, tmp_path: Path
+) -> None:
+    event = a_container_event(api, "sh", "-c", "sleep 1000")
+    with started_runner(event, tmp_path) as runner:
+        api.wait_for(lambda: len(api.renewed) == 1)
+        api.renewals.append("CANCEL")  # for the call after the signal
+        runner.terminate()
+        api.wait_for(lambda: bool(api.finished))
+        runner.end()
+    [finish] = api.finished
+    assert (finish["status"], finish["error_message"]) == ("CANCELLED", "Cancelled")

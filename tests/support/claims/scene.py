@@ -22,11 +22,13 @@ HANDED_OUT_LEASE = timedelta(seconds=75)  # the time that a process outside has 
 class ClaimsScene:
     """A store with jobs, the executor that claims their runs, and the calls by claim."""
 
-    def __init__(self) -> None:
+    def __init__(self, hands_over_scripts: bool = False) -> None:
         self.world = WebWorld()  # its clock stands until a test moves it
         self.ports: Ports = self.world.memory.ports
         self._applier = a_change_applier(self.ports, self.world.clock, self._monotonic)
-        self.executor = an_executor(self.ports, self._applier, self.world.new_id, "executor-1")
+        self.executor = an_executor(
+            self.ports, self._applier, self.world.new_id, "executor-1", hands_over_scripts
+        )
         self.tokens = ClaimTokens(lambda: TOKEN_KEY)
         self.claims = Claims(
             executor=self.executor,

@@ -1,7 +1,9 @@
 """Containers over the in-memory engine, a control table in moto, and the stand-in for ECS."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,21 +23,29 @@ from punctual.engine.queries.views import RunView
 from punctual.engine.quotas.container_quota import ContainerQuota
 from punctual.lambdas.containers.handler import ContainersHandler
 from punctual.lambdas.containers.runtime import ContainerParts
-from punctual.lambdas.containers.task import ContainerTask
+from punctual.lambdas.containers.script_task import ContainerScriptTask, SecretMark
+from punctual.lambdas.containers.task import ContainerTask, TaskStarter
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.container.next_step import CONTAINER_LEASE
 from punctual.tasks.container.request import SecretText
 from punctual.tasks.contract import Attempt, Outcome
+from punctual.tasks.runner_event import RunnerArtifact
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.claims.scene import ClaimsScene
 from tests.support.containers.ecs import Ecs, FakeTask
 from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 
 IMAGE = "registry.example.com/report:1"
+BUCKET_URL = "https://bucket.example.com/"
+SCRIPTS_IMAGE = "registry.example.com/scripts:1"
 MINUTE = timedelta(minutes=1)
 STAGE = StageDefinition("punctual-dev", "role:task", "role:pull", "/logs", "eu-west-1", "X86_64")
 NETWORK = Network(("subnet-a", "subnet-b"), ("sg-a",), has_public_address=True)
+
+
+def _find_artifact(_tenant: str, artifact_id: str) -> RunnerArtifact:
+    return RunnerArtifact(BUCKET_URL + artifact_id, "0" * 64, "report.zip", 9)
 
 
 class _NoLog:
@@ -94,16 +104,25 @@ class ContainersWorld:
             clock=clock,
             log=self.log,
         )
-        task = ContainerTask(
+        starter = TaskStarter(
             self.parts,
             scene.ports.blobs,
-            lambda name: f"https://bucket.example.com/{name}",
+            lambda name: BUCKET_URL + name,
             clock,
             lambda: scene.world.now.timestamp(),
-            lambda attempt: b'{"format":1,"run_id":"%s"}' % attempt.run_id.encode(),
             self._extend_lease,
         )
-        self._task = task
+        self._container_task = ContainerTask(
+            starter, lambda attempt: b'{"format":1,"run_id":"%s"}' % attempt.run_id.encode()
+        )
+        self._script_task = ContainerScriptTask(
+            starter,
+            SCRIPTS_IMAGE,
+            max_vcpu,
+            sign=scene.tokens.sign,
+            api_url=lambda: "https://api.example.com/v1",
+            find_artifact=_find_artifact,
+        )
         self.extends_leases = True  # False: the store does not answer this call
         self.use_secrets({})
 
@@ -117,11 +136,15 @@ class ContainersWorld:
     def use_secrets(self, arns: Mapping[str, str]) -> None:
         """Give the tenant secrets, by name."""
 
-        def find(_tenant: str, name: str) -> str:
+        def refer(_tenant: str, name: str) -> str:
             return SecretText(arns[name])
 
+        def mark(_tenant: str, name: str) -> str:
+            return SecretMark(f"random-{name}", arns[name])
+
         self.runner = AttemptRunner(
-            {"container": self._task}, secret_references={"container": find}
+            {"container": self._container_task, "script": self._script_task},
+            secret_references=lambda attempt: mark if attempt.task["type"] == "script" else refer,
         )
 
     # What a person and the executor do
@@ -135,9 +158,14 @@ class ContainersWorld:
         return [self.hand_over(assignment) for assignment in self.scene.claim_runs()]
 
     def hand_over(self, assignment: Assignment) -> Outcome:
-        outcome = self.runner.run(attempt_of(assignment), _Patience(self.scene), _NoLog())
+        attempt = replace(attempt_of(assignment), is_detached=True)
+        outcome = self.runner.run(attempt, _Patience(self.scene), _NoLog())
         run = assignment.run
-        if not outcome.begun:
+        if not outcome.begun and outcome.start_failed:
+            self.scene.executor.return_failed_start(
+                assignment.key, run.run_id, run.token, outcome.error
+            )
+        elif not outcome.begun:
             self.scene.executor.return_claim(
                 assignment.key, run.run_id, run.token, False, never_started=True
             )
@@ -152,6 +180,19 @@ class ContainersWorld:
                 ]
             )
         return outcome
+
+    def start_script(self, task: dict[str, Any] | None = None, **document: Any) -> JobKey:
+        """Submit a long script and hand its run over."""
+        script = {"type": "script", "runtime": "bash", "code": "echo hi", **(task or {})}
+        key = self.scene.submit(task=script, **{"timeout_seconds": 1_000, **document})
+        assert [outcome.status for outcome in self.execute()] == ["DETACHED"]
+        return key
+
+    def runner_event(self, task: FakeTask) -> dict[str, Any]:
+        """Return the event that the runner in this task reads."""
+        url = task.environment["PUNCTUAL_RUN_URL"]
+        event: dict[str, Any] = json.loads(self.scene.blobs[url.removeprefix(BUCKET_URL)])
+        return event
 
     def start(self, task: dict[str, Any] | None = None, **document: Any) -> JobKey:
         """Submit a job and hand its run over."""
@@ -208,6 +249,6 @@ class ContainersWorld:
 
 @contextmanager
 def containers_world(max_vcpu: int = 4) -> Iterator[ContainersWorld]:
-    scene = ClaimsScene()
+    scene = ClaimsScene(hands_over_scripts=True)
     with moto(scene.world.clock) as aws:
         yield ContainersWorld(aws, scene, max_vcpu)

@@ -73,6 +73,7 @@ def stage_settings(stage: str) -> dict[str, Any]:
 class Stack(NamedTuple):
     stack_name: str
     template: dict[str, Any]
+    assets: dict[str, Any]  # files and images that go along
 
 
 class Synthesis(NamedTuple):
@@ -94,7 +95,11 @@ def synthesise(stage: str, **values: Any) -> Synthesis:
         app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
         names = [stack.stack_name for stack in add_stacks(app).synth().stacks]
         stacks = tuple(
-            Stack(name, json.loads((Path(outdir) / f"{name}.template.json").read_text()))
+            Stack(
+                name,
+                json.loads((Path(outdir) / f"{name}.template.json").read_text()),
+                json.loads((Path(outdir) / f"{name}.assets.json").read_text()),
+            )
             for name in names
         )
         return Synthesis(
@@ -113,6 +118,11 @@ def assembly(stage: str) -> Synthesis:
 def full() -> Synthesis:
     """Return the prod stage with all optional features."""
     return synthesise("prod", **FULL)
+
+
+def docker_images(synthesis: Synthesis) -> list[dict[str, Any]]:
+    """Return the images that a deployment builds."""
+    return [image for stack in synthesis.stacks for image in stack.assets["dockerImages"].values()]
 
 
 def templates(synthesis: Synthesis) -> dict[str, dict[str, Any]]:

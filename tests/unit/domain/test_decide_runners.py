@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import MAX_RETURNED_CLAIMS
+from punctual.domain.durations import MAX_FAILED_STARTS, MAX_RETURN_DELAY, MAX_RETURNED_CLAIMS
 from punctual.domain.events import CancelRun, Claim, Evaluate, Finish, ReturnClaim, Started
 from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Reason, Run, RunStatus
@@ -140,3 +140,40 @@ def test_only_scripts_with_long_timeouts_are_handed_over(
     story.evaluate_at(86_400).at(86_401)
     story.do(Claim(story.queued[0].run_id, "e", "n", hands_over_scripts=True))
     assert [run.status for run in story.held] == [status]
+
+
+def test_run_that_the_platform_cannot_start_fails_in_the_end() -> None:
+    story, run = a_claimed_run(at_most_once=True)
+    for _ in range(MAX_FAILED_STARTS - 1):
+        story.do(_failed_start(run))
+        assert story.state.runs[0].status is RunStatus.WAITING
+        story.wait(MAX_RETURN_DELAY.total_seconds()).do(Evaluate())
+        run = story.claim()
+    decision = story.do(_failed_start(run))
+    assert decision.run is not None
+    assert (decision.run.status, decision.run.attempt) == (RunStatus.FAILED, 1)
+    assert not story.state.runs
+
+
+def test_start_that_succeeds_forgets_the_failed_ones() -> None:
+    story, run = a_claimed_run()
+    story.do(_failed_start(run))
+    story.wait(MAX_RETURN_DELAY.total_seconds()).do(Evaluate())
+    run = story.claim()
+    assert run.failed_starts == 1
+    story.do(Started(run.run_id, run.token, "one"))
+    assert story.held[0].failed_starts == 0
+
+
+def test_cancelled_run_ends_with_its_failed_start() -> None:
+    story, run = a_claimed_run()
+    story.do(CancelRun(run.run_id))
+    decision = story.do(_failed_start(run))
+    assert decision.run is not None
+    assert decision.run.status is RunStatus.CANCELLED
+
+
+def _failed_start(run: Run) -> ReturnClaim:
+    return ReturnClaim(
+        run.run_id, run.token, work_begun=False, never_started=True, start_failed=True
+    )

@@ -11,8 +11,13 @@ from punctual.tasks.event import detail_type_problem
 from tests.support.builders import JOB, NOON, RUN, a_job_state, a_run
 
 
-def a_state(task_type: str, *runs: Run) -> JobState:
-    rules = Rules(definition_ref="1-body", effective_at=NOON, task_type=task_type)
+def a_state(task_type: str, *runs: Run, timeout_seconds: int = 300) -> JobState:
+    rules = Rules(
+        definition_ref="1-body",
+        effective_at=NOON,
+        task_type=task_type,
+        timeout_seconds=timeout_seconds,
+    )
     return a_job_state(rules={1: rules}, runs=runs)
 
 
@@ -29,6 +34,13 @@ def test_new_cancel_request_of_a_container_is_told_once() -> None:
         "detail": {"job_id": JOB, "run_ids": [RUN]},
     }
     assert list(stop_events(cancelled, cancelled)) == []
+
+
+@pytest.mark.parametrize(("seconds", "events"), [(840, 0), (841, 1)])
+def test_script_that_runs_in_a_container_is_stopped_like_one(seconds: int, events: int) -> None:
+    before = a_state("script", held(), timeout_seconds=seconds)
+    after = a_state("script", held(cancel_reason=Reason.CANCELLED), timeout_seconds=seconds)
+    assert len(list(stop_events(before, after))) == events
 
 
 @pytest.mark.parametrize(

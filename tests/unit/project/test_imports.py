@@ -131,6 +131,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.aws.ports",
             "punctual.aws.secret_store",
             "punctual.lambdas.containers.settings",
+            "punctual.lambdas.containers.start_files",
             "punctual.lambdas.ssm_secrets",
             "punctual.lambdas.telemetry",
             "punctual.web.contract",

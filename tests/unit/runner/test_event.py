@@ -64,3 +64,18 @@ def test_event_without_a_field_is_refused(name: str) -> None:
 def test_event_with_a_wrong_field_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UnreadableEvent):
         read_event(EVENT | change, {})
+
+
+def test_marks_become_the_secrets_of_the_process() -> None:
+    task = {"runtime": "bash", "code": "c", "args": ["a-MARK-1", 3], "env": {"K": "MARK-2"}}
+    fields = EVENT | {"task": task, "secret_marks": {"MARK-1": "S0", "MARK-2": "S1"}}
+    # A value that looks like another mark is not searched again.
+    attempt = read_event(fields, {"S0": "MARK-2", "S1": "second"}).attempt
+    assert attempt.task["args"] == ["a-MARK-2", 3]
+    assert attempt.task["env"] == {"K": "second"}
+    assert attempt.secrets == {"hush", "MARK-2", "second"}
+
+
+def test_mark_without_its_variable_is_refused() -> None:
+    with pytest.raises(UnreadableEvent):
+        read_event(EVENT | {"secret_marks": {"MARK-1": "S0"}}, {})

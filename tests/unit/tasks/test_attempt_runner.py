@@ -167,9 +167,9 @@ def test_secret_store_without_an_answer_returns_the_run_without_an_attempt(
         raise error(f"the store refused {tenant}/{name}")
 
     runner = ScriptedRunner(Outcome("SUCCESS"))
-    references = {"http": fail} if is_reference else {}
+    references = fail if is_reference else None
     secrets = no_secrets if is_reference else fail
-    attempt_runner = AttemptRunner({"http": runner}, secrets, references)
+    attempt_runner = AttemptRunner({"http": runner}, secrets, lambda _attempt: references)
     with caplog.at_level(logging.ERROR):
         outcome = attempt_runner.run(an_attempt(body="{{secret:k}}"), StopSignal(), NoLog())
     assert outcome == Outcome("FAILED", "the store refused local/k", begun=False)

@@ -38,6 +38,8 @@ class Settings:
     reach: str = "[{},{}]"
     # The processors that all containers of the stage share. 0 if it runs no containers.
     max_container_vcpu: int = 0
+    # Whether scripts that a function cannot run go to containers, which takes an image for them.
+    container_scripts: bool = False
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
     limits: str | None = None
     # The most memory that a script may use, and the processor of the functions that run scripts.
@@ -62,6 +64,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
         places_variable, reach_variable = names.pop("places"), names.pop("reach")
         container_variable = names.pop("max_container_vcpu")
+        container_scripts_variable = names.pop("container_scripts")
         memory_variable = names.pop("script_memory_mb")
         architecture_variable = names.pop("script_architecture")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
@@ -78,6 +81,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "places": _parse_numbers(env.get(places_variable, "")),
                 "reach": env.get(reach_variable, "[{},{}]"),
                 "max_container_vcpu": int(env.get(container_variable) or 0),
+                "container_scripts": env.get(container_scripts_variable) == _ON,
                 "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
                 "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),
             }
@@ -89,6 +93,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
         values["metrics"] = _ON if self.metrics else _OFF
         values["networks"] = " ".join(self.networks)
+        values["container_scripts"] = _ON if self.container_scripts else ""
         values["script_memory_mb"] = str(self.script_memory_mb)
         values["limits"] = "" if self.limits is None else f"{_ON} {self.limits}".strip()
         return {ENV_PREFIX + name.upper(): str(value) for name, value in values.items() if value}

@@ -9,8 +9,10 @@ from punctual.domain.leases import RENEWAL_TIMEOUT, RUN_LEASE
 from punctual.tasks.container.next_step import (
     CONTAINER_LEASE,
     MISSED_SWEEPS,
+    RUNNER_END_LIMIT,
     START_DEADLINE,
     SWEEP_INTERVAL,
+    UPLOAD_END_LIMIT,
     ClaimStatus,
     Container,
     FinishRun,
@@ -317,3 +319,51 @@ def test_newest_report_wins_whatever_the_order() -> None:
     reports = [report("PENDING", version=2), exited(0, version=9), report(version=4)]
     assert newest_reports(reports) == newest_reports(reversed(reports))
     assert newest_reports([*reports, *reports])["run-1-7"].version == 9
+
+
+BOUND = ClaimStatus(has_runner=True)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        exited(0),
+        exited(64),
+        stopped("SpotInterruption"),
+        stopped("TaskFailedToStart", stopped_reason="CannotPullContainerError: denied"),
+        stopped("UserInitiated", stopped_reason="by hand"),
+    ],
+)
+def test_script_that_never_began_is_no_attempt(ended: TaskReport) -> None:
+    script = container(is_script=True, running_at=NOON)
+    assert isinstance(next_step(script, ended, NOON), ReturnRun)
+
+
+def test_script_whose_task_ecs_does_not_know_is_an_attempt_only_if_it_began() -> None:
+    script, late = container(is_script=True), NOON + START_DEADLINE
+    assert isinstance(next_step(script, None, late), ReturnRun)
+    assert isinstance(next_step(script, None, late, BOUND), LoseAttempt)
+
+
+@pytest.mark.parametrize("is_script", [True, False])
+@pytest.mark.parametrize("ended", [exited(0), exited(1), stopped("SpotInterruption")])
+def test_end_without_the_finish_of_its_runner_is_a_lost_attempt(
+    ended: TaskReport, is_script: bool
+) -> None:
+    assert isinstance(next_step(container(is_script=is_script), ended, NOON, BOUND), LoseAttempt)
+
+
+@pytest.mark.parametrize(("reason", "status"), [("CANCEL", "CANCELLED"), ("TIMEOUT", "TIMED_OUT")])
+def test_runner_that_punctual_stopped_ends_with_the_reason(reason: str, status: str) -> None:
+    step = next_step(container(is_script=True, stop_reason=reason), exited(137), NOON, BOUND)
+    assert outcome_of(step)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("is_script", "limit"), [(True, RUNNER_END_LIMIT), (False, UPLOAD_END_LIMIT)]
+)
+def test_runner_has_time_to_report_its_timeout(is_script: bool, limit: timedelta) -> None:
+    running = container(is_script=is_script, running_at=NOON)
+    ends_at = NOON + timedelta(seconds=running.timeout_seconds) + limit
+    assert next_step(running, report(), ends_at - SECOND, BOUND) == Wait()
+    assert next_step(running, report(), ends_at, BOUND) == StopTask("TIMEOUT")

@@ -5,6 +5,7 @@ from punctual.tasks.container.sizes import (
     FargateSize,
     NoSuchSize,
     choose_size,
+    script_size,
 )
 
 
@@ -65,3 +66,31 @@ def test_every_size_of_fargate_is_chosen_by_both_fields() -> None:
             size = choose_size({"cpu": vcpu, "memory_mb": memory_mb})
             assert size == FargateSize(vcpu, memory_mb)
             assert size.cpu_units == vcpu * 1_024
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "size"),
+    [
+        (64, FargateSize(0.25, 512)),
+        (384, FargateSize(0.25, 512)),
+        (385, FargateSize(0.25, 1_024)),
+        (2_000, FargateSize(0.5, 3_072)),
+        (122_752, FargateSize(16, 122_880)),
+    ],
+)
+def test_script_gets_the_smallest_size_with_room_for_its_runner(
+    memory_mb: int, size: FargateSize
+) -> None:
+    assert script_size(memory_mb) == size
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "max_vcpu", "most"), [(122_753, 16, "122,752"), (1_921, 0.25, "1,920")]
+)
+def test_script_that_no_size_holds_is_refused_with_the_most(
+    memory_mb: int, max_vcpu: float, most: str
+) -> None:
+    with pytest.raises(NoSuchSize) as refused:
+        script_size(memory_mb, max_vcpu)
+    assert refused.value.field == "resources.memory_mb"
+    assert str(refused.value).startswith(f"must be at most {most} for a script in a container")

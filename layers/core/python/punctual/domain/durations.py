@@ -12,5 +12,7 @@ HISTORY_RETENTION = timedelta(days=30)
 RECEIPT_RETENTION = timedelta(hours=24)  # how long an Idempotency-Key is kept
 MAX_LOST_ATTEMPTS = 5  # lost attempts after which the run fails
 MAX_RETURNED_CLAIMS = 10  # returned claims of a run; one more return counts as lost
+# Starts that the platform could not make, after which the run fails.
+MAX_FAILED_STARTS = 30
 RETURN_DELAY = timedelta(seconds=15)  # first wait of a run that could not start; doubles
 MAX_RETURN_DELAY = timedelta(minutes=5)

@@ -147,6 +147,7 @@ class Run(
         "cancel_reason": "cancel",
         "send_count": "sends",
         "return_count": "returns",
+        "failed_starts": "unstarted",
         "occurrence_count": "count",
     },
 ):
@@ -181,6 +182,7 @@ class Run(
     # When a run that waited past its due time left the wait queue.
     admitted_at: Moment | None = None
     runner_id: str = ""  # of the process outside that the claim is bound to
+    failed_starts: int = 0  # returns because the platform could not start the work
 
     @property
     def is_held(self) -> bool:

@@ -8,14 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from punctual.runner.http_client import HttpClient
-from punctual.tasks.limits import MAX_RUN_DISK_BYTES, RunLimits
+from punctual.tasks.limits import MAX_RUN_DISK_BYTES, RUNNER_MEMORY_MB, RunLimits
 from punctual.tasks.script.run_folder import clear_folder
 from punctual.tasks.script.sandbox import Sandbox
 from punctual.tasks.script.survivors import Children
 from punctual.tasks.script.usage import descendants
-
-RUNNER_MEMORY_MB = 128
-"""The memory of the runner itself. A script function has this on top of a script's memory."""
 
 MIN_RUN_MEMORY_MB = 32
 DISK_RESERVE_BYTES = 16 * 1024 * 1024  # so that the limit ends a run before the disk is full

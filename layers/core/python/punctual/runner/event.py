@@ -1,5 +1,6 @@
 """The event that starts a run: what to carry out, and where to report it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,8 +20,9 @@ class UnreadableEvent(ValueError):
 class RunEvent:
     """One attempt of a run and its claim.
 
-    `secrets` holds values to mask. `secret_variables` names variables of this process that hold
-    such values.
+    The event names values to mask (`secrets`), and variables of this process that hold such values
+    (`secret_variables`). `secret_marks` are texts in the task that stand for such variables, so no
+    secret of a container stands in its event.
     """
 
     claim: str
@@ -43,7 +45,8 @@ def read_event(event: Mapping[str, Any], environment: Mapping[str, str]) -> RunE
         mode = event["mode"]
         if mode not in ("wait", "detached"):
             raise UnreadableEvent("The mode of an event must be wait or detached")
-        secrets = {*event["secrets"]}
+        marks = {mark: environment[name] for mark, name in event.get("secret_marks", {}).items()}
+        secrets = {*event["secrets"], *marks.values()}
         secrets |= {environment.get(name, "") for name in event.get("secret_variables", ())}
         return RunEvent(
             claim=event["claim"],
@@ -58,7 +61,7 @@ def read_event(event: Mapping[str, Any], environment: Mapping[str, str]) -> RunE
                 name=event["name"],
                 attempt_number=event["attempt_number"],
                 scheduled_at=datetime.fromisoformat(event["scheduled_at"]),
-                task=event["task"],
+                task=_filled(event["task"], marks),
                 payload=event["payload"],
                 timeout=timedelta(seconds=event["timeout_seconds"]),
                 token=0,
@@ -67,3 +70,16 @@ def read_event(event: Mapping[str, Any], environment: Mapping[str, str]) -> RunE
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise UnreadableEvent(f"The event lacks a field or has a wrong one: {error}") from error
+
+
+def _filled(value: Any, marks: Mapping[str, str]) -> Any:
+    """Return the value with secrets in place of their marks. A secret is not searched again."""
+    if not marks:
+        return value
+    if isinstance(value, str):
+        return re.sub("|".join(map(re.escape, marks)), lambda match: marks[match[0]], value)
+    if isinstance(value, Mapping):
+        return {name: _filled(inner, marks) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, marks) for inner in value]
+    return value

@@ -31,7 +31,7 @@ from punctual.runner.heartbeat import Heartbeat
 from punctual.runner.http_client import CallFailed, HttpRequest
 from punctual.runner.live_log import MAX_LOG_PART_BYTES, LiveLog
 from punctual.tasks.attempt_errors import run_filled
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, StopRequest, stop_text
 from punctual.tasks.limits import DEFAULT_MEMORY_MB
 from punctual.tasks.script.task import ScriptTask
 from punctual.tasks.text import time_text
@@ -134,7 +134,7 @@ class Session:
             # Without a finish the lease ends, and the run is repeated.
             with suppress(ClaimLost, CallFailed, Refused):
                 if self._may_finish(outcome):
-                    self._finish(outcome, output)
+                    self._finish(_as_cancelled(outcome), output)
         finally:
             self._heartbeat.end()
         return SessionEnd(DETACHED_ANSWER, is_clean, _exit_code(outcome))
@@ -315,6 +315,14 @@ class _Interruptible:
             return self._runner.run(attempt, stop, recorder)
         except Interrupted:
             return Outcome.stopped(stop.reason())
+
+
+def _as_cancelled(outcome: Outcome) -> Outcome:
+    """Return the outcome of a cancel, also if the signal to end came before the answer CANCEL."""
+    shutdown, cancel = stop_text("SHUTDOWN"), stop_text("CANCEL")
+    if outcome.status != "CANCELLED" or not outcome.error.startswith(shutdown):
+        return outcome
+    return replace(outcome, error=cancel + outcome.error.removeprefix(shutdown))
 
 
 def _exit_code(outcome: Outcome) -> int:

@@ -11,6 +11,7 @@ from punctual.tasks.contract import (
     Outcome,
     Recorder,
     Runner,
+    StartFailed,
     StopRequest,
     Throttled,
 )
@@ -36,7 +37,12 @@ def guarded(attempt: Attempt, redactor: Redactor, action: Callable[[], Outcome])
     except NotBegun:
         return Outcome("FAILED", NOT_BEGUN_MESSAGE, begun=False)
     except Throttled as error:
-        return Outcome("FAILED", redactor.text(str(error)), begun=False)
+        return Outcome(
+            "FAILED",
+            redactor.text(str(error)),
+            begun=False,
+            start_failed=isinstance(error, StartFailed),
+        )
     except BadTask as error:
         return Outcome.failed(redactor.text(str(error)), retryable=False)
     except PunctualError as error:

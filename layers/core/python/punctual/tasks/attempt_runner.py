@@ -1,8 +1,7 @@
 """Run an attempt: fill its placeholders, then call the runner of its task type."""
 
 import logging
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from punctual.domain.errors import Unavailable
 from punctual.tasks.attempt_errors import guarded, run_filled
@@ -16,15 +15,15 @@ _log = logging.getLogger(__name__)
 class AttemptRunner:
     """Calls the runner of the attempt's task type.
 
-    `secrets` returns the value of a secret by its name. `secret_references` does so for some task
-    types: their runners take a reference in place of the value.
+    `secrets` returns the value of a secret by its name. `secret_references` returns what does so
+    for an attempt with a runner that takes references in place of values, or None.
     """
 
     def __init__(
         self,
         runners: Runners,
         secrets: FindSecret = no_secrets,
-        secret_references: Mapping[str, FindSecret] = MappingProxyType({}),
+        secret_references: Callable[[Attempt], FindSecret | None] = lambda _attempt: None,
     ) -> None:
         self._runners = dict(runners)
         self._secrets = secrets
@@ -36,7 +35,7 @@ class AttemptRunner:
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:
         """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
-        secrets = self._secret_references.get(attempt.task["type"], self._secrets)
+        secrets = self._secret_references(attempt) or self._secrets
         return self._perform(attempt, stop, recorder, lambda: _filled(attempt, secrets))
 
     def run_as_written(self, attempt: Attempt, stop: StopRequest, recorder: Recorder) -> Outcome:

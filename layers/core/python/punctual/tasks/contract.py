@@ -36,6 +36,13 @@ class Throttled(Exception):
     """
 
 
+class StartFailed(Throttled):
+    """A platform was asked to start the work, and started nothing.
+
+    The run returns to its queue as for `Throttled`. The thirtieth such return ends it as FAILED.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a run. `secrets` holds the values that output and logs must not show.
@@ -81,6 +88,7 @@ class Outcome:
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
     begun: bool = True
+    start_failed: bool = False
     output_upload: str = ""
     log_offset: int = 0
 

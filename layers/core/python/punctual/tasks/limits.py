@@ -25,6 +25,9 @@ MAX_LOG_BYTES = 10 * 1024 * 1024
 STDERR_TAIL_BYTES = 2 * 1024
 DEFAULT_MEMORY_MB = 512
 SCRIPT_MEMORY_VARIABLE = "PUNCTUAL_SCRIPT_MEMORY_MB"
+RUNNER_MEMORY_MB = 128
+"""The memory of the runner itself. A function or a container has this on top of a script's."""
+
 MAX_RUN_DISK_BYTES = 1024**3
 MAX_RUN_PROCESSES = 256
 

@@ -80,6 +80,20 @@ def waits_for_script(timeout_seconds: float) -> bool:
     return timeout_seconds <= MAX_WAITED_SCRIPT_SECONDS
 
 
+def needs_container(
+    task: Mapping[str, Any], timeout_seconds: float, function_memory_mb: int
+) -> bool:
+    """Return whether a script takes too long, or too much memory, for a function of its stage.
+
+    >>> needs_container({}, 840, 512), needs_container({}, 841, 512)
+    (False, True)
+    >>> needs_container({"resources": {"memory_mb": 513}}, 60, 512)
+    True
+    """
+    own_mb: int | None = (task.get("resources") or {}).get("memory_mb")
+    return timeout_seconds > MAX_FUNCTION_SCRIPT_SECONDS or (own_mb or 0) > function_memory_mb
+
+
 class ScriptFunctionTask:
     """Runs `script` tasks. `memory_mb` is the most that a script of this stage may use.
 

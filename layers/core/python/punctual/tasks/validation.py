@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from punctual.tasks.container.sizes import MAX_FARGATE_VCPU
-from punctual.tasks.container.validation import container_problems
+from punctual.tasks.container.validation import container_problems, script_problems
 from punctual.tasks.contract import BadTask
 from punctual.tasks.event import detail_type_problem
 from punctual.tasks.http.request import url_problem
@@ -16,11 +16,14 @@ from punctual.tasks.sqs import queue_problem
 
 
 def task_problems(
-    task: Mapping[str, Any], max_container_vcpu: float = MAX_FARGATE_VCPU
+    task: Mapping[str, Any],
+    max_container_vcpu: float = MAX_FARGATE_VCPU,
+    container_scripts: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Yield each invalid field of a task and its problem. The types must be valid already.
 
-    `max_container_vcpu` are the processors of all containers of the installation.
+    `max_container_vcpu` are the processors of all containers of the installation. With
+    `container_scripts` a script that is too large for a function must fit into a container.
     """
     yield from placeholder_problems(task)
     kind = task.get("type")
@@ -32,6 +35,8 @@ def task_problems(
         yield from _check_plain_value(task, "function", function_problem)
     elif kind == "container":
         yield from container_problems(task, max_container_vcpu)
+    elif kind == "script" and container_scripts:
+        yield from script_problems(task, max_container_vcpu)
     elif kind == "sqs":
         yield from _check_plain_value(task, "queue_url", queue_problem)
 

@@ -26,6 +26,7 @@ class Features(NamedTuple):
     - `check_allowed_target` returns (field, message) pairs for targets that a tenant may not use.
     - `node_paths` says whether scripts may name paths of the executor's machine.
     - `max_script_seconds` and `max_script_memory_mb` limit scripts further than the contract does.
+      `script_limit_hint` says what raises these limits.
     - `refuse_task_type` returns the reason why a tenant may not use a task type, or an empty
       string.
     """
@@ -43,6 +44,7 @@ class Features(NamedTuple):
     node_paths: bool = False
     max_script_seconds: int | None = None
     max_script_memory_mb: int | None = None
+    script_limit_hint: str = ""
 
     def for_tenant(self, tenant: str) -> "Features":
         """Return what this tenant may use."""

@@ -19,6 +19,7 @@ TENANT_FIELD, JOB_FIELD, RUN_FIELD, ATTEMPT_FIELD, CLAIM_FIELD = "tenant", "job"
 CPU_FIELD, MEMORY_FIELD, TIMEOUT_FIELD = "cpu", "mem", "timeout"
 REQUESTED_FIELD, ARN_FIELD, RUNNING_FIELD, STOP_FIELD = "at", "arn", "since", "stop"
 NO_LOG_FIELD = "nolog"  # set if the job discards output and log
+SCRIPT_FIELD = "script"  # set if the container runs a script
 _CONTAINERS_PAGE_SIZE = 1_000
 # A row that no sweep removes expires, long after the longest run.
 _ROW_RETENTION = timedelta(days=3)
@@ -93,6 +94,8 @@ def _to_row(container: Container) -> Item:
     }
     if not container.keeps_log:
         values[NO_LOG_FIELD] = True
+    if container.is_script:
+        values[SCRIPT_FIELD] = True
     if container.arn:
         values[ARN_FIELD] = container.arn
     if container.running_at is not None:
@@ -118,4 +121,5 @@ def _from_row(row: Mapping[str, Any]) -> Container:
         arn=values.get(ARN_FIELD, ""),
         running_at=keys.parse_optional_time_key(values.get(RUNNING_FIELD)),
         stop_reason=values.get(STOP_FIELD, ""),
+        is_script=SCRIPT_FIELD in values,
     )

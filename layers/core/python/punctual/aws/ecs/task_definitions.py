@@ -219,7 +219,7 @@ def definition_parameters(
         "essential": True,
         "stopTimeout": STOP_GRACE_SECONDS,
         # An init process reaps orphans, and hands signals on.
-        "linuxParameters": {"initProcessEnabled": True},
+        "linuxParameters": {"initProcessEnabled": content.has_init},
         "logConfiguration": {
             "logDriver": "awslogs",
             "options": {

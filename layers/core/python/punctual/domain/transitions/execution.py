@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from punctual.domain import events
 from punctual.domain.decision import OK, Answer, Verdict, find_live_or_ended
 from punctual.domain.draft import Draft
-from punctual.domain.durations import MAX_RETURNED_CLAIMS
+from punctual.domain.durations import MAX_FAILED_STARTS, MAX_RETURNED_CLAIMS
 from punctual.domain.job_state import Rules
 from punctual.domain.leases import CLAIM_LEASE
 from punctual.domain.run import Lease, Reason, Run, RunStatus
@@ -87,10 +87,18 @@ def _is_detached_script(rules: Rules) -> bool:
     return rules.task_type == "script" and rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
 
 
-def _return_unstarted(draft: Draft, run: Run) -> None:
-    """Return a claimed run that certainly did not start. Its attempt does not count."""
+def _return_unstarted(draft: Draft, run: Run, start_failed: bool = False) -> None:
+    """Return a claimed run that certainly did not start. Its attempt does not count.
+
+    A platform that fails again and again ends the run.
+    """
     if run.cancel_reason:
         end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
+        return
+    if start_failed:
+        run = replace(run, failed_starts=run.failed_starts + 1)
+    if run.failed_starts >= MAX_FAILED_STARTS:
+        end_run(draft, run, RunStatus.FAILED)
     else:
         delay_run(draft, run)
 
@@ -109,6 +117,7 @@ def mark_running(draft: Draft, event: events.Started) -> Answer:
         attempt_at=attempt_at,
         changed_at=draft.now,
         runner_id=runner_id,
+        failed_starts=0,
     )
     draft.put_run(running_run)
     return Answer(Verdict.OK, running_run)
@@ -152,7 +161,7 @@ def return_claim(draft: Draft, event: events.ReturnClaim) -> Answer:
         if event.at_once and not run.cancel_reason and run.return_count < MAX_RETURNED_CLAIMS:
             requeue(draft, replace(run, return_count=run.return_count + 1))
         else:
-            _return_unstarted(draft, run)
+            _return_unstarted(draft, run, event.start_failed)
     elif event.work_begun or draft.rules_of(run.definition).at_most_once:
         lose_attempt(draft, run)
     elif run.return_count >= MAX_RETURNED_CLAIMS:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
+from punctual.domain.durations import MAX_FAILED_STARTS
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import new_write_ids
 from punctual.domain.job_state import JobState
@@ -305,6 +306,14 @@ class Executor:
             run_id, token, work_begun=False, never_started=True, at_once=True, runner_id=runner_id
         )
         return self._return_claim(key, event)
+
+    def return_failed_start(self, key: JobKey, run_id: str, token: int, error: str) -> Result:
+        """Return a run that its platform did not start. The last of many ends it, as FAILED."""
+        event = events.ReturnClaim(
+            run_id, token, work_begun=False, never_started=True, start_failed=True
+        )
+        detail = Detail(error=f"The run could not be started {MAX_FAILED_STARTS} times: {error}")
+        return self._return_claim(key, event, detail)
 
     def lose_claim(self, key: JobKey, run_id: str, token: int, error: str) -> Result:
         """Give up an attempt that its platform ended. It counts as lost, with this error."""

@@ -26,6 +26,7 @@ from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.quotas.container_quota import ContainerQuota
+from punctual.lambdas.containers.start_files import delete_start_files, start_folder
 from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.container.next_step import (
     CONTAINER_LEASE,
@@ -177,15 +178,18 @@ class ContainersHandler:
         if arn:
             self._rows.set_arn(container.start_id, arn)
             return
-        self._log("start_not_found", run_id=container.run_id)
-        self._return(container)
+        self._return(container, "ECS has no task of the call")
 
     def _renew(self, containers: Sequence[Container]) -> list[ClaimStatus]:
         claims = [
             (_key_of(container), container.run_id, container.token) for container in containers
         ]
         return [
-            ClaimStatus(result.is_held, result.cancel_reason is not Reason.NONE)
+            ClaimStatus(
+                result.is_held,
+                result.cancel_reason is not Reason.NONE,
+                result.run is not None and bool(result.run.runner_id),
+            )
             for result in self._executor.renew(claims, lease=CONTAINER_LEASE)
         ]
 
@@ -200,13 +204,16 @@ class ContainersHandler:
             case LoseAttempt(error):
                 self._lose(container, error)
             case ReturnRun(reason):
-                self._log.error("start_failed", run_id=container.run_id, reason=reason)
-                self._return(container)
+                self._return(container, reason)
             case Forget():
                 self._log("late_end", run_id=container.run_id, attempt=container.attempt_number)
-                self._rows.delete([container.start_id])
+                self._delete(container)
 
     def _mark_running(self, container: Container, at: datetime) -> None:
+        """Mark the run as RUNNING. The runner of a script does so itself, before user code."""
+        if container.is_script:
+            self._rows.set_running(container.start_id, at)
+            return
         key = _key_of(container)
         started = StartedAttempt(key, container.run_id, container.token, "")
         (result,) = self._executor.start([started])
@@ -255,21 +262,30 @@ class ContainersHandler:
         )
         self._forget(container, result)
 
-    def _return(self, container: Container) -> None:
+    def _return(self, container: Container, reason: str) -> None:
         """Return the run of a container that certainly did not begin. This is no attempt."""
-        result = self._executor.return_claim(
-            _key_of(container), container.run_id, container.token, False, never_started=True
+        self._log.error("start_failed", run_id=container.run_id, reason=reason)
+        result = self._executor.return_failed_start(
+            _key_of(container), container.run_id, container.token, reason
         )
         self._forget(container, result)
 
     def _forget(self, container: Container, result: Result) -> None:
         """Delete the row after the end is recorded. Otherwise the next sweep repeats the end."""
         if result.effects_done and not result.is_contended and not result.has_failed:
-            self._rows.delete([container.start_id])
+            self._delete(container)
+
+    def _delete(self, container: Container) -> None:
+        """Delete what the task read, then its row. After a crash between both, it is repeated."""
+        folder = start_folder(
+            container.tenant, container.job_id, container.run_id, container.start_id
+        )
+        delete_start_files(self._blobs, folder)
+        self._rows.delete([container.start_id])
 
     def _read_tail(self, container: Container) -> Tail:
         """Return the end of the log. A log that cannot be read must not hold up the end."""
-        if not container.arn:
+        if not container.arn or container.is_script:  # a runner sends the log by its claim
             return NO_TAIL
         try:
             return self._tails.read(container.arn)

@@ -1,9 +1,11 @@
-"""The `container` task: starts a task of ECS, and leaves the run to the function `containers`.
+"""Starts a task of ECS for a run, and leaves the run to the function `containers`.
 
 1. The start waits for processors and for its second: 15 starts a second in the whole stage.
 2. The definition of its image, size and secrets is registered, unless it is known.
 3. A row says that this task may exist. The lease of the run is extended beyond some sweeps.
 4. RunTask starts the task, with a client token of this attempt and claim.
+
+What a task reads goes to objects of this start, with links to them. They are deleted at its end.
 
 A crash after step 3 is found by the sweep, which asks ECS for the task of this token. A store that
 does not answer before step 4 returns the run, and no attempt is counted. From step 4 on a container
@@ -12,8 +14,8 @@ may run, so no failure of a store ends the attempt.
 
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from punctual.aws.ecs.task_definitions import Registering
 from punctual.aws.ecs.tasks import (
@@ -32,9 +34,14 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.containers.runtime import ContainerParts, build_parts
 from punctual.lambdas.containers.settings import ContainerSettings
+from punctual.lambdas.containers.start_files import (
+    START_FILE_NAMES,
+    delete_start_files,
+    start_folder,
+)
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import API_ADDRESS_PARAMETER
-from punctual.tasks.container.definition import SecretReference, TaskContent
+from punctual.tasks.container.definition import TaskContent
 from punctual.tasks.container.next_step import CONTAINER_LEASE, Container, start_id_of
 from punctual.tasks.container.request import (
     PAYLOAD_URL_VARIABLE,
@@ -48,6 +55,7 @@ from punctual.tasks.contract import (
     BadTask,
     Outcome,
     Recorder,
+    StartFailed,
     StopRequest,
     Throttled,
 )
@@ -62,11 +70,20 @@ START_LINK_SECONDS = 3_600  # a link outlives the start deadline and a slow imag
 _log = logging.getLogger(__name__)
 
 
-class ContainerTask:
-    """Starts containers.
+class TaskPlan(NamedTuple):
+    """What one start runs. `files` are contents by the variable that gets a link to them."""
+
+    content: TaskContent
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    files: Mapping[str, bytes]
+    is_script: bool = False
+
+
+class TaskStarter:
+    """Starts tasks of ECS.
 
     - `link` returns a URL that reads an object until after the start deadline.
-    - `runner_event` returns what our runner reads, where the image has it, or nothing.
     - `extend_lease` extends the lease of an attempt, and returns False if the claim is lost.
     """
 
@@ -77,7 +94,6 @@ class ContainerTask:
         link: Callable[[str], str | None],
         clock: Clock,
         steady: Callable[[], float],
-        runner_event: Callable[[Attempt], bytes],
         extend_lease: Callable[[Attempt], bool],
     ) -> None:
         self._parts = parts
@@ -85,36 +101,33 @@ class ContainerTask:
         self._link = link
         self._clock = clock
         self._steady = steady
-        self._runner_event = runner_event
         self._extend_lease = extend_lease
 
-    def run(self, attempt: Attempt, stop: StopRequest, _recorder: Recorder, /) -> Outcome:
-        size = choose_size(attempt.task.get("resources"))
+    def start(self, attempt: Attempt, stop: StopRequest, plan: TaskPlan) -> Outcome:
         start_id = start_id_of(attempt.run_id, attempt.attempt_number, attempt.token)
-        environment, secrets = split_environment(attempt.task.get("env") or {})
-        content = TaskContent(attempt.task["image"], size, (), secrets)
-        command = tuple(as_text(word) for word in attempt.task.get("command") or ())
         deadline = self._steady() + MAX_PERMIT_SECONDS
+        folder = start_folder(attempt.tenant, attempt.job_id, attempt.run_id, start_id)
         try:
-            self._wait_for_permit(start_id, size.cpu_units, stop, deadline)
-            arn = self._wait_for_definition(content, stop, deadline)
-            environment |= self._own_variables(attempt, secrets)
-            check_overrides(command, environment)
-            start = TaskStart(start_id, arn, command, environment)
-            return self._start(attempt, content, start)
+            self._wait_for_permit(start_id, plan.content.size.cpu_units, stop, deadline)
+            arn = self._wait_for_definition(plan.content, stop, deadline)
+            environment = {**plan.environment, **self._links(folder, plan.files)}
+            check_overrides(plan.command, environment)
+            start = TaskStart(start_id, arn, plan.command, environment)
+            return self._start(attempt, plan, start)
         except (BadTask, Throttled):
-            self._release(start_id)
+            self._release(start_id, folder)
             raise
         except Unavailable as error:  # nothing of the job has begun
-            self._release(start_id)
+            self._release(start_id, folder)
             raise Throttled(error.message) from error
 
-    def _release(self, start_id: str) -> None:
-        """Give back the permit. One that cannot be given back ends by itself."""
+    def _release(self, start_id: str, folder: str) -> None:
+        """Give back the permit, which ends by itself otherwise, and delete what was stored."""
         try:
             self._parts.quota.release(start_id)
+            delete_start_files(self._blobs, folder)
         except Unavailable as error:
-            _log_unwritten("permit_not_released", start_id, error)
+            _log_unwritten("start_not_released", start_id, error)
 
     def _wait_for_permit(
         self, start_id: str, cpu_units: int, stop: StopRequest, deadline: float
@@ -137,7 +150,7 @@ class ContainerTask:
             if is_late or stop.wait(REGISTRATION_RETRY_SECONDS):
                 raise Throttled("ECS registers the task definition")
 
-    def _start(self, attempt: Attempt, content: TaskContent, start: TaskStart) -> Outcome:
+    def _start(self, attempt: Attempt, plan: TaskPlan, start: TaskStart) -> Outcome:
         container = Container(
             start.start_id,
             attempt.tenant,
@@ -145,10 +158,11 @@ class ContainerTask:
             attempt.run_id,
             attempt.attempt_number,
             attempt.token,
-            content.size,
+            plan.content.size,
             int(attempt.timeout.total_seconds()),
             self._clock(),
             keeps_log=attempt.keeps_output,
+            is_script=plan.is_script,
         )
         self._parts.rows.put(container)
         try:
@@ -167,7 +181,7 @@ class ContainerTask:
                 pass  # the sweep finds the task, or returns the claim
             case _:
                 self._delete_row(start.start_id)
-                self._raise_refusal(content, result)
+                self._raise_refusal(plan.content, result)
         return Outcome("DETACHED")
 
     def _start_task(self, start: TaskStart) -> StartResult:
@@ -196,22 +210,39 @@ class ContainerTask:
             case Rejected(reason):
                 raise BadTask(reason)
             case NotStarted(reason):
-                raise Throttled(reason)
+                raise StartFailed(reason)
             case DefinitionGone():
                 self._parts.definitions.forget(content)
                 raise Throttled("The task definition is registered again")
 
-    def _own_variables(
-        self, attempt: Attempt, secrets: tuple[SecretReference, ...]
-    ) -> dict[str, str]:
-        """Return Punctual's variables, with links to the payload and to the event of a runner."""
-        variables = dict(run_variables(attempt))
-        folder = f"outputs/{attempt.tenant}/{attempt.job_id}/{attempt.run_id}"
-        name = f"{folder}/{attempt.attempt_number}"
-        links: dict[str, tuple[str, bytes]] = {}
+    def _links(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Store what a task reads, and return a link to each object by its variable."""
+        links: dict[str, str] = {}
+        for variable, data in files.items():
+            name = folder + START_FILE_NAMES[variable]
+            self._blobs.put(name, data, JSON_MEDIA_TYPE)
+            link = self._link(name)
+            if link is not None:
+                links[variable] = link
+        return links
+
+
+class ContainerTask:
+    """Runs `container` tasks. `runner_event` returns what our runner reads, or nothing."""
+
+    def __init__(self, starter: TaskStarter, runner_event: Callable[[Attempt], bytes]) -> None:
+        self._starter = starter
+        self._runner_event = runner_event
+
+    def run(self, attempt: Attempt, stop: StopRequest, _recorder: Recorder, /) -> Outcome:
+        environment, secrets = split_environment(attempt.task.get("env") or {})
+        content = TaskContent(
+            attempt.task["image"], choose_size(attempt.task.get("resources")), (), secrets
+        )
+        files: dict[str, bytes] = {}
         if attempt.payload is not None:
-            links[PAYLOAD_URL_VARIABLE] = (f"{name}.payload", json_bytes(attempt.payload))
-        event_data = self._runner_event(attempt)
+            files[PAYLOAD_URL_VARIABLE] = json_bytes(attempt.payload)
+        event_data = self._read_event(attempt)
         if event_data:
             event: dict[str, Any] = {
                 **json.loads(event_data),
@@ -219,22 +250,42 @@ class ContainerTask:
                 "secret_variables": [secret.variable for secret in secrets],
                 "secrets": [],
             }
-            links[RUN_URL_VARIABLE] = (f"{name}.run", json_bytes(event))
-        for variable, (object_name, data) in links.items():
-            self._blobs.put(object_name, data, JSON_MEDIA_TYPE)
-            link = self._link(object_name)
-            if link is not None:
-                variables[variable] = link
-        return variables
+            files[RUN_URL_VARIABLE] = json_bytes(event)
+        command = tuple(as_text(word) for word in attempt.task.get("command") or ())
+        plan = TaskPlan(content, command, {**environment, **run_variables(attempt)}, files)
+        return self._starter.start(attempt, stop, plan)
+
+    def _read_event(self, attempt: Attempt) -> bytes:
+        try:
+            return self._runner_event(attempt)
+        except Unavailable as error:
+            raise Throttled(error.message) from error
 
 
 def _log_unwritten(event: str, start_id: str, error: Unavailable) -> None:
     _log.error(event, extra={"start_id": start_id, "error": error.message})
 
 
-def build_container_task(runtime: Runtime, settings: ContainerSettings) -> ContainerTask:
-    """Return the runner of `container` tasks in an executor."""
+def build_starter(runtime: Runtime, settings: ContainerSettings) -> TaskStarter:
     blobs = runtime.ports.blobs
+
+    def extend_lease(attempt: Attempt) -> bool:
+        key = JobKey(attempt.tenant, attempt.job_id)
+        claim = (key, attempt.run_id, attempt.token)
+        return runtime.executor.renew([claim], lease=CONTAINER_LEASE)[0].is_held
+
+    return TaskStarter(
+        build_parts(runtime, settings),
+        blobs,
+        lambda name: blobs.link(name, JSON_MEDIA_TYPE, START_LINK_SECONDS),
+        runtime.clock,
+        runtime.steady,
+        extend_lease,
+    )
+
+
+def build_container_task(runtime: Runtime, starter: TaskStarter) -> ContainerTask:
+    """Return the runner of `container` tasks in an executor."""
     address = Parameters(
         lambda: runtime.clients.ssm, [runtime.settings.knobs + API_ADDRESS_PARAMETER]
     )
@@ -252,17 +303,4 @@ def build_container_task(runtime: Runtime, settings: ContainerSettings) -> Conta
             lease=CONTAINER_LEASE,  # a runner inside must not shorten the lease that ECS holds
         )
 
-    def extend_lease(attempt: Attempt) -> bool:
-        key = JobKey(attempt.tenant, attempt.job_id)
-        claim = (key, attempt.run_id, attempt.token)
-        return runtime.executor.renew([claim], lease=CONTAINER_LEASE)[0].is_held
-
-    return ContainerTask(
-        build_parts(runtime, settings),
-        blobs,
-        lambda name: blobs.link(name, JSON_MEDIA_TYPE, START_LINK_SECONDS),
-        runtime.clock,
-        runtime.steady,
-        event_of,
-        extend_lease,
-    )
+    return ContainerTask(starter, event_of)

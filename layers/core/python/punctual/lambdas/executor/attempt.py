@@ -15,10 +15,15 @@ from punctual.engine.execution.executor import Assignment, FinishedAttempt
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.lambdas.executor.outputs import AttemptResult, StoredResult
+from punctual.settings import DEFAULT_SCRIPT_MEMORY_MB
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Outcome, StopSignal
-from punctual.tasks.script_function import RUNNER_ANSWER_SECONDS, waits_for_script
+from punctual.tasks.script_function import (
+    RUNNER_ANSWER_SECONDS,
+    needs_container,
+    waits_for_script,
+)
 
 TASK_STOP_GRACE_SECONDS = 0.5  # seconds that a task has to end after a stop or its timeout
 HANDOVER_SECONDS = 20.0  # to read the secrets of a script and to start its function
@@ -29,10 +34,12 @@ CONTAINER_HANDOVER_SECONDS = 100.0
 class LaneSettings(NamedTuple):
     """The settings of a lane.
 
-    With `renews_at_once` the first heartbeat follows the claim, for long runs.
+    With `renews_at_once` the first heartbeat follows the claim, for long runs. Scripts with more
+    memory than `function_memory_mb` run in containers.
     """
 
     renews_at_once: bool
+    function_memory_mb: int = DEFAULT_SCRIPT_MEMORY_MB
 
 
 class Delivery(NamedTuple):
@@ -58,8 +65,8 @@ class _LogBuffer:
 class RunningAttempt:
     """Runs one task. A thread calls it, and the loop uses all other methods.
 
-    A task that does not end by itself is abandoned. A later outcome is ignored. With `is_detached`
-    the task only starts a runner, which has all of the job's time.
+    A task that does not end by itself is abandoned. A later outcome is ignored. With
+    `handover_seconds` the task only starts a runner, which has all of the job's time.
     """
 
     def __init__(
@@ -70,8 +77,9 @@ class RunningAttempt:
         began_steady: float,
         seconds_left: float,
         is_lost: Callable[[], bool],
-        is_detached: bool = False,
+        handover_seconds: float | None = None,
     ) -> None:
+        is_detached = handover_seconds is not None
         self.delivery = delivery
         self.assignment = assignment
         self.stop = StopSignal(is_lost)
@@ -83,7 +91,7 @@ class RunningAttempt:
         self._attempt_runner = attempt_runner
         self._is_detached = is_detached
         self._is_cut_short = seconds_left < self._allowed_seconds and not is_detached
-        own_seconds = handover_seconds(assignment) if is_detached else self._allowed_seconds
+        own_seconds = self._allowed_seconds if handover_seconds is None else handover_seconds
         self._ends_steady = began_steady + min(seconds_left, own_seconds)
         self._grace_seconds = (
             RUNNER_ANSWER_SECONDS if is_script(assignment) else TASK_STOP_GRACE_SECONDS
@@ -201,27 +209,28 @@ def is_script(assignment: Assignment) -> bool:
     return _task_type(assignment) == "script"
 
 
-def handover_seconds(assignment: Assignment) -> float:
-    """Return how long the start of a detached runner may take."""
-    is_container = _task_type(assignment) in LATER_STARTING_TASK_TYPES
-    return CONTAINER_HANDOVER_SECONDS if is_container else HANDOVER_SECONDS
+def handover_seconds(
+    assignment: Assignment, seconds_left: float, function_memory_mb: int
+) -> float | None:
+    """Return how long the start of a detached runner may take, or None without one.
+
+    A detached runner takes a long run, so that no two functions wait for it.
+    """
+    task_type, seconds = _task_type(assignment), assignment.timeout_seconds
+    if task_type in LATER_STARTING_TASK_TYPES:
+        return CONTAINER_HANDOVER_SECONDS
+    if task_type != "script":
+        return None
+    task = assignment.definition.document["task"]
+    if needs_container(task, seconds, function_memory_mb):
+        return CONTAINER_HANDOVER_SECONDS
+    can_wait = waits_for_script(seconds) and seconds_left >= seconds + RUNNER_ANSWER_SECONDS
+    # The download of an artifact takes time of its own, and no executor waits for it.
+    return None if can_wait and not task.get("artifact_id") else HANDOVER_SECONDS
 
 
 def _task_type(assignment: Assignment) -> str:
     return str((assignment.definition.document.get("task") or {}).get("type"))
-
-
-def needs_handover(assignment: Assignment, seconds_left: float) -> bool:
-    """Return whether a detached runner takes the run, so that no two functions wait for it."""
-    if _task_type(assignment) in LATER_STARTING_TASK_TYPES:
-        return True
-    if not is_script(assignment):
-        return False
-    seconds = assignment.timeout_seconds
-    # The download of an artifact takes time of its own, and no executor waits for it.
-    has_artifact = bool(assignment.definition.document["task"].get("artifact_id"))
-    can_wait = waits_for_script(seconds) and seconds_left >= seconds + RUNNER_ANSWER_SECONDS
-    return has_artifact or not can_wait
 
 
 def _cut_short_outcome(outcome: Outcome, duration: timedelta, allowed_seconds: int) -> Outcome:

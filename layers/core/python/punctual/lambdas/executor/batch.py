@@ -17,17 +17,17 @@ from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.execution.lease_keeper import LeaseKeeper
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
-from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.executor import timing
 from punctual.lambdas.executor.admission import Admission
 from punctual.lambdas.executor.attempt import (
     Delivery,
     LaneSettings,
     RunningAttempt,
+    handover_seconds,
     is_claim_old,
-    needs_handover,
     take_delivery,
 )
+from punctual.lambdas.executor.claim_returns import ClaimReturns
 from punctual.lambdas.executor.messages import MessageBatch, VisibilityTimeouts
 from punctual.lambdas.executor.outputs import ReadUpload, store_results
 from punctual.lambdas.executor.telemetry import log_started, log_written
@@ -37,38 +37,6 @@ from punctual.lambdas.telemetry import Telemetry
 from punctual.tasks.attempt_runner import AttemptRunner
 
 T = TypeVar("T")
-
-
-class ClaimReturns:
-    """Returns claims, so that another executor takes the runs at once or after a delay."""
-
-    def __init__(
-        self, *, executor: Executor, messages: MessageBatch, clock: Clock, log: Telemetry
-    ) -> None:
-        self._executor = executor
-        self._messages = messages
-        self._clock = clock
-        self._log = log
-
-    def return_claim(
-        self, key: JobKey, run: Run, begun: bool, is_delayed: bool = False, unstarted: bool = False
-    ) -> Result:
-        self._log("run_given_back", job_id=key.job_id, run_id=run.run_id, begun=begun)
-        return self._executor.return_claim(key, run.run_id, run.token, begun, is_delayed, unstarted)
-
-    def return_unbegun(self, delivery: Delivery, run: Run, is_delayed: bool) -> None:
-        """Return a claim without an attempt.
-
-        `is_delayed` delays the run if no executor could begin it now.
-        """
-        key = JobKey(delivery.message.tenant, delivery.message.job_id)
-        try:
-            result = self.return_claim(key, run, begun=False, is_delayed=is_delayed)
-        except Unavailable:
-            self._messages.back_off([delivery])
-            return
-        if not result.effects_done:
-            self._messages.retry_at(delivery, self._clock() + RUN_LEASE)
 
 
 class Batch:
@@ -250,11 +218,11 @@ class Batch:
                 continue
             attempt_runner = self._attempt_runner_for(assignment.key.tenant)
             is_lost = partial(self._leases.is_lost, assignment)
-            is_detached = needs_handover(assignment, seconds_left)
+            own_seconds = handover_seconds(assignment, seconds_left, self._lane.function_memory_mb)
             attempt = RunningAttempt(
-                delivery, assignment, attempt_runner, steady, seconds_left, is_lost, is_detached
+                delivery, assignment, attempt_runner, steady, seconds_left, is_lost, own_seconds
             )
-            if is_detached:
+            if own_seconds is not None:
                 detached.append(attempt)
                 continue
             self._leases.add(assignment, attempt.stop)
@@ -377,6 +345,10 @@ class Batch:
                 return_claim = partial(
                     self._claim_returns.return_claim, key, run, has_begun, unstarted=not has_begun
                 )
+                if attempt.outcome.start_failed:
+                    return_claim = partial(
+                        self._claim_returns.return_failed_start, key, run, attempt.outcome.error
+                    )
                 self._settle(attempt, self._call_in_background(return_claim))
         except Unavailable as error:
             self._next_write_steady = self._steady() + timing.STORE_RETRY_SECONDS

@@ -44,7 +44,9 @@ class ExecutorHandler:
         task_runner: TaskRunner | None = None,
     ) -> None:
         self._runtime = runtime
-        self._lane = LANE_SETTINGS[lane]
+        self._lane = LANE_SETTINGS[lane]._replace(
+            function_memory_mb=runtime.settings.script_memory_mb
+        )
         self._attempt_runner_for = attempt_runner_for
         self._secrets = WebhookKeys(runtime).secrets
         self._permits = build_run_permits(runtime)

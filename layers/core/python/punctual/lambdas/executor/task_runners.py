@@ -1,11 +1,13 @@
 """Builds the task runners of a deployed function. Imports wait until a task needs them."""
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from punctual.aws.s3 import BLOB_LINK_SECONDS
 from punctual.aws.secrets import AwsSecrets
+from punctual.engine.ports.clock import NewId
 from punctual.lambdas.containers.settings import ContainerSettings
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.attempt_runner import AttemptRunner
@@ -14,6 +16,7 @@ from punctual.tasks.event import EventTask
 from punctual.tasks.placeholders import FindSecret
 
 if TYPE_CHECKING:
+    from punctual.lambdas.containers.task import TaskStarter
     from punctual.tasks.reach import AllowedTargets
     from punctual.tasks.runner_event import RunnerArtifact
 
@@ -41,6 +44,14 @@ def build_attempt_runners(
     any networks of the stage.
     """
     clients = runtime.clients
+    containers = ContainerSettings.from_env(env)
+
+    @cache
+    def starter() -> "TaskStarter":
+        from punctual.lambdas.containers.task import build_starter
+
+        assert containers is not None
+        return build_starter(runtime, containers)
 
     def build_http_task() -> Runner:
         from punctual.tasks.http.addresses import parse_private_network
@@ -71,15 +82,22 @@ def build_attempt_runners(
 
     def build_script_task() -> Runner:
         from punctual.aws.script_functions import LambdaScriptFunctions
+        from punctual.lambdas.containers.script_task import SizedScriptTask
         from punctual.tasks.script_function import ScriptFunctionTask
 
-        return ScriptFunctionTask(
+        in_function = ScriptFunctionTask(
             LambdaScriptFunctions(clients.lambda_client, f"punctual-{runtime.settings.stage}"),
             sign=lambda claim: runtime.claim_tokens.sign(claim),
             api_url=lambda: runtime.api_address,
             memory_mb=runtime.settings.script_memory_mb,
             find_artifact=partial(_find_artifact, runtime),
         )
+        in_container = (
+            _LazyRunner(lambda: _build_script_container_task(runtime, containers, starter()))
+            if containers is not None and containers.image
+            else None
+        )
+        return SizedScriptTask(in_function, in_container, runtime.settings.script_memory_mb)
 
     runners: dict[str, Runner] = {
         "event": _LazyRunner(lambda: EventTask(runtime.ports.feed.publish)),
@@ -94,39 +112,97 @@ def build_attempt_runners(
         runtime.settings.stage,
         runtime.steady,
     )
-    references: dict[str, FindSecret] = {}
-    containers = ContainerSettings.from_env(env)
+    references: SecretReferences | None = None
     if containers is not None:
-        runners["container"] = _LazyRunner(partial(_build_container_task, runtime, containers))
+        runners["container"] = _LazyRunner(lambda: _build_container_task(runtime, starter()))
         parameters = AwsSecrets(None, lambda: clients.ssm, runtime.settings.stage, runtime.steady)
-        references["container"] = partial(
-            _refer_to_secret, containers.parameter_arn, parameters.get
+        references = SecretReferences(
+            containers, parameters.get, runtime.settings.script_memory_mb, runtime.new_id
         )
-    attempt_runner = AttemptRunner(runners, secrets.get, references)
+    attempt_runner = AttemptRunner(
+        runners, secrets.get, references.of if references else lambda _attempt: None
+    )
     return lambda _tenant: attempt_runner
 
 
-def _build_container_task(runtime: Runtime, settings: ContainerSettings) -> Runner:
+class SecretReferences:
+    """Refers to secrets where ECS reads their values, in place of the executor."""
+
+    def __init__(
+        self,
+        settings: ContainerSettings,
+        find_secret: FindSecret,
+        function_memory_mb: int,
+        new_id: NewId,
+    ) -> None:
+        self._settings = settings
+        self._find_secret = find_secret
+        self._function_memory_mb = function_memory_mb
+        self._new_id = new_id
+
+    def of(self, attempt: Attempt) -> FindSecret | None:
+        """Return what refers to the secrets of an attempt in a container, or None."""
+        from punctual.tasks.script_function import needs_container
+
+        task = attempt.task
+        if task["type"] == "container":
+            return self._refer
+        seconds = attempt.timeout.total_seconds()
+        if (
+            task["type"] == "script"
+            and self._settings.image
+            and needs_container(task, seconds, self._function_memory_mb)
+        ):
+            return self._mark
+        return None
+
+    def _refer(self, tenant: str, name: str) -> str:
+        from punctual.tasks.container.request import SecretText
+
+        return SecretText(self._arn(tenant, name))
+
+    def _mark(self, tenant: str, name: str) -> str:
+        from punctual.lambdas.containers.script_task import SecretMark
+
+        return SecretMark(self._new_id(), self._arn(tenant, name))
+
+    def _arn(self, tenant: str, name: str) -> str:
+        """Return the ARN of a secret that exists in SSM."""
+        try:
+            self._find_secret(tenant, name)
+        except KeyError:
+            raise BadTask(
+                f"There is no secret {name!r} for containers: they take only secrets that "
+                "`punctual secrets set` has stored"
+            ) from None
+        return f"{self._settings.parameter_arn}{tenant}/{name}"
+
+
+def _build_container_task(runtime: Runtime, starter: "TaskStarter") -> Runner:
     from punctual.lambdas.containers.task import build_container_task
 
-    return build_container_task(runtime, settings)
+    return build_container_task(runtime, starter)
 
 
-def _refer_to_secret(parameter_arn: str, find_secret: FindSecret, tenant: str, name: str) -> str:
-    """Return the reference of a secret that exists in SSM. ECS reads its value."""
-    from punctual.tasks.container.request import SecretText
+def _build_script_container_task(
+    runtime: Runtime, settings: ContainerSettings, starter: "TaskStarter"
+) -> Runner:
+    from punctual.lambdas.containers.script_task import ContainerScriptTask
+    from punctual.lambdas.containers.task import START_LINK_SECONDS
 
-    try:
-        find_secret(tenant, name)
-    except KeyError:
-        raise BadTask(
-            f"There is no secret {name!r} for containers: they take only secrets that "
-            "`punctual secrets set` has stored"
-        ) from None
-    return SecretText(f"{parameter_arn}{tenant}/{name}")
+    return ContainerScriptTask(
+        starter,
+        settings.image,
+        settings.max_vcpu,
+        sign=lambda claim: runtime.claim_tokens.sign(claim),
+        api_url=lambda: runtime.api_address,
+        find_artifact=partial(_find_artifact, runtime, seconds=START_LINK_SECONDS),
+    )
 
 
-def _find_artifact(runtime: Runtime, tenant: str, artifact_id: str) -> "RunnerArtifact":
+def _find_artifact(
+    runtime: Runtime, tenant: str, artifact_id: str, seconds: int = BLOB_LINK_SECONDS
+) -> "RunnerArtifact":
     """Return the file with a link that only reads it. A deleted one lasts while runs may use it."""
     from punctual.domain.artifacts import ARTIFACT_CONTENT_TYPE, ArtifactStatus
     from punctual.tasks.runner_event import RunnerArtifact
@@ -134,7 +210,7 @@ def _find_artifact(runtime: Runtime, tenant: str, artifact_id: str) -> "RunnerAr
     artifact = runtime.ports.artifacts.load(tenant, [artifact_id]).get(artifact_id)
     if artifact is None or artifact.status not in (ArtifactStatus.STORED, ArtifactStatus.DELETED):
         raise BadTask(f"There is no artifact {artifact_id}")
-    link = runtime.ports.blobs.link(artifact.blob_name, ARTIFACT_CONTENT_TYPE)
+    link = runtime.ports.blobs.link(artifact.blob_name, ARTIFACT_CONTENT_TYPE, seconds)
     if link is None:
         raise BadTask(f"The content of the artifact {artifact_id} is gone")
     return RunnerArtifact(link, artifact.sha256, artifact.name, artifact.size)

@@ -24,6 +24,7 @@ from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
+from punctual.settings import Settings
 from punctual.tasks.http.request import url_problem
 from punctual.tasks.reach import decode_targets
 from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
@@ -43,6 +44,12 @@ DEPLOYED_FEATURES = Features(
     secrets=True,
     check_task=task_problems,
     check_url=url_problem,
+)
+
+
+NO_SCRIPTS_IMAGE_HINT = (
+    ". More runs in containers, and the stage has no image for them: set `scriptsImage` in "
+    "cdk.json, or deploy from a machine with Docker"
 )
 
 
@@ -84,14 +91,7 @@ def build_write_api(runtime: Runtime) -> Any:
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
     task_types = offered_task_types(runtime.settings)
-    max_vcpu = runtime.settings.max_container_vcpu
-    features = DEPLOYED_FEATURES._replace(
-        task_types=task_types,
-        check_task=partial(task_problems, max_container_vcpu=max_vcpu),
-        check_allowed_target=decode_targets(runtime.settings.reach).target_problems,
-        max_script_seconds=MAX_FUNCTION_SCRIPT_SECONDS,
-        max_script_memory_mb=runtime.settings.script_memory_mb,
-    )
+    features = stage_features(runtime.settings)
     services = Services(
         *(jobs, queries, runtime.clock, features, installation_info(task_types), token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
@@ -114,6 +114,26 @@ def build_write_api(runtime: Runtime) -> Any:
         log_access=runtime.log,
         time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
         check_tenant=stage_quotas.admit,
+    )
+
+
+def stage_features(settings: Settings) -> Features:
+    """Return what this stage offers. Without an image for them, functions run all scripts."""
+    features = DEPLOYED_FEATURES._replace(
+        task_types=offered_task_types(settings),
+        check_task=partial(
+            task_problems,
+            max_container_vcpu=settings.max_container_vcpu,
+            container_scripts=settings.container_scripts,
+        ),
+        check_allowed_target=decode_targets(settings.reach).target_problems,
+    )
+    if settings.container_scripts:
+        return features
+    return features._replace(
+        max_script_seconds=MAX_FUNCTION_SCRIPT_SECONDS,
+        max_script_memory_mb=settings.script_memory_mb,
+        script_limit_hint=NO_SCRIPTS_IMAGE_HINT if settings.max_container_vcpu else "",
     )
 
 

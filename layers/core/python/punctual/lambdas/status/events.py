@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES
 from punctual.domain.timestamps import format_optional_time
 from punctual.lambdas.status.changes import Changes, JobChange, RunChange
 from punctual.tasks.limits import RESERVED_DETAIL_TYPES
+from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
 from punctual.web.views.event import event_envelope_json, run_changed_json
 
 EVENT_SOURCE = "punctual"
@@ -44,10 +45,16 @@ def stop_events(old: JobState | None, new: JobState | None) -> Iterator[Event]:
         if run.is_held
         and run.cancel_reason
         and run.run_id not in requested
-        and new.rules[run.definition].task_type in LATER_STARTING_TASK_TYPES
+        and _may_run_in_container(new.rules[run.definition])
     ]
     if run_ids:
         yield _bus_event(STOP_REQUESTED, {"job_id": new.job_id, "run_ids": run_ids})
+
+
+def _may_run_in_container(rules: Rules) -> bool:
+    """Return whether a task of ECS may run this. A script with much memory is found by a sweep."""
+    is_long = rules.timeout_seconds > MAX_FUNCTION_SCRIPT_SECONDS
+    return rules.task_type in LATER_STARTING_TASK_TYPES or (rules.task_type == "script" and is_long)
 
 
 def _bus_event(kind: str, detail: Mapping[str, Any]) -> Event:

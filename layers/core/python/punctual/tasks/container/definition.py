@@ -17,12 +17,17 @@ class SecretReference(NamedTuple):
 
 
 class TaskContent(NamedTuple):
-    """One image, size, entry point and set of secrets. Equal contents share a definition."""
+    """One image, size, entry point and set of secrets. Equal contents share a definition.
+
+    With `has_init` an init process is the parent of the program. It keeps the whole environment
+    of the container, which a script must not read.
+    """
 
     image: str
     size: FargateSize
     entry_point: tuple[str, ...] = ()
     secrets: tuple[SecretReference, ...] = ()
+    has_init: bool = True
 
     def hash(self, *stage_parts: str) -> str:
         """Return the name of this content. `stage_parts` are the settings that go with it.
@@ -37,6 +42,7 @@ class TaskContent(NamedTuple):
             self.size.memory_mb,
             self.entry_point,
             sorted(self.secrets),
+            self.has_init,
             stage_parts,
         ]
         digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()

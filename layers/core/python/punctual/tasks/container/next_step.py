@@ -21,6 +21,11 @@ CONTAINER_LEASE = SWEEP_INTERVAL * MISSED_SWEEPS + SWEEP_GRACE
 # A start without an answer is settled by then: no call of an executor takes longer.
 START_CALL_LIMIT = timedelta(seconds=60)
 
+# A runner inside ends the work at its timeout by itself. It then has the time to report the end:
+# to stop the work, and to store the output, which has up to 5 GB in a container of a user.
+RUNNER_END_LIMIT = timedelta(minutes=5)
+UPLOAD_END_LIMIT = timedelta(minutes=45)
+
 # Why Punctual stops a task.
 STOP_FOR_CANCEL, STOP_FOR_TIMEOUT = "CANCEL", "TIMEOUT"
 STOP_FOR_START, STOP_FOR_LOST = "START", "LOST"
@@ -50,7 +55,8 @@ class Container(NamedTuple):
     """A task that Punctual started for an attempt.
 
     `arn` is empty until ECS has answered the start. `stop_reason` is set with the first request to
-    stop the task.
+    stop the task. With `is_script` our runner is inside, and nothing has begun before it binds the
+    claim.
     """
 
     start_id: str
@@ -66,13 +72,16 @@ class Container(NamedTuple):
     arn: str = ""
     running_at: datetime | None = None
     stop_reason: str = ""
+    is_script: bool = False
 
 
 class ClaimStatus(NamedTuple):
-    """Whether the claim of an attempt still holds, and whether a cancel was requested."""
+    """What the job state says of an attempt: whether its claim still holds, a cancel request, and
+    whether a runner inside the container has bound the claim."""
 
     is_held: bool = True
     is_cancelled: bool = False
+    has_runner: bool = False
 
 
 HELD = ClaimStatus()
@@ -151,7 +160,7 @@ def next_step(
     if report is None:
         return _step_without_task(container, now, claim)
     if report.is_stopped:
-        return _end_step(container, report) if claim.is_held else Forget()
+        return _end_step(container, report, claim) if claim.is_held else Forget()
     stop_reason = _stop_reason(container, report, now, claim)
     if stop_reason:
         return StopTask(container.stop_reason or stop_reason)
@@ -166,7 +175,9 @@ def _step_without_task(container: Container, now: datetime, claim: ClaimStatus) 
         return Wait()
     if not claim.is_held:
         return Forget()
-    return LoseAttempt("ECS does not know the task: how it ended is not known")
+    text = "ECS does not know the task: how it ended is not known"
+    has_not_begun = container.is_script and not claim.has_runner
+    return ReturnRun(text) if has_not_begun else LoseAttempt(text)
 
 
 def _stop_reason(
@@ -181,11 +192,21 @@ def _stop_reason(
         is_late = now >= container.requested_at + START_DEADLINE
         is_starting = report.status not in (RUNNING_STATUS, UNKNOWN_STATUS)
         return STOP_FOR_START if is_late and is_starting else ""
-    is_timed_out = now >= running_at + timedelta(seconds=container.timeout_seconds)
-    return STOP_FOR_TIMEOUT if is_timed_out else ""
+    limit = timedelta(seconds=container.timeout_seconds) + _grace_of_runner(container, claim)
+    return STOP_FOR_TIMEOUT if now >= running_at + limit else ""
 
 
-def _end_step(container: Container, report: TaskReport) -> Step:
+def _grace_of_runner(container: Container, claim: ClaimStatus) -> timedelta:
+    if container.is_script:
+        return RUNNER_END_LIMIT
+    return UPLOAD_END_LIMIT if claim.has_runner else timedelta()
+
+
+def _end_step(container: Container, report: TaskReport, claim: ClaimStatus) -> Step:
+    if container.is_script and not claim.has_runner:
+        return _unbound_end_step(container, report)
+    if claim.has_runner:
+        return _silent_end_step(container, report)
     if report.stop_code in _PLATFORM_ENDS:
         return LoseAttempt(_with_words(_PLATFORM_ENDS[report.stop_code], report))
     if report.stop_code == _CONTAINER_ENDED and report.exit_code is not None:
@@ -202,6 +223,32 @@ def _end_step(container: Container, report: TaskReport) -> Step:
     return FinishRun(
         _failed(_with_words("The container ended without an exit code", report), report)
     )
+
+
+def _unbound_end_step(container: Container, report: TaskReport) -> Step:
+    """Return the end of a task without a bound runner: no script has begun."""
+    if container.stop_reason == STOP_FOR_LOST:
+        return Forget()
+    if container.stop_reason == STOP_FOR_CANCEL:
+        return FinishRun(Outcome.stopped("CANCEL"))
+    return ReturnRun(_with_words(_late_start_text(container), report))
+
+
+def _late_start_text(container: Container) -> str:
+    if container.stop_reason == STOP_FOR_START:
+        return f"The container did not start in {START_DEADLINE // timedelta(minutes=1)} minutes"
+    return "The container ended before its script began"
+
+
+def _silent_end_step(container: Container, report: TaskReport) -> Step:
+    """Return the end of a task with a bound runner, which did not finish the run."""
+    if container.stop_reason in (STOP_FOR_LOST, STOP_FOR_CANCEL, STOP_FOR_TIMEOUT):
+        return _stopped_step(container, report)
+    if report.stop_code in _PLATFORM_ENDS:
+        return LoseAttempt(_with_words(_PLATFORM_ENDS[report.stop_code], report))
+    code = "" if report.exit_code is None else f", with exit code {report.exit_code}"
+    text = f"The container ended before its runner reported the result{code}"
+    return LoseAttempt(_with_words(text, report))
 
 
 def _failed_start_step(container: Container, report: TaskReport) -> Step:
@@ -226,8 +273,7 @@ def _stopped_step(container: Container, report: TaskReport) -> Step:
     if container.stop_reason == STOP_FOR_START:
         if report.stop_code == _START_FAILED:  # it failed before the stop took effect
             return _failed_start_step(container, report)
-        minutes = START_DEADLINE // timedelta(minutes=1)
-        text = _with_words(f"The container did not start in {minutes} minutes", report)
+        text = _with_words(_late_start_text(container), report)
         return _unstarted_step(container, report, text)
     if container.stop_reason == STOP_FOR_TIMEOUT:
         outcome = Outcome.timed_out(timedelta(seconds=container.timeout_seconds))

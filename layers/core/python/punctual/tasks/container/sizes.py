@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from punctual.tasks.limits import RUNNER_MEMORY_MB
+
 CPU_UNITS_PER_VCPU = 1_024
 DEFAULT_VCPU = 0.25
 
@@ -86,6 +88,29 @@ def choose_size(resources: Mapping[str, Any] | None) -> FargateSize:
             f"must be {_describe(sizes)} with {vcpu:g} vCPU; got {memory_mb:,}",
         )
     return FargateSize(vcpu, memory_mb)
+
+
+def script_size(memory_mb: int, max_vcpu: float = MAX_FARGATE_VCPU) -> FargateSize:
+    """Return the smallest size for a script with this memory, and for its runner.
+
+    >>> script_size(512), script_size(8_064)
+    (FargateSize(vcpu=0.25, memory_mb=1024), FargateSize(vcpu=1, memory_mb=8192))
+    """
+    sizes = [
+        FargateSize(vcpu, size_mb)
+        for vcpu, choices in FARGATE_MEMORY_MB.items()
+        if vcpu <= max_vcpu
+        for size_mb in choices
+    ]
+    for size in sizes:
+        if size.memory_mb >= memory_mb + RUNNER_MEMORY_MB:
+            return size
+    most_mb = max(size.memory_mb for size in sizes) - RUNNER_MEMORY_MB
+    raise NoSuchSize(
+        "resources.memory_mb",
+        f"must be at most {most_mb:,} for a script in a container with {max(sizes).vcpu:g} vCPU; "
+        f"got {memory_mb:,}",
+    )
 
 
 def _memory_hint(memory_mb: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from punctual.tasks.container.request import size_problems
-from punctual.tasks.container.sizes import NoSuchSize, choose_size
+from punctual.tasks.container.sizes import NoSuchSize, choose_size, script_size
 from punctual.tasks.placeholders import has_placeholders
 
 _IMAGE = re.compile(
@@ -31,6 +31,17 @@ def container_problems(task: Mapping[str, Any], max_vcpu: float) -> Iterator[tup
     yield from _size_problems(task.get("resources"), max_vcpu)
     yield from size_problems(task)
     yield from _secret_problems(task)
+
+
+def script_problems(task: Mapping[str, Any], max_vcpu: float) -> Iterator[tuple[str, str]]:
+    """Yield the problem of a script that no container of the stage has the memory for."""
+    memory_mb = (task.get("resources") or {}).get("memory_mb")
+    if not isinstance(memory_mb, int):
+        return
+    try:
+        script_size(memory_mb, max_vcpu)
+    except NoSuchSize as error:
+        yield error.field, str(error)
 
 
 def _size_problems(resources: Any, max_vcpu: float) -> Iterator[tuple[str, str]]:

@@ -147,7 +147,7 @@ def check_timeout(
         add_error(
             "timeout_seconds",
             f"must be at most {features.max_script_seconds} for script tasks of this installation; "
-            f"got {seconds}",
+            f"got {seconds}{features.script_limit_hint}",
         )
 
 
@@ -187,7 +187,8 @@ def _check_script(
     if isinstance(memory_mb, int) and most_mb is not None and memory_mb > most_mb:
         add_error(
             "task.resources.memory_mb",
-            f"must be at most {most_mb} for scripts of this installation; got {memory_mb}",
+            f"must be at most {most_mb} for scripts of this installation; got {memory_mb}"
+            f"{features.script_limit_hint}",
         )
     code, artifact = task.get("code"), task.get("artifact_id")
     is_binary = task.get("runtime") == "binary"
