@@ -23,6 +23,10 @@ DONE = {
     "make rehearse STAY=1": "tests/integration/rehearsal/test_rehearsal_stay.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
     "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
+    "punctual secrets set token < token.txt": "tests/deployed/containers/test_container_page.py",
+    "punctual jobs create -f report.json": "tests/deployed/containers/test_container_page.py",
+    "punctual runs watch report": "tests/deployed/containers/test_container_page.py",
+    "punctual runs logs report": "tests/deployed/containers/test_container_page.py",
     "make acceptance URL=$PUNCTUAL_URL TOKEN=$PUNCTUAL_TOKEN": "tests/rehearsal/acceptance.py",
 }
 """Commands of pages that another file covers, with its own stage or folder."""
