@@ -56,7 +56,7 @@ class Blobs(Protocol):
     def get_versions(self, names: Sequence[str]) -> Sequence[BlobVersion | None]: ...
 
     def put_versions(self, puts: Sequence[VersionedPut]) -> Sequence[bool | Unavailable]:
-        """Store each blob whose present version is the named one. Return False for any other."""
+        """Store each blob if its present version is the named one. Return False for any other."""
 
     def delete(self, names: Sequence[str]) -> None: ...
 
