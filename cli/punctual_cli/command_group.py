@@ -157,7 +157,8 @@ def _run_action(session: Session, action: Callable[[], None]) -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:
             _discard_stdout()
-        failure = errors.failure_of(error, session.api_url)
+        target = session.shown_target
+        failure = errors.failure_of(error, target.url, target.profile)
         if failure is None:
             raise
         errors.print_failure(failure, session.as_json)

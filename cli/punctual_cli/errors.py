@@ -63,8 +63,11 @@ class CommandError(Exception):
         self.failure = Failure(exit_code, message, advice)
 
 
-def failure_of(error: Exception, url: str) -> Failure | None:
-    """Return the failure to show, or None for a bug in this program."""
+def failure_of(error: Exception, url: str, profile: str = "") -> Failure | None:
+    """Return the failure to show, or None for a bug in this program.
+
+    `profile` is the stored login that gave the address, if one did.
+    """
     if isinstance(error, CommandError):
         return error.failure
     if isinstance(error, OSError):
@@ -78,7 +81,7 @@ def failure_of(error: Exception, url: str) -> Failure | None:
     if not isinstance(error, errors.PunctualError):
         return None
     if error.problem is None:
-        return _failure_without_answer(error, url)
+        return _failure_without_answer(error, url, profile)
     problem = error.problem
     return Failure(
         _exit_code(error),
@@ -90,7 +93,7 @@ def failure_of(error: Exception, url: str) -> Failure | None:
     )
 
 
-def _failure_without_answer(error: Any, url: str) -> Failure:
+def _failure_without_answer(error: Any, url: str, profile: str) -> Failure:
     from punctual.client import errors
 
     if isinstance(error, errors.WaitTimeout):
@@ -102,6 +105,12 @@ def _failure_without_answer(error: Any, url: str) -> Failure:
             "Start a local node with `punctual dev`, or set the address with `punctual login`, "
             "PUNCTUAL_URL or --url."
         )
+        if profile:
+            advice = (
+                f"The address is from the stored login {profile!r}. Delete it with "
+                f"`punctual logout --profile {profile}`, or use another address with "
+                "PUNCTUAL_URL or --url."
+            )
         if error.uncertain:
             advice = "The request may have taken effect. Check before you repeat it."
         return Failure(ExitCode.UNAVAILABLE, error.message, advice)

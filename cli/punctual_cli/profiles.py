@@ -28,6 +28,7 @@ class ApiTarget(NamedTuple):
     url: str
     token: str | None
     source: str  # the setting that gave the address
+    profile: str = ""  # the stored login, if it gave the address
 
 
 class TargetOptions(NamedTuple):
@@ -50,18 +51,19 @@ def resolve_target(options: TargetOptions, env: Mapping[str, str], path: Path) -
     stored = (
         _profile_target(path, name) if not (options.url and (options.token or env_token)) else None
     )
+    profile = ""
     if options.url:
         url, source = normalize_url(options.url), "--url"
     elif env_url:
         url, source = normalize_url(env_url), URL_VARIABLE
     elif stored is not None:
-        url, source = stored.url, stored.source
+        url, source, profile = stored.url, stored.source, stored.profile
     else:
         url, source = local_node_url(env)
     token = options.token or env_token or None
     if token is None and stored is not None and stored.url == url:
         token = stored.token
-    return ApiTarget(url, token, source)
+    return ApiTarget(url, token, source, profile)
 
 
 def local_node_url(env: Mapping[str, str]) -> tuple[str, str]:
@@ -103,7 +105,8 @@ def config_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
 
 
 def _profile_target(path: Path, name: str | None) -> ApiTarget | None:
-    profile = read_profiles(path).get(name or DEFAULT_PROFILE)
+    profile_name = name or DEFAULT_PROFILE
+    profile = read_profiles(path).get(profile_name)
     if profile is None:
         if name is None:
             return None
@@ -111,7 +114,8 @@ def _profile_target(path: Path, name: str | None) -> ApiTarget | None:
             f"There is no profile {name!r} in {path}.",
             advice=f"Create it with `punctual login --profile {name}`.",
         )
-    return ApiTarget(profile["url"], profile.get("token"), f"profile {name or DEFAULT_PROFILE}")
+    source = f"profile {profile_name}"
+    return ApiTarget(profile["url"], profile.get("token"), source, profile_name)
 
 
 def read_profiles(path: Path) -> dict[str, dict[str, Any]]:

@@ -41,12 +41,12 @@ class Session:
         return Screen(self.clock, self.no_color)
 
     @property
-    def api_url(self) -> str:
-        """Return the address of the API, for error messages."""
+    def shown_target(self) -> ApiTarget:
+        """Return the address of the API and its source, for error messages."""
         try:
-            return self.target.url
+            return self.target
         except CommandError:
-            return profiles.DEFAULT_API_URL
+            return ApiTarget(profiles.DEFAULT_API_URL, None, "the default")
 
 
 def make_client(target: ApiTarget, **options: Any) -> "Punctual":

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -100,6 +101,17 @@ def test_profiles_are_kept_separately(home: Program, guarded: Guarded, node_url:
     home("logout", "--profile", "work")
     home("whoami", "--profile", "work", code=2)
     assert set(json.loads(config(home).read_text())["profiles"]) == {"default"}
+
+
+def test_unreachable_server_error_names_the_stored_login(home: Program, guarded: Guarded) -> None:
+    home("login", "--url", guarded.url, "--token", guarded.token)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        config(home).write_text(config(home).read_text().replace(guarded.url, address))
+        result = home("jobs", "list", code=6)
+    assert "from the stored login 'default'" in result.err
+    assert "`punctual logout --profile default`" in result.err
 
 
 def test_damaged_config_error_names_the_remedy(home: Program) -> None:
