@@ -17,7 +17,8 @@ The deployment is up. In another terminal, in this folder:
 
   export PATH="$PWD/.venv/bin:$PATH"
   export SSL_CERT_FILE={authority}
-  punctual --url {url} login --token - < {token_file}
+  export PUNCTUAL_URL={url}
+  export PUNCTUAL_TOKEN="$(cat {token_file})"
   punctual jobs create hello --bash 'echo hello from $PUNCTUAL_RUN_ID'
   punctual runs watch hello
   punctual runs output hello

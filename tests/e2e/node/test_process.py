@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from bench.client import Client
 from bench.running import RunningNode
 from bench.scenarios import future_job, list_runs, store_jobs
+from punctual.node.main import DEFAULT_ADDRESS, first_job_commands
 from tests.support.node.node_calls import call, eventually, refusal
 
 
@@ -34,6 +36,25 @@ def test_first_job_runs_and_shows_its_output(node: RunningNode) -> None:
         return data
 
     assert asyncio.run(output()) == b'got {"a":1}\n'
+
+
+def test_first_commands_of_the_node_show_the_output_of_a_job(
+    node: RunningNode, tmp_path: Path
+) -> None:
+    commands = first_job_commands(f"http://127.0.0.1:{node.port}/v1", auth=False)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    shell = subprocess.run(
+        ["bash", "-ec", "\n".join(commands)], env=environment, capture_output=True, text=True
+    )
+    assert (shell.returncode, shell.stderr) == (0, "")
+    assert shell.stdout.splitlines()[-1] == "hello"
+
+
+def test_first_commands_of_the_node_name_only_settings_that_differ() -> None:
+    assert not any("PUNCTUAL" in line for line in first_job_commands(DEFAULT_ADDRESS, auth=False))
+    commands = first_job_commands("http://127.0.0.1:9090/v1", auth=True)
+    assert "export PUNCTUAL_URL=http://127.0.0.1:9090/v1" in commands
+    assert any(line.startswith("export PUNCTUAL_TOKEN=") for line in commands)
 
 
 def test_accepted_jobs_survive_kill_9(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ def test_rehearsal_stay_writes_the_token_for_its_owner_only(tmp_path: Path) -> N
 def test_rehearsal_stay_prints_paths_as_typed_in_the_project_folder() -> None:
     account = Account("https://127.0.0.1:4566", FOLDER / "stay/certificate.pem")
     text = stay.ready_text(account, "https://127.0.0.1:4566/v1", FOLDER / "stay/admin-token")
-    assert "--url https://127.0.0.1:4566/v1 login" in text
+    assert "export PUNCTUAL_URL=https://127.0.0.1:4566/v1\n" in text
     assert "SSL_CERT_FILE=.rehearsal/stay/certificate.pem" in text
-    assert ".rehearsal/stay/admin-token" in text
+    assert 'export PUNCTUAL_TOKEN="$(cat .rehearsal/stay/admin-token)"' in text
+    assert "login" not in text  # a stored login would outlive the emulator
     assert "pt_" not in text  # the token itself is not printed
 
 

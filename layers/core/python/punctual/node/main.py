@@ -67,6 +67,8 @@ QUICK_WORKERS = 32
 LONG_WORKERS = 8
 MAX_STOP_SECONDS = 86_400
 HOST = "127.0.0.1"
+DEFAULT_PORT = 8080
+DEFAULT_ADDRESS = f"http://{HOST}:{DEFAULT_PORT}/v1"
 
 
 class StartRefused(PunctualError):
@@ -85,7 +87,7 @@ class Options:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
-        port_text = env.get("PUNCTUAL_PORT") or "8080"
+        port_text = env.get("PUNCTUAL_PORT") or str(DEFAULT_PORT)
         if not port_text.isdecimal() or not 0 <= int(port_text) <= 65_535:
             raise StartRefused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {port_text!r}.")
         data = Path(env.get("PUNCTUAL_DATA") or ".punctual")
@@ -315,15 +317,29 @@ def print_welcome(options: Options, port: int, log: EventLog) -> None:
     if not sys.stdout.isatty():
         print(f"Punctual is ready at {address}", flush=True)
         return
-    token_option = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
     print(
         f"\nPunctual is ready at {address}\nIts data is in {options.data.absolute()}\n\n"
-        "A first job:\n\n"
-        f"  curl -s {address}/jobs{token_option} -H 'Content-Type: application/json' \\\n"
-        '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
-        '"runtime": "bash", "code": "echo hello"}}\'\n',
+        "A first job, in another terminal:\n",
+        *first_job_commands(address, options.auth),
+        sep="\n  ",
+        end="\n\n",
         flush=True,
     )
+
+
+def first_job_commands(address: str, auth: bool) -> list[str]:
+    """Return the commands that run a job and show its output, for a shell without settings."""
+    commands = [f'export PATH="{Path(sys.executable).parent}:$PATH"']
+    if address != DEFAULT_ADDRESS:
+        commands.append(f"export PUNCTUAL_URL={address}")
+    if auth:
+        commands.append("export PUNCTUAL_TOKEN=pnc_…")
+    return [
+        *commands,
+        "punctual jobs create hello --bash 'echo hello'",
+        "punctual runs watch hello",
+        "punctual runs output hello",
+    ]
 
 
 def tune_garbage_collector() -> None:
