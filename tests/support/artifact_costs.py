@@ -17,6 +17,7 @@ ARTIFACT_CALLS = {
     "creation": "`POST /artifacts` of new content",
     "repetition": "`POST /artifacts` of stored content",
     "reading": "`GET /artifacts/{artifact_id}`",
+    "list": "`GET /artifacts` with 10 artifacts",
     "deletion": "`DELETE /artifacts/{artifact_id}`",
 }
 
@@ -36,6 +37,8 @@ def artifact_call_cost(name: str) -> Counted:
                     _create(api, content)
                 case "reading":
                     assert api.get(f"/artifacts/{ids[number]}").status == 200
+                case "list":
+                    assert len(api.get("/artifacts").json["artifacts"]) == COUNTED_ARTIFACTS
                 case "deletion":
                     assert api.call("DELETE", f"/artifacts/{ids[number]}").status == 200
         units = spent_in(world, world.meter.calls[began:])

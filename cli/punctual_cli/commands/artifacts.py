@@ -56,7 +56,7 @@ def _advance_to(advance: Callable[[int], None]) -> Callable[[int], None]:
 
 
 def list_artifacts(session: Session, limit: Limit = DEFAULT_LIST_LIMIT) -> None:
-    """List artifacts."""
+    """List artifacts with the jobs that use them."""
     listed = fetch_up_to(
         session, limit, lambda max_items: session.client.artifacts.list(limit=max_items)
     )
@@ -85,12 +85,17 @@ def _print_artifacts(session: Session, artifacts: "list[Artifact]") -> None:
     if not artifacts:
         session.screen.print_line("No artifacts.")
         return
-    columns = [Column("ARTIFACT"), Column("NAME", min_width=8), Column("SIZE"), Column("STATUS")]
+    columns = [
+        *(Column("ARTIFACT"), Column("NAME", min_width=8), Column("SIZE"), Column("STATUS")),
+        Column("JOBS", min_width=8),
+    ]
     session.screen.print_table(columns, [_row(artifact) for artifact in artifacts])
 
 
 def _row(artifact: "Artifact") -> list[Any]:
-    return [artifact.artifact_id, artifact.name, size_text(artifact.size), artifact.status]
+    names = [job.name for job in artifact.jobs] + (["more"] if artifact.more_jobs else [])
+    jobs = ", ".join(names) or None
+    return [artifact.artifact_id, artifact.name, size_text(artifact.size), artifact.status, jobs]
 
 
 def _print_artifact(session: Session, artifact: "Artifact") -> None:
@@ -105,5 +110,6 @@ def _print_artifact(session: Session, artifact: "Artifact") -> None:
             ("Architecture", artifact.architecture),
             ("Created", screen.long_time(artifact.created_at)),
             *(("Used by", f"{job.name} ({job.job_id})") for job in artifact.jobs),
+            *([("", "and more jobs")] if artifact.more_jobs else []),
         ]
     )

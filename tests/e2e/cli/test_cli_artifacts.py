@@ -72,6 +72,10 @@ def test_apply_uploads_what_changed(program: Program, folder: Path, client: Punc
     assert job.task is not None
     assert job.task["artifact_id"] == upload["artifact_id"]
     assert [user.name for user in client.artifacts.get(upload["artifact_id"]).jobs] == ["report"]
+    (listed,) = client.artifacts.list()
+    assert ([user.name for user in listed.jobs], listed.more_jobs) == (["report"], False)
+    (row,) = [line for line in program("artifacts", "list").out.splitlines() if "STORED" in line]
+    assert row.split("STORED")[1].split() == ["report"]
     assert "1 unchanged" in program("apply", "-f", "jobs.yaml", "--yes").out
     (folder / "numbers_of_today.py").write_text("text = 'two'\n")
     changed = program("apply", "-f", "jobs.yaml", "--yes").out

@@ -93,6 +93,9 @@ def test_uses_have_pages_and_are_removed_one_by_one(ports: Ports) -> None:
     assert list(ports.artifacts.uses("acme", "a1", None, 3)) == uses[:3]
     assert list(ports.artifacts.uses("acme", "a1", "job-2", 3)) == uses[3:]
     assert list(ports.artifacts.uses("globex", "a1", None, 3)) == []
+    first = ports.artifacts.first_uses("acme", ["a1", "none", "a2"], 2)
+    assert [list(each) for each in first] == [uses[:2], [], [ArtifactUse("a2", "job-9", NOON)]]
+    assert list(ports.artifacts.first_uses("acme", [], 2)) == []
     ports.artifacts.remove_uses("acme", uses[1:3])
     assert list(ports.artifacts.uses("acme", "a1", None, 9)) == [uses[0], *uses[3:]]
 

@@ -320,6 +320,11 @@ class MemoryArtifacts:
         uses = self._uses.get((tenant, artifact_id), {})
         return [uses[job_id] for job_id in sorted(uses) if job_id > (after or "")][:limit]
 
+    def first_uses(
+        self, tenant: str, artifact_ids: Sequence[str], limit: int
+    ) -> Sequence[Sequence[ArtifactUse]]:
+        return [self.uses(tenant, artifact_id, None, limit) for artifact_id in artifact_ids]
+
     def remove_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None:
         for use in uses:
             stored = self._uses.get((tenant, use.artifact_id), {})

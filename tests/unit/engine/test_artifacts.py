@@ -24,7 +24,7 @@ from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.commands.artifacts import Artifacts, CreatedArtifact
 from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.ports.audit_log import Actor
-from punctual.engine.queries.artifacts import ArtifactQueries
+from punctual.engine.queries.artifacts import MAX_LISTED_JOBS, ArtifactQueries
 from punctual.engine.queries.views import JobView
 from tests.support.builders import NOON, ManualClock
 from tests.support.ports import a_change_applier, job_queries
@@ -180,6 +180,69 @@ def test_used_artifact_is_not_deleted(workshop: Workshop) -> None:
     workshop.artifacts.delete("acme", artifact_id, ANN)
     with pytest.raises(NotFound):
         workshop.queries.view("acme", artifact_id)
+
+
+def test_list_names_the_jobs_that_use_each_artifact(workshop: Workshop) -> None:
+    first, second, unused = (workshop.upload(b"%d" % number) for number in range(3))
+    former = workshop.job(first, name="former")
+    workshop.jobs.cancel("acme", former)
+    jobs = {
+        first: [workshop.job(first, name=f"first {number}") for number in range(2)],
+        second: [workshop.job(second, name="second")],
+        unused: [],
+    }
+    views = workshop.queries.page("acme", 10, None).items
+    listed = {view.artifact.artifact_id: [job.job_id for job in view.jobs] for view in views}
+    assert listed == jobs
+    assert not any(view.more_jobs for view in views)
+
+
+def test_list_names_a_few_jobs_and_reads_few_uses(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact_ids = [workshop.upload(b"%d" % number) for number in range(3)]
+    jobs = [
+        workshop.job(artifact_ids[0], name=f"job {number}") for number in range(MAX_LISTED_JOBS + 3)
+    ]
+    for number in range(MAX_LISTED_JOBS):
+        workshop.job(artifact_ids[1], name=f"other {number}")
+    reads: list[int] = []
+    load = workshop.memory.job_states.load
+
+    def counted_load(keys: Any) -> Any:
+        reads.append(len(keys))
+        return load(keys)
+
+    monkeypatch.setattr(workshop.memory.job_states, "load", counted_load)
+    views = {
+        view.artifact.artifact_id: view for view in workshop.queries.page("acme", 10, None).items
+    }
+    assert reads == [2 * MAX_LISTED_JOBS], "one batch for the page"
+    shown = views[artifact_ids[0]]
+    assert [job.job_id for job in shown.jobs] == jobs[:MAX_LISTED_JOBS]
+    assert [views[artifact_id].more_jobs for artifact_id in artifact_ids] == [True, False, False]
+    monkeypatch.undo()
+    workshop.jobs.cancel("acme", jobs[0])
+    view = next(
+        view
+        for view in workshop.queries.page("acme", 10, None).items
+        if view.artifact.artifact_id == artifact_ids[0]
+    )
+    assert ([job.job_id for job in view.jobs], view.more_jobs) == (jobs[1:MAX_LISTED_JOBS], True)
+    whole = workshop.queries.view("acme", artifact_ids[0])
+    assert ([job.job_id for job in whole.jobs], whole.more_jobs) == (jobs[1:], False)
+
+
+def test_answer_about_one_artifact_says_that_it_names_not_all_jobs(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("punctual.engine.queries.artifacts.MAX_SHOWN_JOBS", 2)
+    artifact_id = workshop.upload()
+    jobs = [workshop.job(artifact_id, name=f"job {number}") for number in range(3)]
+    view = workshop.queries.view("acme", artifact_id)
+    assert ([job.job_id for job in view.jobs], view.more_jobs) == (jobs[:2], True)
+    workshop.jobs.cancel("acme", jobs[2])
+    assert workshop.queries.view("acme", artifact_id).more_jobs, "a former job may be one"
 
 
 def test_former_artifact_of_a_job_is_deleted(workshop: Workshop) -> None:

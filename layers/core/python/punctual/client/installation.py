@@ -174,7 +174,11 @@ class UsingJob(Model, frozen=True, kw_only=True):
 
 
 class Artifact(Model, frozen=True, kw_only=True):
-    """A file for script jobs. `jobs` is filled in only where one artifact is read."""
+    """A file for script jobs.
+
+    `jobs` names up to 100 of the jobs that use it, and in lists up to 5. With `more_jobs` there may
+    be others. Answers to an upload or a delete name none.
+    """
 
     artifact_id: str
     name: str
@@ -185,6 +189,7 @@ class Artifact(Model, frozen=True, kw_only=True):
     created_at: AwareDatetime | None = None
     created_by: str | None = None
     jobs: tuple[UsingJob, ...] = ()
+    more_jobs: bool = False
     upload_url: str | None = None
     upload_headers: dict[str, str] = msgspec.field(default_factory=dict)
 

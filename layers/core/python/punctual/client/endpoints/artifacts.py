@@ -62,7 +62,7 @@ def upload(
 
 
 def list_artifacts(settings: ClientSettings, *, limit: int | None = None) -> Stream[Artifact]:
-    """Yield the artifacts, in the order of their ids."""
+    """Yield the artifacts, in the order of their ids, each with up to 5 of the jobs that use it."""
     return stream_pages(
         settings, "/artifacts", (), "artifacts", lambda value: convert_model(Artifact, value), limit
     )

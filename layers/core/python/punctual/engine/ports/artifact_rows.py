@@ -41,6 +41,11 @@ class ArtifactRows(Protocol):
     ) -> Sequence[ArtifactUse]:
         """Return the uses with `job_id > after`, in the order of the job ids."""
 
+    def first_uses(
+        self, tenant: str, artifact_ids: Sequence[str], limit: int
+    ) -> Sequence[Sequence[ArtifactUse]]:
+        """Return up to `limit` uses of each artifact, in the order of the job ids."""
+
     def remove_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None: ...
 
 

@@ -1,6 +1,6 @@
 """Read artifacts, and find the jobs that use them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 
-MAX_SHOWN_JOBS = 100  # jobs that one answer names
+MAX_SHOWN_JOBS = 100  # jobs that the answer about one artifact names
+MAX_LISTED_JOBS = 5  # jobs that a list names for each artifact, so that a page costs few reads
 MAX_READ_USES = 1_000  # uses that one answer reads
 USES_PAGE_SIZE = 100
 _SHOWN_STATUSES = (ArtifactStatus.PENDING, ArtifactStatus.STORED)
@@ -31,14 +32,15 @@ class UsingJob(NamedTuple):
 
 
 class ArtifactView(NamedTuple):
-    """An artifact, and some of the jobs that use it."""
+    """An artifact, and some of the jobs that use it. With `more_jobs` there may be others."""
 
     artifact: Artifact
     jobs: Sequence[UsingJob]
+    more_jobs: bool = False
 
 
 class ArtifactPage(NamedTuple):
-    items: Sequence[Artifact]
+    items: Sequence[ArtifactView]
     next_cursor: tuple[str, ...] | None
 
 
@@ -69,13 +71,13 @@ class ArtifactQueries:
 
     def view(self, tenant: str, artifact_id: str) -> ArtifactView:
         artifact = self.load(tenant, artifact_id)
-        jobs: list[UsingJob] = []
+        jobs: dict[str, UsingJob] = {}  # a job may have several uses
         for count, checked in enumerate(self.checked_uses(tenant, artifact_id)):
-            if checked.job is not None:
-                jobs.append(checked.job)
             if len(jobs) == MAX_SHOWN_JOBS or count >= MAX_READ_USES:
-                break
-        return ArtifactView(artifact, jobs)
+                return ArtifactView(artifact, list(jobs.values()), more_jobs=True)
+            if checked.job is not None:
+                jobs[checked.job.job_id] = checked.job
+        return ArtifactView(artifact, list(jobs.values()))
 
     def load(self, tenant: str, artifact_id: str) -> Artifact:
         """Return a pending or stored artifact. Raise `NotFound` for any other."""
@@ -85,10 +87,28 @@ class ArtifactQueries:
         return self.with_upload(artifact)
 
     def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> ArtifactPage:
+        """Return artifacts in the order of their ids, each with a few of the jobs that use it."""
         rows = self._rows.page(tenant, after[0] if after else None, limit + 1)
         shown = [self.with_upload(row) for row in rows[:limit] if row.status in _SHOWN_STATUSES]
         has_more = len(rows) > limit
-        return ArtifactPage(shown, (rows[limit - 1].artifact_id,) if has_more else None)
+        views = self._with_jobs(tenant, shown)
+        return ArtifactPage(views, (rows[limit - 1].artifact_id,) if has_more else None)
+
+    def _with_jobs(self, tenant: str, artifacts: Sequence[Artifact]) -> list[ArtifactView]:
+        ids = [artifact.artifact_id for artifact in artifacts]
+        noted = self._rows.first_uses(tenant, ids, MAX_LISTED_JOBS + 1) if ids else ()
+        listed = [uses[:MAX_LISTED_JOBS] for uses in noted]
+        jobs = self._using_jobs(tenant, [use for uses in listed for use in uses])
+        views = []
+        for artifact, all_uses, uses in zip(artifacts, noted, listed, strict=True):
+            own = {
+                use.job_id: job
+                for use in uses
+                if (job := jobs.get((use.artifact_id, use.job_id))) is not None
+            }
+            has_more = len(all_uses) > len(uses)
+            views.append(ArtifactView(artifact, list(own.values()), has_more))
+        return views
 
     def link(self, tenant: str, artifact_id: str) -> ArtifactLink | None:
         """Return a link to the content for a run, or None if no content is stored.
@@ -117,26 +137,27 @@ class ArtifactQueries:
         after: str | None = None
         while True:
             uses = self._rows.uses(tenant, artifact_id, after, USES_PAGE_SIZE)
-            yield from self._check(tenant, artifact_id, uses)
+            jobs = self._using_jobs(tenant, uses)
+            for use in uses:
+                yield CheckedUse(use, jobs.get((artifact_id, use.job_id)))
             if len(uses) < USES_PAGE_SIZE:
                 return
             after = uses[-1].job_id
 
-    def _check(
-        self, tenant: str, artifact_id: str, uses: Sequence[ArtifactUse]
-    ) -> Iterator[CheckedUse]:
-        stored = self._job_states.load([JobKey(tenant, use.job_id) for use in uses]) if uses else {}
+    def _using_jobs(
+        self, tenant: str, uses: Sequence[ArtifactUse]
+    ) -> Mapping[tuple[str, str], UsingJob]:
+        """Return the jobs of these uses that use an artifact now, by artifact and job id."""
+        keys = list(dict.fromkeys(JobKey(tenant, use.job_id) for use in uses))
+        stored = self._job_states.load(keys) if keys else {}
         refs = [
             (key, ref) for key, state in stored.items() for ref in _definition_refs(state.state)
         ]
         definitions = self._job_states.load_definitions(refs) if refs else {}
-        jobs = {
-            key.job_id: UsingJob(key.job_id, row.name)
+        return {
+            (artifact_of(row), key.job_id): UsingJob(key.job_id, row.name)
             for (key, _), row in definitions.items()
-            if artifact_of(row) == artifact_id
         }
-        for use in uses:
-            yield CheckedUse(use, jobs.get(use.job_id))
 
 
 def artifact_of(definition: DefinitionRow) -> str:

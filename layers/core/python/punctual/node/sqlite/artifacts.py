@@ -87,6 +87,12 @@ class SqliteArtifacts:
             ).fetchall()
         return [ArtifactUse(found, job_id, from_micros(noted)) for found, job_id, noted in rows]
 
+    def first_uses(
+        self, tenant: str, artifact_ids: Sequence[str], limit: int
+    ) -> Sequence[Sequence[ArtifactUse]]:
+        with self._transaction:
+            return [self.uses(tenant, artifact_id, None, limit) for artifact_id in artifact_ids]
+
     def remove_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None:
         """Remove uses, but none that was noted again since."""
         with self._transaction:

@@ -432,10 +432,11 @@ class UsingJob(ResponseModel):
 
 class UsedArtifact(Artifact):
     jobs: list[UsingJob]
+    more_jobs: bool
 
 
 class ArtifactPage(ResponseModel):
-    artifacts: list[Artifact]
+    artifacts: list[UsedArtifact]
     next_token: NextToken
 
 

@@ -442,7 +442,11 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "upload_url": "The address of the PUT. It is absent where the content is stored already.",
         "upload_headers": "The headers that the PUT must have.",
     },
-    "UsedArtifact": {**_ARTIFACT_FIELDS, "jobs": "Up to 100 of the jobs that use the artifact."},
+    "UsedArtifact": {
+        **_ARTIFACT_FIELDS,
+        "jobs": "The jobs that use the artifact: up to 100, and in lists up to 5.",
+        "more_jobs": "True if there may be more jobs than `jobs` names.",
+    },
     "UsingJob": {"job_id": "The id of the job.", "name": "The name of the job."},
     "ArtifactPage": {
         "artifacts": "The artifacts, in the order of their ids.",

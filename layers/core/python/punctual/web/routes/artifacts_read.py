@@ -1,4 +1,4 @@
-"""GET /artifacts: list artifacts, and show the jobs that use one."""
+"""GET /artifacts: list artifacts with the jobs that use them, and show one."""
 
 from punctual.domain.errors import PunctualError
 from punctual.engine.queries.artifacts import ArtifactQueries
@@ -9,7 +9,7 @@ from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
-from punctual.web.views.artifact import artifact_json, artifact_view_json
+from punctual.web.views.artifact import artifact_view_json
 
 
 class ArtifactReadRoutes:
@@ -26,7 +26,7 @@ class ArtifactReadRoutes:
         paging = Paging.of(request, query, "artifacts")
         query.finish()
         page = self._queries().page(paging.tenant, paging.limit, paging.cursor(1))
-        artifacts = [artifact_json(artifact) for artifact in page.items]
+        artifacts = [artifact_view_json(view) for view in page.items]
         next_token = paging.next_token(page.next_cursor)
         return json_reply(200, {"artifacts": artifacts, "next_token": next_token})
 

@@ -22,4 +22,4 @@ def artifact_json(artifact: Artifact) -> dict[str, Any]:
 
 def artifact_view_json(view: ArtifactView) -> dict[str, Any]:
     jobs = [{"job_id": job.job_id, "name": job.name} for job in view.jobs]
-    return {**artifact_json(view.artifact), "jobs": jobs}
+    return {**artifact_json(view.artifact), "jobs": jobs, "more_jobs": view.more_jobs}

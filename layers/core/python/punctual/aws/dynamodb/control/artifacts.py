@@ -109,6 +109,14 @@ class DynamoArtifacts:
         parts = [split_parts(row[keys.SK]["S"]) for row in rows]
         return [ArtifactUse(artifact_id, job_id, parse_time_key(at)) for job_id, at in parts]
 
+    def first_uses(
+        self, tenant: str, artifact_ids: Sequence[str], limit: int
+    ) -> Sequence[Sequence[ArtifactUse]]:
+        """Query each artifact in parallel, because each has a partition of its own."""
+        return self._dynamo.pool.map(
+            lambda artifact_id: self.uses(tenant, artifact_id, None, limit), artifact_ids
+        )
+
     def remove_uses(self, tenant: str, uses: Sequence[ArtifactUse]) -> None:
         self._dynamo.delete(self._table, [artifact_use_key(tenant, use) for use in uses])
 
