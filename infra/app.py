@@ -54,6 +54,7 @@ def add_stacks(app: App) -> App:
         scheduling=scheduling,
         execution=execution,
         api=api,
+        containers=containers,
     )
     Tags.of(app).add("application", "punctual")
     Tags.of(app).add("stage", stage.name)

@@ -14,6 +14,9 @@ ALARM_KINDS = (
     "stream-age",
     "errors",
     "throttles",
+    "concurrency",
+    "dropped-events",
+    "duration",
     "table-throttles",
     "api-5xx",
     "reconciler",
@@ -22,6 +25,10 @@ ALARM_KINDS = (
 
 KINDS_WITH_OWN_METRICS = ("lateness", "watermark", "reconciler")
 """The kinds that need Punctual's own metrics."""
+
+
+KINDS_WITH_RESERVATIONS = ("concurrency",)
+"""The kinds that watch only functions with reserved concurrency."""
 
 
 def chosen_alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 A failed run raises no alarm. The tenant can ask for notifications.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Duration
@@ -30,6 +31,9 @@ MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # by lane
 MAX_LOW_MESSAGE_AGE_SECONDS = 600  # runs of low priority may wait
 INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started every hour and every five minutes
 MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays by up to 900 s, and a poller works for up to 180 s
+MAX_RESERVATION_SHARE = 0.8  # of the reserved executions of a function
+MAX_SCRIPT_FUNCTION_SECONDS = 870  # a script has 840 s, and Lambda ends the function after 900 s
+MAX_FUNCTION_SECONDS = {"claims": 26, "containers": 108}  # nine tenths of their timeouts
 
 IS_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 IS_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -79,7 +83,7 @@ class Alarms(Construct):
         super().__init__(scope, construct_id)
         action = actions.SnsAction(topic)
         self.alarms: list[cloudwatch.Alarm] = []
-        for rule in alarm_rules(Metrics(stage), watched):
+        for rule in alarm_rules(Metrics(stage), watched, stage.reserved):
             if rule.kind in stage.alarms:
                 alarm = self._alarm(stage, rule)
                 alarm.add_alarm_action(action)
@@ -114,12 +118,19 @@ def _without_label(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
     )
 
 
-def alarm_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
-    """Yield the rules of all kinds, in the order of the dashboard."""
+def alarm_rules(
+    metrics: Metrics, watched: WatchedResources, reserved: Mapping[str, int]
+) -> Iterator[AlarmRule]:
+    """Yield the rules of all kinds, in the order of the dashboard.
+
+    `reserved` has the reserved executions by function.
+    """
     yield from _punctuality_rules(metrics)
     yield from _backlog_rules(metrics, watched)
     yield from _leftover_rules(metrics, watched)
     yield from _failure_rules(metrics, watched)
+    yield from _script_function_rules(metrics, watched)
+    yield from _capacity_rules(metrics, watched, reserved)
 
 
 def _punctuality_rules(metrics: Metrics) -> Iterator[AlarmRule]:
@@ -215,26 +226,7 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
     Lambda retries, so the alarm needs failures in three of ten minutes.
     """
     for name in watched.functions:
-        # An infrequent function raises the alarm after one failure.
-        breaching_minutes, evaluated_minutes = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
-        yield AlarmRule(
-            "errors",
-            name,
-            f"The function {name} fails: it crashes, or exceeds its time or memory.",
-            metrics.function(name, "Errors"),
-            threshold=1,
-            breaching_minutes=breaching_minutes,
-            evaluated_minutes=evaluated_minutes,
-        )
-        yield AlarmRule(
-            "throttles",
-            name,
-            f"Lambda throttles {name}: no concurrency is left for it.",
-            metrics.function(name, "Throttles"),
-            threshold=1,
-            breaching_minutes=breaching_minutes,
-            evaluated_minutes=evaluated_minutes,
-        )
+        yield from _function_rules(metrics, name)
     for name, table in watched.tables.items():
         yield AlarmRule(
             "table-throttles",
@@ -254,3 +246,77 @@ def _failure_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         breaching_minutes=3,
         evaluated_minutes=10,
     )
+
+
+def _function_rules(metrics: Metrics, name: str) -> Iterator[AlarmRule]:
+    # An infrequent function raises the alarm after one failure.
+    breaching_minutes, evaluated_minutes = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
+    yield AlarmRule(
+        "errors",
+        name,
+        f"The function {name} fails: it crashes, or exceeds its time or memory.",
+        metrics.function(name, "Errors"),
+        threshold=1,
+        breaching_minutes=breaching_minutes,
+        evaluated_minutes=evaluated_minutes,
+    )
+    yield AlarmRule(
+        "throttles",
+        name,
+        f"Lambda throttles {name}: no concurrency is left for it.",
+        metrics.function(name, "Throttles"),
+        threshold=1,
+        breaching_minutes=breaching_minutes,
+        evaluated_minutes=evaluated_minutes,
+    )
+
+
+def _script_function_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[AlarmRule]:
+    """Yield the rules of the functions that run scripts. A script that fails raises no alarm."""
+    for name in watched.script_functions:
+        yield from _function_rules(metrics, name)
+        yield AlarmRule(
+            "dropped-events",
+            name,
+            f"Lambda accepted scripts for {name} and did not run them. Their runs start again.",
+            metrics.function(name, "AsyncEventsDropped"),
+            threshold=1,
+            breaching_minutes=3,
+            evaluated_minutes=10,
+        )
+
+
+def _capacity_rules(
+    metrics: Metrics, watched: WatchedResources, reserved: Mapping[str, int]
+) -> Iterator[AlarmRule]:
+    """Yield the rules of functions that are close to their reservation or their timeout.
+
+    They are the functions of scripts and of executors outside. Other functions have queues.
+    """
+    seconds_by_function = {
+        **dict.fromkeys(watched.script_functions, MAX_SCRIPT_FUNCTION_SECONDS),
+        **{
+            name: MAX_FUNCTION_SECONDS[name]
+            for name in watched.functions
+            if name in MAX_FUNCTION_SECONDS
+        },
+    }
+    for name, seconds in seconds_by_function.items():
+        if name in reserved:
+            yield AlarmRule(
+                "concurrency",
+                name,
+                f"The function {name} uses most of its {reserved[name]} reserved executions.",
+                metrics.function(name, "ConcurrentExecutions", MAXIMUM_STATISTIC),
+                threshold=math.ceil(MAX_RESERVATION_SHARE * reserved[name]),
+            )
+        yield AlarmRule(
+            "duration",
+            name,
+            f"The function {name} took over {seconds} seconds. Lambda soon ends it by its timeout.",
+            metrics.function(name, "Duration", MAXIMUM_STATISTIC),
+            threshold=seconds * 1000,
+            breaching_minutes=1,
+            evaluated_minutes=1,
+            comparison=IS_ABOVE,
+        )

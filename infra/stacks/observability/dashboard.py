@@ -57,6 +57,7 @@ def create_dashboard(
         _failure_row(stage, metrics, watched),
         _api_row(metrics, watched),
         _functions_row(metrics, watched),
+        _scripts_row(metrics, watched),
         _tables_row(metrics, watched),
     ):
         board.add_widgets(_text_widget(text))
@@ -239,6 +240,29 @@ def _functions_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
             width=6,
         )
         for title, metric, statistic in graphs
+    ]
+
+
+def _scripts_row(metrics: Metrics, watched: WatchedResources) -> DashboardRow:
+    text = (
+        "## Scripts\n"
+        "The functions that run scripts. A script that fails is not an error here. A dropped "
+        "event is a script that Lambda did not start in time. Its run starts again."
+    )
+    graphs = (
+        ("Duration, maximum (ms)", "Duration", MAXIMUM_STATISTIC),
+        ("Errors a minute", "Errors", "Sum"),
+        ("Throttles a minute", "Throttles", "Sum"),
+        ("Dropped events a minute", "AsyncEventsDropped", "Sum"),
+        ("Concurrent executions", "ConcurrentExecutions", MAXIMUM_STATISTIC),
+    )
+    return text, [
+        _graph_widget(
+            title,
+            [metrics.function(name, metric, statistic) for name in watched.script_functions],
+            width=width,
+        )
+        for (title, metric, statistic), width in zip(graphs, (5, 5, 5, 5, 4), strict=True)
     ]
 
 

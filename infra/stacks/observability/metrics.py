@@ -37,9 +37,11 @@ class WatchedResources:
     """The watched resources, by name without the prefix of the stage.
 
     `lanes` maps a queue of runs to its lane; `tables` and `api` hold names by CloudFormation.
+    `script_functions` run scripts. They write no logs.
     """
 
     functions: tuple[str, ...]
+    script_functions: tuple[str, ...]
     lanes: Mapping[str, str]
     tables: Mapping[str, str]
     api: str

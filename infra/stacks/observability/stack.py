@@ -11,6 +11,7 @@ from infra.config.stage import Stage
 from infra.constructs.console_links import link_dashboard, link_saved_queries
 from infra.nag_suppressions import acknowledge
 from infra.stacks.api import Api
+from infra.stacks.containers import Containers
 from infra.stacks.data import Data
 from infra.stacks.execution import Execution
 from infra.stacks.observability.alarms import Alarms
@@ -36,6 +37,7 @@ class Observability(Stack):
         scheduling: Scheduling,
         execution: Execution,
         api: Api,
+        containers: Containers | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -46,8 +48,12 @@ class Observability(Stack):
         for observed_stack in (data, scheduling, execution, api):
             self.add_stack_dependency(observed_stack)
         functions = {**scheduling.functions, **execution.functions, **api.functions}
+        if containers is not None:
+            self.add_stack_dependency(containers)
+            functions |= containers.functions
         watched = WatchedResources(
             functions=tuple(functions),
+            script_functions=tuple(execution.script_functions),
             lanes={lane_queue.name: lane_queue.lane for lane_queue in scheduling.lanes},
             tables={
                 "jobs": data.jobs.table.table_name,

@@ -11,10 +11,15 @@ from aws_cdk.aws_sns import Topic
 
 from infra.app import read_context
 from infra.config.stage import WrongStage, read_stage
-from infra.stacks.observability.alarm_kinds import ALARM_KINDS, KINDS_WITH_OWN_METRICS
+from infra.stacks.observability.alarm_kinds import (
+    ALARM_KINDS,
+    KINDS_WITH_OWN_METRICS,
+    KINDS_WITH_RESERVATIONS,
+)
 from infra.stacks.observability.alarms import RUNBOOK_PAGE, Alarms
 from infra.stacks.observability.metrics import EMITTING_FUNCTIONS, WatchedResources
 from punctual.lambdas.telemetry import METRIC_NAMESPACE, Metric, PowertoolsTelemetry
+from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
 from tests.support.infra.observability import (
     ON_CALL,
     SHOWN,
@@ -26,7 +31,15 @@ from tests.support.infra.observability import (
     series,
     watched,
 )
-from tests.support.infra.synthesis import Resource, Synthesis, assembly, functions, resources
+from tests.support.infra.synthesis import (
+    Resource,
+    Synthesis,
+    assembly,
+    functions,
+    resources,
+    script_functions,
+    synthesise,
+)
 
 DAY = 86_400
 OURS = ("Data", "Scheduling", "Execution", "Api")
@@ -87,6 +100,39 @@ def test_every_function_has_alarms_for_errors_and_throttles(synthesis: Synthesis
         assert metrics_of(synthesis, "AWS/Lambda", FunctionName=name) >= {"Errors", "Throttles"}, (
             name
         )
+
+
+def test_every_script_function_has_alarms_for_failures_and_capacity(synthesis: Synthesis) -> None:
+    all_functions = script_functions(synthesis).values()
+    assert {function.properties["Runtime"] for function in all_functions} == {"python3.13"}
+    for function in all_functions:
+        expected = {"Errors", "Throttles", "AsyncEventsDropped", "Duration"}
+        if "ReservedConcurrentExecutions" in function.properties:
+            expected.add("ConcurrentExecutions")
+        name = function.properties["FunctionName"]
+        assert metrics_of(synthesis, "AWS/Lambda", FunctionName=name) == expected, name
+
+
+def test_alarms_of_capacity_ring_before_the_bound_of_their_function(synthesis: Synthesis) -> None:
+    bounded = {**script_functions(synthesis), "claims": functions(synthesis)["claims"]}
+    for name, function in bounded.items():
+        timeout_ms = function.properties["Timeout"] * 1000
+        duration = alarms(synthesis)[f"duration-{name}"]["Threshold"]
+        assert 0.89 * timeout_ms < duration < timeout_ms
+        reserved = function.properties.get("ReservedConcurrentExecutions")
+        rings = alarms(synthesis).get(f"concurrency-{name}")
+        assert (rings is None) == (reserved is None)
+        if rings is not None and reserved is not None:
+            assert 0.8 * reserved <= rings["Threshold"] < reserved
+    scripts = alarms(synthesis)["duration-script-python"]["Threshold"]
+    assert scripts > MAX_FUNCTION_SCRIPT_SECONDS * 1000, "a script may take all of its time"
+
+
+def test_function_of_containers_has_alarms_where_the_stage_has_it() -> None:
+    synthesis = synthesise("dev", alarms=True, containers=True)
+    name = functions(synthesis)["containers"].properties["FunctionName"]
+    metrics = metrics_of(synthesis, "AWS/Lambda", FunctionName=name)
+    assert metrics == {"Errors", "Throttles", "Duration"}
 
 
 def test_every_queue_has_an_alarm_for_age_or_failures(synthesis: Synthesis) -> None:
@@ -240,7 +286,9 @@ def test_stage_without_metrics_has_alarms_on_free_metrics_only() -> None:
     sections = {
         alarm["AlarmDescription"].rsplit("#", 1)[1] for alarm in alarms(all_on("dev")).values()
     }
-    assert sections == set(ALARM_KINDS) - set(KINDS_WITH_OWN_METRICS)
+    missing = {*KINDS_WITH_OWN_METRICS, *KINDS_WITH_RESERVATIONS}
+    assert read_context()["stages"]["dev"]["reservedConcurrency"] == {}
+    assert sections == set(ALARM_KINDS) - missing
 
 
 def test_default_stage_has_no_paid_parts_except_its_dashboard() -> None:
@@ -259,7 +307,11 @@ def test_stage_may_choose_alarm_kinds() -> None:
         "Alarms",
         stage=read_stage("dev", stages),
         watched=WatchedResources(
-            functions=("planner",), lanes={"long": "long"}, tables={}, api="api"
+            functions=("planner",),
+            script_functions=(),
+            lanes={"long": "long"},
+            tables={},
+            api="api",
         ),
         topic=Topic(stack, "Topic"),
     )

@@ -27,6 +27,7 @@ from tests.support.infra.synthesis import (
     assembly,
     functions,
     resources,
+    script_functions,
     synthesise,
 )
 
@@ -37,6 +38,7 @@ ROWS = [
     "Failures",
     "API",
     "Functions",
+    "Scripts",
     "Tables",
     "Costs",
 ]
@@ -48,6 +50,7 @@ FREE = {
         "Duration",
         "ConcurrentExecutions",
         "IteratorAge",
+        "AsyncEventsDropped",
     },
     "AWS/SQS": {
         "ApproximateAgeOfOldestMessage",
@@ -92,7 +95,7 @@ def things(synthesis: Synthesis) -> set[tuple[str, str]]:
     return {
         *(
             ("FunctionName", function.properties["FunctionName"])
-            for function in functions(synthesis).values()
+            for function in (*functions(synthesis).values(), *script_functions(synthesis).values())
         ),
         *(("QueueName", queue.properties["QueueName"]) for queue in queues),
         *(
