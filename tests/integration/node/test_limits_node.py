@@ -1,8 +1,7 @@
 """Limits on the node are exact: calls, jobs, requested runs, payloads and starts."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from punctual.engine.quotas.limits import LimitsCache
 from punctual.node.limits import NodeQuotas
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, NodeLimitsError, defaults_from
 from tests.support.builders import ManualClock
-from tests.support.node.node_world import NOON, T, World
+from tests.support.node.node_world import NOON, T, World, a_world
 from tests.support.web_client import Client
 
 SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
@@ -39,19 +38,12 @@ def quotas_of(limits: TenantLimits, clock: ManualClock) -> NodeQuotas:
     return NodeQuotas(lambda _: limits, lambda _: {}, clock, clock.monotonic, NoStoredStarts())
 
 
-@contextmanager
-def a_limited_world(folder: Path, **fields: int) -> Iterator[World]:
-    """Yield a world in which only the tenant `local` has limits."""
-    clock = ManualClock(NOON)
+def a_limited_world(folder: Path, **fields: int) -> AbstractContextManager[World]:
+    """Return a world in which only the tenant `local` has limits."""
     limits = TenantLimits(**fields)
-    world = World(folder, clock, lambda tenant: limits if tenant == T else TenantLimits())
-    try:
-        yield world
-    finally:
-        world.gate.open.set()
-        for workers in world.workers.values():
-            workers.close(10)
-        world.store.close()
+    return a_world(
+        folder, ManualClock(NOON), lambda tenant: limits if tenant == T else TenantLimits()
+    )
 
 
 def submit_jobs(world: World, count: int = 1, tenant: str = T, **fields: Any) -> list[Any]:

@@ -1,7 +1,6 @@
 """A restarted node counts the starts and the requested runs of the last minute."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,21 +11,13 @@ from punctual.domain.tenants.limits import TenantLimits
 from punctual.node.sqlite.recent_starts import START_KIND, SqliteStarts
 from punctual.node.sqlite.store import Store
 from tests.support.builders import ManualClock
-from tests.support.node.node_world import NOON, T, World
+from tests.support.node.node_world import NOON, T, World, a_world
 
 TEN = TenantLimits(runs_per_minute=10)
 
 
-@contextmanager
-def a_limited_world(folder: Path, clock: ManualClock) -> Iterator[World]:
-    world = World(folder, clock, lambda tenant: TEN if tenant == T else TenantLimits())
-    try:
-        yield world
-    finally:
-        world.gate.open.set()
-        for workers in world.workers.values():
-            workers.close(10)
-        world.store.close()
+def a_limited_world(folder: Path, clock: ManualClock) -> AbstractContextManager[World]:
+    return a_world(folder, clock, lambda tenant: TEN if tenant == T else TenantLimits())
 
 
 def started_seconds(world: World) -> list[float]:

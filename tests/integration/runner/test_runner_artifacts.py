@@ -1,14 +1,13 @@
 """Artifacts in every language, as the runner downloads them."""
 
-import io
 import subprocess
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.acceptance.programs import zip_of
 from tests.support.runner.claims_api import ClaimsApi, a_claims_api
 from tests.support.runner.runner_process import an_artifact, an_event, run_in_process
 
@@ -53,14 +52,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     (folder / "main.c").write_text(C_PROGRAM)
     subprocess.run(["gcc", "-static", "-o", "main", "main.c"], cwd=folder, check=True)
     return (folder / "main").read_bytes()
-
-
-def zip_of(files: dict[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return data.getvalue()
 
 
 def finish_of(api: ClaimsApi, folder: Path, runtime: str, data: bytes) -> dict[str, Any]:

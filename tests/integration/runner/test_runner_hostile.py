@@ -14,6 +14,7 @@ from tests.support.runner.runner_process import (
     run_in_process,
     started_runner,
 )
+from tests.support.scripts.orphan import orphan_code
 from tests.support.scripts.script_runs import eventually, exists
 
 SANDBOXES = ["landlock", "bubblewrap", "none"]
@@ -89,25 +90,8 @@ def test_surviving_children_are_killed(api: ClaimsApi, tmp_path: Path, sandbox: 
         assert eventually(lambda: not exists(int(ended.output)))
 
 
-KILL_LAUNCHER = """
-import os, signal, sys, time
-launcher = os.getppid()
-reader, writer = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.set_inheritable(writer, True)
-        program = "import os, time; os.write(%d, b'%%d' %% os.getpid()); time.sleep(1000)" % writer
-        os.execve(sys.executable, [sys.executable, "-c", program], {})
-    os._exit(0)
-print(os.read(reader, 20).decode(), flush=True)
-os.kill(launcher, signal.SIGKILL)
-time.sleep(1000)
-"""
-
-
 def test_child_of_a_killed_launcher_is_killed(api: ClaimsApi, tmp_path: Path) -> None:
-    ended = run_hostile(api, tmp_path, KILL_LAUNCHER, "none")
+    ended = run_hostile(api, tmp_path, orphan_code("{}"), "none")
     assert ended.answer["error"] == "The launcher of the script was killed"
     assert not ended.answer["must_retire"]
     assert not exists(int(ended.output))

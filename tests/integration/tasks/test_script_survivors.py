@@ -12,6 +12,7 @@ from punctual.node.files.process_groups import GroupFiles
 from punctual.tasks.script.process_group import group_of
 from punctual.tasks.script.survivors import Children, kill_survivors
 from tests.support.kernel import needs
+from tests.support.scripts.orphan import orphan_code
 from tests.support.scripts.script_runs import (
     RUN,
     Log,
@@ -24,24 +25,8 @@ from tests.support.scripts.script_runs import (
 
 pytestmark = needs("children of processes")
 
-# Forks twice into its own session, with the environment kept or cleared.
-DETACH = """
-import os, signal, sys, time
-launcher = os.getppid()
-reader, writer = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.set_inheritable(writer, True)
-        program = "import os, time; os.write(%d, b'%%d' %% os.getpid()); time.sleep(1000)" % writer
-        os.execve(sys.executable, [sys.executable, "-c", program], {environment})
-    os._exit(0)
-print(os.read(reader, 20).decode(), flush=True)
-os.kill(launcher, signal.SIGKILL)
-time.sleep(1000)
-"""
-KEPT = DETACH.replace("{environment}", "os.environ")
-CLEARED = DETACH.replace("{environment}", "{}")
+KEPT = orphan_code("os.environ")
+CLEARED = orphan_code("{}")
 
 
 def test_detached_child_dies_when_its_launcher_is_killed(tmp_path: Path) -> None:

@@ -125,8 +125,10 @@ class World:
 
 
 @contextmanager
-def a_world(folder: Path, clock: ManualClock) -> Iterator[World]:
-    world = World(folder, clock)
+def a_world(
+    folder: Path, clock: ManualClock, limits_of: LimitsOf | None = None, **options: Any
+) -> Iterator[World]:
+    world = World(folder, clock, limits_of, **options)
     try:
         yield world
     finally:
