@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs("script")
 
 MAX_DELAY_SECONDS = 5.0
 TIMEOUTS = (25, 60)  # in seconds; on AWS a detached runner has the second script
-LINES = 30
+LINES = 20
 CODE = f"for number in $(seq {LINES}); do echo $EPOCHREALTIME; sleep 0.5; done"
 """Prints the time, twice in a second. A line takes about 0.5 s."""
 

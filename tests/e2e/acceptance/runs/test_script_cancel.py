@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import httpx
 import pytest
@@ -25,8 +25,8 @@ WAITED, HANDED_OVER = 25, 300  # seconds of timeout: on AWS a longer script has 
 RUNS, RUNS_OF_NODE = 20, 4  # a node has eight long runs at a time
 CASES = {
     "handed over": (GROUP, HANDED_OVER),
-    "waited": (GROUP, WAITED),
     "stubborn": (STUBBORN_GROUP, HANDED_OVER),
+    "waited": (GROUP, WAITED),
     "stubborn, waited": (STUBBORN_GROUP, WAITED),
 }
 
@@ -43,12 +43,12 @@ def groups(http: httpx.Client) -> Iterator[Groups]:
 def seconds(shared: Api, groups: Groups) -> Mapping[str, list[float]]:
     """Return by case the seconds from a cancel request to the end of each group's last process.
 
-    The requests are spread over a period of renewals.
+    The requests are spread over a period of renewals. Scripts with a short timeout start last.
     """
     count = RUNS_OF_NODE if runs_on_node(shared) else RUNS
-    cases = [*CASES, "waited", *["handed over"] * (count - 1)]
-    runs = [start(shared, groups, *CASES[case]) for case in cases]
-    eventually(lambda: {run["run_id"] for run in runs} <= groups.begun)
+    handed_over = [*["handed over"] * count, "stubborn"]
+    waited = ["waited", "waited", "stubborn, waited"]
+    runs = started(shared, groups, handed_over) + started(shared, groups, waited)
     cancelled_at: list[float] = []
     pause = threading.Event()
     for run in reversed(runs):
@@ -57,7 +57,7 @@ def seconds(shared: Api, groups: Groups) -> Mapping[str, list[float]]:
         pause.wait(SPREAD_SECONDS / len(runs))
     eventually(lambda: {run["run_id"] for run in runs} <= groups.ended.keys())
     seconds: dict[str, list[float]] = {case: [] for case in CASES}
-    for case, run, at in zip(cases, runs, cancelled_at, strict=True):
+    for case, run, at in zip(handed_over + waited, runs, cancelled_at, strict=True):
         ended = shared.ended(run)
         assert (ended["status"], ended["error_message"]) == ("CANCELLED", "Cancelled")
         assert shared.output(ended) == b"begun\n"
@@ -67,12 +67,16 @@ def seconds(shared: Api, groups: Groups) -> Mapping[str, list[float]]:
     return seconds
 
 
-def start(api: Api, groups: Groups, code: str, timeout_seconds: int) -> Json:
-    task = script(code, args=[str(groups.port)])
-    job = api.create(
-        schedule_type="IMMEDIATE", task=task, timeout_seconds=timeout_seconds, max_retries=0
-    )
-    return api.first_run(job["job_id"])
+def started(api: Api, groups: Groups, cases: Sequence[str]) -> list[Json]:
+    """Return the new runs of these cases, once their processes are there."""
+    runs = []
+    for code, timeout_seconds in (CASES[case] for case in cases):
+        task = script(code, args=[str(groups.port)])
+        fields = {"task": task, "timeout_seconds": timeout_seconds, "max_retries": 0}
+        job = api.create(schedule_type="IMMEDIATE", **fields)
+        runs.append(api.first_run(job["job_id"]))
+    eventually(lambda: {run["run_id"] for run in runs} <= groups.begun)
+    return runs
 
 
 def test_cancel_ends_the_group_of_a_script(seconds: Mapping[str, list[float]]) -> None:
