@@ -90,14 +90,15 @@ class ScriptRunners:
         """Return a link through this server, because a runner cannot reach the bucket."""
         return f"{self._url}{BUCKET_PATH}{urlsafe_b64encode(url.encode()).decode()}"
 
-    def start(self, event: dict[str, Any], **variables: str) -> RunnerProcess:
+    def start(self, event: dict[str, Any], *command: str, **variables: str) -> RunnerProcess:
+        """Start a runner. `command` is that of a container's image, with its variables."""
         event = json.loads(json.dumps(event))
         artifact = event["task"].get("artifact")
         if artifact:
             artifact["url"] = self.local(artifact["url"])
         folder = self._folder / f"runner-{len(list(self._folder.iterdir()))}"
         folder.mkdir(parents=True)
-        return self._stack.enter_context(started_runner(event, folder, **variables))
+        return self._stack.enter_context(started_runner(event, folder, *command, **variables))
 
     def serve_until(self, condition: Callable[[], object]) -> None:
         while not condition():
