@@ -30,7 +30,7 @@ class ResolvedGroups(NamedTuple):
     ) -> tuple[PlannedUpload, ...]:
         """Return the uploads that these jobs need."""
         ids = dict.fromkeys(job.fields["task"]["artifact_id"] for job in jobs if job.artifact)
-        return tuple(self.files[found] for found in ids if not is_stored(found))
+        return tuple(self.files[artifact_id] for artifact_id in ids if not is_stored(artifact_id))
 
 
 def names_artifact(groups: Sequence[DeclaredGroup]) -> bool:

@@ -225,15 +225,16 @@ class RunQueue:
         key = (SCRIPT_NUMBER, row.tenant, *row[:4])
         with self._transaction:
             self._job_states.flush()
-            found = self._transaction.db.execute(
+            matching = self._transaction.db.execute(
                 f"SELECT 1 FROM queue WHERE {_KEY_COLUMNS}", key
             ).fetchone()
-        return found is not None
+        return matching is not None
 
     def update_next_at(self, slots: Sequence[str], now: datetime) -> None:
         """Compute `next_at` for the slots that have room.
 
-        In full slots the end of a run makes room, and so it does for scripts that wait for memory.
+        A full slot has no such time: the end of a run makes room in it. The same holds for scripts
+        that wait for memory.
         """
         start_times: list[datetime | None] = []
         self._watches_first_waiting = Lane.LONG in slots

@@ -78,9 +78,9 @@ class HttpClient:
     def download(
         self, url: str, on_block: Callable[[bytes], None], seconds: float = CONNECT_SECONDS
     ) -> int:
-        """Pass a large answer on, block by block, and return its status.
+        """Pass each block of a large answer to `on_block`, and return the status of the answer.
 
-        Each wait for a block has a deadline. `on_block` ends the download with an exception.
+        Each wait for a block has a deadline. An exception of `on_block` ends the download.
         """
         connection = self._connection(url, seconds)
         request = HttpRequest("GET", url)
@@ -130,7 +130,7 @@ def _header_fields(response: http.client.HTTPResponse) -> dict[str, str]:
 
 
 def _within(seconds: float, connection: http.client.HTTPConnection, action: Callable[[], T]) -> T:
-    """Return the result of an action. After `seconds`, cut its connection and raise CallFailed."""
+    """Return the result of an action. After `seconds`, end its connection and raise CallFailed."""
     results: list[T] = []
     errors: list[Exception] = []
 
@@ -158,7 +158,7 @@ def _within(seconds: float, connection: http.client.HTTPConnection, action: Call
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
-    """End the connection under the thread that uses it."""
+    """Shut down a connection that another thread uses, so that its call fails."""
     with suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
 
