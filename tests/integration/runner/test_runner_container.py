@@ -9,6 +9,7 @@ import pytest
 
 from punctual.runner import container_command
 from punctual.runner.container_command import ContainerCommand
+from punctual.runner.session import UNREPORTED_EXIT_CODE
 from punctual.tasks.contract import StopSignal
 from punctual.tasks.script.survivors import Children
 from tests.support.runner.claims_api import ClaimsApi, a_claims_api
@@ -91,6 +92,15 @@ def test_cancel_stops_the_command(api: ClaimsApi, tmp_path: Path) -> None:
         runner.end()
     [finish] = api.finished
     assert (finish["status"], finish["output_text"]) == ("CANCELLED", "bye\n")
+
+
+def test_end_that_the_api_does_not_take_is_no_success(api: ClaimsApi, tmp_path: Path) -> None:
+    """ECS tells the exit code of the runner to a deployment that has no finish of the run."""
+    api.finishes = [422, 422]
+    with started_runner(a_container_event(api, "echo", "out"), tmp_path) as runner:
+        ended = runner.end()
+    assert (ended.exit_code, api.finished) == (UNREPORTED_EXIT_CODE, [])
+    assert ended.errors == "The runner could not report how the run ended\n"
 
 
 def test_output_of_a_full_disk_is_cut(tmp_path: Path) -> None:

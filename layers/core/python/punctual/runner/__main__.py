@@ -17,7 +17,7 @@ from punctual.runner.container_command import RUN_URL_VARIABLE
 from punctual.runner.environment import RunnerEnvironment
 from punctual.runner.event import UnreadableEvent, read_event
 from punctual.runner.http_client import CallFailed, HttpRequest
-from punctual.runner.session import Session
+from punctual.runner.session import UNREPORTED_EXIT_CODE, Session
 from punctual.runner.wiring import process_environment, remove_runs_folder
 
 EVENT_CALL_SECONDS = 20.0
@@ -45,6 +45,8 @@ def _run(environment: RunnerEnvironment) -> int:
     end = session.run()
     if event.mode == "wait":
         print(json.dumps(end.answer), flush=True)
+    elif end.exit_code == UNREPORTED_EXIT_CODE and not session.is_lost:
+        print("The runner could not report how the run ended", file=sys.stderr)
     return end.exit_code
 
 

@@ -40,6 +40,8 @@ MAX_FINISH_OUTPUT_BYTES = 256 * 1024  # in the finish itself; a larger output is
 MAX_ANSWER_OUTPUT_BYTES = 2 * 1024 * 1024  # an answer has up to 5 MiB, in base64
 MAX_FINISH_ERROR_CHARACTERS = 8_000
 FINISH_SECONDS = 120.0
+# In a container ECS also tells the exit code. Without a finish it must not look like a success.
+UNREPORTED_EXIT_CODE = 75
 UPLOAD_BASE_SECONDS = 30.0
 MIN_UPLOAD_BYTES_PER_SECOND = 2 * 1024 * 1024
 DETACHED_ANSWER = {"format": EVENT_FORMAT, "status": "DETACHED"}
@@ -85,12 +87,17 @@ class Session:
             self._client, self._log, clock.monotonic, started_at=time_text(clock.now())
         )
         self._repeater = Repeater(clock.monotonic, clock.wait)
-        self._performed_at = self._began_at
+        self._step_began_at = self._began_at
         self._has_met_output = False
 
     def request_shutdown(self) -> None:
         """Stop the run, because this process must end."""
         self._heartbeat.stop.request_stop("SHUTDOWN")
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether another executor may have the run, so that its end is not ours to tell."""
+        return self._heartbeat.is_lost
 
     def run(self) -> SessionEnd:
         if self._event.mode == "wait":
@@ -129,15 +136,19 @@ class Session:
         if self._heartbeat.is_lost:
             return SessionEnd(DETACHED_ANSWER, True, 1)
         self._heartbeat.start()
+        exit_code = UNREPORTED_EXIT_CODE
         try:
             outcome, output, is_clean = self._perform()
             # Without a finish the lease ends, and the run is repeated.
-            with suppress(ClaimLost, CallFailed, Refused):
+            with suppress(CallFailed, Refused):
                 if self._may_finish(outcome):
                     self._finish(_as_cancelled(outcome), output)
+                    exit_code = _exit_code(outcome)
+        except ClaimLost:
+            self._heartbeat.stop.request_stop("LOST")
         finally:
             self._heartbeat.end()
-        return SessionEnd(DETACHED_ANSWER, is_clean, _exit_code(outcome))
+        return SessionEnd(DETACHED_ANSWER, is_clean, exit_code)
 
     def _perform(self) -> tuple[Outcome, _StoredOutput, bool]:
         """Return the outcome, the output, and whether the environment is clean again."""
@@ -153,7 +164,7 @@ class Session:
             output = _StoredOutput(outcome.output, None, len(outcome.output))
             return outcome, output, self._environment.clean_up()
         finally:
-            self._performed_at = self._monotonic()
+            self._begin_step()
             self._log.end()
 
     def _perform_command(self) -> tuple[Outcome, _StoredOutput, bool]:
@@ -207,10 +218,14 @@ class Session:
             return False
         return self._heartbeat.is_cancelled
 
+    def _begin_step(self) -> None:
+        """Give the calls that follow their time. An upload may have taken most of an hour."""
+        self._step_began_at = self._monotonic()
+
     def _lease_end(self) -> float:
         """Return when to give up repeating a call: at the end of the lease, or of a long time."""
         lease_end = self._heartbeat.renewed_at + RUN_LEASE.total_seconds()
-        return min(lease_end, self._performed_at + FINISH_SECONDS)
+        return min(lease_end, self._step_began_at + FINISH_SECONDS)
 
     def _upload_output(
         self, outcome: Outcome, output: _StoredOutput, max_inline_bytes: int
@@ -227,6 +242,8 @@ class Session:
         except (CallFailed, Refused) as error:
             failed = Outcome.failed(f"The output could not be stored: {error}")
             return replace(failed, exit_code=outcome.exit_code), ""
+        finally:
+            self._begin_step()
         return replace(outcome, output=b""), name
 
     def _put(self, body: Any, output: _StoredOutput, outcome: Outcome) -> str:
