@@ -16,6 +16,7 @@ VARYING = {
     re.compile(r"127\.0\.0\.1:\d+"): "<target>",
     re.compile(r"(?<=sandbox may be the cause: ).*"): "<what scripts may open here>",
 }
+LARGE_CHARACTERS = 250_000  # of a payload, which may have 256 KiB
 COMPARED = (
     *("status", "exit_code", "error_message", "http_status", "attempt_number", "reason"),
     *("output_truncated", "log_truncated", "output_discarded", "trigger"),
@@ -110,6 +111,20 @@ jobs:
   - {name: errors-only, task: {type: script, runtime: bash,
      code: "yes error | head -n 3000 >&2; echo THE END >&2; exit 1"}}
   - {name: silent, task: {type: script, runtime: bash, code: "true"}}
+  - {name: other-encoding, task: {type: script, runtime: bash,
+     code: "printf 'caf\\\\351 a\\\\0b\\\\n' >&2; exit 1"}}
+  - {name: held-output, timeout_seconds: 25, task: {type: script, runtime: bash,
+     code: "sleep 600 & echo begun"}}
+  - {name: closed-streams, task: {type: script, runtime: bash, code: "exec >&- 2>&-; exit 2"}}
+  - {name: own-signal, task: {type: script, runtime: bash, code: "kill -TERM $$"}}
+  - {name: high-code, task: {type: script, runtime: bash, code: "exit 255"}}
+  - {name: lines, task: {type: script, runtime: bash, env: {A: "x\\ny"}, args: ["", "\\n"],
+     code: 'printf "%s|" "$A" "$#" "$2"'}}
+  - {name: secret-argument, task: {type: script, runtime: bash, args: ["-{{secret:SECRET}}-"],
+     code: 'echo "$1"; echo "${1:0:9}"'}}
+  - name: large-payload
+    payload: ["LARGE"]
+    task: {type: script, runtime: python, code: "import sys; print(len(sys.stdin.read()))"}
 """
 
 
@@ -121,6 +136,7 @@ def write_file(folder: Path, *, target_url: str, set_name: str, secret: str) -> 
     (folder / "main.sh").write_text(BASH)
     (folder / "main").write_bytes(compiled(folder))
     text = FILE.replace("TARGET", target_url).replace("SECRET", secret)
+    text = text.replace("LARGE", "x" * LARGE_CHARACTERS)
     (folder / "jobs.yaml").write_text(text.replace("set: SET", f"set: {set_name}"))
 
 
