@@ -88,6 +88,32 @@ def test_log_of_a_lost_attempt_goes_with_the_history_of_its_run(node: ClaimsNode
     assert [path for path in logs.rglob("*") if path.is_file()] == []
 
 
+def test_upload_of_a_released_claim_is_not_the_output_of_the_next_one(node: ClaimsNode) -> None:
+    def upload(claim: str) -> Any:
+        body = {"claim": claim, "size": 3, "content_type": "text/csv"}
+        return node.post("/v1/claims/upload", body).json
+
+    claim = node.start_run(max_retries=0)
+    early = upload(claim)
+    assert node.put_upload(early["upload_url"], b"bad")
+    assert statuses(node.finish({"claim": claim, "status": "RELEASED"})) == ["OK"]
+    again = node.claim_again(claim)
+    link = upload(again)
+    assert node.put_upload(link["upload_url"], b"own")
+    assert not node.put_upload(link["upload_url"], b"two")
+    assert not node.put_upload(early["upload_url"], b"bad")
+    end = {"claim": again, "status": "SUCCESS", "output_upload": link["output_upload"]}
+    assert statuses(node.finish(end)) == ["OK"]
+    assert node.run(claim).run.attempt == 1
+    assert node.output(claim) == b"own"
+    outputs = node.world.folder / "blobs" / "outputs"
+    assert {path.read_bytes() for path in outputs.rglob("*") if path.is_file()} == {b"bad", b"own"}
+    month_later = NOON + timedelta(days=31)
+    while node.world.store.purge(month_later, 100):
+        pass
+    assert [path for path in outputs.rglob("*") if path.is_file()] == []
+
+
 def test_run_of_a_silent_executor_goes_to_another_one(node: ClaimsNode) -> None:
     claim = node.start_run(task={"type": "http", "url": "http://127.0.0.1:9/"})
     node.world.gate.open.set()

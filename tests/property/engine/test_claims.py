@@ -1,8 +1,10 @@
 """Claims of two tenants, altered, truncated and exchanged: none reaches a run but its own."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual.domain.run import RunStatus
 from punctual.engine.execution.claims import (
     ClaimFinish,
     ClaimLost,
@@ -58,14 +60,30 @@ def test_claims_of_two_tenants_reach_no_run_but_their_own(data: st.DataObject) -
             ]
         )
         assert (renewed.status, set(ended)) == (ClaimStatus.LOST, {ClaimStatus.LOST})
-        try:
+        with pytest.raises(ClaimLost) as lost:
             scene.claims.upload(claim, 3, "text/csv")
-        except ClaimLost:
-            continue
-        raise AssertionError("an upload was signed for a changed claim")
+        assert lost.value.code == "CLAIM_LOST"
     assert scene.snapshot() == before
     kept = [ClaimRenewal(claim, "r", True) for claim in claims]
     assert [answer.status for answer in scene.claims.renew(kept)] == [ClaimStatus.OK] * 2
+
+
+@given(st.data())
+def test_changed_name_of_an_upload_names_no_output(data: st.DataObject) -> None:
+    scene = ClaimsScene()
+    claims = [scene.start_run(tenant, max_retries=0) for tenant in TENANTS]
+    links = [scene.claims.upload(claim, 3, "text/csv") for claim in claims]
+    for number, link in enumerate(links):
+        assert scene.world.memory.blobs.upload(link.url, b"of%d" % number)
+    text = data.draw(changed_claims((links[0].output_upload, links[1].output_upload)))
+    own = data.draw(st.sampled_from([0, 1]))
+    name = data.draw(st.sampled_from([text or "x", links[1 - own].output_upload]))
+    end = ClaimFinish(claims[own], "SUCCESS", output_upload=name)
+    assert scene.claims.finish([end]) == [ClaimStatus.OK]
+    row = scene.row(claims[own])
+    assert row is not None
+    assert (row.run.status, row.detail.output_blob) == (RunStatus.FAILED, "")
+    assert scene.live_run(claims[1 - own]) is not None
 
 
 @given(st.sampled_from(TENANTS), st.booleans())

@@ -175,6 +175,56 @@ def test_fault_at_any_port_call_loses_neither_run_nor_output() -> None:
         check_ended_outside(story)
 
 
+class ReleasedStory(Story):
+    """A hostile executor fills its upload and logs, then returns the run. Another one takes it."""
+
+    def __init__(self, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(faults)
+        self.plan.on = False
+        self.first = self.claim
+        self.link = self.scene.claims.upload(self.first, len(OUTPUT), "text/csv")
+        self.scene.claims.renew([ClaimRenewal(self.first, "", False, b"of the first claim", 0)])
+        self.fill()
+        self.plan.on = True
+
+    def fill(self) -> None:
+        self.scene.world.memory.blobs.upload(self.link.url, b"x" * len(OUTPUT))
+
+    def take_all(self) -> None:
+        """Return the run by its first claim, then make all calls with the next one."""
+        release = ClaimFinish(self.first, "RELEASED")
+        assert self.take(
+            Step(lambda claims: claims.finish([release]), lambda answer: answer == ["OK"])
+        )
+        self.plan.on = False
+        while not (queued := self.scene.claim_runs()):  # a timer sends it, if the call could not
+            self.scene.wait(1)
+            self.scene.evaluate()
+        (again,) = queued
+        assert again.run.attempt == 1
+        self.claim = self.scene.sign(again)
+        self.plan.on = True
+        for step in self.steps():
+            assert self.take(step)
+            self.fill()
+
+
+def test_fault_at_any_call_leaves_a_released_run_to_its_next_claim() -> None:
+    steady = ReleasedStory()
+    steady.take_all()
+    faults = [
+        Fault(number, kind, crash)
+        for number, call in enumerate(steady.plan.calls, 1)
+        for kind, crash in fault_kinds(call)
+    ]
+    assert len(faults) > 60
+    for fault in faults:
+        story = ReleasedStory([fault])
+        story.take_all()
+        story.settle()
+        check_ended_outside(story)
+
+
 @pytest.mark.parametrize("answered_calls", range(CALLS))
 def test_run_of_a_killed_executor_is_done_once_by_another_one(answered_calls: int) -> None:
     story = Story()

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from punctual.auth.claim_tokens import ClaimTokens
+from punctual.domain.errors import PreconditionFailed
 from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import RunView
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.claims import node_claims
 from punctual.node.http.uploads import Uploads
 from tests.support.builders import ManualClock
-from tests.support.claims.outside import claim_new_run
+from tests.support.claims.outside import claim_new_run, claim_queued_run
 from tests.support.node.node_world import World
 from tests.support.web_client import Answer, ApplicationClient
 
@@ -56,6 +58,31 @@ class ClaimsNode(ApplicationClient):
         return claim_new_run(
             node, self.claim_tokens, lambda: node.jobs.submit(tenant, "me", [Submission(document)])
         )
+
+    def claim_again(self, claim: str) -> str:
+        """Claim the queued run of a former claim. Return the new claim."""
+        key, world = JobKey(*self._ids(claim)[:2]), self.world
+
+        def claim_queued() -> str:
+            state = world.store.job_states.load([key])[key].state
+            return claim_queued_run(world.node, self.claim_tokens, state)
+
+        new_claim: str = world.do(claim_queued)
+        return new_claim
+
+    def put_upload(self, url: str, data: bytes) -> bool:
+        """Send an output to the address of an upload. Return whether the node took it."""
+        blobs = self.world.store.blobs
+        ticket = blobs.read_upload_link(url.rpartition("/")[2])
+        assert ticket is not None
+        try:
+            file = blobs.open_upload(ticket)
+        except PreconditionFailed:
+            return False
+        file.write(data)
+        file.finish()
+        file.close()
+        return True
 
     def run(self, claim: str) -> RunView:
         tenant, job_id, run_id = self._ids(claim)

@@ -5,6 +5,7 @@ from typing import Any
 
 from punctual.auth.claim_tokens import ClaimTokens
 from punctual.domain.claims import ClaimIdentity
+from punctual.domain.job_state import JobState
 from punctual.engine.changes.effects import message_of
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import JobView
@@ -19,14 +20,19 @@ def claim_new_run(
     def submit_and_claim() -> str:
         (view,) = submit()
         assert isinstance(view, JobView)
-        key = JobKey(view.state.tenant, view.state.job_id)
-        (run,) = view.state.runs
-        (claimed,) = node.executor.claim([message_of(key, run, view.state)]).claimed
-        run = claimed.run
-        node.executor.renew([(key, run.run_id, run.token)], is_first=True)
-        return claim_tokens.sign(ClaimIdentity(*key, run.run_id, run.attempt, run.token))
+        return claim_queued_run(node, claim_tokens, view.state)
 
     (claim,) = node.perform([submit_and_claim])
     if isinstance(claim, Exception):
         raise claim
     return claim
+
+
+def claim_queued_run(node: Node, claim_tokens: ClaimTokens, state: JobState) -> str:
+    """Claim the only run of a job, in a transaction of the node. Return the claim."""
+    key = JobKey(state.tenant, state.job_id)
+    (run,) = state.runs
+    (claimed,) = node.executor.claim([message_of(key, run, state)]).claimed
+    run = claimed.run
+    node.executor.renew([(key, run.run_id, run.token)], is_first=True)
+    return claim_tokens.sign(ClaimIdentity(*key, run.run_id, run.attempt, run.token))

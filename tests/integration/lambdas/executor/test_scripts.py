@@ -12,6 +12,7 @@ import pytest
 
 from punctual.domain.claims import ClaimIdentity, OutputUpload
 from punctual.domain.decide import Verdict
+from punctual.domain.errors import Unavailable
 from punctual.domain.leases import DETACHED_LEASE, RUN_LEASE
 from punctual.domain.run import RunStatus
 from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
@@ -22,7 +23,8 @@ from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE as TEXT
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.executor.attempt import HANDOVER_SECONDS
 from punctual.lambdas.runtime import Runtime
-from punctual.tasks.contract import Throttled
+from punctual.tasks.contract import BadTask, Throttled
+from punctual.tasks.runner_event import RunnerArtifact
 from punctual.tasks.script_function import (
     RUNNER_ANSWER_SECONDS,
     NoAnswer,
@@ -37,6 +39,14 @@ SCRIPT = {"type": "script", "runtime": "bash", "code": "echo done"}
 LONG = {"task": SCRIPT, "timeout_seconds": 120, "max_retries": 0}
 SHORT = {"task": SCRIPT, "timeout_seconds": 20, "max_retries": 0}
 """What the run makes of its attempt shows in its status."""
+ARTIFACT_ID = "6c9e8f1a-2b3c-8d4e-af50-617283940516"
+ARTIFACT = RunnerArtifact("https://objects.test/a.zip?signed", "0" * 64, "a.zip", 5)
+WITH_ARTIFACT = {
+    "task": {"type": "script", "runtime": "python", "artifact_id": ARTIFACT_ID},
+    "timeout_seconds": 20,
+    "max_retries": 0,
+}
+HANDED_OVER = pytest.mark.parametrize("document", [LONG, WITH_ARTIFACT], ids=["long", "artifact"])
 LEASE_TIMER_DELAY = timedelta(seconds=LEASE_TIMER_GRID_SECONDS)
 LEASE_ENDED = NOON + DETACHED_LEASE + LEASE_TIMER_DELAY
 
@@ -47,6 +57,7 @@ class Functions:
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.crash_before = False
+        self.artifact_error: Exception | None = None
         self.events: list[dict[str, Any]] = []
         self.started: list[dict[str, Any]] = []
 
@@ -60,6 +71,12 @@ class Functions:
             self._next()
         self.started.append(json.loads(event))
         self._next()
+
+    def find_artifact(self, tenant: str, artifact_id: str) -> RunnerArtifact:
+        assert (tenant, artifact_id) == ("acme", ARTIFACT_ID)
+        if self.artifact_error is not None:
+            raise self.artifact_error
+        return ARTIFACT
 
     def _next(self) -> Any:
         answer = self.answers.pop(0) if self.answers else None
@@ -86,7 +103,7 @@ def script_functions(world: Executors) -> Functions:
         sign=lambda claim: json.dumps(claim),
         api_url=lambda: "https://api.example.com/v1",
         memory_mb=512,
-        find_artifact=lambda _tenant, _artifact_id: pytest.fail("no artifact here"),
+        find_artifact=functions.find_artifact,
     )
     return functions
 
@@ -159,12 +176,13 @@ def test_runner_finishes_the_run_by_its_claim(world: Executors, functions: Funct
     assert world.records() == [], "and its message does not return"
 
 
+@HANDED_OVER
 @pytest.mark.parametrize("delivery", [{}, {"delivery": "AT_MOST_ONCE"}])
 def test_script_without_a_runner_starts_again_and_no_attempt_counts(
-    world: Executors, functions: Functions, delivery: dict[str, str]
+    world: Executors, functions: Functions, document: dict[str, Any], delivery: dict[str, str]
 ) -> None:
     """Lambda drops an event that it cannot start for a minute."""
-    key = world.submit(**LONG, **delivery)
+    key = world.submit(**document, **delivery)
     invoke(world)
     world.clock.set(NOON + DETACHED_LEASE - timedelta(seconds=1))
     world.evaluate_due_timers()
@@ -251,6 +269,70 @@ def test_cancelled_run_is_not_handed_over(world: Executors, functions: Functions
     assert world.status(key) is RunStatus.CANCELLED
 
 
+def test_script_with_an_artifact_is_handed_over_however_short(
+    world: Executors, functions: Functions
+) -> None:
+    key = world.submit(**WITH_ARTIFACT)
+    assert invoke(world) == []
+    (event,) = functions.started
+    assert (event["mode"], event["timeout_seconds"], functions.events) == ("detached", 20, [])
+    assert event["task"]["artifact"]["url"] == ARTIFACT.url
+    assert world.status(key) is RunStatus.CLAIMED
+    assert lease_seconds(world, key) == DETACHED_LEASE.total_seconds()
+
+
+def test_script_with_a_missing_artifact_fails_without_a_start(
+    world: Executors, functions: Functions
+) -> None:
+    functions.artifact_error = BadTask(f"There is no artifact {ARTIFACT_ID}")
+    key = world.submit(**{**WITH_ARTIFACT, "max_retries": 3})
+    invoke(world)
+    view = world.run(key)
+    assert (view.run.status, view.run.attempt) == (RunStatus.FAILED, 1)
+    assert view.detail.error == f"There is no artifact {ARTIFACT_ID}"
+    assert functions.started == []
+
+
+def test_artifact_that_cannot_be_read_for_now_is_no_attempt(
+    world: Executors, functions: Functions
+) -> None:
+    functions.artifact_error = Unavailable("The store does not answer.")
+    key = world.submit(**WITH_ARTIFACT, delivery="AT_MOST_ONCE")
+    invoke(world)
+    assert world.status(key) is RunStatus.WAITING
+    functions.artifact_error = None
+    world.clock.set(after(60))
+    world.evaluate_due_timers()
+    invoke(world)
+    assert [claim_of(event).attempt_number for event in functions.started] == [1]
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@HANDED_OVER
+def test_short_task_beside_a_handover_begins_first(
+    world: Executors, functions: Functions, document: dict[str, Any], order: int
+) -> None:
+    """A handover first extends leases, which may take long. A timeout counts from the claim."""
+    documents = {"short": {**SHORT, "timeout_seconds": 1}, "handed over": document}
+    names = list(documents) if order == 0 else list(reversed(documents))
+    keys = {name: world.submit(**documents[name]) for name in names}
+    begun: list[str] = []
+    functions.answers = [lambda: begun.append("short"), lambda: begun.append("handed over")]
+    renew = world.runtime.executor.renew
+
+    def slow_renew(*args: Any, **options: Any) -> Any:
+        if options.get("lease") == DETACHED_LEASE:
+            begun.append("lease extended")
+            world.clock.advance(timedelta(seconds=5))
+        return renew(*args, **options)
+
+    world.runtime.executor.renew = slow_renew  # type: ignore[method-assign]
+    assert invoke(world, sorted(world.records(), key=lambda record: record["body"])) == []
+    assert begun == ["short", "lease extended", "handed over"]
+    assert world.status(keys["short"]) is RunStatus.SUCCESS
+    assert world.status(keys["handed over"]) is RunStatus.CLAIMED
+
+
 def test_hanging_start_is_left_to_its_lease(world: Executors, functions: Functions) -> None:
     """The executor waits for the start in vain, for example while a secret is read."""
     key = world.submit(**LONG, payload={"lasts": 500, "stubborn": True})
@@ -261,11 +343,14 @@ def test_hanging_start_is_left_to_its_lease(world: Executors, functions: Functio
     assert lease_seconds(world, key) == pytest.approx(DETACHED_LEASE.total_seconds() - waited)
 
 
+HANDOVERS = {"long": LONG, "artifact": WITH_ARTIFACT}
+
+
 @cache
-def handover_calls() -> tuple[Call, ...]:
+def handover_calls(name: str) -> tuple[Call, ...]:
     with executors() as world:
         functions = script_functions(world)
-        world.submit(**LONG)
+        world.submit(**HANDOVERS[name])
         plan = Plan()
         invoke(world, runtime=world.faulty_runtime(plan))
         assert functions.started
@@ -275,35 +360,39 @@ def handover_calls() -> tuple[Call, ...]:
 def handover_faults() -> list[Any]:
     return [
         pytest.param(
+            name,
             Fault(number, kind, crash),
-            id=f"{call.port}.{call.method} {kind}{' crash' if crash else ''} {number}",
+            id=f"{name} {call.port}.{call.method} {kind}{' crash' if crash else ''} {number}",
         )
-        for number, call in enumerate(handover_calls(), start=1)
+        for name in HANDOVERS
+        for number, call in enumerate(handover_calls(name), start=1)
         for kind, crash in fault_kinds(call)
     ]
 
 
-def test_faults_cover_the_lease_of_the_handover() -> None:
-    names = [f"{call.port}.{call.method}" for call in handover_calls()]
+@pytest.mark.parametrize("name", HANDOVERS)
+def test_faults_cover_the_lease_of_the_handover(name: str) -> None:
+    names = [f"{call.port}.{call.method}" for call in handover_calls(name)]
     assert names[-2:] == ["wakeups.notify_new_timers", "job_states.renew_leases"]
 
 
-@pytest.mark.parametrize("fault", handover_faults())
-def test_handover_with_one_fault_ends_with_one_runner(fault: Fault) -> None:
+@pytest.mark.parametrize(("name", "fault"), handover_faults())
+def test_handover_with_one_fault_ends_with_one_runner(name: str, fault: Fault) -> None:
     with executors() as world:
         functions = script_functions(world)
-        key = world.submit(**LONG)
+        key = world.submit(**HANDOVERS[name])
         settle(world, functions, key, lambda runtime: world.faulty_runtime(Plan((fault,))))
         assert_one_runner(world, functions, key)
 
 
+@HANDED_OVER
 @pytest.mark.parametrize("sent", [True, False])
-def test_crash_around_the_start_ends_with_one_runner(sent: bool) -> None:
+def test_crash_around_the_start_ends_with_one_runner(sent: bool, document: dict[str, Any]) -> None:
     """The executor dies before Lambda has the event, or before it sees the answer."""
     with executors() as world:
         functions = script_functions(world)
         functions.crash_before, functions.answers = not sent, [Crash()]
-        key = world.submit(**LONG)
+        key = world.submit(**document)
         settle(world, functions, key, lambda runtime: runtime)
         assert_one_runner(world, functions, key)
 

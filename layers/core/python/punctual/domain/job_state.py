@@ -79,6 +79,7 @@ class Rules(
     deadline_seconds: int | None = None
     at_most_once: bool = False
     memory_mb: int = 0  # that a script asks for; 0 is the default
+    has_artifact: bool = False  # on AWS a detached runner fetches it
 
 
 class JobLimits(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -84,7 +84,8 @@ def claim(draft: Draft, event: events.Claim) -> Answer:
 
 
 def _is_detached_script(rules: Rules) -> bool:
-    return rules.task_type == "script" and rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
+    is_detached = rules.has_artifact or rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
+    return rules.task_type == "script" and is_detached
 
 
 def _return_unstarted(draft: Draft, run: Run, start_failed: bool = False) -> None:

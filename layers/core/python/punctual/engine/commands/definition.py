@@ -156,6 +156,7 @@ def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
         deadline_seconds=document.get("deadline_seconds"),
         at_most_once=at_most_once,
         memory_mb=resources.get("memory_mb") or 0,
+        has_artifact=task_type == "script" and bool(task.get("artifact_id")),
     )
 
 

@@ -463,10 +463,16 @@ def _renewal_answer(result: RenewalResult) -> RenewalAnswer:
 
 
 def _is_accepted(result: Result) -> bool:
-    """Return whether the claim still held. A job that lost all swaps is asked for again."""
+    """Return whether the claim still held.
+
+    Raise `Unavailable` if that is not known, because the job lost all swaps or a store failed. LOST
+    would end work that still has its claim.
+    """
     if result.is_contended:
         raise Unavailable("The job changes too often at the moment: try again.")
-    return not result.has_failed and result.verdict is Verdict.OK
+    if result.has_failed:
+        raise Unavailable("The job cannot be changed at the moment: try again.")
+    return result.verdict is Verdict.OK
 
 
 def _groups(ending: Sequence[_Ending]) -> Iterator[Sequence[_Ending]]:
