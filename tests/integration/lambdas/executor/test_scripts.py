@@ -46,6 +46,11 @@ WITH_ARTIFACT = {
     "timeout_seconds": 20,
     "max_retries": 0,
 }
+LARGE = {
+    "task": {**SCRIPT, "resources": {"memory_mb": 1024}},
+    "timeout_seconds": 20,
+    "max_retries": 0,
+}
 HANDED_OVER = pytest.mark.parametrize("document", [LONG, WITH_ARTIFACT], ids=["long", "artifact"])
 LEASE_TIMER_DELAY = timedelta(seconds=LEASE_TIMER_GRID_SECONDS)
 LEASE_ENDED = NOON + DETACHED_LEASE + LEASE_TIMER_DELAY
@@ -305,6 +310,18 @@ def test_artifact_that_cannot_be_read_for_now_is_no_attempt(
     world.evaluate_due_timers()
     invoke(world)
     assert [claim_of(event).attempt_number for event in functions.started] == [1]
+
+
+def test_short_script_with_more_memory_than_a_function_is_handed_over_as_claimed(
+    world: Executors, functions: Functions
+) -> None:
+    key = world.submit(**LARGE, delivery="AT_MOST_ONCE")
+    invoke(world)
+    assert world.status(key) is RunStatus.CLAIMED
+    world.clock.set(LEASE_ENDED + timedelta(minutes=4))
+    world.evaluate_due_timers()
+    view = world.run(key)
+    assert (view.run.status, view.run.attempt) == (RunStatus.WAITING, 1), "nothing has begun"
 
 
 @pytest.mark.parametrize("order", [0, 1])

@@ -24,6 +24,7 @@ class Claim(Struct, frozen=True, gc=False):
     nonce: str
     starts_later: bool = False  # a container: CLAIMED now, RUNNING after its start
     hands_over_scripts: bool = False  # the same for a script that a detached runner takes
+    function_memory_mb: int | None = None  # scripts that ask for more run in containers
 
 
 class Started(Struct, frozen=True, gc=False):

@@ -161,6 +161,7 @@ class Runtime:
             new_id=self.new_id,
             executor_id=self.name,
             hands_over_scripts=True,
+            function_memory_mb=self.settings.script_memory_mb,
         )
 
 

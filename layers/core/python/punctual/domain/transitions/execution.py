@@ -76,16 +76,20 @@ def claim(draft: Draft, event: events.Claim) -> Answer:
         refuse_claim(draft, run)
         return Answer(Verdict.NOT_QUEUED, run)
     starts_later = event.starts_later or (
-        event.hands_over_scripts and _is_detached_script(draft.rules_of(run.definition))
+        event.hands_over_scripts and _is_detached_script(draft.rules_of(run.definition), event)
     )
     claimed_run = claim_run(draft, run, event.executor_id, event.nonce, starts_later)
     admit(draft)  # the last of `max_runs` frees places
     return Answer(Verdict.OK, claimed_run)
 
 
-def _is_detached_script(rules: Rules) -> bool:
-    is_detached = rules.has_artifact or rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
-    return rules.task_type == "script" and is_detached
+def _is_detached_script(rules: Rules, event: events.Claim) -> bool:
+    if rules.task_type != "script":
+        return False
+    memory_mb = event.function_memory_mb
+    is_in_container = memory_mb is not None and rules.memory_mb > memory_mb
+    is_long = rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
+    return is_long or rules.has_artifact or is_in_container
 
 
 def _return_unstarted(draft: Draft, run: Run, start_failed: bool = False) -> None:

@@ -104,9 +104,15 @@ class Executor:
         new_id: NewId,
         executor_id: str,
         hands_over_scripts: bool = False,
+        function_memory_mb: int | None = None,
     ) -> None:
-        """Set up an executor. With `hands_over_scripts`, detached runners take long scripts."""
+        """Set up an executor.
+
+        With `hands_over_scripts`, detached runners take long scripts, and those that ask for more
+        than `function_memory_mb`.
+        """
         self._hands_over_scripts = hands_over_scripts
+        self._function_memory_mb = function_memory_mb
         self._job_states = job_states
         self._wakeups = wakeups
         self._applier = applier
@@ -130,6 +136,7 @@ class Executor:
                     nonce,
                     starts_later=message.task_type in LATER_STARTING_TASK_TYPES,
                     hands_over_scripts=self._hands_over_scripts and message.task_type == "script",
+                    function_memory_mb=self._function_memory_mb,
                 ),
                 nonce,
                 isolates_failure=True,
