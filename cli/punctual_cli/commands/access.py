@@ -101,9 +101,18 @@ def _print_identity(cli_session: Session, identity: "Identity") -> None:
             ("Expires", screen.long_time(identity.expires_at)),
             ("Server", f"{cli_session.target.url} ({cli_session.target.source})"),
             *(
-                (name.replace("_", " ").capitalize(), f"at most {value:,}")
+                (_limit_label(name), f"at most {value:,}")
                 for name, value in limits.items()
                 if value is not None
             ),
         ]
     )
+
+
+def _limit_label(name: str) -> str:
+    """Return the name of a limit for people.
+
+    >>> _limit_label("runs_per_minute"), _limit_label("artifact_mb")
+    ('Runs per minute', 'Artifact MB')
+    """
+    return name.replace("_", " ").capitalize().replace(" mb", " MB")

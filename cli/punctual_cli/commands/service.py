@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from punctual.client import Health, Stats
 
 _BARS = " ▁▂▃▄▅▆▇█"
+STATUS_WORDS = {"SUCCESS": "succeeded", "TIMED_OUT": "timed out"}
 
 
 def stats(session: Session) -> None:
@@ -70,9 +71,13 @@ def _print_stats(session: Session, answer: "Stats") -> None:
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
-    return (
-        ", ".join(f"{count:,} {name.lower()}" for name, count in counts.items() if count) or "none"
-    )
+    """Return the counts that are not zero, with each status as a word.
+
+    >>> _counts_text({"SUCCESS": 2, "TIMED_OUT": 1, "FAILED": 0})
+    '2 succeeded, 1 timed out'
+    """
+    words = ((STATUS_WORDS.get(name, name.lower()), count) for name, count in counts.items())
+    return ", ".join(f"{count:,} {word}" for word, count in words if count) or "none"
 
 
 def _last_hour_text(answer: "Stats") -> str:
