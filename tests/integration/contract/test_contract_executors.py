@@ -35,7 +35,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "handed over script": lambda _folder: function_story(HandedOverScriptStory),
         "container": lambda _folder: container_story(ContainerStory),
         "container with the runner": lambda _folder: container_story(RunnerContainerStory),
-        "process outside": outside_story,
+        "external process": outside_story,
     }
 )
 

@@ -16,7 +16,7 @@ from tests.support.ports import Ports, a_change_applier, an_executor
 from tests.support.web_world import WebWorld
 
 TOKEN_KEY = bytes(range(32))
-HANDED_OUT_LEASE = timedelta(seconds=75)  # the time that a process outside has to start
+HANDED_OUT_LEASE = timedelta(seconds=75)  # the time that an external process has to start
 
 
 class ClaimsScene:

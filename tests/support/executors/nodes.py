@@ -1,4 +1,4 @@
-"""The threads of a node, and a process outside that calls a node over HTTP."""
+"""The threads of a node, and an external process that calls a node over HTTP."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -134,7 +134,7 @@ def node_story(folder: Path) -> Iterator[NodeStory]:
 
 
 class OutsideStory(ExecutorStory):
-    """A process outside that has only the claim of each attempt, and calls a node over HTTP."""
+    """An external process that has only the claim of each attempt, and calls a node over HTTP."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

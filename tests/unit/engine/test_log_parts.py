@@ -1,4 +1,4 @@
-"""The parts of a log that an executor outside sends, also from a hostile sender."""
+"""The parts of a log that an external executor sends, also from a hostile sender."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The log of an attempt outside, stored in parts while it runs and as one blob at its end.
+"""The log of an external executor, stored in parts while it runs and as one blob at its end.
 
 Part `n` holds the bytes from `n * LOG_PART_BYTES` on, as far as they have arrived. So a log has a
 fixed number of parts at most, whatever its sender claims. A part only grows: each write names the

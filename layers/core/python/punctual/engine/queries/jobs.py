@@ -250,7 +250,7 @@ class JobQueries:
     def _live_log(self, key: JobKey, run: Run, after: int) -> bytes | None:
         """Return the log of an attempt that goes on, or that was lost. None means no log.
 
-        Our own executors on the node append to one blob. Executors outside send parts.
+        Our own executors on the node append to one blob. External executors send parts.
         """
         number, data = run.attempt, None
         if run.is_held:

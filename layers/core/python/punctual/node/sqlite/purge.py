@@ -135,7 +135,7 @@ class Purge:
             key = JobKey(tenant, job_id)
             if run_row is not None and run_row.run.has_own_payload:
                 blob_names.append(payload_name(key, run_id))
-            # A lost attempt of an executor outside leaves its log in parts.
+            # A lost attempt of an external executor leaves its log in parts.
             numbers = range(1, 1 if run_row is None else run_row.run.attempt + 1)
             for number in numbers:
                 blob_names += self._blobs.list_names(log_parts_folder(key, run_id, number))
