@@ -9,6 +9,7 @@ from punctual.engine.commands.artifacts import Artifacts
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
+from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
@@ -65,16 +66,7 @@ def build_write_api(runtime: Runtime) -> Any:
         log=engine_log(runtime.log),
     )
     stage_quotas = quotas.build_api_quotas(runtime)
-    artifacts = Artifacts(
-        runtime.ports.artifacts,
-        runtime.ports.blobs,
-        ArtifactQueries(runtime.ports.artifacts, runtime.ports.blobs, runtime.ports.job_states),
-        runtime.ports.audit_log,
-        runtime.clock,
-        runtime.new_id,
-        stage_quotas.limits_of,
-        frozenset({runtime.settings.script_architecture}),
-    )
+    artifacts = _build_artifacts(runtime, stage_quotas.limits_of)
     jobs = Jobs(
         job_states=runtime.ports.job_states,
         history=runtime.ports.history,
@@ -134,6 +126,20 @@ def stage_features(settings: Settings) -> Features:
         max_script_seconds=MAX_FUNCTION_SCRIPT_SECONDS,
         max_script_memory_mb=settings.script_memory_mb,
         script_limit_hint=NO_SCRIPTS_IMAGE_HINT if settings.max_container_vcpu else "",
+    )
+
+
+def _build_artifacts(runtime: Runtime, limits_of: LimitsOf) -> Artifacts:
+    ports = runtime.ports
+    return Artifacts(
+        ports.artifacts,
+        ports.blobs,
+        ArtifactQueries(ports.artifacts, ports.blobs, ports.job_states),
+        ports.audit_log,
+        runtime.clock,
+        runtime.new_id,
+        limits_of,
+        frozenset({runtime.settings.script_architecture}),
     )
 
 
