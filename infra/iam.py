@@ -204,11 +204,11 @@ def claims(data: DataArns, queues: QueueArns, token_key: str) -> list[Right]:
     ]
 
 
-def _write_quota_rows(data: DataArns, has_limits: bool) -> list[Right]:
-    """Return the rights on quota rows, in a stage with limits."""
+def _write_quota_rows(data: DataArns, has_quotas: bool) -> list[Right]:
+    """Return the rights on quota rows, in a stage that has some."""
     return (
         [_dynamodb(data.control, "PutItem")._replace(key_patterns=(QUOTA_ROW_KEY_PATTERN,))]
-        if has_limits
+        if has_quotas
         else []
     )
 
@@ -269,7 +269,7 @@ def executor(
     queues: QueueArns,
     lane_queues: Sequence[str],
     target_rights: Sequence[Right],
-    has_limits: bool,
+    has_quotas: bool,
     webhook_key: str | None,
 ) -> list[Right]:
     """Return the executor's rights; `target_rights` are those on the targets of tasks."""
@@ -279,7 +279,7 @@ def executor(
     return [
         *webhook_key_rights,
         *_change_job(data, queues),
-        *_write_quota_rows(data, has_limits),
+        *_write_quota_rows(data, has_quotas),
         consume_queues(lane_queues),
         _sqs(lane_queues, "ChangeMessageVisibility"),
         _read_blobs(data, PAYLOADS_PREFIX),
@@ -297,8 +297,10 @@ def dead_letters(data: DataArns, queues: QueueArns) -> list[Right]:
     ]
 
 
-def status(data: DataArns, failure_queue: str) -> list[Right]:
+def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
     return [
+        # The places of claims that end.
+        *([_rows(data, QUOTA_ROW_KEY_PATTERN, "BatchGetItem", "PutItem")] if has_quotas else []),
         Right(
             ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
             (data.stream,),

@@ -192,6 +192,12 @@ class Stage:
         return self.builds_scripts_image or (self.containers and self.scripts_image is not None)
 
     @property
+    def script_places(self) -> Mapping[str, int]:
+        """Return how many scripts may run at a time, by function. Others share the account's."""
+        reserved = self.reserved
+        return {name: reserved[name] for name in SCRIPT_FUNCTION_NAMES if name in reserved}
+
+    @property
     def pollers(self) -> int:
         """Return the number of concurrent pollers.
 

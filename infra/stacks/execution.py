@@ -118,7 +118,8 @@ class Execution(Stack):
                     queues,
                     [lane_queue.queue.queue_arn for lane_queue in lane_queues],
                     [*target_rights, *start_rights.get(lane, [])],
-                    has_limits=stage.limits is not None,
+                    has_quotas=stage.limits is not None
+                    or (lane == SCRIPT_LANE and bool(stage.script_places)),
                     webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
                 ),
             )
@@ -153,7 +154,12 @@ class Execution(Stack):
             self, "StatusFailed", stage.resource_name("status-failed")
         )
         self.status = create_function(
-            STATUS_SHAPE, iam.status(arns, self.status_failure_queue.queue_arn)
+            STATUS_SHAPE,
+            iam.status(
+                arns,
+                self.status_failure_queue.queue_arn,
+                has_quotas=stage.limits is not None or bool(stage.script_places),
+            ),
         )
         self.stream_source = StreamSource(
             self,

@@ -149,4 +149,5 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         script_architecture=stage.script_architecture,
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
         places={lane.name: lane.executors for lane in scheduling.lanes},
+        script_places=stage.script_places,
     )

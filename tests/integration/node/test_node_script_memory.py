@@ -98,7 +98,7 @@ def test_waiting_script_is_found_by_its_status_and_explained(world: World) -> No
     explanation = world.do(lambda: finish(world.node.search.explain(T, waiting, None)))
     assert (explanation.outcome, explanation.reason) == (
         "WAITING",
-        "It waits for memory: earlier runs have reserved it.",
+        "It waits for room: earlier runs use the memory, places or processors.",
     )
 
 

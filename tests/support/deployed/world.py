@@ -6,6 +6,7 @@ import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import count
@@ -82,6 +83,7 @@ class World(EventSources):
         self._numbers = count(1)
         self.ticks = True
         self.throttled: set[str] = set()  # functions that Lambda does not start
+        self.throttles_scripts = False
         first = now.replace(second=0, microsecond=0) + timedelta(seconds=tick_second)
         self.clocks = [
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
@@ -161,6 +163,8 @@ class World(EventSources):
     def _run_script(self, params: Mapping[str, Any]) -> Any:
         event = json.loads(params["body"])
         assert params["headers"]["X-Amz-Tenant-Id"], "an environment serves one tenant"
+        if self.throttles_scripts:
+            return Answer(429), {"Error": {"Code": "TooManyRequestsException", "Message": ""}}
         if params["headers"]["X-Amz-Invocation-Type"] == "Event":
             self.script_events.append(event)
             answer, status = b"", 202
@@ -223,6 +227,14 @@ class World(EventSources):
 
         first = timedelta() if environment.invocations else self.latency.start(name)
         return self.actors.begin(environment, event, over, first)
+
+    def set_variables(self, **variables: str) -> None:
+        """Set variables of all functions, as another configuration of the stage would."""
+        functions = {
+            name: replace(function, env={**function.env, **variables})
+            for name, function in self.deployed.functions.items()
+        }
+        self.deployed = replace(self.deployed, functions=functions)
 
     def deploy_again(self) -> None:
         """Replace all idle environments.

@@ -27,6 +27,7 @@ HOLDERS = {
         "execution/claims",
         "execution/executor",
         "commands/jobs",
+        "quotas/claim_places",
         "quotas/container_quota",
         "quotas/leased_quotas",
         "quotas/run_permits",

@@ -49,6 +49,8 @@ class Settings:
     queues: Mapping[str, str] = field(default_factory=dict)
     # The number of executors that take from each queue at a time, by the same names.
     places: Mapping[str, int] = field(default_factory=dict)
+    # The reserved concurrency of each script function that has one, by its name.
+    script_places: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -63,6 +65,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
         networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
         places_variable, reach_variable = names.pop("places"), names.pop("reach")
+        script_places_variable = names.pop("script_places")
         container_variable = names.pop("max_container_vcpu")
         container_scripts_variable = names.pop("container_scripts")
         memory_variable = names.pop("script_memory_mb")
@@ -79,6 +82,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "networks": tuple(env.get(networks_variable, "").split()),
                 "limits": _parse_limits(env.get(limits_variable, "")),
                 "places": _parse_numbers(env.get(places_variable, "")),
+                "script_places": _parse_numbers(env.get(script_places_variable, "")),
                 "reach": env.get(reach_variable, "[{},{}]"),
                 "max_container_vcpu": int(env.get(container_variable) or 0),
                 "container_scripts": env.get(container_scripts_variable) == _ON,
@@ -90,7 +94,9 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
     def to_env(self) -> dict[str, str]:
         values = {name: getattr(self, name) for name in self.__slots__}
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
-        values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
+        for name in ("places", "script_places"):
+            numbers: Mapping[str, int] = values[name]
+            values[name] = " ".join(f"{key}={number}" for key, number in numbers.items())
         values["metrics"] = _ON if self.metrics else _OFF
         values["networks"] = " ".join(self.networks)
         values["container_scripts"] = _ON if self.container_scripts else ""

@@ -17,11 +17,12 @@ from botocore.exceptions import (
 
 from punctual.aws.retries import error_code
 from punctual.domain.errors import Unavailable
-from punctual.tasks.contract import BadTask, Throttled
+from punctual.tasks.contract import BadTask, NoRoom, Throttled
 from punctual.tasks.script_function import NoAnswer, RunnerDied
 
 START_SECONDS = 3.0  # a function that is started asynchronously answers at once
 
+_NO_CONCURRENCY_CODE = "TooManyRequestsException"
 # With each of these Lambda has not called the function.
 _UNSTARTED_INVOKE_CODES = frozenset(
     {
@@ -37,7 +38,7 @@ _UNSTARTED_INVOKE_CODES = frozenset(
         "SubnetIPAddressLimitReachedException",
         "ThrottledException",
         "ThrottlingException",
-        "TooManyRequestsException",
+        _NO_CONCURRENCY_CODE,
     }
 )
 _THROTTLE_TEXT = "rate exceeded"
@@ -93,7 +94,8 @@ def _lambda_error(error: ClientError) -> Exception:
     text = error.response.get("Error", {}).get("Message", "")
     if code in _UNSTARTED_INVOKE_CODES or _THROTTLE_TEXT in text.lower():
         reason = error.response.get("Reason") or code
-        return Throttled(f"Lambda does not start another script now: {reason}")
+        refusal = NoRoom if code == _NO_CONCURRENCY_CODE else Throttled
+        return refusal(f"Lambda does not start another script now: {reason}")
     if code in _TOO_LARGE_CODES:
         return BadTask("The task with its payload and filled placeholders is too large for Lambda")
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:

@@ -60,7 +60,7 @@ class UsedLimit(Model, frozen=True, kw_only=True):
 
     limit: str
     allowed: int | None = None
-    used: int | None = None
+    used: int | float | None = None  # processors have fractions
 
 
 class Stats(Model, frozen=True, kw_only=True):

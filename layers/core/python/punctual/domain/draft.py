@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
-from punctual.domain.run import Lease, Reason, Run, WaitingRun
+from punctual.domain.run import TIMED_WAIT_REASONS, Lease, Reason, Run, WaitingRun
 
 MAX_WRITE_IDS = 4
 # Reasons of entries that stand for many occurrences.
@@ -235,7 +235,7 @@ class Draft:
             elif self.next_at is not None:
                 times.append(self.next_at + self.limits.jitter)
         for run in self.runs:
-            if run.reason is Reason.BACKOFF and run.next_at is not None:
+            if run.next_at is not None and run.reason in TIMED_WAIT_REASONS:
                 times.append(run.next_at)
             elif run.started_at is None and (deadline_at := self.deadline_of(run)) is not None:
                 times.append(deadline_at)

@@ -52,6 +52,7 @@ class ReturnClaim(Struct, frozen=True, gc=False):
     With `with_delay`, no executor can start the run for now. With `never_started`, the machine
     lacked a resource, and the holder proves that nothing started. The run then waits after every
     return, also with AT_MOST_ONCE. With `at_once` it is queued without this wait. With
+    `lacks_resources` it waits for room: no place, memory or processor was free. With
     `start_failed` the platform was asked and started nothing. After 30 of these the run fails.
     """
 
@@ -62,6 +63,7 @@ class ReturnClaim(Struct, frozen=True, gc=False):
     never_started: bool = False
     at_once: bool = False
     runner_id: str | None = None
+    lacks_resources: bool = False
     start_failed: bool = False
 
 

@@ -49,7 +49,7 @@ class Reason(StrEnum):
 
     NONE = ""
     CONCURRENCY = "CONCURRENCY"
-    RESOURCES = "RESOURCES"  # in views only; the job state says QUEUED
+    RESOURCES = "RESOURCES"  # on the node in views only; its job states say QUEUED
     PAUSED = "PAUSED"
     BACKOFF = "BACKOFF"
     OVERLAP = "OVERLAP"
@@ -65,6 +65,9 @@ class Reason(StrEnum):
     SHUTDOWN = "SHUTDOWN"
     POISON = "POISON"
 
+
+# A run that waits for one of these is queued again at its `next_at`.
+TIMED_WAIT_REASONS = frozenset({Reason.BACKOFF, Reason.RESOURCES})
 
 # The letters of `Run.past_attempts`: how each earlier attempt ended.
 FAILED_LETTER, TIMED_OUT_LETTER, LOST_LETTER = "F", "T", "L"

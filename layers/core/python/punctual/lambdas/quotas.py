@@ -1,15 +1,17 @@
-"""Builds the quotas of a stage. Without limits nothing here is created, read or imported."""
+"""Builds the quotas of a stage. Without any nothing here is created, read or imported."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from punctual.domain.tenants.limits import limits_from, parse_limits
+from punctual.domain.tenants.limits import UNLIMITED, TenantLimits, limits_from, parse_limits
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.quotas.limits import LimitsCache, NoQuotas, unlimited
 from punctual.lambdas.runtime import Runtime
+from punctual.tasks.container.sizes import CPU_UNITS_PER_VCPU
 
 if TYPE_CHECKING:
+    from punctual.engine.quotas.claim_places import ClaimPlaces
     from punctual.engine.quotas.run_permits import RunPermits
 
 
@@ -50,6 +52,73 @@ def build_run_permits(runtime: Runtime) -> "RunPermits | None":
     rows = DynamoQuotaRows(runtime.dynamo, runtime.settings.control_table, clock)
     executors = runtime.settings.places
     return RunPermits(limits_of, rows, runtime.name, clock, runtime.log.error, executors)
+
+
+def build_script_permits(runtime: Runtime) -> "RunPermits | None":
+    """Return the places of the script functions that have a reservation, or None."""
+    script_places = runtime.settings.script_places
+    if not script_places:
+        return None
+    from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
+    from punctual.engine.quotas.claim_places import SCRIPT_PLACES_LIMIT
+    from punctual.engine.quotas.run_permits import RunPermits
+
+    clock = _store_clock(runtime)
+    rows = DynamoQuotaRows(runtime.dynamo, runtime.settings.control_table, clock)
+    limits_by_function = {
+        function: TenantLimits(concurrent_runs=places) for function, places in script_places.items()
+    }
+    return RunPermits(
+        lambda function: limits_by_function.get(function, UNLIMITED),
+        rows,
+        runtime.name,
+        clock,
+        runtime.log.error,
+        places_limit=SCRIPT_PLACES_LIMIT,
+    )
+
+
+def build_claim_places(runtime: Runtime) -> "ClaimPlaces | None":
+    """Return the places of claims that were handed over, or None."""
+    settings = runtime.settings
+    if settings.limits is None and not settings.script_places:
+        return None
+    from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
+    from punctual.engine.quotas.claim_places import ClaimPlaces
+
+    clock = _store_clock(runtime)
+    rows = DynamoQuotaRows(runtime.dynamo, settings.control_table, clock)
+    has_limits = settings.limits is not None
+    return ClaimPlaces(rows, clock, settings.script_places, has_limits)
+
+
+def build_shared_limits(runtime: Runtime) -> Callable[[], list[dict[str, Any]]]:
+    """Return what reads the limits that all runs share, as `GET /stats` shows them."""
+    settings = runtime.settings
+    claim_places = build_claim_places(runtime) if settings.script_places else None
+
+    def read() -> list[dict[str, Any]]:
+        limits: list[dict[str, Any]] = []
+        if claim_places is not None:
+            limits += [
+                {
+                    "limit": function.replace("-", "_") + "_places",
+                    "allowed": places,
+                    "used": claim_places.used_places(function),
+                }
+                for function, places in settings.script_places.items()
+            ]
+        if settings.max_container_vcpu:
+            from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
+            from punctual.engine.quotas.container_quota import used_cpu_units
+
+            rows = DynamoQuotaRows(runtime.dynamo, settings.control_table, runtime.clock)
+            used = used_cpu_units(rows, runtime.clock()) / CPU_UNITS_PER_VCPU
+            allowed = settings.max_container_vcpu
+            limits.append({"limit": "container_vcpu", "allowed": allowed, "used": used})
+        return limits
+
+    return read
 
 
 def _store_clock(runtime: Runtime) -> Clock:

@@ -8,6 +8,7 @@ from punctual.domain.errors import Invalid, PunctualError
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
+    NoRoom,
     Outcome,
     Recorder,
     Runner,
@@ -41,6 +42,7 @@ def guarded(attempt: Attempt, redactor: Redactor, action: Callable[[], Outcome])
             "FAILED",
             redactor.text(str(error)),
             begun=False,
+            lacks_resources=isinstance(error, NoRoom),
             start_failed=isinstance(error, StartFailed),
         )
     except BadTask as error:

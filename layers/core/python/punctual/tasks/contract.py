@@ -30,10 +30,14 @@ class BadTask(Exception):
 
 
 class Throttled(Exception):
-    """A service refused a call because of too many calls, before the attempt sent anything.
+    """A service refused a call for now, or did not answer, before the attempt sent anything.
 
     The run returns to its queue. This counts as no attempt.
     """
+
+
+class NoRoom(Throttled):
+    """No place, processor or memory is free for the attempt. The run waits for them."""
 
 
 class StartFailed(Throttled):
@@ -73,8 +77,9 @@ class Attempt:
 class Outcome:
     """The result of an attempt. `retryable` is read only if the status is FAILED.
 
-    `begun` is false only if the runner certainly started and sent nothing. A runner outside may
-    have stored the output itself (`output_upload`), and the log before `log_offset`.
+    `begun` is false only if the runner certainly started and sent nothing. With `lacks_resources`
+    it then waits for room. A runner outside may have stored the output itself (`output_upload`),
+    and the log before `log_offset`.
     """
 
     status: Status
@@ -88,6 +93,7 @@ class Outcome:
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
     begun: bool = True
+    lacks_resources: bool = False
     start_failed: bool = False
     output_upload: str = ""
     log_offset: int = 0

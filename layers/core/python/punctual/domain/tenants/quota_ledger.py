@@ -3,6 +3,9 @@
 All counts are whole numbers, so rounding neither loses nor adds uses. `now` is in microseconds.
 """
 
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
+from hashlib import blake2b
 from math import ceil
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -24,6 +27,8 @@ MIN_IDLE_SPARE = 50  # calls that an instance leases without demand while the bu
 IDLE_SPARES_PER_SECOND = 20  # a larger limit leases its rate divided by this instead
 LONG_LEASE_SECONDS = 60
 LONG_LEASE_STEP_SECONDS = 10  # long leases end together, so the row stays under 1 KB
+MARK_CHARACTERS = 5  # of the mark of a claim in a row of places
+SECONDS_PER_MINUTE = 60
 SHORT_LEASE_MICROSECONDS = 3 * MICROSECONDS_PER_SECOND // 2
 
 S = TypeVar("S")
@@ -297,18 +302,71 @@ class CallRule(NamedTuple):
 
 
 class Places(
-    Struct, frozen=True, omit_defaults=True, gc=False, rename={"places_by_holder": "holders"}
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    gc=False,
+    rename={"places_by_holder": "holders", "claims_by_minute": "claims"},
 ):
-    """The number of places that each instance holds, and until which second."""
+    """The number of places that each instance holds, and until which second.
+
+    A claim that was handed over holds one place by itself. `claims_by_minute` has the marks of such
+    claims without a separator, by the minute of the Unix time at which the place ends at the
+    latest. A thousand claims take 5 KB.
+    """
 
     places_by_holder: dict[str, tuple[int, int]] = {}
+    claims_by_minute: dict[str, str] = {}
+
+
+def claim_mark(nonce: str) -> str:
+    """Return the mark of the claim with this nonce: five characters of 64 each.
+
+    >>> claim_mark("0199aaaa.0"), len(claim_mark(""))
+    ('8f9A8', 5)
+    """
+    digest = blake2b(nonce.encode(), digest_size=MARK_CHARACTERS).digest()
+    return urlsafe_b64encode(digest).decode()[:MARK_CHARACTERS]
+
+
+def marks_in(text: str) -> list[str]:
+    """Return the marks of one minute.
+
+    >>> marks_in("aaaaabbbbb")
+    ['aaaaa', 'bbbbb']
+    """
+    return [text[at : at + MARK_CHARACTERS] for at in range(0, len(text), MARK_CHARACTERS)]
+
+
+def hold_claim(places: Places, mark: str, until: int) -> Places:
+    """Return the places with one for this claim, until the minute of the second `until` has ended.
+
+    >>> hold_claim(hold_claim(Places(), "aaaaa", 100), "aaaaa", 100).claims_by_minute
+    {'2': 'aaaaa'}
+    """
+    minute = str(until // SECONDS_PER_MINUTE + 1)
+    without = free_claims(places, [mark]).claims_by_minute
+    return replace(places, claims_by_minute={**without, minute: without.get(minute, "") + mark})
+
+
+def free_claims(places: Places, marks: Collection[str]) -> Places:
+    """Return the places without those of these claims.
+
+    >>> free_claims(Places(claims_by_minute={"2": "aaaaabbbbb", "3": "ccccc"}), ["aaaaa", "ccccc"])
+    Places(places_by_holder={}, claims_by_minute={'2': 'bbbbb'})
+    """
+    left = {
+        minute: "".join(mark for mark in marks_in(text) if mark not in marks)
+        for minute, text in places.claims_by_minute.items()
+    }
+    return replace(places, claims_by_minute={minute: text for minute, text in left.items() if text})
 
 
 def drop_expired_places(places: Places, second: int) -> Places:
     """Return the places without ended entries and without entries of a wrong clock.
 
-    >>> drop_expired_places(Places({"a": (1, 60), "b": (2, 70)}), 60)
-    Places(places_by_holder={'b': (2, 70)})
+    >>> drop_expired_places(Places({"a": (1, 60), "b": (2, 70)}, {"1": "aaaaa", "2": "bbbbb"}), 60)
+    Places(places_by_holder={'b': (2, 70)}, claims_by_minute={'2': 'bbbbb'})
     """
     last_second = second + MAX_COUNTED_SECONDS
     return Places(
@@ -316,13 +374,25 @@ def drop_expired_places(places: Places, second: int) -> Places:
             name: entry
             for name, entry in places.places_by_holder.items()
             if second < entry[1] <= last_second
-        }
+        },
+        {
+            minute: text
+            for minute, text in places.claims_by_minute.items()
+            if second < int(minute) * SECONDS_PER_MINUTE
+        },
     )
 
 
 def count_places(places: Places, except_name: str = "") -> int:
-    """Return the number of places that all instances except `except_name` hold."""
-    return sum(count for name, (count, _) in places.places_by_holder.items() if name != except_name)
+    """Return the number of places that claims and all instances except `except_name` hold.
+
+    >>> count_places(Places({"a": (1, 60), "b": (2, 70)}, {"2": "aaaaabbbbb"}), except_name="a")
+    4
+    """
+    held = sum(len(text) for text in places.claims_by_minute.values()) // MARK_CHARACTERS
+    return held + sum(
+        count for name, (count, _) in places.places_by_holder.items() if name != except_name
+    )
 
 
 def count_holders(places: Places, prefix: str, except_name: str = "") -> int:
@@ -338,7 +408,7 @@ def set_places(places: Places, name: str, count: int, until: int) -> Places:
     """Return the places with `count` held by `name` until `until`. A count of 0 removes the entry.
 
     >>> set_places(set_places(Places(), "a", 2, 60), "a", 0, 70)
-    Places(places_by_holder={})
+    Places(places_by_holder={}, claims_by_minute={})
     """
     holders = {**places.places_by_holder, name: (count, until)}
     return replace(

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from punctual.domain.draft import Draft
 from punctual.domain.durations import (
     MAX_LOST_ATTEMPTS,
+    MAX_RESOURCE_WAIT,
     MAX_RETURN_DELAY,
     MAX_RETURNED_CLAIMS,
+    MIN_RESOURCE_WAIT,
     RETURN_DELAY,
 )
 from punctual.domain.identifiers import hash_fraction
@@ -207,6 +209,32 @@ def delay_run(draft: Draft, run: Run) -> None:
     )
     draft.put_run(waiting_run)
     draft.leases[run.run_id] = None
+
+
+def wait_for_resources(draft: Draft, run: Run) -> None:
+    """Repeat the same attempt when room may be free. Such a wait counts against nothing."""
+    waiting_run = replace(
+        run,
+        status=RunStatus.WAITING,
+        reason=Reason.RESOURCES,
+        executor_id="",
+        nonce="",
+        next_at=draft.now + resource_wait(run, draft.rules_of(run.definition), draft.now),
+        changed_at=draft.now,
+    )
+    draft.put_run(waiting_run)
+    draft.leases[run.run_id] = None
+
+
+def resource_wait(run: Run, rules: Rules, now: datetime) -> timedelta:
+    """Return the time until a run without room is tried again.
+
+    It grows with the time that the run has waited. So many waiting runs cost little, and those of
+    higher priority ask more often. Runs that began to wait together are spread by a hash.
+    """
+    wait = min(max((now - run.due_at) / 4, MIN_RESOURCE_WAIT), MAX_RESOURCE_WAIT)
+    by_priority = (rules.priority + 1) / 2
+    return wait * by_priority * (0.5 + hash_fraction(run.run_id, str(run.token)) / 2)
 
 
 def requeue(draft: Draft, run: Run) -> None:

@@ -19,6 +19,7 @@ from punctual.domain.transitions.attempts import (
     finish_attempt,
     lose_attempt,
     requeue,
+    wait_for_resources,
 )
 from punctual.domain.transitions.firing import process_due
 from punctual.domain.transitions.wait_queue import (
@@ -163,7 +164,9 @@ def return_claim(draft: Draft, event: events.ReturnClaim) -> Answer:
     if event.never_started:
         if run.runner_id and run.status is RunStatus.RUNNING:
             return Answer(Verdict.FENCED)  # its runner has reported the start
-        if event.at_once and not run.cancel_reason and run.return_count < MAX_RETURNED_CLAIMS:
+        if event.lacks_resources and not run.cancel_reason:
+            wait_for_resources(draft, run)
+        elif event.at_once and not run.cancel_reason and run.return_count < MAX_RETURNED_CLAIMS:
             requeue(draft, replace(run, return_count=run.return_count + 1))
         else:
             _return_unstarted(draft, run, event.start_failed)

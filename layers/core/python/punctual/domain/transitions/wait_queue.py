@@ -9,6 +9,7 @@ from punctual.domain.draft import Draft
 from punctual.domain.durations import MAX_RESEND_DELAY, RESEND_DELAY
 from punctual.domain.job_state import JobStatus, OverlapPolicy
 from punctual.domain.run import (
+    TIMED_WAIT_REASONS,
     Reason,
     Run,
     RunStatus,
@@ -199,9 +200,11 @@ def requeue_front(draft: Draft, runs: Iterable[Run]) -> None:
 
 
 def queue_after_backoff(draft: Draft) -> None:
-    """Queue the next attempt of each run after its backoff."""
+    """Queue the next attempt of each run after its backoff or its wait for resources."""
     for run in list(draft.runs):
-        if run.reason is Reason.BACKOFF and run.next_at is not None and run.next_at <= draft.now:
+        if run.next_at is None or run.reason not in TIMED_WAIT_REASONS:
+            continue
+        if run.next_at <= draft.now:
             queued_run = replace(
                 run,
                 status=RunStatus.QUEUED,

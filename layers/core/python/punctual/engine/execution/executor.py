@@ -307,6 +307,13 @@ class Executor:
         event = events.ReturnClaim(run_id, token, work_begun, with_delay, never_started)
         return self._return_claim(key, event)
 
+    def await_resources(self, key: JobKey, run_id: str, token: int) -> Result:
+        """Return a claimed run for which there is no room. It waits, with the reason RESOURCES."""
+        event = events.ReturnClaim(
+            run_id, token, work_begun=False, never_started=True, lacks_resources=True
+        )
+        return self._return_claim(key, event)
+
     def release_claim(self, key: JobKey, run_id: str, token: int, runner_id: str) -> Result:
         """Queue a run at once that a process outside has not begun. It keeps its attempt."""
         event = events.ReturnClaim(

@@ -16,6 +16,14 @@ class QuotaGrant(NamedTuple):
     retry_after_seconds: float = 0.0
 
 
+class EndedClaim(NamedTuple):
+    """A claim that a detached runner or a container held. Its nonce names it."""
+
+    tenant: str
+    nonce: str
+    is_script: bool
+
+
 class Quotas(Protocol):
     """Checks before anything is accepted. For a tenant without limits they cost nothing."""
 

@@ -300,7 +300,7 @@ def _reason_text(run: Run) -> str:
 
 REASON_TEXTS = {
     Reason.CONCURRENCY: "It waits: as many runs as max_concurrency allows are active.",
-    Reason.RESOURCES: "It waits for memory: earlier runs have reserved it.",
+    Reason.RESOURCES: "It waits for room: earlier runs use the memory, places or processors.",
     Reason.PAUSED: "The job is or was paused then.",
     Reason.BACKOFF: "An attempt failed or could not be begun; the next follows after a delay.",
     Reason.OVERLAP: "Skipped: an earlier run was still active and overlap_policy is SKIP.",

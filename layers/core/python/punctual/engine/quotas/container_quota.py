@@ -76,6 +76,7 @@ class ContainerQuota:
         count_running: Callable[[], int],
     ) -> None:
         self._starts = LeasedRow(rows, STARTS_ROW, ReservedStarts())
+        self._rows = rows
         self._processors = LeasedRow(rows, PROCESSORS_ROW, Places())
         self._clock = clock
         self._max_cpu_units = max_cpu_units
@@ -115,13 +116,7 @@ class ContainerQuota:
         self._processors.change(STAGE, decide)
 
     def used_cpu_units(self) -> int:
-        """Return the CPU units in use, by the last sweep and the starts since."""
-        second = self._second()
-
-        def decide(row: Places) -> tuple[Places, int]:
-            return row, count_places(drop_expired_places(row, second))
-
-        return self._processors.change(STAGE, decide)
+        return used_cpu_units(self._rows, self._clock())
 
     def _hold(self, start_id: str, cpu_units: int, second: int) -> bool:
         counted: list[int] = []
@@ -143,6 +138,16 @@ class ContainerQuota:
 
     def _second(self) -> int:
         return (self._clock() - EPOCH) // timedelta(seconds=1)
+
+
+def used_cpu_units(rows: QuotaRows, now: datetime) -> int:
+    """Return the CPU units in use, by the last sweep and the starts since."""
+    second = (now - EPOCH) // timedelta(seconds=1)
+
+    def decide(row: Places) -> tuple[Places, int]:
+        return row, count_places(drop_expired_places(row, second))
+
+    return LeasedRow(rows, PROCESSORS_ROW, Places()).change(STAGE, decide)
 
 
 def _reserve(row: ReservedStarts, second: int) -> tuple[ReservedStarts, int | None]:

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import Enum
 from math import ceil
 from threading import Lock
 from typing import NamedTuple
@@ -14,9 +15,12 @@ from punctual.domain.tenants.quota_ledger import (
     Places,
     UseWindow,
     WindowRule,
+    claim_mark,
     count_holders,
     count_places,
     drop_expired_places,
+    free_claims,
+    hold_claim,
     set_places,
 )
 from punctual.engine.ports.log import Log
@@ -38,6 +42,14 @@ class PermitGrant(NamedTuple):
 
     number: int
     retry_after_seconds: float = 0.0
+
+
+class Handover(Enum):
+    """What became of the permit of a run that is handed over."""
+
+    MOVED = "MOVED"  # the claim holds the place
+    UNCOUNTED = "UNCOUNTED"  # no limit, or the row does not answer
+    REFUSED = "REFUSED"  # no place is free
 
 
 class ExecutorQueue(NamedTuple):
@@ -82,11 +94,16 @@ class RunPermits:
         clock: Callable[[], datetime],
         log: Log,
         executors: Mapping[str, int] | None = None,
+        places_limit: str = PLACES_LIMIT,
     ) -> None:
-        """`executors` is the number of executors that take from each queue at a time."""
+        """`executors` is the number of executors that take from each queue at a time.
+
+        `places_limit` names the rows of places. Not only tenants have some: each script function
+        has a row of its own, under its name.
+        """
         self._load_limits = load_limits
         self._start_leases = LeasedWindow(rows, STARTS_LIMIT, UseWindow(), clock)
-        self._place_rows = LeasedRow(rows, PLACES_LIMIT, Places())
+        self._place_rows = LeasedRow(rows, places_limit, Places())
         self._name = name[-12:]  # the random end; the row grows with it
         self._clock = clock
         self._log = log
@@ -176,6 +193,48 @@ class RunPermits:
         tenant_places.active -= 1
         if not started:
             self._start_leases.put_back(tenant, 1)
+
+    def hand_over(
+        self, tenant: str, nonce: str, longest: timedelta, has_permit: bool = True
+    ) -> Handover:
+        """Let the claim with this nonce hold one place by itself.
+
+        With `has_permit`, it takes over a permit of this instance. If it is MOVED, the permit has
+        ended here. The place is free again when `ClaimPlaces` learns of the end of the claim, or
+        after the `longest` time that the run may take.
+        """
+        limit = self._load_limits(tenant).concurrent_runs
+        if limit is None:
+            return Handover.UNCOUNTED
+        with self._lock:
+            tenant_places = self._tenants.setdefault(tenant, _TenantPlaces(ExecutorQueue()))
+            has_permit = has_permit and tenant_places.active > 0
+            active = tenant_places.active - has_permit
+            holder, mark = self._holder(tenant_places), claim_mark(nonce)
+            until_second = self._second() + longest // timedelta(seconds=1)
+
+            def decide(row: Places) -> tuple[Places, int | None]:
+                current_row = free_claims(drop_expired_places(row, self._second()), [mark])
+                left = limit - count_places(current_row, except_name=holder) - 1
+                if left < active and not has_permit:
+                    return row, None
+                own, own_until = current_row.places_by_holder.get(holder, (0, 0))
+                own = max(active, min(own - has_permit, left)) if own else 0
+                current_row = set_places(current_row, holder, own, own_until)
+                return hold_claim(current_row, mark, until_second), own
+
+            try:
+                own = self._place_rows.change(tenant, decide)
+            except Contended:
+                return Handover.REFUSED
+            except Unavailable as error:
+                self._log("limits_unavailable", tenant=tenant, limit="runs", error=error.message)
+                return Handover.UNCOUNTED
+            if own is None:
+                return Handover.REFUSED
+            tenant_places.places = min(tenant_places.places, own)
+            tenant_places.active = active
+            return Handover.MOVED
 
     def renew_places(self) -> None:
         """Renew the places of active runs. Another thread may call it."""

@@ -2,6 +2,9 @@
 
 A message that a limit delays has not failed, so it must not become a dead letter. It is deleted
 after `MAX_LIMITED_RECEIVES` deliveries. A timer for an evaluation then sends the run again.
+
+A claimed script also needs a place of its function. Without one its run waits (`RESOURCES`). A run
+that is handed over takes its places along.
 """
 
 from collections import Counter
@@ -10,18 +13,30 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.execution.executor import Executor
+from punctual.engine.execution.executor import Assignment, Executor
 from punctual.engine.ports.clock import Clock
-from punctual.engine.quotas.run_permits import PLACE_RETRY_SECONDS, PermitGrant, RunPermits
-from punctual.lambdas.executor.attempt import Delivery
+from punctual.engine.quotas.run_permits import (
+    PLACE_RETRY_SECONDS,
+    Handover,
+    PermitGrant,
+    RunPermits,
+)
+from punctual.lambdas.executor.attempt import Delivery, is_script
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.telemetry import Metric, Telemetry
+from punctual.tasks.limits import SCRIPT_FUNCTIONS
+from punctual.tasks.script_function import needs_container
 
 MAX_LIMITED_RECEIVES = 40  # deliveries; the queue makes a message a dead letter after 50
 MAX_RETRY_SPREAD_SECONDS = 30.0  # longest spread, in seconds, of delayed messages
 PRIORITY_DELAY_SECONDS = 2.0  # seconds that each step of priority adds
 PERMIT_RENEWAL_RETRY_SECONDS = 3.0  # seconds until a renewal is tried again
 MAX_PERMIT_WAIT_SECONDS = 2.0  # seconds that a run waits in this invocation for another run to end
+
+# From a handover to the end of the last lease, beside the timeout of the run. A container has time
+# to start and to upload its output.
+SCRIPT_END_MARGIN = timedelta(minutes=5)
+CONTAINER_END_MARGIN = timedelta(hours=1)
 
 CallInBackground = Callable[[Callable[[], dict[str, PermitGrant]]], dict[str, PermitGrant]]
 
@@ -33,15 +48,22 @@ class Admission:
         self,
         *,
         permits: RunPermits | None,
+        script_permits: RunPermits | None,
         executor: Executor,
         messages: MessageBatch,
         queues: Mapping[str, str],
+        function_memory_mb: int,
         clock: Clock,
         steady: Callable[[], float],
         log: Telemetry,
     ) -> None:
-        """`queues` maps names to URLs."""
+        """`queues` maps names to URLs. `script_permits` are those of functions, by their name.
+
+        A script that needs more than `function_memory_mb` runs in a container.
+        """
+        self._function_memory_mb = function_memory_mb
         self._permits = permits
+        self._script_permits = script_permits
         self._executor = executor
         self._messages = messages
         self._clock = clock
@@ -49,6 +71,7 @@ class Admission:
         self._log = log
         self._queues = {url: name for name, url in queues.items()}
         self._admitted: dict[str, str] = {}  # tenant by nonce
+        self._scripts: dict[str, str] = {}  # function by nonce, of scripts that are waited for
         self._wait_ends_steady = self._steady() + MAX_PERMIT_WAIT_SECONDS
         self._next_renewal_steady = 0.0
 
@@ -57,9 +80,9 @@ class Admission:
 
     def __exit__(self, *_: object) -> None:
         """Release all permits at the end of the invocation, also after an error."""
-        if self._permits is not None:
-            self.release(list(self._admitted), started=True)
-            self._permits.return_idle_places()
+        self.release([*self._admitted, *self._scripts], started=True)
+        for permits in self._all_permits:
+            permits.return_idle_places()
 
     def admit(
         self,
@@ -129,27 +152,79 @@ class Admission:
                 )  # nine deliveries are left, enough for most of a day
         self._messages.retry_at(delivery, retry_at)
 
+    def needs_place(self, assignment: Assignment, is_detached: bool) -> bool:
+        """Return whether a claimed run may lack a place of its function or of its tenant."""
+        if self._script_permits is not None and self._script_function(assignment):
+            return True
+        return is_detached and assignment.run.nonce in self._admitted
+
+    def take_script_place(self, assignment: Assignment) -> bool:
+        """Hold a place of its function for a claimed script until `release`.
+
+        Return False if none is free. Other tasks need none.
+        """
+        function, nonce = self._script_function(assignment), assignment.run.nonce
+        if self._script_permits is None or not function:
+            return True
+        if not self._script_permits.request(function, 1).number:
+            return False
+        self._scripts[nonce] = function
+        return True
+
+    def hand_over(self, assignment: Assignment) -> bool:
+        """Let the claim hold its places by itself until the run ends. Return False without room.
+
+        A place that is not given back ends later than any end of the run.
+        """
+        function, nonce = self._script_function(assignment), assignment.run.nonce
+        margin = SCRIPT_END_MARGIN if function else CONTAINER_END_MARGIN
+        longest = timedelta(seconds=assignment.timeout_seconds) + margin
+        if self._script_permits is not None and function:
+            handover = self._script_permits.hand_over(function, nonce, longest, has_permit=False)
+            if handover is Handover.REFUSED:
+                return False
+        tenant = self._admitted.get(nonce)
+        if self._permits is None or tenant is None:
+            return True
+        handover = self._permits.hand_over(tenant, nonce, longest)
+        if handover is Handover.MOVED:
+            del self._admitted[nonce]
+        return handover is not Handover.REFUSED
+
     def release(self, nonces: Iterable[str], started: bool) -> None:
-        """Release the permits of runs that have ended or did not start."""
+        """Release the permits of runs that have ended, did not start, or are handed over."""
         for nonce in nonces:
-            tenant = self._admitted.pop(nonce, None)
+            tenant, function = self._admitted.pop(nonce, None), self._scripts.pop(nonce, None)
             if tenant is not None and self._permits is not None:
                 self._permits.end_permit(tenant, started)
+            if function is not None and self._script_permits is not None:
+                self._script_permits.end_permit(function, started)
 
     def needs_renewal(self) -> bool:
         """Return whether permits are due for renewal and no renewal is active."""
-        if (
-            self._permits is None
-            or self._steady() < self._next_renewal_steady
-            or not self._permits.needs_renewal
+        if self._steady() < self._next_renewal_steady or not any(
+            permits.needs_renewal for permits in self._all_permits
         ):
             return False
         self._next_renewal_steady = self._steady() + PERMIT_RENEWAL_RETRY_SECONDS
         return True
 
     def renew(self) -> None:
-        if self._permits is not None:
-            self._permits.renew_places()
+        for permits in self._all_permits:
+            permits.renew_places()
+
+    def _script_function(self, assignment: Assignment) -> str:
+        """Return the function that runs the script, or nothing for what runs elsewhere."""
+        if not is_script(assignment):
+            return ""
+        task = assignment.definition.document["task"]
+        if needs_container(task, assignment.timeout_seconds, self._function_memory_mb):
+            return ""
+        return SCRIPT_FUNCTIONS.get(task["runtime"], "")
+
+    @property
+    def _all_permits(self) -> list[RunPermits]:
+        return [permits for permits in (self._permits, self._script_permits) if permits is not None]
 
 
 def _urgency(item: tuple[str, Delivery]) -> tuple[int, datetime, str]:

@@ -216,9 +216,15 @@ class Batch:
                 self._admission.release([assignment.run.nonce], False)
                 self._claim_returns.return_unbegun(delivery, assignment.run, is_delayed=is_old)
                 continue
+            own_seconds = handover_seconds(assignment, seconds_left, self._lane.function_memory_mb)
+            if not self._has_room(assignment, own_seconds is not None):
+                self._admission.release([assignment.run.nonce], False)
+                self._claim_returns.return_unbegun(
+                    delivery, assignment.run, is_delayed=True, lacks_resources=True
+                )
+                continue
             attempt_runner = self._attempt_runner_for(assignment.key.tenant)
             is_lost = partial(self._leases.is_lost, assignment)
-            own_seconds = handover_seconds(assignment, seconds_left, self._lane.function_memory_mb)
             attempt = RunningAttempt(
                 delivery, assignment, attempt_runner, steady, seconds_left, is_lost, own_seconds
             )
@@ -232,6 +238,16 @@ class Batch:
             self._background_calls.run_logged(lambda: self._renew(early=True), "beat_failed")
         self._start_tasks(attempts)  # first, because their timeouts count from their claims
         self._start_tasks(self._prepare_handover(detached))
+
+    def _has_room(self, assignment: Assignment, is_detached: bool) -> bool:
+        """Take the places of a claimed run. A handed over one holds them until its end."""
+        if not self._admission.needs_place(assignment, is_detached):
+            return True
+        take = self._admission.hand_over if is_detached else self._admission.take_script_place
+        try:
+            return self._call_in_background(lambda: take(assignment))
+        except Unavailable:  # the invocation ends
+            return False
 
     def _start_tasks(self, attempts: Sequence[RunningAttempt]) -> None:
         for attempt in attempts:
@@ -345,7 +361,9 @@ class Batch:
                 return_claim = partial(
                     self._claim_returns.return_claim, key, run, has_begun, unstarted=not has_begun
                 )
-                if attempt.outcome.start_failed:
+                if attempt.outcome.lacks_resources:
+                    return_claim = partial(self._claim_returns.await_resources, key, run)
+                elif attempt.outcome.start_failed:
                     return_claim = partial(
                         self._claim_returns.return_failed_start, key, run, attempt.outcome.error
                     )

@@ -33,14 +33,25 @@ class ClaimReturns:
         self._log.error("start_failed", job_id=key.job_id, run_id=run.run_id, reason=error)
         return self._executor.return_failed_start(key, run.run_id, run.token, error)
 
-    def return_unbegun(self, delivery: Delivery, run: Run, is_delayed: bool) -> None:
+    def await_resources(self, key: JobKey, run: Run) -> Result:
+        self._log("run_without_room", job_id=key.job_id, run_id=run.run_id)
+        return self._executor.await_resources(key, run.run_id, run.token)
+
+    def return_unbegun(
+        self, delivery: Delivery, run: Run, is_delayed: bool, lacks_resources: bool = False
+    ) -> None:
         """Return a claim without an attempt.
 
-        `is_delayed` delays the run if no executor could begin it now.
+        `is_delayed` delays the run if no executor could begin it now. With `lacks_resources` it
+        waits for room.
         """
         key = JobKey(delivery.message.tenant, delivery.message.job_id)
         try:
-            result = self.return_claim(key, run, begun=False, is_delayed=is_delayed)
+            result = (
+                self.await_resources(key, run)
+                if lacks_resources
+                else self.return_claim(key, run, begun=False, is_delayed=is_delayed)
+            )
         except Unavailable:
             self._messages.back_off([delivery])
             return

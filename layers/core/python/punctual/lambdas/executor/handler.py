@@ -17,7 +17,7 @@ from punctual.lambdas.executor.batch import Batch
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.threads import TaskRunner, TaskThreads
 from punctual.lambdas.executor.webhooks import WebhookDeliveries, WebhookDelivery
-from punctual.lambdas.quotas import build_run_permits
+from punctual.lambdas.quotas import build_run_permits, build_script_permits
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.tasks.attempt_runner import AttemptRunner
@@ -50,6 +50,7 @@ class ExecutorHandler:
         self._attempt_runner_for = attempt_runner_for
         self._secrets = WebhookKeys(runtime).secrets
         self._permits = build_run_permits(runtime)
+        self._script_permits = build_script_permits(runtime)
         self._task_runner = task_runner or TaskThreads(runtime.pause)
         self._deliveries = SqsDeliveries(lambda: runtime.clients.sqs)
         self._queue_urls = {_last_part(url, "/"): url for url in runtime.settings.queues.values()}
@@ -105,6 +106,8 @@ class ExecutorHandler:
         runtime = self._runtime
         admission = Admission(
             permits=self._permits,
+            script_permits=self._script_permits,
+            function_memory_mb=runtime.settings.script_memory_mb,
             executor=runtime.executor,
             messages=messages,
             queues=runtime.settings.queues,

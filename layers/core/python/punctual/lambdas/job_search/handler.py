@@ -41,7 +41,13 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         runtime.ports.job_states.load_heartbeat_states,
     )
     task_types = offered_task_types(runtime.settings)
-    monitor = DeployedMonitor(partitions, counters, load_heartbeat_states, task_types)
+    monitor = DeployedMonitor(
+        partitions,
+        counters,
+        load_heartbeat_states,
+        task_types,
+        shared_limits=quotas.build_shared_limits(runtime),
+    )
     queries = JobQueries(
         job_states=runtime.ports.job_states,
         history=runtime.ports.history,

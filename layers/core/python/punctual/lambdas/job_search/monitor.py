@@ -51,7 +51,10 @@ class DeployedMonitor:
         load_heartbeat_states: LoadHeartbeatStates,
         task_types: Collection[str],
         tenants: Sequence[str] = HEALTH_TENANTS,
+        shared_limits: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
+        """`shared_limits` returns what all runs of the stage share, and how much they use."""
+        self._shared_limits = shared_limits
         self._planning_progress = planning_progress
         self._counters = counters
         self._load_heartbeat_states = load_heartbeat_states
@@ -83,6 +86,7 @@ class DeployedMonitor:
                 else 0,
             },
             executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
+            limits=self._shared_limits(),
         )
 
     def health(self, now: datetime) -> Health:

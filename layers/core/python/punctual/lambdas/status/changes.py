@@ -1,10 +1,12 @@
 """Compares two job states and returns the changes of the job and of each run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus
+from punctual.domain.task_limits import LATER_STARTING_TASK_TYPES, MAX_WAITED_SCRIPT_SECONDS
+from punctual.engine.ports.quotas import EndedClaim
 from punctual.engine.queries.run_views import run_of_waiting
 
 
@@ -39,6 +41,28 @@ def compare_states(old: JobState | None, new: JobState | None) -> Changes:
     before = None if old is None or old.is_blank else old
     after = None if new is None or new.is_blank else new
     return Changes(_job_change(before, after), _run_changes(before, after))
+
+
+def ended_claims(old: JobState | None, new: JobState | None) -> Iterator[EndedClaim]:
+    """Yield the claims of detached runners and containers that the change has ended.
+
+    Only they may hold a place beyond the invocation of an executor.
+    """
+    if old is None:
+        return
+    held_tokens = {} if new is None else {run.run_id: run.token for run in new.runs if run.is_held}
+    for run in old.runs:
+        if run.is_held and held_tokens.get(run.run_id) != run.token:
+            rules = old.rules[run.definition]
+            is_script = rules.task_type == "script"
+            # A script with a short timeout is handed over only with an artifact, or late.
+            is_detached = (
+                rules.timeout_seconds > MAX_WAITED_SCRIPT_SECONDS
+                or run.status is RunStatus.CLAIMED
+                or bool(run.runner_id)
+            )
+            if rules.task_type in LATER_STARTING_TASK_TYPES or (is_script and is_detached):
+                yield EndedClaim(old.tenant, run.nonce, is_script)
 
 
 def _job_change(old: JobState | None, new: JobState | None) -> JobChange | None:

@@ -1,14 +1,14 @@
-"""Follows changes of job states: audit, lists, events, counts, and cleanup of expired jobs.
+"""Follows changes of job states: audit, lists, events, counts, places, cleanup of expired jobs.
 
-Each step may run twice. Lists and markers are puts, events carry an id, deletions find nothing, and
-counts know which changes they include.
+Each step may run twice. Lists and markers are puts, events carry an id, deletions and freed places
+find nothing, and counts know which changes they include.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -31,11 +31,15 @@ from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import JobKey, RunKey, RunRow
+from punctual.lambdas.quotas import build_claim_places
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
-from punctual.lambdas.status.changes import Changes, compare_states
+from punctual.lambdas.status.changes import Changes, compare_states, ended_claims
 from punctual.lambdas.status.events import build_events, stop_events
 from punctual.lambdas.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from punctual.engine.quotas.claim_places import ClaimPlaces
 
 MINUTE_COUNTS_WINDOW = timedelta(minutes=65)  # no read shows the counts of earlier minutes
 MINUTE_COUNTS_LOOKAHEAD = timedelta(
@@ -56,6 +60,7 @@ class StatusHandler:
         job_data: JobData,
         tenant_counters: Counters,
         audit: DynamoAudit,
+        claim_places: "ClaimPlaces | None",
         run_events: str,
         clock: Clock,
         log: Telemetry,
@@ -68,6 +73,7 @@ class StatusHandler:
         self._job_data = job_data
         self._counters = tenant_counters
         self._audit = audit
+        self._claim_places = claim_places
         self._run_events = run_events
         self._clock = clock
         self._log = log
@@ -136,6 +142,7 @@ class StatusHandler:
         self._mark_payloads(changes)
         self._index_ended_runs(changes)
         self._publish(changes)
+        self._free_places([record for record, _ in changes])
         self._delete_job_data([record for record, _ in changes if record.new is None])
         self._count_changes(changes)
 
@@ -214,6 +221,14 @@ class StatusHandler:
         if bus_events:
             self._feed.publish(bus_events)
 
+    def _free_places(self, records: Sequence[Record]) -> None:
+        """Free the places of handed over claims that have ended, however they ended."""
+        if self._claim_places is None:
+            return
+        ended = [claim for record in records for claim in ended_claims(record.old, record.new)]
+        if ended:
+            self._claim_places.free(ended)
+
     def _delete_job_data(self, expired: Sequence[Record]) -> None:
         """Delete the data of expired jobs. Blobs go before the rows that name them.
 
@@ -271,6 +286,7 @@ def build_handler(runtime: Runtime) -> StatusHandler:
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit_log,
+        claim_places=build_claim_places(runtime),
         run_events=settings.run_events,
         clock=runtime.clock,
         log=runtime.log,

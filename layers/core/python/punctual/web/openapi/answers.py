@@ -265,7 +265,7 @@ class Executor(ResponseModel):
 class UsedLimit(ResponseModel):
     limit: str
     allowed: Count
-    used: Count
+    used: Annotated[float, Field(ge=0)]
 
 
 class Stats(ResponseModel):

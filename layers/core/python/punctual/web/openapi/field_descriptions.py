@@ -318,7 +318,9 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "executors": "The executors with a recent heartbeat.",
     },
     "UsedLimit": {
-        "limit": "The name of the limit. `script_memory_mb`: the memory of a node's scripts.",
+        "limit": "The name of the limit. On a node `script_memory_mb`, the memory of its scripts. "
+        "On AWS `script_python_places` and so on, the reserved concurrency of the function of each "
+        "runtime, and `container_vcpu`, the processors of all containers.",
         "allowed": "The most that all runs may use together.",
         "used": "What they have reserved now.",
     },

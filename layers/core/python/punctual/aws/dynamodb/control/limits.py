@@ -18,7 +18,7 @@ from punctual.engine.ports.quota_rows import QuotaRow
 LIMITS_ATTR = "limits"
 # Pattern of the partition keys of all quota rows. No escaped tenant contains "#".
 QUOTA_ROW_KEY_PATTERN = "*#share#*"
-IDLE_ROW_RETENTION = timedelta(days=1)
+IDLE_ROW_RETENTION = timedelta(days=2)  # longer than a container holds its place
 _LIVE_JOB_COUNTERS = ("job_SCHEDULED", "job_PAUSED")
 
 
