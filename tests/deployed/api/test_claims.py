@@ -80,6 +80,33 @@ def test_uploaded_output_is_that_of_the_run(outside: OutsideExecutor) -> None:
     assert (refused.status, refused.json["code"]) == (409, "CLAIM_LOST")
 
 
+def test_upload_of_a_released_claim_is_not_the_output_of_the_next_one(
+    outside: OutsideExecutor,
+) -> None:
+    claim = outside.start_run()
+    early = outside.upload_link(claim, 3, "text/csv")
+    own = outside.release_and_claim_again(claim)
+    link = outside.upload_link(own, 3, "text/csv")
+    assert outside.put(early, b"bad") == 200
+    assert outside.put(link, b"own") == 412
+    again = outside.upload_link(own, 3, "text/csv")
+    assert outside.put(again, b"own") == 200
+    assert [outside.put(each, b"bad") for each in (early, link, again)] == [412] * 3
+    end = {"claim": own, "status": "SUCCESS", "output_upload": again["output_upload"]}
+    assert outside.finish(end) == ["OK"]
+    assert outside.output_of(claim) == b"own"
+    assert outside.run_of(claim)["attempt_number"] == 1
+
+
+def test_progress_is_shown_while_the_run_goes_on(outside: OutsideExecutor) -> None:
+    claim = outside.start_run()
+    progress = {"percent": 62.5, "text": "sorting"}
+    assert outside.renew({"claim": claim, "progress": progress}, {"claim": claim}) == ["OK"] * 2
+    assert outside.shown_run(claim)["progress"] == progress
+    assert outside.finish({"claim": claim, "status": "SUCCESS"}) == ["OK"]
+    assert outside.shown_run(claim)["progress"] is None
+
+
 def test_released_run_starts_elsewhere_as_the_same_attempt(
     world: World, outside: OutsideExecutor
 ) -> None:

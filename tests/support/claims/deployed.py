@@ -56,15 +56,31 @@ class OutsideExecutor:
 
     def upload(self, claim: str, data: bytes, content_type: str) -> str:
         """Send an output to the address that the API returns, and return what names it."""
-        body = {"claim": claim, "size": len(data), "content_type": content_type}
+        link = self.upload_link(claim, len(data), content_type)
+        assert self.put(link, data) == 200
+        return str(link["output_upload"])
+
+    def upload_link(self, claim: str, size: int, content_type: str) -> Any:
+        body = {"claim": claim, "size": size, "content_type": content_type}
         answer = self._gateway.post("/claims/upload", body)
         assert answer.status == 200, answer
-        link = answer.json
-        sent = requests.put(
-            link["upload_url"], data=data, headers=link["upload_headers"], timeout=5
-        )
-        assert sent.status_code == 200, sent.text
-        return str(link["output_upload"])
+        return answer.json
+
+    def put(self, link: Any, data: bytes) -> int:
+        """Send an output to the address of an upload. Return the status of the answer."""
+        headers = link["upload_headers"]
+        return requests.put(link["upload_url"], data=data, headers=headers, timeout=5).status_code
+
+    def release_and_claim_again(self, claim: str) -> str:
+        """Return the run, and the claim of the same attempt that is handed out next."""
+        with without_executors(self._world):
+            assert self.finish({"claim": claim, "status": "RELEASED"}) == ["OK"]
+            return self._hand_out(self._identity(claim).job_id)
+
+    def shown_run(self, claim: str) -> Any:
+        """Return the run of the claim, with all its fields."""
+        _, job, run_id = self._identity(claim)[:3]
+        return self.api.get(f"/jobs/{job}/runs/{run_id}").json
 
     def post(self, target: str, value: Any) -> Answer:
         return self._gateway.post(target, value)
