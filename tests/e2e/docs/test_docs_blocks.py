@@ -23,6 +23,11 @@ DONE = {
     "make rehearse STAY=1": "tests/integration/rehearsal/test_rehearsal_stay.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
     "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
+    ".venv/bin/python -m infra.build.runner build/runner/runner.zip": (
+        "tests/infra/build/test_container_images.py"
+    ),
+    "docker build -f containers/runner/Dockerfile -t report:punctual "
+    "--build-arg BASE_IMAGE=report:1 .": "tests/infra/build/test_container_images.py",
     "punctual secrets set token < token.txt": "tests/deployed/containers/test_container_page.py",
     "punctual jobs create -f report.json": "tests/deployed/containers/test_container_page.py",
     "punctual runs watch report": "tests/deployed/containers/test_container_page.py",
