@@ -30,21 +30,21 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "env", "expected"),
     [
-        (TargetOptions(), {}, ApiTarget(SAVED_URL, "kept", "profile default")),
+        (TargetOptions(), {}, ApiTarget(SAVED_URL, "kept", "profile default", "default")),
         (TargetOptions(url="https://a.example"), {},
          ApiTarget("https://a.example/v1", None, "--url")),
         (TargetOptions(url=SAVED_URL), {}, ApiTarget(SAVED_URL, "kept", "--url")),
-        (TargetOptions(token="t"), {}, ApiTarget(SAVED_URL, "t", "profile default")),
+        (TargetOptions(token="t"), {}, ApiTarget(SAVED_URL, "t", "profile default", "default")),
         (TargetOptions(), {"PUNCTUAL_URL": "https://e.example/v1"},
          ApiTarget("https://e.example/v1", None, "PUNCTUAL_URL")),
-        (TargetOptions(), {"PUNCTUAL_TOKEN": "e"}, ApiTarget(SAVED_URL, "e", "profile default")),
+        (TargetOptions(), {"PUNCTUAL_TOKEN": "e"}, ApiTarget(SAVED_URL, "e", "profile default", "default")),
         (TargetOptions(token="t"), {"PUNCTUAL_URL": "https://e.example/v1", "PUNCTUAL_TOKEN": "e"},
          ApiTarget("https://e.example/v1", "t", "PUNCTUAL_URL")),
         (TargetOptions(profile="work"),
          {"PUNCTUAL_URL": "https://e.example", "PUNCTUAL_TOKEN": "e"},
-         ApiTarget("https://work.example/v1", "w", "profile work")),
+         ApiTarget("https://work.example/v1", "w", "profile work", "work")),
         (TargetOptions(), {"PUNCTUAL_PROFILE": "work"},
-         ApiTarget("https://work.example/v1", "w", "profile work")),
+         ApiTarget("https://work.example/v1", "w", "profile work", "work")),
     ],
 )  # fmt: skip
 def test_flags_win_over_the_environment_and_that_over_a_profile(
