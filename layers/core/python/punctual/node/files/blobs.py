@@ -21,6 +21,7 @@ from punctual.node.files.durable import (
     OWNER_FILE,
     OWNER_FOLDER,
     make_folder,
+    rename_durably,
     sync_folder,
     write_durably,
 )
@@ -205,9 +206,8 @@ class FileBlobs:
                 os.link(upload, temporary_file)
             except FileNotFoundError:
                 return False
-            temporary_file.replace(path)
+            rename_durably(temporary_file, path)
             temporary_file.unlink(missing_ok=True)  # a rename to the same file does nothing
-            sync_folder(path.parent)
         return True
 
     def read_upload_link(self, text: str) -> UploadTicket | None:

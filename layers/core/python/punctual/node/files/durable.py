@@ -53,7 +53,7 @@ def read_or_create(path: Path, new_data: Callable[[], bytes], label: str) -> byt
 
 
 def rename_durably(path: Path, target: Path) -> None:
-    """Rename a synced file within its folder, and sync the folder."""
+    """Rename a synced file, and sync the folder of its new name."""
     path.replace(target)
     sync_folder(target.parent)
 
