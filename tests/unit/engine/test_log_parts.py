@@ -9,6 +9,7 @@ from punctual.engine.execution.log_parts import (
     LOG_PART_BYTES,
     MAX_LIVE_LOG_READ_BYTES,
     MAX_LOG_BYTES,
+    MAX_TEXTS_AT_ONCE,
     PARTS_READ_AT_ONCE,
     LogOfClaim,
     LogText,
@@ -16,7 +17,7 @@ from punctual.engine.execution.log_parts import (
     merge_log,
     read_log_parts,
 )
-from punctual.engine.ports.blobs import VersionedPut
+from punctual.engine.ports.blobs import BlobVersion, VersionedPut
 from punctual.engine.ports.rows import JobKey
 from tests.support.simulation.small_ports import MemoryBlobs
 
@@ -30,13 +31,17 @@ class CountingBlobs(MemoryBlobs):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read_count = self.most_at_once = 0
+        self.read_count = self.most_at_once = self.most_versions_at_once = 0
         self.before_put: Callable[[], None] = lambda: None
 
     def get_many(self, names: Sequence[str]) -> Sequence[bytes | None]:
         self.read_count += len(names)
         self.most_at_once = max(self.most_at_once, len(names))
         return super().get_many(names)
+
+    def get_versions(self, names: Sequence[str]) -> Sequence[BlobVersion | None]:
+        self.most_versions_at_once = max(self.most_versions_at_once, len(names))
+        return super().get_versions(names)
 
     def put_versions(self, puts: Sequence[VersionedPut]) -> Sequence[bool]:
         self.before_put()
@@ -94,6 +99,15 @@ def test_texts_of_one_call_are_stored_together(blobs: CountingBlobs) -> None:
     append_to_logs(blobs, texts)
     assert read_log_parts(blobs, LOG, 0) == b"onetwo"
     assert read_log_parts(blobs, other, 0) == b"1"
+
+
+def test_many_texts_are_stored_with_few_parts_in_memory(blobs: CountingBlobs) -> None:
+    logs = [LOG._replace(run_id=f"run-{number}") for number in range(3 * MAX_TEXTS_AT_ONCE)]
+    texts = [LogText(log, 0, log.run_id.encode()) for log in logs]
+    append_to_logs(blobs, [*texts, LogText(logs[0], len(logs[0].run_id), b" more")])
+    assert read_log_parts(blobs, logs[0], 0) == b"run-0 more"
+    assert all(read_log_parts(blobs, log, 0) == log.run_id.encode() for log in logs[1:])
+    assert blobs.most_versions_at_once == MAX_TEXTS_AT_ONCE
 
 
 def test_late_or_shorter_text_loses_nothing(blobs: CountingBlobs) -> None:

@@ -19,6 +19,7 @@ MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_LIVE_LOG_READ_BYTES = 4 * 1024 * 1024  # of one answer to a reader of the log
 LOG_PART_BYTES = 256 * 1024
 PARTS_READ_AT_ONCE = 16
+MAX_TEXTS_AT_ONCE = 64
 MAX_LOG_WRITES = 3  # of one text, while other calls change the same part
 
 
@@ -73,7 +74,15 @@ class MergedLog(NamedTuple):
 
 
 def append_to_logs(blobs: Blobs, texts: Sequence[LogText]) -> None:
-    """Store texts in the parts of their logs. What is stored already stays as it is."""
+    """Store texts in the parts of their logs. What is stored already stays as it is.
+
+    Few parts are in memory at a time, because each may be full.
+    """
+    for start in range(0, len(texts), MAX_TEXTS_AT_ONCE):
+        _append(blobs, texts[start : start + MAX_TEXTS_AT_ONCE])
+
+
+def _append(blobs: Blobs, texts: Sequence[LogText]) -> None:
     remaining = texts
     for _ in range(MAX_LOG_WRITES):
         remaining = _append_once(blobs, remaining)
