@@ -22,7 +22,7 @@ from punctual.aws.ecs.containers import CONTAINERS_PARTITION
 from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
 from punctual.domain.artifacts import ARTIFACT_PREFIX
-from punctual.lambdas.containers.start_files import START_FILE_NAMES
+from punctual.lambdas.containers.start_files import ENVIRONMENT_FILE, START_FILES
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
@@ -352,7 +352,7 @@ def executor_of_containers(data: DataArns) -> list[Right]:
 
 def _delete_start_files(data: DataArns) -> Right:
     """Return the right to delete what a task of ECS read."""
-    objects = (f"{data.bucket}/{OUTPUTS_PREFIX}*/{name}" for name in START_FILE_NAMES.values())
+    objects = (f"{data.bucket}/{OUTPUTS_PREFIX}*/{name}" for name in START_FILES)
     return Right(("s3:DeleteObject",), tuple(objects), "blobs are named by job")
 
 
@@ -387,9 +387,15 @@ def containers(
     ]
 
 
-def pull_images(repositories: str, log_group: str, secrets: str) -> list[Right]:
+def pull_images(data: DataArns, repositories: str, log_group: str, secrets: str) -> list[Right]:
     """Return the rights of ECS while it starts a task."""
     return [
+        Right(
+            ("s3:GetObject",),
+            (f"{data.bucket}/{OUTPUTS_PREFIX}*/{ENVIRONMENT_FILE}",),
+            "blobs are named by job",
+        ),
+        Right(("s3:GetBucketLocation",), (data.bucket,)),
         Right(("ecr:GetAuthorizationToken",), ("*",), "AWS has no resource for the login"),
         Right(
             (

@@ -79,7 +79,9 @@ class Containers(Stack):
         )
         self.task_role = self._create_role("TaskRole", "What containers may do: nothing", [])
         self.execution_role = self._create_role(
-            "ExecutionRole", "Pulls images, reads secrets and writes logs", self._execution_rights()
+            "ExecutionRole",
+            "Pulls images, reads secrets and writes logs",
+            self._execution_rights(data),
         )
         subnets, security_groups = self._create_network()
         self.settings = ContainerSettings(
@@ -95,6 +97,7 @@ class Containers(Stack):
             family_prefix=stage.prefix,
             parameter_arn=self._secrets_arn(""),
             max_vcpu=stage.max_container_vcpu,
+            bucket_arn=data.arns.bucket,
             image=self._scripts_image(),
         )
         create_function = Functions(
@@ -172,9 +175,11 @@ class Containers(Stack):
         acknowledge_wildcards(role, rights)
         return role
 
-    def _execution_rights(self) -> list[iam.Right]:
+    def _execution_rights(self, data: Data) -> list[iam.Right]:
         repositories = self.format_arn(service="ecr", resource="repository", resource_name="*")
-        return iam.pull_images(repositories, self.log_group.log_group_arn, self._secrets_arn("*"))
+        return iam.pull_images(
+            data.arns, repositories, self.log_group.log_group_arn, self._secrets_arn("*")
+        )
 
     def _secrets_arn(self, name: str) -> str:
         prefix = self._stage.parameter_prefix.strip("/")

@@ -142,6 +142,16 @@ def test_execution_role_reads_only_secrets_of_the_stage() -> None:
     assert "parameter/punctual/rehearsal/secrets/*" in str(statement["Resource"])
 
 
+def test_execution_role_reads_only_environment_files_of_starts() -> None:
+    roles = resources(rehearsal(), "AWS::IAM::Role", STACK)
+    (role,) = [role for role in roles if role.name.startswith("ExecutionRole")]
+    statement = statement_of(role, "s3:GetObject")
+    assert "/outputs/*/start.env" in str(statement["Resource"])
+    assert statement_of(role, "s3:GetBucketLocation")["Effect"] == "Allow"
+    actions = [str(statement["Action"]) for statement in statements(role)]
+    assert sum("s3:" in action for action in actions) == 2
+
+
 def settings_of(synthesis: Synthesis, function: str) -> str:
     return str(functions(synthesis)[function].properties["Environment"]["Variables"])
 
@@ -187,7 +197,12 @@ def test_stage_without_containers_asks_for_no_docker(monkeypatch: pytest.MonkeyP
 
 def test_only_what_tasks_read_may_be_deleted() -> None:
     for name in ("executor-long", "containers"):
-        statement = statement_of(role_of(name), "s3:DeleteObject")
-        assert "outputs/*/run.json" in str(statement["Resource"])
-        assert "outputs/*/payload.json" in str(statement["Resource"])
-        assert len(statement["Resource"]) == 2
+        (statement,) = [
+            statement
+            for statement in statements(role_of(name))
+            if "outputs/*/run.json" in str(statement["Resource"])
+        ]
+        assert statement["Action"] == "s3:DeleteObject"
+        for file in ("payload.json", "run.json", "start.env"):
+            assert f"outputs/*/{file}" in str(statement["Resource"])
+        assert len(statement["Resource"]) == 3

@@ -4,6 +4,7 @@ It answers a boto3 client in place of AWS. Emulators run no tasks. A test moves 
 to state, and plants the faults that other projects have met. `events` holds what ECS would send.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -79,6 +80,14 @@ class FakeTask:
     def command(self) -> list[str]:
         (override,) = self.params["overrides"]["containerOverrides"]
         return list(override.get("command", []))
+
+    @property
+    def environment_file(self) -> str:
+        """Return the ARN of the file with more variables, or an empty string."""
+        (override,) = self.params["overrides"]["containerOverrides"]
+        files = override.get("environmentFiles", [])
+        assert all(file["type"] == "s3" and file["value"].endswith(".env") for file in files)
+        return "".join(file["value"] for file in files)
 
     @property
     def desired_status(self) -> str:
@@ -171,7 +180,7 @@ class Ecs:
             return {"tasks": [self.tasks[known].shown()], "failures": []}
         if params["taskDefinition"] not in self.definitions:
             return Refusal("ClientException", "TaskDefinition is inactive")
-        if len(str(params["overrides"])) > MAX_OVERRIDE_CHARACTERS:
+        if len(json.dumps(params["overrides"], separators=(",", ":"))) > MAX_OVERRIDE_CHARACTERS:
             return Refusal("InvalidParameterException", "Overrides are too long")
         arn = (
             f"{ACCOUNT_ARN}:task/{params['cluster'].rsplit('/', 1)[-1]}/{next(self._numbers):032x}"

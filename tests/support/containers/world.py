@@ -39,6 +39,7 @@ from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 IMAGE = "registry.example.com/report:1"
 BUCKET_URL = "https://bucket.example.com/"
 SCRIPTS_IMAGE = "registry.example.com/scripts:1"
+BUCKET_ARN = "arn:aws:s3:::punctual-dev-outputs"
 MINUTE = timedelta(minutes=1)
 STAGE = StageDefinition("punctual-dev", "role:task", "role:pull", "/logs", "eu-west-1", "X86_64")
 NETWORK = Network(("subnet-a", "subnet-b"), ("sg-a",), has_public_address=True)
@@ -107,10 +108,11 @@ class ContainersWorld:
         starter = TaskStarter(
             self.parts,
             scene.ports.blobs,
-            lambda name: BUCKET_URL + name,
+            lambda name: f"{BUCKET_URL}{name}{self.link_end}",
             clock,
             lambda: scene.world.now.timestamp(),
             self._extend_lease,
+            BUCKET_ARN,
         )
         self._container_task = ContainerTask(
             starter, lambda attempt: b'{"format":1,"run_id":"%s"}' % attempt.run_id.encode()
@@ -123,6 +125,7 @@ class ContainersWorld:
             api_url=lambda: "https://api.example.com/v1",
             find_artifact=_find_artifact,
         )
+        self.link_end = ""  # of the links that tasks get, for example a signature
         self.extends_leases = True  # False: the store does not answer this call
         self.use_secrets({})
 

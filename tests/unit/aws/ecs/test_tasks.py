@@ -20,6 +20,7 @@ from punctual.aws.ecs.tasks import (
 )
 from punctual.aws.retries import RetryPolicy
 from punctual.domain.errors import Unavailable
+from punctual.tasks.container.request import overrides_of
 from tests.support.builders import NOON, ManualClock
 from tests.support.containers.ecs import Ecs, Failures, LostAnswer, Refusal
 
@@ -58,7 +59,8 @@ def world() -> World:
 
 
 def a_start(start_id: str = "run-1-7", **fields: Any) -> TaskStart:
-    return TaskStart(start_id, "definition:1", ("echo", "hi"), {"A": "1"})._replace(**fields)
+    overrides = overrides_of(("echo", "hi"), {"A": "1"})
+    return TaskStart(start_id, "definition:1", overrides)._replace(**fields)
 
 
 def test_start_names_run_and_attempt_and_all_subnets(world: World) -> None:
@@ -73,7 +75,7 @@ def test_start_names_run_and_attempt_and_all_subnets(world: World) -> None:
 
 
 def test_start_without_command_keeps_that_of_the_image(world: World) -> None:
-    world.tasks.start(a_start(command=()))
+    world.tasks.start(a_start(overrides=overrides_of((), {"A": "1"})))
     (override,) = world.ecs.only_task().params["overrides"]["containerOverrides"]
     assert "command" not in override
 

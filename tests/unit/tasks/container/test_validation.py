@@ -11,6 +11,7 @@ from punctual.tasks.container.request import (
     SecretText,
     check_overrides,
     command_bytes,
+    overrides_of,
     split_environment,
 )
 from punctual.tasks.container.validation import container_problems
@@ -91,8 +92,12 @@ def test_environment_with_a_reserved_name_fails_the_attempt(name: str) -> None:
 
 
 def test_overrides_beyond_the_limit_of_ecs_fail_the_attempt() -> None:
-    check_overrides(["echo"], {"A": "x" * (MAX_OVERRIDE_CHARACTERS - 100)})
-    with pytest.raises(BadTask, match="ECS takes 8,192"):
-        check_overrides(["echo"], {"A": "x" * MAX_OVERRIDE_CHARACTERS})
+    room = MAX_OVERRIDE_CHARACTERS - len(
+        '{"containerOverrides":[{"name":"main","environment":[{"name":"A","value":""}],'
+        '"command":["echo"]}]}'
+    )
+    check_overrides(overrides_of(["echo"], {"A": "x" * room}))
+    with pytest.raises(BadTask, match="have 8,193 characters together; ECS takes 8,192"):
+        check_overrides(overrides_of(["echo"], {"A": "x" * (room + 1)}))
     with pytest.raises(BadTask, match="NUL"):
-        check_overrides(["\0"], {})
+        check_overrides(overrides_of(["\0"], {}))

@@ -20,7 +20,7 @@ from punctual.aws.retries import (
     error_code,
 )
 from punctual.domain.errors import Unavailable
-from punctual.tasks.container.task_report import CONTAINER_NAME, TaskReport, parse_report
+from punctual.tasks.container.task_report import TaskReport, parse_report
 
 MAX_DESCRIBED_TASKS = 100  # tasks in one DescribeTasks
 MAX_STOPPED_PAGES = 10  # pages of 100 ended tasks, in which one task is looked for
@@ -45,8 +45,7 @@ class TaskStart(NamedTuple):
 
     start_id: str
     definition_arn: str
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
+    overrides: Mapping[str, Any]  # of the definition, as `overrides_of` builds them
 
 
 class Started(NamedTuple):
@@ -105,14 +104,6 @@ class EcsTasks:
 
     def _start_once(self, start: TaskStart) -> StartResult | _Throttled:
         address = "ENABLED" if self._network.has_public_address else "DISABLED"
-        override: dict[str, Any] = {
-            "name": CONTAINER_NAME,
-            "environment": [
-                {"name": name, "value": value} for name, value in start.environment.items()
-            ],
-        }
-        if start.command:
-            override["command"] = list(start.command)
         try:
             response = self._client().run_task(
                 cluster=self._cluster,
@@ -128,7 +119,7 @@ class EcsTasks:
                         "assignPublicIp": address,
                     }
                 },
-                overrides={"containerOverrides": [override]},
+                overrides=start.overrides,
             )
         except ClientError as error:
             return _Throttled() if is_throttled(error) else refusal_of(error)

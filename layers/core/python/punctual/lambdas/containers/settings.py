@@ -23,6 +23,7 @@ class ContainerSettings:
     family_prefix: str
     parameter_arn: str  # of the secrets of all tenants, up to the tenant
     max_vcpu: int
+    bucket_arn: str  # of the objects that tasks read
     image: str = ""
 
     @classmethod

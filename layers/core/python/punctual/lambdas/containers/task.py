@@ -29,14 +29,16 @@ from punctual.aws.ecs.tasks import (
 )
 from punctual.aws.parameters import Parameters
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, Blobs
+from punctual.engine.ports.blobs import JSON_MEDIA_TYPE, TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.containers.runtime import ContainerParts, build_parts
 from punctual.lambdas.containers.settings import ContainerSettings
 from punctual.lambdas.containers.start_files import (
+    ENVIRONMENT_FILE,
     START_FILE_NAMES,
     delete_start_files,
+    environment_lines,
     start_folder,
 )
 from punctual.lambdas.runtime import Runtime
@@ -47,6 +49,8 @@ from punctual.tasks.container.request import (
     PAYLOAD_URL_VARIABLE,
     RUN_URL_VARIABLE,
     check_overrides,
+    fits,
+    overrides_of,
     split_environment,
 )
 from punctual.tasks.container.sizes import choose_size
@@ -95,6 +99,7 @@ class TaskStarter:
         clock: Clock,
         steady: Callable[[], float],
         extend_lease: Callable[[Attempt], bool],
+        bucket_arn: str,
     ) -> None:
         self._parts = parts
         self._blobs = blobs
@@ -102,6 +107,7 @@ class TaskStarter:
         self._clock = clock
         self._steady = steady
         self._extend_lease = extend_lease
+        self._bucket_arn = bucket_arn
 
     def start(self, attempt: Attempt, stop: StopRequest, plan: TaskPlan) -> Outcome:
         start_id = start_id_of(attempt.run_id, attempt.attempt_number, attempt.token)
@@ -110,10 +116,8 @@ class TaskStarter:
         try:
             self._wait_for_permit(start_id, plan.content.size.cpu_units, stop, deadline)
             arn = self._wait_for_definition(plan.content, stop, deadline)
-            environment = {**plan.environment, **self._links(folder, plan.files)}
-            check_overrides(plan.command, environment)
-            start = TaskStart(start_id, arn, plan.command, environment)
-            return self._start(attempt, plan, start)
+            overrides = self._overrides(plan, folder)
+            return self._start(attempt, plan, TaskStart(start_id, arn, overrides))
         except (BadTask, Throttled):
             self._release(start_id, folder)
             raise
@@ -215,6 +219,18 @@ class TaskStarter:
                 self._parts.definitions.forget(content)
                 raise Throttled("The task definition is registered again")
 
+    def _overrides(self, plan: TaskPlan, folder: str) -> Mapping[str, Any]:
+        """Return what the start overrides. Links that do not fit go to a file that ECS reads."""
+        links = self._links(folder, plan.files)
+        overrides = overrides_of(plan.command, {**plan.environment, **links})
+        if links and not fits(overrides):
+            name = folder + ENVIRONMENT_FILE
+            self._blobs.put(name, environment_lines(links), TEXT_CONTENT_TYPE)
+            file_arn = f"{self._bucket_arn}/{name}"
+            overrides = overrides_of(plan.command, plan.environment, file_arn)
+        check_overrides(overrides)
+        return overrides
+
     def _links(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
         """Store what a task reads, and return a link to each object by its variable."""
         links: dict[str, str] = {}
@@ -281,6 +297,7 @@ def build_starter(runtime: Runtime, settings: ContainerSettings) -> TaskStarter:
         runtime.clock,
         runtime.steady,
         extend_lease,
+        settings.bucket_arn,
     )
 
 

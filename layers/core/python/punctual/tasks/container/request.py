@@ -6,6 +6,7 @@ from typing import Any
 
 from punctual.domain.task_limits import RESERVED_ENV_PREFIX
 from punctual.tasks.container.definition import SecretReference
+from punctual.tasks.container.task_report import CONTAINER_NAME
 from punctual.tasks.contract import BadTask
 from punctual.tasks.text import as_text, encode_text
 
@@ -51,16 +52,40 @@ def split_environment(
     return plain, tuple(secrets)
 
 
-def check_overrides(command: Sequence[str], environment: Mapping[str, str]) -> None:
+def overrides_of(
+    command: Sequence[str], environment: Mapping[str, str], environment_file: str = ""
+) -> dict[str, Any]:
+    """Return what a start overrides in its definition. `environment_file` is the ARN of one."""
+    override: dict[str, Any] = {
+        "name": CONTAINER_NAME,
+        "environment": [{"name": name, "value": value} for name, value in environment.items()],
+    }
+    if command:
+        override["command"] = list(command)
+    if environment_file:
+        override["environmentFiles"] = [{"value": environment_file, "type": "s3"}]
+    return {"containerOverrides": [override]}
+
+
+def fits(overrides: Mapping[str, Any]) -> bool:
+    """Return whether ECS takes overrides of this size."""
+    return _override_characters(overrides) <= MAX_OVERRIDE_CHARACTERS
+
+
+def check_overrides(overrides: Mapping[str, Any]) -> None:
     """Raise `BadTask` if ECS would not take these overrides."""
-    for argument in command:
+    for argument in overrides["containerOverrides"][0].get("command", ()):
         encode_text(argument, "An argument")
-    size = command_bytes(command, environment)
-    if size > MAX_OVERRIDE_CHARACTERS:
+    if not fits(overrides):
         raise BadTask(
-            f"`command`, `env` and the variables of Punctual have {size:,} characters together; "
+            "`command`, `env` and the variables of Punctual have "
+            f"{_override_characters(overrides):,} characters together; "
             f"ECS takes {MAX_OVERRIDE_CHARACTERS:,}"
         )
+
+
+def _override_characters(overrides: Mapping[str, Any]) -> int:
+    return len(json.dumps(overrides, separators=(",", ":")))
 
 
 def size_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
