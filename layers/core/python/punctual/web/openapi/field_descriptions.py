@@ -210,7 +210,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "SecretFields": {
         "value": "The value, at most 4 KiB in UTF-8, without text in double braces. No call "
-        "answers it."
+        "returns it."
     },
     "Secret": {
         "name": "The name of the secret.",

@@ -393,7 +393,7 @@ _OPERATIONS = (
         },
         "Only admins of the installation's own tenant may create tokens of other tenants. The call "
         "ignores an Idempotency-Key, because the secret is not stored. A tenant may have 1,000 "
-        "valid tokens; a further one is 429.",
+        "valid tokens; another one gets 429.",
         body="TokenRequest",
     ),
     Operation(

@@ -26,8 +26,8 @@ SECRET_OPERATIONS = (
         "Access",
         "Set a secret",
         {204: Response("The secret is stored.", content="")},
-        "Tasks name it as `{{secret:name}}`. No call answers the value. Runs use a changed value "
-        "within 60 s. A tenant has at most 200 secrets; a further one is 429.",
+        "Tasks name it as `{{secret:name}}`. No call returns the value. Runs use a changed value "
+        "within 60 s. A tenant has at most 200 secrets; another one gets 429.",
         (_SECRET_NAME_PARAMETER,),
         "SecretRequest",
     ),
