@@ -1,94 +1,196 @@
-"""Containers, with an image as it is, and with our runner inside."""
+"""Containers: with an image as it is, with our runner inside, and with a script in our image."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from punctual.domain.claims import ClaimIdentity
-from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.execution.executor import FinishedAttempt
-from punctual.engine.ports.rows import NO_DETAIL
+from punctual.engine.execution.claims import UploadAnswer
+from punctual.engine.execution.executor import Executor
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.queries.views import RunView
-from tests.support.containers.ecs import Failures
+from punctual.tasks.container.next_step import CONTAINER_LEASE
+from tests.support.containers.ecs import FakeTask
 from tests.support.containers.world import ContainersWorld, containers_world
-from tests.support.executors.functions import carry_out, succeeds_by_claim
-from tests.support.executors.story import ExecutorStory, Fate
+from tests.support.executors.claim_calls import ClaimHolder, EngineCalls, identity_of
+from tests.support.executors.driver import Answer, ExecutorDriver, Holder
 
-EXIT_CODES = {Fate.SUCCEEDS: 0, Fate.FAILS: 1}
+MINUTE_SECONDS = 60
+EXIT_CODES = {RunStatus.SUCCESS: 0, RunStatus.FAILED: 1}
+NO_CAPACITY = "Capacity is unavailable at this time."
+LONG_SCRIPT = {"type": "script", "runtime": "bash", "code": "echo done"}
 
 
-class ContainerStory(ExecutorStory):
-    """A container with an unchanged image. ECS tells its end."""
+class ContainerHolder(Holder):
+    """A task of ECS, which the function `containers` follows. ECS tells its end."""
+
+    def __init__(self, driver: "ContainerDriver", run: Run, task: FakeTask) -> None:
+        super().__init__(run)
+        self.task = task
+        self._driver = driver
+
+    def begin(self) -> None:
+        self._driver.is_followed = True
+        self._driver.world.ecs.run(self.task)
+        self._driver.follow()
+
+    def renew(self) -> Answer:
+        """Let a sweep renew the lease. It stops a task that may not go on."""
+        self._driver.is_followed = True
+        self._driver.pass_time(MINUTE_SECONDS)
+        if not self.task.stop_requests:
+            return Answer.OK
+        return Answer(self.task.stop_requests[-1].removeprefix("Punctual: "))
+
+    def end(self, status: RunStatus) -> None:
+        if status is RunStatus.CANCELLED:
+            self._driver.is_followed = True
+            self._driver.world.ecs.stop_requested(self.task)
+            self._driver.follow()
+        else:
+            self.exit(EXIT_CODES[status])
+
+    def exit(self, code: int) -> None:
+        """End the container with an exit code."""
+        self._driver.is_followed = True
+        self._driver.world.ecs.exit(self.task, code)
+        self._driver.follow()
+
+    def release(self) -> None:
+        """Let ECS find no room for the task, after it had accepted the start."""
+        self._driver.world.ecs.fail_start(self.task, NO_CAPACITY)
+        self._driver.follow()
+
+    def kill(self) -> None:
+        """Let Fargate take the task back."""
+        self._driver.world.ecs.reclaim(self.task)
+        self._driver.follow()
+
+    def freeze(self) -> None:
+        """Keep the function `containers` from following any task."""
+        self._driver.is_followed = False
+
+    def report(self, status: RunStatus) -> bool:
+        return self._driver.report_end(self.run, status)
+
+
+class RunnerHolder(ClaimHolder):
+    """A task of ECS with our runner inside, which ends the run by its claim."""
+
+    def __init__(self, driver: "RunnerContainerDriver", run: Run, task: FakeTask) -> None:
+        seconds = int(CONTAINER_LEASE.total_seconds())
+        claim = driver.world.scene.tokens.sign(identity_of(driver.key, run, lease_seconds=seconds))
+        super().__init__(run, claim, EngineCalls(driver.world.scene.claims, driver.put))
+        self.in_ecs = ContainerHolder(driver, run, task)
+
+    def begin(self) -> None:
+        self.in_ecs.begin()
+        super().begin()
+
+    def renew(self) -> Answer:
+        answer = super().renew()
+        self.in_ecs.renew()
+        return answer
+
+    def end(self, status: RunStatus) -> None:
+        super().end(status)
+        code = EXIT_CODES.get(status, 143)
+        self.in_ecs.exit(code)
+
+    def release(self) -> None:
+        self.in_ecs.release()
+
+    def kill(self) -> None:
+        super().kill()
+        self.in_ecs.kill()
+
+    def freeze(self) -> None:
+        super().freeze()
+        self.in_ecs.freeze()
+
+
+class ContainerDriver(ExecutorDriver):
+    """A container with an unchanged image. It has no claim, so ECS's word is its lease."""
+
+    starts_at_once = False
+    stores_output = False
+    task: Mapping[str, Any] = {"type": "container"}
+    timeout_seconds = 3_600
+    work_seconds = 900.0
 
     def __init__(self, world: ContainersWorld) -> None:
-        super().__init__()
         self.world = world
+        self.is_followed = True  # by the function `containers`
 
-    def submit(self, document: Mapping[str, Any], fates: tuple[Fate, ...]) -> None:
-        del fates
-        self._key = self.world.submit(**document)
+    def submit(self, **document: Any) -> None:
+        fields = {"timeout_seconds": self.timeout_seconds, **document}
+        self.key = self.world.submit(dict(self.task), **fields)
 
-    def attempt(self, fate: Fate) -> Run:
-        world = self.world
-        if fate is Fate.IS_REFUSED:
-            world.ecs.plant("RunTask", Failures("RESOURCE:CPU"))
-        world.execute()
-        run = self.view.run
-        if fate is not Fate.IS_REFUSED:
-            world.ecs.run(world.task)
-            world.deliver_events()
-            self.work(fate)
-            world.deliver_events()
-        return run
+    def take(self) -> Holder:
+        (outcome,) = self.world.execute()
+        assert outcome.status == "DETACHED", outcome
+        return self.hold(self.run, self.world.task)
 
-    def work(self, fate: Fate) -> None:
-        """Let the container end, or lose it to the platform."""
-        ecs, task = self.world.ecs, self.world.task
-        match fate:
-            case Fate.DIES:
-                ecs.reclaim(task)
-            case Fate.IS_CANCELLED:
-                self.world.cancel(self._key)
-                self.world.sweep()
-                ecs.stop_requested(task)
-            case _:
-                ecs.exit(task, EXIT_CODES[fate])
+    def hold(self, run: Run, task: FakeTask) -> Holder:
+        return ContainerHolder(self, run, task)
 
-    def pass_time(self) -> None:
-        self.world.sweep()
+    def follow(self) -> None:
+        """Let the function `containers` learn what ECS has to tell."""
+        if self.is_followed:
+            self.world.deliver_events()
 
-    def succeed_late(self, run: Run) -> bool:
-        end = FinishedAttempt(self._key, run.run_id, run.token, RunStatus.SUCCESS, False, NO_DETAIL)
-        (result,) = self.world.scene.executor.finish([end])
-        return result.verdict is Verdict.OK
+    def pass_time(self, seconds: float) -> None:
+        minutes = -(-int(seconds) // MINUTE_SECONDS)
+        if self.is_followed:
+            self.world.deliver_events()
+            self.world.sweep(minutes)
+        else:
+            self.world.lose_events()
+            self.world.pass_without_sweep(timedelta(minutes=minutes))
+
+    def cancel(self) -> None:
+        self.world.cancel(self.key)
 
     @property
     def view(self) -> RunView:
-        return self.world.run_of(self._key)
+        return self.world.run_of(self.key)
+
+    def stored_blob(self, name: str) -> bytes | None:
+        return self.world.scene.ports.blobs.get(name)
+
+    @property
+    def executor(self) -> Executor:
+        return self.world.scene.executor
+
+    @property
+    def job_states(self) -> JobStates:
+        return self.world.scene.ports.job_states
+
+    def do(self, request: Callable[[], Any]) -> Any:
+        return request()
 
 
-class RunnerContainerStory(ContainerStory):
-    """A container with our runner, which ends the run by its claim before ECS tells the end."""
+class RunnerContainerDriver(ContainerDriver):
+    """A container with our runner as its entry point."""
 
-    def work(self, fate: Fate) -> None:
-        world, run = self.world, self.view.run
-        claim = self._claim(run)
-        carry_out(world.scene.claims, claim, fate, lambda: world.cancel(self._key))
-        if fate is Fate.DIES:
-            world.ecs.reclaim(world.task)
-        else:
-            world.ecs.exit(world.task, EXIT_CODES.get(fate, 143))
+    stores_output = True
 
-    def succeed_late(self, run: Run) -> bool:
-        return succeeds_by_claim(self.world.scene.claims, self._claim(run))
+    def hold(self, run: Run, task: FakeTask) -> Holder:
+        return RunnerHolder(self, run, task)
 
-    def _claim(self, run: Run) -> str:
-        identity = ClaimIdentity(*self._key, run.run_id, run.attempt, run.token)
-        return self.world.scene.tokens.sign(identity)
+    def put(self, answer: UploadAnswer, data: bytes) -> None:
+        assert self.world.scene.world.memory.blobs.upload(answer.url, data)
+
+
+class ScriptContainerDriver(RunnerContainerDriver):
+    """A script that is too long for a function, in our image."""
+
+    counts_unbegun = False
+    task = LONG_SCRIPT
 
 
 @contextmanager
-def container_story(kind: type[ContainerStory]) -> Iterator[ContainerStory]:
+def container_driver(kind: type[ContainerDriver]) -> Iterator[ContainerDriver]:
     with containers_world() as world:
         yield kind(world)

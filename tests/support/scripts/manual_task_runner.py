@@ -42,6 +42,15 @@ class ManualTaskRunner:
             lasts = self.beside.pop(0) if self.beside else 0
         self._started.append(_Started(self._clock() + timedelta(seconds=lasts), work))
 
+    def end_attempts(self) -> None:
+        """Let the work of all attempts end now."""
+        self._started = [
+            started._replace(ends_at=self._clock())
+            if isinstance(started.work, RunningAttempt)
+            else started
+            for started in self._started
+        ]
+
     def wait(self, seconds: float, /) -> None:
         self.waits += 1
         assert self.waits < 2_000, "the loop does not come to rest"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from punctual.domain.decide import Decision, Verdict
+from punctual.domain.decide import Verdict
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Finish, ReturnClaim
@@ -73,7 +73,7 @@ class Effects:
             if self._transactional or change.detail is None:
                 continue
             if not _is_restorable(change, change.detail):
-                ended_run = _run_ended_by(change, decision)
+                ended_run = _run_ended_by(plan)
                 if ended_run is not None:
                     status = ended_run.status.value
                     result_row = _attempt_row(
@@ -128,7 +128,7 @@ class Effects:
                     if expires_at is None or ended_at is not last_ended_at:
                         last_ended_at, expires_at = ended_at, ended_at + HISTORY_RETENTION
                     tenant, job_id = plan.change.key
-                    detail = self._detail(plan.change, run, plan.decision, store_error)
+                    detail = self._detail(plan, run, store_error)
                     rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
             except Unavailable as error:
                 if self._transactional:
@@ -177,14 +177,13 @@ class Effects:
             self._log("notices_pending", error=error.message, notices=len(notifications))
             return [False] * len(notifications)
 
-    def _detail(
-        self, change: Change, run: Run, decision: Decision, store_error: Unavailable | None
-    ) -> Detail:
+    def _detail(self, plan: PlannedChange, run: Run, store_error: Unavailable | None) -> Detail:
         """Return the detail of this change, or the result stored before an earlier swap.
 
         After a `store_error` the store is not asked again for each run. Each call may time out.
         """
-        if change.detail is not None and _run_ended_by(change, decision) is run:
+        change = plan.change
+        if change.detail is not None and _run_ended_by(plan) is run:
             return change.detail
         if store_error is not None and result_in_run(run) is None:
             raise store_error
@@ -200,12 +199,18 @@ def _is_restorable(change: Change, detail: Detail) -> bool:
     return detail.output is None or has_inline_output
 
 
-def _run_ended_by(change: Change, decision: Decision) -> Run | None:
-    """Return the run that this change ended by ending its attempt."""
-    run, event = decision.run, change.event
-    if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
+def _run_ended_by(plan: PlannedChange) -> Run | None:
+    """Return the run that this change ended by ending its attempt.
+
+    A second report of a run that has ended is answered OK, and its detail is not used.
+    """
+    run, event = plan.decision.run, plan.change.event
+    if run is None or run.ended_at is None or plan.decision.verdict is not Verdict.OK:
         return None
-    return run if isinstance(event, Finish | ReturnClaim) and run.token == event.token else None
+    if not isinstance(event, Finish | ReturnClaim) or run.token != event.token:
+        return None
+    ended_before = () if plan.stored is None else plan.stored.state.unrecorded
+    return None if any(ended.run_id == run.run_id for ended in ended_before) else run
 
 
 def _attempt_row(
