@@ -52,6 +52,10 @@ class Deployment:
         self.world.invoke(self.world.name("containers"), event)
         assert self.world.failures == []
 
+    def limits(self) -> dict[str, tuple[float, float]]:
+        limits = self.api.get("/stats").json["limits"]
+        return {limit["limit"]: (limit["allowed"], limit["used"]) for limit in limits}
+
     def run_of(self, job: str) -> dict[str, Any]:
         (run,) = runs_of(self.api, job)
         answer: dict[str, Any] = self.api.get(f"/jobs/{job}/runs/{run['run_id']}").json
@@ -192,3 +196,33 @@ def test_stage_without_containers_says_so() -> None:
         assert answer.json["errors"][0]["message"] == (
             "container tasks are offered only on AWS, in a stage that has `containers` on"
         )
+
+
+def test_container_without_processors_waits_until_a_sweep_counts_some_as_free(
+    deployment: Deployment,
+) -> None:
+    large = {**TASK, "resources": {"cpu": 4, "memory_mb": 8_192}}
+    first = deployment.submit(task=large)
+    deployment.world.run(5 * SECOND)
+    second = deployment.submit()
+    deployment.world.run(5 * SECOND)
+    run = deployment.run_of(second)
+    assert (run["status"], run["reason"]["code"]) == ("WAITING", "RESOURCES")
+    assert deployment.limits() == {"container_vcpu": (4, 4)}
+    task = deployment.ecs.only_task()
+    deployment.ecs.run(task)
+    deployment.ecs.exit(task, 0)
+    deployment.deliver_events()
+    assert deployment.run_of(first)["status"] == "SUCCESS"
+    deployment.sweep()
+    deployment.world.run(MINUTE)
+    run = deployment.run_of(second)
+    assert (run["status"], run["attempt_number"], len(deployment.ecs.tasks)) == ("CLAIMED", 1, 2)
+    assert deployment.limits() == {"container_vcpu": (4, 0.25)}
+
+
+def test_container_that_can_never_fit_is_refused(deployment: Deployment) -> None:
+    larger = {**TASK, "resources": {"cpu": 8, "memory_mb": 16_384}}
+    answer = deployment.api.post("/jobs", {"name": "large", **AT_ONCE, "task": larger})
+    assert answer.status == 422
+    assert "maxContainerVcpu" in answer.body

@@ -56,7 +56,7 @@ class Stage:
 
 
 GRANTED = StartPermit(True, 0.0)
-NO_PROCESSOR = StartPermit(False, NO_PROCESSOR_SECONDS)
+NO_PROCESSOR = StartPermit(False, NO_PROCESSOR_SECONDS, is_full=True)
 
 
 def test_a_second_has_at_most_15_starts_of_all_executors() -> None:

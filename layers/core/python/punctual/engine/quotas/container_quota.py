@@ -34,10 +34,17 @@ MAX_CLOCK_SKEW_SECONDS = 60  # a row further ahead comes from a wrong clock
 
 
 class StartPermit(NamedTuple):
-    """A granted start begins after `wait_seconds`. A refused one is asked for again then."""
+    """A granted start begins after `wait_seconds`. A refused one is asked for again then.
+
+    With `is_full` all processors are in use, or too many starts wait.
+    """
 
     is_granted: bool
     wait_seconds: float
+    is_full: bool = False
+
+
+NO_ROOM_FOR_START = StartPermit(False, NO_PROCESSOR_SECONDS, is_full=True)
 
 
 class ReservedStarts(Struct, frozen=True, array_like=True, gc=False):
@@ -87,12 +94,12 @@ class ContainerQuota:
         second = self._second()
         try:
             if not self._hold(start_id, cpu_units, second):
-                return StartPermit(False, NO_PROCESSOR_SECONDS)
+                return NO_ROOM_FOR_START
             reserved_second = self._starts.change(STAGE, lambda row: _reserve(row, second))
         except Contended:
             return StartPermit(False, CONTENDED_SECONDS)
         if reserved_second is None:
-            return StartPermit(False, NO_PROCESSOR_SECONDS)
+            return NO_ROOM_FOR_START
         return StartPermit(True, float(reserved_second - second))
 
     def release(self, start_id: str) -> None:

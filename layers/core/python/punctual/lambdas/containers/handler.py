@@ -276,11 +276,15 @@ class ContainersHandler:
             self._delete(container)
 
     def _delete(self, container: Container) -> None:
-        """Delete what the task read, then its row. After a crash between both, it is repeated."""
+        """Delete what the task read, then its row. After a crash between both, it is repeated.
+
+        A task that ended before the first sweep still holds its processors as a start.
+        """
         folder = start_folder(
             container.tenant, container.job_id, container.run_id, container.start_id
         )
         delete_start_files(self._blobs, folder)
+        self._quota.release(container.start_id)
         self._rows.delete([container.start_id])
 
     def _read_tail(self, container: Container) -> Tail:

@@ -57,6 +57,7 @@ from punctual.tasks.container.sizes import choose_size
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
+    NoRoom,
     Outcome,
     Recorder,
     StartFailed,
@@ -138,8 +139,10 @@ class TaskStarter:
     ) -> None:
         while True:
             permit = self._parts.quota.take(start_id, cpu_units)
+            if permit.is_full:
+                raise NoRoom("The containers of this installation use all their processors")
             if self._steady() + permit.wait_seconds > deadline:
-                raise Throttled("The containers of this installation use all their processors")
+                raise Throttled("Too many containers start at the same time")
             if permit.wait_seconds and stop.wait(permit.wait_seconds):
                 raise Throttled("The executor stops")
             if permit.is_granted:
