@@ -233,3 +233,19 @@ def test_run_of_a_tenant_without_a_limit_is_not_counted() -> None:
     executor = RunPermits(lambda _: TenantLimits(), rows, "1" * 12, clock, no_log)
     assert executor.hand_over("acme", "claim", timedelta(0)) is Handover.UNCOUNTED
     assert rows.counts == {}
+
+
+def test_busy_executor_writes_once_in_fifteen_seconds_for_scripts_that_it_waits_for() -> None:
+    rows, clock = MemoryQuotaRows(), ManualClock(NOON)
+    limits = TenantLimits(concurrent_runs=PLACES)
+    executor = RunPermits(
+        lambda _: limits, rows, "1" * 12, clock, no_log, places_limit=SCRIPT_PLACES_LIMIT
+    )
+    for second in range(120):
+        clock.set(NOON + timedelta(seconds=second))
+        if executor.needs_renewal:
+            executor.renew_places()
+        if second % 5 == 0:
+            executor.end_permit(FUNCTION, started=True)
+            assert executor.request(FUNCTION, 1).number == 1
+    assert rows.counts["writes"] <= 1 + 120 / 15

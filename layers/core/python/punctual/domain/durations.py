@@ -16,6 +16,6 @@ MAX_RETURNED_CLAIMS = 10  # returned claims of a run; one more return counts as 
 MAX_FAILED_STARTS = 30
 RETURN_DELAY = timedelta(seconds=15)  # first wait of a run that could not start; doubles
 MAX_RETURN_DELAY = timedelta(minutes=5)
-# Waits for a resource, a quarter of the time since the run was due. HIGH waits half, LOW double.
+# Waits for room, a quarter of the time since the run was due. HIGH waits half, LOW half longer.
 MIN_RESOURCE_WAIT = timedelta(seconds=5)
 MAX_RESOURCE_WAIT = timedelta(minutes=1)
