@@ -14,6 +14,7 @@ from tests.support.infra.synthesis import (
     functions,
     resources,
     script_functions,
+    synthesise,
 )
 
 # AWS has no resource for these actions, or cannot name it.
@@ -266,6 +267,36 @@ def test_tasks_cannot_reach_resources_of_punctual(stage: str) -> None:
         }
         internal = {queue for queue in queues if "dead" in queue or "failed" in queue}
         assert refused == internal, "and it sends to the others"
+
+
+def test_status_function_changes_places_only_in_a_stage_that_has_some(stage: str) -> None:
+    found = [
+        statement
+        for statement in policies(assembly(stage), "status")
+        if "*#share#*" in str(statement.get("Condition"))
+    ]
+    expected = {"dynamodb:BatchGetItem", "dynamodb:PutItem"}
+    assert [set(statement["Action"]) for statement in found] == (
+        [] if stage == "dev" else [expected]
+    )
+
+
+@pytest.mark.parametrize("lane", ["quick", "long"])
+def test_executor_of_scripts_takes_places_of_functions_in_a_stage_without_limits(
+    lane: str,
+) -> None:
+    """Scripts run in the long lane. The functions get the numbers that the stage reserves."""
+    synthesis = synthesise("dev", reservedConcurrency={"script-bash": 3})
+    name = f"executor-{lane}"
+    places = [
+        statement
+        for statement in policies(synthesis, name)
+        if "*#share#*" in str(statement.get("Condition"))
+    ]
+    assert len(places) == (1 if lane == "long" else 0)
+    variables = functions(synthesis)[name].properties["Environment"]["Variables"]
+    assert variables["PUNCTUAL_SCRIPT_PLACES"] == "script-bash=3"
+    assert "PUNCTUAL_SCRIPT_PLACES" not in str(functions(assembly("dev"))[name].properties)
 
 
 def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) -> None:
