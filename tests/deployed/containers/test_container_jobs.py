@@ -101,11 +101,14 @@ def test_long_start_loses_no_run(deployment: Deployment) -> None:
     deployment.world.run(5 * SECOND)
     for _ in range(4):
         deployment.sweep()
-    assert deployment.run_of(job)["status"] == "CLAIMED"
+    claimed = deployment.run_of(job)
+    assert claimed["status"] == "CLAIMED"
+    assert (claimed["start_time"], claimed["lateness_ms"]) == (None, None), "a claim is no start"
     deployment.ecs.run(deployment.ecs.only_task())
     deployment.sweep()
     run = deployment.run_of(job)
     assert (run["status"], run["attempt_number"]) == ("RUNNING", 1)
+    assert run["lateness_ms"] >= 4 * 60_000
 
 
 def test_cancel_request_reaches_the_task_by_the_stream(deployment: Deployment) -> None:

@@ -29,6 +29,27 @@ def test_attempt_of_a_claim_that_starts_later_counts_from_its_start() -> None:
     assert run.runner_id == "one"
 
 
+def test_first_start_of_a_run_is_not_its_claim() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    run_id = story.queued[0].run_id
+    story.do(Claim(run_id, "e", "n", starts_later=True))
+    (claimed_run,) = story.held
+    assert (claimed_run.first_start_at, claimed_run.start_lateness) == (None, None)
+    story.do(ReturnClaim(run_id, claimed_run.token, work_begun=False, never_started=True))
+    (waiting_run,) = story.state.runs
+    assert waiting_run.first_start_at is None, "nothing of it has begun"
+    story.wait(300).do(Evaluate())
+    story.do(Claim(run_id, "e", "m", starts_later=True))
+    token = story.held[0].token
+    story.wait(120).do(Started(run_id, token, "one"))
+    (run,) = story.held
+    assert run.first_start_at == story.now
+    assert run.start_lateness == story.now - run.due_at
+    story.do(Finish(run_id, token, RunStatus.FAILED, runner_id="one"))
+    (failed_run,) = story.state.runs
+    assert failed_run.first_start_at == run.first_start_at, "the first attempt began then"
+
+
 def test_first_runner_binds_the_claim_and_another_one_is_fenced() -> None:
     story, run = a_claimed_run()
     assert story.do(Started(run.run_id, run.token, "one")).verdict is Verdict.OK

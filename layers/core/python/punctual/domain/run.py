@@ -34,6 +34,8 @@ ENDED_RUN_STATUSES = frozenset(
         RunStatus.MISSED,
     }
 )
+# In these an attempt has not begun. A run may have been claimed, and returned unstarted.
+UNSTARTED_RUN_STATUSES = frozenset({RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED})
 NOT_RUN_STATUSES = frozenset({RunStatus.SKIPPED, RunStatus.MISSED})
 
 
@@ -200,6 +202,17 @@ class Run(
         """Return whether the run ended because its holder was lost, without a report."""
         return self.reason is Reason.LOST or not self.executor_id
 
+    @property
+    def first_start_at(self) -> datetime | None:
+        """Return when the work first began. A claim that has begun nothing is no start."""
+        has_not_run = self.status in UNSTARTED_RUN_STATUSES and not self.past_attempts
+        return None if has_not_run else self.started_at
+
+    @property
+    def start_lateness(self) -> timedelta | None:
+        """Return how long after its due time the work first began."""
+        return None if self.first_start_at is None else self.first_start_at - self.due_at
+
     def is_bound_to(self, runner_id: str | None) -> bool:
         """Return whether the holder may be this runner. None stands for our own executor."""
         return runner_id is None or self.runner_id in ("", runner_id)
@@ -211,6 +224,7 @@ class Run(
 
     @property
     def lateness(self) -> timedelta | None:
+        """Return how long after its due time the run was first claimed."""
         return None if self.started_at is None else self.started_at - self.due_at
 
     @property

@@ -116,11 +116,13 @@ def mark_running(draft: Draft, event: events.Started) -> Answer:
     runner_id = event.runner_id or run.runner_id
     if run.status is RunStatus.RUNNING and run.runner_id == runner_id:
         return Answer(Verdict.OK, run)
-    attempt_at = draft.now if run.status is RunStatus.CLAIMED else run.attempt_at
+    is_start = run.status is RunStatus.CLAIMED
+    is_first_start = is_start and not run.past_attempts  # the claims before it began nothing
     running_run = replace(
         run,
         status=RunStatus.RUNNING,
-        attempt_at=attempt_at,
+        started_at=draft.now if is_first_start else run.started_at,
+        attempt_at=draft.now if is_start else run.attempt_at,
         changed_at=draft.now,
         runner_id=runner_id,
         failed_starts=0,

@@ -26,6 +26,7 @@ def event_envelope_json(
 
 
 def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[str, Any]:
+    lateness = run.start_lateness
     return {
         "run_id": run.run_id,
         "job_version": run.definition,
@@ -37,9 +38,9 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
         "attempt_number": run.attempt,
         "scheduled_time": format_time(run.scheduled_at),
         "due_time": format_time(run.due_at),
-        "start_time": format_optional_time(run.started_at),
+        "start_time": format_optional_time(run.first_start_at),
         "end_time": format_optional_time(run.ended_at),
-        "lateness_ms": None if run.lateness is None else run.lateness / MILLISECOND,
+        "lateness_ms": None if lateness is None else lateness / MILLISECOND,
         "count": run.occurrence_count,
     }
 

@@ -28,6 +28,7 @@ def run_json(view: RunView, root: str) -> dict[str, Any]:
 def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
     """Return a run as lists show it, without its attempts."""
     run, detail = view.run, view.detail
+    lateness = run.start_lateness
     url = run_url(root, view.job_id, run.run_id)
     has_log = bool(detail.log_blob) or run.status is RunStatus.RUNNING
     has_output = detail.output is not None or bool(detail.output_blob)
@@ -41,12 +42,12 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "reason": _reason(run),
         "scheduled_time": format_time(run.scheduled_at),
         "due_time": format_time(run.due_at),
-        "start_time": format_optional_time(run.started_at),
+        "start_time": format_optional_time(run.first_start_at),
         "end_time": format_optional_time(run.ended_at),
         "modified_time": format_time(run.changed_at),
         "created_at": format_time(run.created_at),
         "next_attempt_time": format_optional_time(_next_attempt(run)),
-        "lateness_ms": None if run.lateness is None else run.lateness / MILLISECOND,
+        "lateness_ms": None if lateness is None else lateness / MILLISECOND,
         "attempt_number": run.attempt,
         "executor_id": run.executor_id or None,
         "error_message": _error(view),
