@@ -3,12 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
-from tests.support.containers.ecs import Ecs, LostAnswer
+from tests.support.containers.ecs import Ecs, Failures, LostAnswer
 from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 CONTAINER = {"type": "container", "image": "registry.example.com/report:1"}
+LONG_SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
 AT_ONCE = {"schedule_type": "IMMEDIATE", "payload": {"day": "monday"}}
 
 
@@ -25,7 +26,7 @@ def stand_in_for_ecs(world: World) -> Ecs:
 
 
 def play_containers(world: World, api: Gateway) -> Ecs:
-    """Run containers, cancel one, reclaim one, lose an answer, and lose a definition."""
+    """Run containers and a long script, cancel one, reclaim one, refuse one, and lose an answer."""
     ecs = stand_in_for_ecs(world)
     _start(world, api)
     task = ecs.newest_task()
@@ -53,12 +54,21 @@ def play_containers(world: World, api: Gateway) -> Ecs:
     sweep(world)  # finds the task by its token
     ecs.exit(ecs.newest_task(), 0)
     _deliver_events(world, ecs)
+    ecs.plant("RunTask", Failures("Capacity is unavailable at this time."))
+    _start(world, api)  # nothing runs, and what it was to read is deleted
+    world.run(2 * MINUTE)
+    ecs.exit(ecs.newest_task(), 0)
+    _deliver_events(world, ecs)
     ecs.definitions.clear()
     _start(world, api)  # the definition is gone, and is registered again
     world.run(2 * MINUTE)
     ecs.exit(ecs.newest_task(), 0)
     _deliver_events(world, ecs)
-    assert len(ecs.definitions) == 1
+    script = _start(world, api, task=LONG_SCRIPT, timeout_seconds=1_000)
+    ecs.exit(ecs.newest_task(), 1)  # before its runner begins
+    _deliver_events(world, ecs)
+    assert api.call("DELETE", f"/jobs/{script}").status == 200
+    assert len(ecs.definitions) == 2
     return ecs
 
 
@@ -66,8 +76,8 @@ def sweep(world: World) -> None:
     world.invoke(world.name("containers"), {"detail-type": "Scheduled Event"})
 
 
-def _start(world: World, api: Gateway) -> str:
-    job = submit_job(api, **AT_ONCE, task=CONTAINER)
+def _start(world: World, api: Gateway, **fields: Any) -> str:
+    job = submit_job(api, **{**AT_ONCE, "task": CONTAINER, **fields})
     world.run(20 * SECOND)
     return job
 
