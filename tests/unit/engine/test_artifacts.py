@@ -1,5 +1,7 @@
 """Artifacts: creation, limits, uses by jobs, deletion, and the cleanup of their bytes."""
 
+import io
+import zipfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -157,6 +159,22 @@ def test_binary_of_another_architecture_is_refused(workshop: Workshop) -> None:
         "is a binary for arm64; only x86_64 runs here"
     )
     assert workshop.job(workshop.upload(ELF_ARM.replace(b"\xb7\0", b"\x3e\0")), runtime="binary")
+
+
+def test_binary_of_another_architecture_in_a_zip_is_refused(workshop: Workshop) -> None:
+    def zipped(program: bytes) -> bytes:
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("main", program)
+        return data.getvalue()
+
+    arm = workshop.upload(zipped(ELF_ARM))
+    assert refused_field(workshop.submit(arm, "binary")) == (
+        "is a binary for arm64; only x86_64 runs here"
+    )
+    assert workshop.job(arm, runtime="python"), "only a binary has to fit"
+    intel = ELF_ARM.replace(b"\xb7\0", b"\x3e\0")
+    assert workshop.job(workshop.upload(zipped(intel)), runtime="binary")
 
 
 def test_change_to_a_missing_artifact_is_refused(workshop: Workshop) -> None:

@@ -10,5 +10,6 @@ MAX_TASK_HEADERS = 50
 MAX_TASK_HEADER_BYTES = 8 * 1024
 MAX_REDIRECTS = 5
 RESERVED_ENV_PREFIX = "PUNCTUAL_"
+BINARY_ENTRY_NAME = "main"  # of the program in a zip, for the runtime `binary`
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

@@ -148,11 +148,14 @@ class Artifacts:
             return "names no artifact: upload it first (POST /artifacts)"
         if artifact.status is ArtifactStatus.PENDING:
             return "has no content yet: send the file to its upload_url first"
-        return self._architecture_problem(artifact.architecture) if runtime == "binary" else ""
+        return self._architecture_problem(artifact) if runtime == "binary" else ""
 
-    def _architecture_problem(self, architecture: str) -> str:
+    def _architecture_problem(self, artifact: Artifact) -> str:
         allowed = self._architectures
-        if not allowed or not architecture or architecture in allowed:
+        if not allowed:
+            return ""
+        architecture = artifact.architecture or self.queries.packed_architecture(artifact)
+        if not architecture or architecture in allowed:
             return ""
         return f"is a binary for {architecture}; only {' or '.join(sorted(allowed))} runs here"
 

@@ -14,6 +14,7 @@ from punctual.domain.artifacts import (
 )
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.task_limits import BINARY_ENTRY_NAME
 from punctual.engine.ports.artifact_rows import ArtifactRows, ArtifactUse
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.job_states import JobStates
@@ -131,6 +132,20 @@ class ArtifactQueries:
         if head is None:
             return artifact
         return replace(artifact, status=ArtifactStatus.STORED, architecture=architecture_of(head))
+
+    def packed_architecture(self, artifact: Artifact) -> str:
+        """Return the architecture of the program in a zip, or an empty text."""
+        # imported on first use, since few jobs run a binary
+        from punctual.engine.queries.zip_entries import entry_head
+
+        name = artifact.blob_name
+        head = entry_head(
+            lambda start, end: self._blobs.get(name, start, end) or b"",
+            artifact.size,
+            BINARY_ENTRY_NAME,
+            ARTIFACT_HEAD_BYTES,
+        )
+        return architecture_of(head)
 
     def checked_uses(self, tenant: str, artifact_id: str) -> Iterator[CheckedUse]:
         """Yield each noted use, the oldest jobs first, with the job if it still is a use."""

@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 from punctual.domain.errors import Unavailable
+from punctual.domain.task_limits import BINARY_ENTRY_NAME
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.script.run_folder import RunFolder
 
 ENTRY_NAMES = MappingProxyType(
-    {"python": "main.py", "node": "main.js", "bash": "main.sh", "binary": "main"}
+    {"python": "main.py", "node": "main.js", "bash": "main.sh", "binary": BINARY_ENTRY_NAME}
 )
 MAX_UNPACKED_BYTES = 400 * 1024 * 1024
 MAX_UNPACKED_FILES = 20_000
