@@ -147,6 +147,14 @@ class Machine(RuleBasedStateMachine):
         self.world.do(released)
 
     @precondition(lambda self: self.claims)
+    @rule(pick=st.integers(0, 5))
+    def fail_start(self, pick: int) -> None:
+        failed = ReturnClaim(
+            *self._holder(pick), work_begun=False, never_started=True, start_failed=True
+        )
+        self.world.do(failed)
+
+    @precondition(lambda self: self.claims)
     @rule(pick=st.integers(0, 5), runner_id=st.sampled_from(["", "one", "two"]))
     def started(self, pick: int, runner_id: str) -> None:
         self.world.do(Started(*self._holder(pick), runner_id))
