@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from infra.config.stage import FUNCTION_NAMES
 from infra.stacks.containers import CONTAINERS_FUNCTION
+from punctual.lambdas.containers.start_files import START_FILES
 from tests.support.deployed.full_scenario import play_all_features
 from tests.support.deployed.grants import Grant, Named, grants, is_wide, named, unused
 from tests.support.deployed.privilege import Right, Statement, needed
@@ -60,6 +61,10 @@ WIDE_REASONS: Mapping[tuple[str, str], str] = {
     ("s3:PutObject", "logs/*"): f"{OBJECT_KEYS}logs of runs",
     ("s3:DeleteObject", "outputs/*"): f"{OBJECT_KEYS}uploads of jobs that discard their output",
     ("s3:DeleteObject", "logs/*"): f"{OBJECT_KEYS}parts of logs that are merged",
+    **{
+        ("s3:DeleteObject", f"outputs/*/{name}"): f"{OBJECT_KEYS}what a task of ECS read"
+        for name in START_FILES
+    },
     ("s3:PutObject", "payloads/*"): f"{OBJECT_KEYS}payloads too large for their row",
     ("s3:DeleteObject", "payloads/*"): f"{OBJECT_KEYS}payloads of a deleted job",
     ("s3:GetObject", "artifacts/*"): f"{CONTENT_KEYS}whether an upload has arrived",
