@@ -474,6 +474,7 @@ def test_events_in_any_order_and_twice_end_the_run_once(world: ContainersWorld) 
     world.deliver_events(3, 1, 2, 3, 0, 2)
     view = world.run_of(key)
     assert (view.run.status, view.run.attempt) == (RunStatus.SUCCESS, 1)
+    assert (world.task.stop_requests, world.log.problems) == ([], []), "a late event is no orphan"
 
 
 def test_event_of_another_program_is_left_alone(world: ContainersWorld) -> None:

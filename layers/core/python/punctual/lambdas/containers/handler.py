@@ -110,9 +110,11 @@ class ContainersHandler:
     def _stop_orphan(self, report: TaskReport) -> None:
         """Stop a living task without a row: its start began before the claim was given up.
 
-        A frozen environment may call RunTask minutes later. A late event finds an ended task.
+        A frozen environment may call RunTask minutes later. Events of ECS also arrive out of order,
+        so the task of a late event may have ended, and its run too.
         """
-        if not report.is_stopped:
+        present = None if report.is_stopped else self._tasks.describe([report.arn]).get(report.arn)
+        if present is not None and not present.is_stopped:
             self._log.error("orphan_stopped", task=report.arn)
             self._tasks.stop(report.arn, f"Punctual: {STOP_FOR_LOST}")
 
