@@ -1,5 +1,6 @@
 """An emulator of AWS in its own process on loopback, without persistence."""
 
+import json
 import os
 import signal
 import socket
@@ -16,19 +17,30 @@ from urllib.request import urlopen
 
 import boto3
 
+from infra.build.runner import build_runner
 from tests.rehearsal.certificate import a_certificate
+from tests.rehearsal.process_engine import IMAGES_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".rehearsal"  # logs and scratch files of rehearsals
 COMMAND = (ROOT / ".venv-rehearse/bin/python", ROOT / "tests/rehearsal/launch.py")
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
+# The images that the emulator knows. `scriptsImage` of the stage is the first.
+SCRIPTS_IMAGE = "punctual-scripts:rehearsal"
+RUNNER_IMAGE, PLAIN_IMAGE = "punctual-runner:rehearsal", "plain:rehearsal"
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 
 
 class NotReady(RuntimeError):
     """The emulator did not start. Its log has the reason."""
+
+
+def entry_points() -> dict[str, list[str]]:
+    """Return the entry point of each image that the emulator knows."""
+    runner = [str(COMMAND[0]), "-I", "-S", str(build_runner())]
+    return {SCRIPTS_IMAGE: runner, RUNNER_IMAGE: runner, PLAIN_IMAGE: []}
 
 
 def free_port() -> int:
@@ -114,6 +126,7 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
                 "GATEWAY_PORT": str(port),
                 "PERSIST_STATE": "0",
                 "TMPDIR": str(scratch),
+                IMAGES_VARIABLE: json.dumps(entry_points()),
                 **options,
             },
             cwd=folder,

@@ -16,13 +16,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import process_engine  # type: ignore[import-not-found]
 from ministack import app  # type: ignore[import-not-found]
-from ministack.core import iam_actions, lambda_runtime  # type: ignore[import-not-found]
+from ministack.core import (  # type: ignore[import-not-found]
+    iam_actions,
+    iam_evaluator,
+    lambda_runtime,
+)
 from ministack.services import (  # type: ignore[import-not-found]
     apigateway,
     cloudwatch_logs,
     dynamodb,
+    ecs,
+    eventbridge,
     lambda_svc,
+    ssm,
 )
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
 
@@ -309,5 +317,6 @@ accept_silently(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", l
 accept_silently(
     provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props
 )
+process_engine.install(ecs, eventbridge, ssm, iam_actions, iam_evaluator)
 app._port_is_bindable = lambda *_place: False  # otherwise it opens port 443 as well
 app.main()

@@ -5,7 +5,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from tests.rehearsal.emulator import Account
+from tests.rehearsal.emulator import PLAIN_IMAGE, RUNNER_IMAGE, Account
 from tests.support.acceptance import task_function
 
 FUNCTION = "task-answers"
@@ -38,6 +38,8 @@ def put_targets(account: Account) -> dict[str, str]:
         "PUNCTUAL_TASK_FUNCTION": FUNCTION,
         "PUNCTUAL_TASK_CLOSED": CLOSED,
         "PUNCTUAL_TASK_QUEUE": urls[QUEUE],
+        "PUNCTUAL_TASK_IMAGE": RUNNER_IMAGE,
+        "PUNCTUAL_TASK_PLAIN_IMAGE": PLAIN_IMAGE,
         "PUNCTUAL_TENANT": TENANT,
         "PUNCTUAL_TENANT_FUNCTION": TENANT_FUNCTION,
         "PUNCTUAL_TENANT_QUEUE": urls[TENANT_QUEUE],

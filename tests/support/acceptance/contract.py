@@ -23,6 +23,7 @@ Key = TypeVar("Key")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ENDED = {"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"}
 EVERY_SECOND = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}
+MAX_SCRIPT_SECONDS = 86_400
 NEVER_SOON = {"schedule_type": "CRON", "cron_expression": "0 0 29 2 *"}
 
 
@@ -306,5 +307,15 @@ def runs_on_node(api: Api) -> bool:
 
 
 def longest_script_seconds(api: Api) -> int:
-    """Return the longest timeout of a script: a function on AWS runs for 15 minutes."""
-    return 86_400 if runs_on_node(api) else 840
+    """Return the longest timeout of a script. Without containers, functions run all scripts."""
+    return MAX_SCRIPT_SECONDS if runs_on_node(api) or has_long_scripts(api) else 840
+
+
+def has_long_scripts(api: Api) -> bool:
+    """Return whether a deployment runs scripts that are too long for a function."""
+    fields = {"task": script("true"), "timeout_seconds": MAX_SCRIPT_SECONDS, **NEVER_SOON}
+    answer = api("POST", "/jobs", {"name": "acceptance", **fields})
+    if answer.status_code == 422:
+        return False
+    api.made.append(answer.json()["job_id"])
+    return True
