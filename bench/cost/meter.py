@@ -33,9 +33,14 @@ class Unit(StrEnum):
     REQUEST = "lambda-request"
     GB_SECOND = "lambda-gb-second"
     GB_SECOND_X86 = "lambda-gb-second-x86"
+    DISK_GB_SECOND = "lambda-disk-gb-second"
     LOG_BYTE = "log-byte"
     API = "http-api-request"
     SECRET = "secret-read"
+    KMS = "kms-request"
+    VCPU_SECOND = "fargate-vcpu-second"
+    FARGATE_GB_SECOND = "fargate-gb-second"
+    ADDRESS_SECOND = "public-address-second"
     TRACE = "xray-trace"
 
 
@@ -290,6 +295,8 @@ def _item_key(item: Item) -> Item:
 
 
 _PUT_OPERATIONS = frozenset({"PutObject", "CopyObject", "ListObjectsV2", "CreateMultipartUpload"})
+_DECRYPTING_OPERATIONS = frozenset({"GetParameter", "GetParameters", "PutParameter"})
+SECRETS_FOLDER = "/secrets/"  # of SSM. The keys of a stage are read once in an environment
 _FREE_OPERATIONS = frozenset({"DeleteObject", "DeleteObjects"})
 
 
@@ -311,6 +318,9 @@ def _other_units(service: str, operation: str, params: Mapping[str, Any]) -> Uni
                 units[Unit.EVENT, entry["DetailType"]] += chunks(size)
         case "secretsmanager":
             units[Unit.SECRET, operation] += 1
+        case "ssm" if operation in _DECRYPTING_OPERATIONS:
+            if SECRETS_FOLDER in str(params.get("Name", params.get("Names", ""))):
+                units[Unit.KMS, operation] += 1
     return units
 
 

@@ -16,7 +16,13 @@ from bench.cost.idle import (
 from bench.cost.levers import levers_section
 from bench.cost.meter import Unit
 from bench.cost.prices import MILLION, Prices, prices
-from bench.cost.scripts import scripts_section
+from bench.cost.task_runs import (
+    MINUTES_A_MONTH,
+    added_dollars,
+    large_output_section,
+    sweep_dollars,
+    task_runs_section,
+)
 from bench.cost.words import explain, short_role, short_what
 from infra.app import read_context
 from infra.config.stage import read_stage
@@ -41,7 +47,6 @@ BATCH_ROW, BATCH_ROW_SHARE = (
     ATTEMPT_RESULT_RETENTION.days / RUN_DAYS,
 )  # a batch's row lives for this share only
 AIM_DOLLARS = 6.0
-MINUTES_A_MONTH = 43_800
 PEAK_RUNS_A_SECOND = 10_000  # runs a second
 STAGES = ("dev", "prod")
 MEMORY_SIZES_MB = (256, 512, 1024, 1769)
@@ -58,10 +63,9 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         *_units_section(scenes),
         *_lines_table("## A one-shot job's run", scenes["one-shot"]),
         *_lines_table("## A submission", scenes["submission"]),
-        *scripts_section(
-            scenes["output"].lines, read_stage("dev", read_context()["stages"]), price_list
-        ),
         *_large_payload_section(scenes),
+        *task_runs_section(read_stage("dev", read_context()["stages"]), price_list),
+        *large_output_section(price_list),
         *_claims_section(),
         *_artifacts_section(),
         *_secrets_section(),
@@ -259,12 +263,13 @@ def _artifacts_section() -> Iterator[str]:
     yield "## Artifacts"
     yield ""
     yield (
-        "An upload is one put of S3 more, 0.005 dollars for 1,000, and takes no function. Bytes at "
-        "rest cost what outputs cost. They are kept until the artifact is deleted, and for up to a "
-        "day after. A job with an artifact reads one unit and writes one more when it is created, "
-        "and each of its runs reads one unit and downloads the file within the region for nothing. "
-        "The daily walk makes one list of S3 for each 1,000 artifacts, and reads two units for "
-        "each."
+        "An upload is one put of S3 more, 0.005 dollars for 1,000, and takes no function. Bytes "
+        "at rest cost what outputs cost. They are kept until the artifact is deleted, and for up "
+        "to a day after. A new artifact reads the rows of all artifacts of its tenant, for the "
+        "limits. A job with an artifact reads one unit and writes one more when it is created. "
+        f"Each of its runs costs {added_dollars('artifact', 'long'):.2f} dollars a million more: a "
+        "read of the row, and a GET of S3. The download within the region is free. The daily walk "
+        "makes one list of S3 for each 1,000 artifacts, and reads two units for each."
     )
     yield ""
     yield "| call | write units | read units | dollars a million |"
@@ -284,10 +289,12 @@ def _secrets_section() -> Iterator[str]:
         "Standard parameters of SSM cost nothing, so a secret at rest and an idle month cost "
         "nothing more. An executor reads a secret at most once a minute in each environment. Each "
         "read and each change is one request of KMS: 0.03 dollars for 10,000, after 20,000 free "
-        "ones a month. `PUT` and `DELETE` also write three units of DynamoDB and read two, and "
-        "`GET /secrets` reads one unit for each 4 KB of names. A name that is not in SSM is then "
-        "read from Secrets Manager: 0.05 dollars for 10,000 reads, and 0.40 dollars a month for "
-        "each secret that an operator stores there."
+        f"ones a month. So a run that reads one costs {added_dollars('secret', 'short'):.2f} "
+        "dollars a million more, and a run that finds it in the cache nothing. `PUT` and `DELETE` "
+        "also write three units of DynamoDB and read two, and `GET /secrets` reads one unit for "
+        "each 4 KB of names. A name that is not in SSM is then read from Secrets Manager: 0.05 "
+        "dollars for 10,000 reads, and 0.40 dollars a month for each secret that an operator "
+        "stores there."
     )
 
 
@@ -358,7 +365,9 @@ def _idle_section(scenes: Mapping[str, Counted], price_list: Prices) -> Iterator
         "starts one function. Each fifth minute writes the watermark "
         f"({writes:g} a minute, ${MINUTES_A_MONTH * writes * price_list.units[Unit.WRITE]:.3f} a "
         "month). `GET /health` reads it as the heartbeat of the planner, and a new planner starts "
-        "from it."
+        "from it. A stage with `containers` on also has a sweep each minute, "
+        f"{sweep_dollars():.2f} dollars a month. Scripts, artifacts and secrets cost nothing while "
+        "they are not used."
     )
     for stage in STAGES:
         lines, free_dollars = idle_costs(stage)

@@ -254,6 +254,11 @@ class Ecs:
         task.exit_code, task.reason = code, reason
         self.end(task, "EssentialContainerExited", "Essential container in task exited")
 
+    def deprovision(self, task: FakeTask, code: int) -> None:
+        """Take the network of a task after its container has ended. STOPPED follows."""
+        task.exit_code = code
+        self._change(task, status="DEPROVISIONING")
+
     def fail_start(self, task: FakeTask, words: str) -> None:
         """End a task that never started, with empty containers."""
         task.has_containers = False

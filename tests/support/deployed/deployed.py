@@ -95,7 +95,7 @@ class _Kept(NamedTuple):
     parameters: Sequence[Mapping[str, Any]]
 
 
-_kept: dict[str, _Kept] = {}  # by the names of the stacks
+_kept: dict[tuple[str, ...], _Kept] = {}  # by the names of the stacks
 # The state of the services that handlers and tools see, by account, and moto's region of each.
 _STATEFUL: Mapping[str, tuple[Any, str]] = {
     "dynamodb": (dynamodb_backends, REGION),
@@ -107,10 +107,10 @@ _STATEFUL: Mapping[str, tuple[Any, str]] = {
 
 def deploy(session: Any, stacks: Sequence[Stack]) -> Deployed:
     """Deploy the stacks into moto. Later calls restore the state of the first one."""
-    name = stacks[0].name
-    if name not in _kept:
-        _kept[name] = _first(session, stacks)
-    kept = _kept[name]
+    names = tuple(stack.name for stack in stacks)
+    if names not in _kept:
+        _kept[names] = _first(session, stacks)
+    kept = _kept[names]
     for service, state in kept.state.items():
         backends, region = _STATEFUL[service]
         backends[ACCOUNT][region] = _copied(state)

@@ -112,7 +112,7 @@ def recurring(
     world.work = lambda _: returned
     gateway = open_api(world)
     world.run(5 * MINUTE)
-    idle = _idle(world, 10)
+    idle = idle_units(world, 10)
     world.run(MINUTE / 2)
     for _ in range(jobs):
         submit_job(gateway, schedule_type="CRON", cron_expression="* * * * *", **document)
@@ -122,7 +122,7 @@ def recurring(
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
     assert (runs, world.failures) == (jobs * minutes, [])
-    left = _own(subtract_units(spent_in(world, calls), idle, minutes / 10))
+    left = without_watermark(subtract_units(spent_in(world, calls), idle, minutes / 10))
     label = "alone" if jobs == 1 else f"{jobs} at a time"
     return Counted(label, priced_lines(left, runs, prices()), stored_by(calls, runs))
 
@@ -148,7 +148,7 @@ def one_shot(world: World, jobs: int) -> Counted:
     world.work = lambda _: None
     gateway = open_api(world)
     world.run(5 * MINUTE)
-    idle = _idle(world, 10)
+    idle = idle_units(world, 10)
     for number in range(MOMENTS):
         later = timedelta(minutes=5 + number, seconds=10 + number / MOMENTS)
         at = (world.clock() + later).isoformat()
@@ -160,7 +160,7 @@ def one_shot(world: World, jobs: int) -> Counted:
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
     assert (runs, world.failures) == (jobs * MOMENTS, [])
-    left = _own(subtract_units(spent_in(world, calls), idle, minutes / 10))
+    left = without_watermark(subtract_units(spent_in(world, calls), idle, minutes / 10))
     return Counted(f"{jobs} at a time", priced_lines(left, runs, prices()), stored_by(calls, runs))
 
 
@@ -211,12 +211,13 @@ def metrics_of(stage: str) -> int:
         return len(metrics)
 
 
-def _own(left: UnitSums) -> UnitSums:
+def without_watermark(left: UnitSums) -> UnitSums:
     """Drop writes of the watermark. Their number in a short interval is random."""
     return {place: n for place, n in left.items() if place[0::2] != WATERMARK}
 
 
-def _idle(world: World, minutes: int) -> UnitSums:
+def idle_units(world: World, minutes: int) -> UnitSums:
+    """Return what these minutes cost without a run."""
     began = len(world.meter.calls)
     world.run(minutes * MINUTE)
     return spent_in(world, world.meter.calls[began:])

@@ -41,9 +41,19 @@ class Stack(NamedTuple):
 
 
 @cache
-def synthesised(stage: str) -> Sequence[Stack]:
-    """Return every stack of a stage, in order of dependency. No layers are built."""
+def synthesised(stage: str, with_containers: bool = False) -> Sequence[Stack]:
+    """Return every stack of a stage, in order of dependency. No layers are built.
+
+    `with_containers` switches containers on, whatever cdk.json says.
+    """
     values = {**read_context(), "stage": stage, "aws:cdk:bundling-stacks": []}
+    if with_containers:
+        # With a name no image is built, whether this machine has Docker or not.
+        settings = {"containers": True, "scriptsImage": "registry.example.com/scripts:1"}
+        values["stages"] = {
+            **values["stages"],
+            stage: {**values["stages"][stage], **settings},
+        }
     with TemporaryDirectory(prefix="punctual-synth-") as folder:
         add_stacks(App(context=values, outdir=folder, analytics_reporting=False)).synth()
         templates = {

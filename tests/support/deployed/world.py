@@ -400,12 +400,17 @@ def _session() -> Any:
 
 
 @contextmanager
-def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -> Iterator[World]:
+def a_world(
+    stage: str = "dev",
+    now: datetime = NOON,
+    tick_second: float = 23,
+    with_containers: bool = False,
+) -> Iterator[World]:
     """Yield a deployment. It fails at its end if a function called more than its policies grant.
 
     `tick_second` is the second of the planner's tick. EventBridge counts from the rule's creation.
     """
-    stacks = synthesised(stage)
+    stacks = synthesised(stage, with_containers)
     create = Clients._create
 
     def create_client(clients: Clients, service: str, *timeout: int) -> Any:
