@@ -8,8 +8,7 @@ from bench.cost.accounts import Line, sum_dollars
 from bench.cost.meter import Unit
 from bench.cost.prices import MILLION, Prices
 from bench.cost.words import short_role
-from infra.config.stage import RUNNER_MEMORY_MB, Stage
-from infra.constructs.script_function import EPHEMERAL_STORAGE
+from infra.config.stage import RUNNER_MEMORY_MB, SCRIPT_DISK_MB, Stage
 from punctual.domain.leases import RENEWAL_INTERVAL
 from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
 from punctual.tasks.container.sizes import choose_size
@@ -32,7 +31,7 @@ from tests.support.scripts.costs import (
 OUTPUT_RETENTION_DAYS, DAYS_A_MONTH = 30, 30
 MINUTES_A_MONTH = 43_800
 FREE_DISK_MB = 512  # of each environment of a function
-PAID_DISK_GB = (EPHEMERAL_STORAGE.to_mebibytes() - FREE_DISK_MB) / 1024
+PAID_DISK_GB = (SCRIPT_DISK_MB - FREE_DISK_MB) / 1024
 CONTAINER_SIZE = choose_size(None)
 SHOWN_SCRIPTS = (("short print", SHORT_SECONDS), ("long print", LONG_SECONDS))
 _FUNCTION_PARTS = {

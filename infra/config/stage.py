@@ -75,6 +75,9 @@ RUNNER_MEMORY_MB = 128
 """What the runner needs beside a script. So a script that uses too much ends with the message of
 its limit, and Lambda does not kill the runner first."""
 
+SCRIPT_DISK_MB = 2_048
+"""A run may leave 1 GB in its folder, beside its file of up to 250 MB and the unpacked files."""
+
 RUN_EVENT_CHOICES = ("all", "ended", "none")
 
 

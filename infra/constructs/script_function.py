@@ -7,7 +7,7 @@ from constructs import Construct
 
 from infra.build.layers import LAMBDA_RUNTIME
 from infra.build.runner import RUNNER_HANDLER
-from infra.config.stage import RUNNER_MEMORY_MB, Stage
+from infra.config.stage import RUNNER_MEMORY_MB, SCRIPT_DISK_MB, Stage
 from infra.nag_suppressions import acknowledge
 
 FUNCTION_TIMEOUT = Duration.minutes(15)
@@ -15,9 +15,6 @@ FUNCTION_TIMEOUT = Duration.minutes(15)
 
 MAX_EVENT_AGE = Duration.seconds(60)
 """The lease of a run that waits for its runner covers this time."""
-
-EPHEMERAL_STORAGE = Size.mebibytes(2_048)
-"""A run may leave 1 GB in its folder, beside its file of up to 250 MB and the unpacked files."""
 
 LAMBDA_ARCHITECTURES = {
     "arm64": lambda_.Architecture.ARM_64,
@@ -59,7 +56,7 @@ class ScriptFunction(Construct):
             handler=RUNNER_HANDLER,
             layers=layers,
             memory_size=stage.script_memory_mb + RUNNER_MEMORY_MB,
-            ephemeral_storage_size=EPHEMERAL_STORAGE,
+            ephemeral_storage_size=Size.mebibytes(SCRIPT_DISK_MB),
             timeout=FUNCTION_TIMEOUT,
             # Lambda takes this setting only when it creates the function.
             tenancy_config=lambda_.TenancyConfig.PER_TENANT,
