@@ -48,14 +48,6 @@ def test_run_is_followed_finished_and_read(outside: OutsideExecutor) -> None:
     assert outside.output_of(claim) == b"[1,2]"
 
 
-def test_cancel_reaches_the_executor_outside(outside: OutsideExecutor) -> None:
-    claim = outside.start_run()
-    outside.cancel(claim)
-    assert outside.renew({"claim": claim}) == ["CANCEL"]
-    assert outside.finish({"claim": claim, "status": "CANCELLED"}) == ["OK"]
-    assert outside.run_of(claim)["status"] == "CANCELLED"
-
-
 def test_run_of_a_dead_executor_is_done_by_another_one(
     world: World, outside: OutsideExecutor
 ) -> None:

@@ -52,16 +52,6 @@ def test_text_output_keeps_its_type(node: ClaimsNode) -> None:
     assert node.output(claim) == b"a\0b"
 
 
-def test_cancel_reaches_the_executor_with_its_next_renewal(node: ClaimsNode) -> None:
-    claim = node.start_run()
-    identity = node.claim_tokens.read(claim)
-    assert identity is not None
-    node.world.do(lambda: node.world.node.jobs.cancel_run(*identity[:3]))
-    assert statuses(node.renew({"claim": claim})) == ["CANCEL"]
-    assert statuses(node.finish({"claim": claim, "status": "CANCELLED"})) == ["OK"]
-    assert node.run(claim).run.status == "CANCELLED"
-
-
 def test_released_run_goes_to_a_worker_of_the_node_as_the_same_attempt(node: ClaimsNode) -> None:
     task = {"type": "http", "url": "http://127.0.0.1:9/"}
     claim = node.start_run(delivery="AT_MOST_ONCE", task=task)

@@ -99,10 +99,6 @@ class OutsideExecutor:
         assert answer.status == 200, answer
         return answer.body
 
-    def cancel(self, claim: str) -> None:
-        _, job, run_id = self._identity(claim)[:3]
-        assert self.api.post(f"/jobs/{job}/runs/{run_id}/cancel").status == 202
-
     def _identity(self, claim: str) -> ClaimIdentity:
         world = self._world
         env = world.deployed.functions[world.name("claims")].env
