@@ -1,4 +1,4 @@
-"""Containers whose executor and whose function `containers` are killed, frozen and cut off.
+"""Containers while their executor and the function `containers` are killed, frozen and cut off.
 
 Each call of a port, from the claim to the last sweep, meets each fault. Whatever fails, no run ends
 twice, no attempt begins twice, each run ends, and an old claim changes nothing. A play is repeated

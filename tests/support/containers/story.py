@@ -360,7 +360,7 @@ class ContainerStory:
 
     @property
     def begun(self) -> list[FakeTask]:
-        """Return the tasks whose work has begun."""
+        """Return the tasks that have begun their work."""
         return [task for task in self.ecs.tasks.values() if task.started_at is not None]
 
     def containers(self) -> list[Any]:
