@@ -18,7 +18,7 @@ from punctual.engine.ports.quotas import EndedClaim
 from punctual.engine.quotas.claim_places import SCRIPT_PLACES_LIMIT, ClaimPlaces
 from punctual.engine.quotas.run_permits import PLACE_LEASE_SECONDS, Handover, RunPermits
 from tests.support.builders import ManualClock
-from tests.support.simulation.instances import NOON, MemoryQuotaRows, no_log
+from tests.support.simulation.instances import NOON, EventLog, MemoryQuotaRows, no_log
 
 FUNCTION, PLACES = "script-bash", 5
 TIMEOUT_SECONDS, MARGIN_SECONDS = 60, 300
@@ -249,3 +249,25 @@ def test_busy_executor_writes_once_in_fifteen_seconds_for_scripts_that_it_waits_
             executor.end_permit(FUNCTION, started=True)
             assert executor.request(FUNCTION, 1).number == 1
     assert rows.counts["writes"] <= 1 + 120 / 15
+
+
+def test_run_starts_uncounted_while_the_row_does_not_answer() -> None:
+    """The limit is open then, as for runs that are not handed over. Lambda's own limit holds."""
+    rows, clock, log = MemoryQuotaRows(), ManualClock(NOON), EventLog()
+    limits = TenantLimits(concurrent_runs=1)
+    executor = RunPermits(lambda _: limits, rows, "1" * 12, clock, log)
+    rows.away = True
+    handover = executor.hand_over("acme", "claim", timedelta(minutes=1), has_permit=False)
+    assert handover is Handover.UNCOUNTED
+    assert log.events == ["limits_unavailable"]
+
+
+def test_run_waits_if_other_executors_win_each_swap() -> None:
+    class ContendedRows(MemoryQuotaRows):
+        def swap(self, tenant: str, row_name: str, expect: int, text: str) -> QuotaRow | None:
+            return QuotaRow("", expect + 1)
+
+    limits = TenantLimits(concurrent_runs=1)
+    executor = RunPermits(lambda _: limits, ContendedRows(), "1" * 12, ManualClock(NOON), no_log)
+    handover = executor.hand_over("acme", "claim", timedelta(minutes=1), has_permit=False)
+    assert handover is Handover.REFUSED
