@@ -193,9 +193,9 @@ def test_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
 def test_image_of_scripts_is_a_name_or_null() -> None:
     for image in (None, "scripts:4", "1.dkr.ecr.eu-west-1.amazonaws.com/a/scripts@sha256:0f"):
         assert read_stage("dev", dev(scriptsImage=image)).scripts_image == image
-    for image in ("", "two words", 4, "-scripts"):
+    for wrong in ("", "two words", 4, "-scripts"):
         with pytest.raises(WrongStage, match="`scriptsImage` must be the name of an image"):
-            read_stage("dev", dev(scriptsImage=image))
+            read_stage("dev", dev(scriptsImage=wrong))
 
 
 def test_all_wrong_settings_are_named() -> None:

@@ -1,10 +1,18 @@
 """Containers on AWS: an image as it is, an image with the runner, and long scripts."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.acceptance.contract import Api, Json, eventually, has_long_scripts, script
+from tests.support.acceptance.contract import (
+    Api,
+    Json,
+    eventually,
+    has_long_scripts,
+    script,
+    unique,
+)
 from tests.support.acceptance.programs import zip_of
 
 LONG_SECONDS = 1_000
@@ -22,6 +30,15 @@ def runner_image() -> str:
 def plain_image() -> str:
     """Return an image with sh, and without an entry point."""
     return named("PUNCTUAL_TASK_PLAIN_IMAGE")
+
+
+@pytest.fixture
+def secret(api: Api) -> Iterator[str]:
+    """Return the placeholder of a secret."""
+    name = unique("container-key")
+    assert api("PUT", f"/secrets/{name}", {"value": "swordfish-7"}).status_code == 204
+    yield f"{{{{secret:{name}}}}}"
+    assert api("DELETE", f"/secrets/{name}").status_code == 204
 
 
 def named(variable: str) -> str:
@@ -86,10 +103,11 @@ def test_cancel_stops_an_image_as_it_is(api: Api, plain_image: str) -> None:
 
 
 @pytest.mark.needs("container")
-def test_secret_of_an_image_with_the_runner_is_masked(api: Api, runner_image: str) -> None:
-    with_secret(api, "swordfish-7")
+def test_secret_of_an_image_with_the_runner_is_masked(
+    api: Api, runner_image: str, secret: str
+) -> None:
     code = 'echo "$KEY"; echo "$KEY" | tr a-z A-Z'
-    task = {**container(runner_image, code), "env": {"KEY": "{{secret:container-key}}"}}
+    task = {**container(runner_image, code), "env": {"KEY": secret}}
     job = api.create(schedule_type="IMMEDIATE", task=task, max_retries=0)
     assert api.output(api.only_run(job["job_id"])) == b"[secret]\nSWORDFISH-7\n"
 
@@ -117,16 +135,15 @@ def test_cancel_reaches_a_long_script(api: Api) -> None:
 
 
 @pytest.mark.needs("container", "script")
-def test_long_script_may_be_an_artifact_with_a_secret(api: Api) -> None:
+def test_long_script_may_be_an_artifact_with_a_secret(api: Api, secret: str) -> None:
     skip_without_long_scripts(api)
-    with_secret(api, "swordfish-7")
     code = b"import os, rows; print(rows.ROWS, os.environ['KEY'][::-1])"
     artifact = api.upload(zip_of({"main.py": code, "rows.py": b"ROWS = [1, 2]"}))
     task = {
         "type": "script",
         "runtime": "python",
         "artifact_id": artifact,
-        "env": {"KEY": "{{secret:container-key}}"},
+        "env": {"KEY": secret},
     }
     job = api.create(schedule_type="IMMEDIATE", task=task, timeout_seconds=LONG_SECONDS)
     ended = api.only_run(job["job_id"])
@@ -136,7 +153,3 @@ def test_long_script_may_be_an_artifact_with_a_secret(api: Api) -> None:
 def skip_without_long_scripts(api: Api) -> None:
     if not has_long_scripts(api):
         pytest.skip("this installation has no image for scripts of over 14 minutes")
-
-
-def with_secret(api: Api, value: str) -> None:
-    assert api("PUT", "/secrets/container-key", {"value": value}).status_code == 204
