@@ -69,6 +69,10 @@ class Api(Stack):
             description=f"Punctual ({stage.name}): the HTTP API and its functions",
             termination_protection=stage.protects("Api"),
         )
+        self._stage = stage
+        self._environment = scheduling.settings.to_env()
+        self._create_function = Functions(self, stage, self._environment)
+        self._token_key = secret_arn(self, stage, TOKEN_KEY_PARAMETER)
         self.token_hash = create_parameter(
             self,
             "TokenHash",
@@ -77,29 +81,7 @@ class Api(Stack):
             UNSET_SECRET,
             "A keyed hash of the admin token. `make token` creates a new token",
         )
-        token_key = secret_arn(self, stage, TOKEN_KEY_PARAMETER)
-        webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
-        environment = scheduling.settings.to_env()
-        create_function = Functions(self, stage, environment)
-        arns, queues = data.arns, scheduling.arns
-
-        issuer_environment = stage.issuer.to_env() if stage.issuer else {}
-        self.authorizer = create_function(
-            AUTHORIZER_SHAPE,
-            iam.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
-            {**_authorizer_environment(environment), **issuer_environment},
-        )
-        self.service = create_function(
-            JOB_SERVICE_SHAPE,
-            iam.job_service(arns, queues, token_key, webhook_key, task_secret_arns(self, stage)),
-        )
-        has_limits = stage.limits is not None
-        self.search = create_function(
-            JOB_SEARCH_SHAPE,
-            iam.job_search(arns, has_limits),
-            {**environment, **issuer_environment},
-        )
-        self.claims = create_function(CLAIMS_SHAPE, iam.claims(arns, queues, token_key))
+        self._create_functions(data.arns, scheduling.arns)
         self.gateway = Gateway(
             self,
             "Gateway",
@@ -111,11 +93,45 @@ class Api(Stack):
             },
             authorizer=self.authorizer,
         )
+        self._publish_address()
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return {
+            function.name: function
+            for function in (self.authorizer, self.service, self.search, self.claims)
+        }
+
+    def _create_functions(self, arns: iam.DataArns, queues: iam.QueueArns) -> None:
+        stage, create_function = self._stage, self._create_function
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
+        issuer_environment = stage.issuer.to_env() if stage.issuer else {}
+        self.authorizer = create_function(
+            AUTHORIZER_SHAPE,
+            iam.authorizer(arns, (self._token_key, self.token_hash.parameter_arn)),
+            {**_authorizer_environment(self._environment), **issuer_environment},
+        )
+        self.service = create_function(
+            JOB_SERVICE_SHAPE,
+            iam.job_service(
+                arns, queues, self._token_key, webhook_key, task_secret_arns(self, stage)
+            ),
+        )
+        has_limits = stage.limits is not None
+        self.search = create_function(
+            JOB_SEARCH_SHAPE,
+            iam.job_search(arns, has_limits),
+            {**self._environment, **issuer_environment},
+        )
+        self.claims = create_function(CLAIMS_SHAPE, iam.claims(arns, queues, self._token_key))
+
+    def _publish_address(self) -> None:
+        """Tell the address to executors, and print it after a deployment."""
         # The executors are deployed before the API, so they read its address at run time.
         create_parameter(
             self,
             "ApiAddress",
-            stage,
+            self._stage,
             API_ADDRESS_PARAMETER,
             self.gateway.address,
             "The address of the API, where runners of scripts renew and finish their claims",
@@ -128,13 +144,6 @@ class Api(Stack):
                 value=self.gateway.dns_target,
                 description="The target of the DNS record (CNAME or alias) of the API's domain",
             )
-
-    @property
-    def functions(self) -> dict[str, Function]:
-        return {
-            function.name: function
-            for function in (self.authorizer, self.service, self.search, self.claims)
-        }
 
 
 def _authorizer_environment(environment: Mapping[str, str]) -> dict[str, str]:

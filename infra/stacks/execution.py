@@ -80,68 +80,98 @@ class Execution(Stack):
             description=f"Punctual ({stage.name}): executors, dead letters, status",
             termination_protection=stage.protects("Execution"),
         )
-        create_function = Functions(self, stage, scheduling.settings.to_env())
-        arns, queues = data.arns, scheduling.arns
+        self._stage = stage
+        self._arns, self._queues = data.arns, scheduling.arns
+        self._create_function = Functions(self, stage, scheduling.settings.to_env())
         self.script_functions = self._create_script_functions(stage)
-        target_rights = self._target_rights(stage)
-        claim_parameters = [
-            secret_arn(self, stage, name) for name in (TOKEN_KEY_PARAMETER, API_ADDRESS_PARAMETER)
-        ]
-        webhook_key = secret_arn(self, stage, WEBHOOK_KEY_PARAMETER)
-
-        scripts = [function.arn for function in self.script_functions.values()]
-        start_rights = {SCRIPT_LANE: iam.executor_of_scripts(arns, scripts, claim_parameters)}
-        start_settings: dict[str, dict[str, str]] = {}
-        if containers is not None:
-            start_rights[CONTAINER_LANE] = [
-                *start_rights[CONTAINER_LANE],
-                *containers.start_rights,
-                *iam.executor_of_containers(arns),
-            ]
-            start_settings[CONTAINER_LANE] = containers.settings.to_env()
-
-        self.executors: dict[str, Function] = {}
-        for lane in LANE_NAMES:
-            lane_queues = [lane_queue for lane_queue in scheduling.lanes if lane_queue.lane == lane]
-            executor = create_function(
-                FunctionShape(
-                    f"executor-{lane}",
-                    "executor",
-                    EXECUTOR_DESCRIPTIONS[lane],
-                    timeout_seconds=LANE_SHAPES[lane].timeout_seconds,
-                    no_dead_letters_reason="Its queues have dead-letter queues.",
-                    environment={"PUNCTUAL_LANE": lane, **start_settings.get(lane, {})},
-                    allows_recursion=True,
-                ),
-                iam.executor(
-                    arns,
-                    queues,
-                    [lane_queue.queue.queue_arn for lane_queue in lane_queues],
-                    [*target_rights, *start_rights.get(lane, [])],
-                    has_quotas=stage.limits is not None
-                    or (lane == SCRIPT_LANE and bool(stage.script_places)),
-                    webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
-                ),
-            )
-            self.executors[lane] = executor
-            for lane_queue in lane_queues:
-                QueueSource(
-                    self,
-                    f"Feed{pascal_case(lane_queue.name)}",
-                    function=executor,
-                    queue=lane_queue.queue,
-                    batch_size=LANE_SHAPES[lane].batch_size,
-                    max_concurrency=lane_queue.executors,
-                )
-        urls = " ".join(lane_queue.dead_letter_queue.queue_url for lane_queue in scheduling.lanes)
-        self.dead_letters = create_function(
-            replace(DEAD_LETTERS_SHAPE, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
-            iam.dead_letters(arns, queues),
+        self._target_rights = self._list_target_rights(stage)
+        self._start_rights = self._list_start_rights(containers)
+        self._start_settings = (
+            {CONTAINER_LANE: containers.settings.to_env()} if containers is not None else {}
         )
-        self.dead_letter_rule = ScheduleRule(
+        self.executors = {lane: self._create_executor(lane, scheduling) for lane in LANE_NAMES}
+        self.dead_letters = self._create_dead_letters(scheduling)
+        self.dead_letter_rule = self._create_dead_letter_rule()
+        self.status_failure_queue = create_failure_queue(
+            self, "StatusFailed", stage.resource_name("status-failed")
+        )
+        self.status = self._create_status()
+        self.stream_source = self._create_stream_source()
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        functions = (*self.executors.values(), self.dead_letters, self.status)
+        return {function.name: function for function in functions}
+
+    def _list_start_rights(self, containers: Containers | None) -> dict[str, list[iam.Right]]:
+        """Return the rights to start scripts and containers, by lane."""
+        claim_parameters = [
+            secret_arn(self, self._stage, name)
+            for name in (TOKEN_KEY_PARAMETER, API_ADDRESS_PARAMETER)
+        ]
+        scripts = [function.arn for function in self.script_functions.values()]
+        rights = {SCRIPT_LANE: iam.executor_of_scripts(self._arns, scripts, claim_parameters)}
+        if containers is not None:
+            rights[CONTAINER_LANE] = [
+                *rights[CONTAINER_LANE],
+                *containers.start_rights,
+                *iam.executor_of_containers(self._arns),
+            ]
+        return rights
+
+    def _create_executor(self, lane: str, scheduling: Scheduling) -> Function:
+        """Return the executor of a lane, with a source for each of its queues."""
+        lane_queues = [lane_queue for lane_queue in scheduling.lanes if lane_queue.lane == lane]
+        executor = self._create_function(
+            FunctionShape(
+                f"executor-{lane}",
+                "executor",
+                EXECUTOR_DESCRIPTIONS[lane],
+                timeout_seconds=LANE_SHAPES[lane].timeout_seconds,
+                no_dead_letters_reason="Its queues have dead-letter queues.",
+                environment={"PUNCTUAL_LANE": lane, **self._start_settings.get(lane, {})},
+                allows_recursion=True,
+            ),
+            self._list_executor_rights(
+                lane, [lane_queue.queue.queue_arn for lane_queue in lane_queues]
+            ),
+        )
+        for lane_queue in lane_queues:
+            QueueSource(
+                self,
+                f"Feed{pascal_case(lane_queue.name)}",
+                function=executor,
+                queue=lane_queue.queue,
+                batch_size=LANE_SHAPES[lane].batch_size,
+                max_concurrency=lane_queue.executors,
+            )
+        return executor
+
+    def _list_executor_rights(self, lane: str, lane_queue_arns: list[str]) -> list[iam.Right]:
+        stage = self._stage
+        notifies = lane == NOTIFICATION_LANE
+        return iam.executor(
+            self._arns,
+            self._queues,
+            lane_queue_arns,
+            [*self._target_rights, *self._start_rights.get(lane, [])],
+            has_quotas=stage.limits is not None
+            or (lane == SCRIPT_LANE and bool(stage.script_places)),
+            webhook_key=secret_arn(self, stage, WEBHOOK_KEY_PARAMETER) if notifies else None,
+        )
+
+    def _create_dead_letters(self, scheduling: Scheduling) -> Function:
+        urls = " ".join(lane_queue.dead_letter_queue.queue_url for lane_queue in scheduling.lanes)
+        return self._create_function(
+            replace(DEAD_LETTERS_SHAPE, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
+            iam.dead_letters(self._arns, self._queues),
+        )
+
+    def _create_dead_letter_rule(self) -> ScheduleRule:
+        return ScheduleRule(
             self,
             "Bury",
-            stage=stage,
+            stage=self._stage,
             name="bury",
             description="Starts the function that handles dead letters",
             schedule=events.Schedule.rate(DEAD_LETTER_INTERVAL),
@@ -150,36 +180,29 @@ class Execution(Stack):
             max_event_age=DEAD_LETTER_INTERVAL,
             dropped_events_reason=NEXT_DEAD_LETTER_ROUND_REASON,
         )
-        self.status_failure_queue = create_failure_queue(
-            self, "StatusFailed", stage.resource_name("status-failed")
+
+    def _create_status(self) -> Function:
+        has_quotas = self._stage.limits is not None or bool(self._stage.script_places)
+        failure_queue_arn = self.status_failure_queue.queue_arn
+        return self._create_function(
+            STATUS_SHAPE, iam.status(self._arns, failure_queue_arn, has_quotas=has_quotas)
         )
-        self.status = create_function(
-            STATUS_SHAPE,
-            iam.status(
-                arns,
-                self.status_failure_queue.queue_arn,
-                has_quotas=stage.limits is not None or bool(stage.script_places),
-            ),
-        )
-        self.stream_source = StreamSource(
+
+    def _create_stream_source(self) -> StreamSource:
+        return StreamSource(
             self,
             "Changes",
             function=self.status,
-            stream_arn=arns.stream,
+            stream_arn=self._arns.stream,
             failure_queue=self.status_failure_queue,
             batch_size=200,
             # One batch holds a second of changes; an idle table starts no function.
             batching_window=Duration.seconds(1),
-            parallelization_factor=stage.concurrency.status_batches,
+            parallelization_factor=self._stage.concurrency.status_batches,
             filter_patterns=JOB_STATE_STREAM_FILTERS,
             retries=100,
             max_age=Duration.hours(6),
         )
-
-    @property
-    def functions(self) -> dict[str, Function]:
-        functions = (*self.executors.values(), self.dead_letters, self.status)
-        return {function.name: function for function in functions}
 
     def _create_script_functions(self, stage: Stage) -> dict[str, ScriptFunction]:
         """Return the functions that run scripts, by name. Only that for Node.js has its layer."""
@@ -204,7 +227,7 @@ class Execution(Stack):
             for name in SCRIPT_FUNCTION_NAMES
         }
 
-    def _target_rights(self, stage: Stage) -> list[iam.Right]:
+    def _list_target_rights(self, stage: Stage) -> list[iam.Right]:
         def arns(service: str, names: tuple[str, ...], resource: str = "") -> list[str]:
             if resource:
                 return [

@@ -57,6 +57,7 @@ class Scheduling(Stack):
             description=f"Punctual ({stage.name}): planner, pollers, queues and parameters",
             termination_protection=stage.protects("Scheduling"),
         )
+        self._stage = stage
         self.wake_up_queue = WakeUpQueue(
             self,
             "Wake",
@@ -86,30 +87,8 @@ class Scheduling(Stack):
             batch_size=WAKE_UPS_PER_BATCH,
             max_concurrency=stage.pollers,
         )
-        self.tick_rule = ScheduleRule(
-            self,
-            "Tick",
-            stage=stage,
-            name="tick",
-            description="The tick of the planner, each minute",
-            schedule=events.Schedule.rate(Duration.minutes(1)),
-            function=self.planner,
-            retries=1,
-            max_event_age=Duration.seconds(60),
-            dropped_events_reason=NEXT_TICK_REASON,
-        )
-        self.walk_rule = ScheduleRule(
-            self,
-            "Walk",
-            stage=stage,
-            name="reconcile",
-            description="Continues the daily walk over all jobs until it is done",
-            schedule=events.Schedule.rate(Duration.hours(1)),
-            function=self.reconciler,
-            retries=1,
-            max_event_age=Duration.minutes(30),
-            dropped_events_reason=NEXT_WALK_REASON,
-        )
+        self.tick_rule = self._create_tick_rule()
+        self.walk_rule = self._create_walk_rule()
 
     @property
     def functions(self) -> dict[str, Function]:
@@ -123,6 +102,34 @@ class Scheduling(Stack):
             wake_up=self.wake_up_queue.queue.queue_arn,
             lanes=tuple(lane.queue.queue_arn for lane in self.lanes),
             dead_letters=tuple(lane.dead_letter_queue.queue_arn for lane in self.lanes),
+        )
+
+    def _create_tick_rule(self) -> ScheduleRule:
+        return ScheduleRule(
+            self,
+            "Tick",
+            stage=self._stage,
+            name="tick",
+            description="The tick of the planner, each minute",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            function=self.planner,
+            retries=1,
+            max_event_age=Duration.seconds(60),
+            dropped_events_reason=NEXT_TICK_REASON,
+        )
+
+    def _create_walk_rule(self) -> ScheduleRule:
+        return ScheduleRule(
+            self,
+            "Walk",
+            stage=self._stage,
+            name="reconcile",
+            description="Continues the daily walk over all jobs until it is done",
+            schedule=events.Schedule.rate(Duration.hours(1)),
+            function=self.reconciler,
+            retries=1,
+            max_event_age=Duration.minutes(30),
+            dropped_events_reason=NEXT_WALK_REASON,
         )
 
 
