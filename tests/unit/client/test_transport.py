@@ -1,26 +1,37 @@
 """The client's use of httpx: address, headers, timeouts and size limits."""
 
+import io
 import ssl
-from collections.abc import Mapping
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from punctual.client import Misuse, Punctual, Retries, Unavailable, Unexpected
+from punctual.client import (
+    Misuse,
+    NotFound,
+    Punctual,
+    Retries,
+    SavedOutput,
+    Unavailable,
+    Unexpected,
+)
 from punctual.client.call_steps import Send
 from punctual.client.transport import (
     ApiTarget,
     ResponseBody,
+    body_of_response,
     client_options,
     failure_of,
     request_arguments,
     resolve_target,
 )
-from punctual.client.wire import Repeat, Request
+from punctual.client.wire import Repeat, Request, RequestFile, ResponseFile
 from tests.rehearsal.certificate import a_certificate
-from tests.support.client.kinds import JOB, Server, a_job, both_clients
+from tests.support.client.kinds import JOB, NO_DELAY, Server, a_job, both_clients
 
 LOCAL_URL = "http://127.0.0.1:8080/v1"
 URL_AND_TOKEN = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
@@ -167,3 +178,90 @@ def test_client_sleeps_for_the_retry_delay(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_request_that_creates_is_never_repeated_by_default() -> None:
     assert Request("POST", "/tokens").repeat is Repeat.NEVER
+
+
+PIECE, PIECES = b"x" * 1024 * 1024, 64
+
+
+class _Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body of many pieces. Each is made when it is asked for. It may break off."""
+
+    def __init__(self, count: int = PIECES, error: Exception | None = None) -> None:
+        self._count = count
+        self._error = error
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(self._count):
+            yield PIECE[:-1] + b"y"  # a new object each time
+        if self._error is not None:
+            raise self._error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def pieces(*args: Any) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _: httpx.Response(200, stream=_Pieces(*args), headers={"content-type": "a/b"})
+
+
+REDIRECT = httpx.Response(
+    302, headers={"location": "https://bucket.test/x", "x-output-truncated": "true"}
+)
+NO_OUTPUT = httpx.Response(404, json={"status": 404, "code": "NOT_FOUND", "detail": "None."})
+
+
+@both_clients
+def test_saved_output_is_never_in_memory_as_a_whole(open_client: Any, tmp_path: Path) -> None:
+    server = Server(REDIRECT, pieces())
+    path = tmp_path / "output"
+    with open_client(transport=server.transport, most_bytes=1_000) as access:
+        tracemalloc.start()
+        try:
+            saved = access.do(access.client.runs.save_output("j", "r", to=path))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert saved == SavedOutput(len(PIECE) * PIECES, "a/b", truncated=True)
+    assert path.stat().st_size == len(PIECE) * PIECES
+    assert peak < 8 * len(PIECE)
+
+
+@both_clients
+def test_output_that_breaks_off_is_begun_again(open_client: Any, tmp_path: Path) -> None:
+    server = Server(pieces(2, httpx.ReadError("reset")), pieces(1))
+    path = tmp_path / "output"
+    with open_client(transport=server.transport, retries=NO_DELAY) as access:
+        assert access.do(access.client.runs.save_output("j", "r", to=path)).size == len(PIECE)
+    assert path.read_bytes() == PIECE[:-1] + b"y"
+
+
+@both_clients
+def test_stream_gets_the_content_once(open_client: Any) -> None:
+    server = Server(httpx.ConnectError("refused"), pieces(2, httpx.ReadError("reset")))
+    stream = io.BytesIO()
+    with (
+        open_client(transport=server.transport, retries=NO_DELAY) as access,
+        pytest.raises(Unavailable, match="no answer"),
+    ):
+        access.do(access.client.runs.save_output("j", "r", to=stream))
+    assert (len(server.asked), len(stream.getvalue())) == (2, 2 * len(PIECE))
+
+
+@both_clients
+def test_refused_output_leaves_the_file_as_it_is(open_client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    path.write_text("earlier")
+    with open_client(transport=Server(NO_OUTPUT).transport) as access, pytest.raises(NotFound):
+        access.do(access.client.runs.save_output("j", "r", to=path))
+    assert path.read_text() == "earlier"
+
+
+def test_file_may_take_longer_than_the_timeout(tmp_path: Path) -> None:
+    get = Request("GET", "/output", to=ResponseFile(tmp_path / "output"))
+    put = Request("PUT", "/upload", file=RequestFile(tmp_path / "input"))
+    for request in (get, put):
+        body = body_of_response(Send(request, 30.0), 0.0, 9)
+        body.add(b"a", 31.0)
+    with pytest.raises(httpx.ReadTimeout):
+        body_of_response(Send(Request("GET", "/jobs"), 30.0), 0.0, 9).add(b"a", 31.0)

@@ -46,7 +46,7 @@ from punctual.client.job import (
     JobStatus,
 )
 from punctual.client.retrying import Retries
-from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run
+from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run, SavedOutput
 from punctual.client.sync_client import Punctual
 from punctual.client.tasks import container, event, http, invoke, queue, script
 from punctual.client.webhooks import verify_webhook
@@ -93,6 +93,7 @@ __all__ = [
     "RetryFields",
     "Run",
     "RunFailed",
+    "SavedOutput",
     "ScheduleFields",
     "Secret",
     "Stats",

@@ -15,9 +15,8 @@ from punctual.client.retrying import Retries
 from punctual.client.transport import (
     MAX_API_ANSWER_BYTES,
     ApiTarget,
-    ResponseBody,
+    body_of_response,
     client_options,
-    failure_of,
     request_arguments,
     resolve_target,
 )
@@ -74,19 +73,18 @@ class AsyncioStepRunner:
         return None
 
     async def _send(self, send: Send) -> Outcome:
-        body = ResponseBody(
-            self.settings.steady_clock() + send.timeout_seconds, self._max_answer_bytes
-        )
+        body = body_of_response(send, self.settings.steady_clock(), self._max_answer_bytes)
         arguments = request_arguments(send, self._target)
         if send.request.file is not None:
             arguments["content"] = _async_pieces(send.request.file)
         try:
             async with self._http.stream(**arguments) as response:
-                async for piece in response.aiter_bytes():
-                    body.add(piece, self.settings.steady_clock())
+                with body.receiving(response):
+                    async for piece in response.aiter_bytes():
+                        body.add(piece, self.settings.steady_clock())
                 return body.answer(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return failure_of(error)
+            return body.failure_of(error)
 
 
 async def _async_pieces(file: RequestFile) -> AsyncIterator[bytes]:
@@ -116,6 +114,7 @@ class AsyncRuns(AsyncGroup):
     cancel = AsyncCallMethod(runs.cancel)
     retry = AsyncCallMethod(runs.retry)
     output = AsyncCallMethod(runs.output)
+    save_output = AsyncCallMethod(runs.save_output)
     logs = AsyncCallMethod(runs.logs)
     follow_logs = AsyncStreamMethod(runs.follow_logs)
     wait_for = AsyncCallMethod(runs.wait_for)
@@ -143,6 +142,7 @@ class AsyncClaims(AsyncGroup):
     renew = AsyncCallMethod(claims.renew)
     finish = AsyncCallMethod(claims.finish)
     upload = AsyncCallMethod(claims.upload)
+    upload_file = AsyncCallMethod(claims.upload_file)
 
 
 class AsyncArtifacts(AsyncGroup):

@@ -112,6 +112,14 @@ class Output(NamedTuple):
         return msgspec.json.decode(self.data)
 
 
+class SavedOutput(NamedTuple):
+    """An output that was written to a file. `size` counts its bytes."""
+
+    size: int
+    content_type: str
+    truncated: bool
+
+
 class Logs(NamedTuple):
     """The log of a run so far. Pass `next_offset` as `after` to continue."""
 

@@ -16,9 +16,8 @@ from punctual.client.retrying import Retries
 from punctual.client.transport import (
     MAX_API_ANSWER_BYTES,
     ApiTarget,
-    ResponseBody,
+    body_of_response,
     client_options,
-    failure_of,
     request_arguments,
     resolve_target,
 )
@@ -85,16 +84,15 @@ class BlockingStepRunner(StepRunner):
         return None
 
     def _send(self, send: Send) -> Outcome:
-        body = ResponseBody(
-            self.settings.steady_clock() + send.timeout_seconds, self._max_answer_bytes
-        )
+        body = body_of_response(send, self.settings.steady_clock(), self._max_answer_bytes)
         try:
             with self._http.stream(**request_arguments(send, self._target)) as response:
-                for piece in response.iter_bytes():
-                    body.add(piece, self.settings.steady_clock())
+                with body.receiving(response):
+                    for piece in response.iter_bytes():
+                        body.add(piece, self.settings.steady_clock())
                 return body.answer(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return failure_of(error)
+            return body.failure_of(error)
 
 
 class Jobs(Group):
@@ -118,6 +116,7 @@ class Runs(Group):
     cancel = CallMethod(runs.cancel)
     retry = CallMethod(runs.retry)
     output = CallMethod(runs.output)
+    save_output = CallMethod(runs.save_output)
     logs = CallMethod(runs.logs)
     follow_logs = StreamMethod(runs.follow_logs)
     wait_for = CallMethod(runs.wait_for)
@@ -145,6 +144,7 @@ class Claims(Group):
     renew = CallMethod(claims.renew)
     finish = CallMethod(claims.finish)
     upload = CallMethod(claims.upload)
+    upload_file = CallMethod(claims.upload_file)
 
 
 class Artifacts(Group):

@@ -1,8 +1,10 @@
 """Convert requests to httpx arguments, and httpx results to outcomes, for both clients."""
 
+import math
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -11,7 +13,7 @@ import httpx
 
 from punctual.client.call_steps import Send
 from punctual.client.errors import Misuse, Unexpected
-from punctual.client.wire import Answer, Failure
+from punctual.client.wire import SUCCESS_STATUSES, Answer, Failure, ResponseFile
 from punctual.settings import PRODUCT_VERSION
 
 DEFAULT_API_URL = "http://127.0.0.1:8080/v1"
@@ -118,15 +120,38 @@ def request_arguments(send: Send, target: ApiTarget) -> dict[str, Any]:
 
 
 class ResponseBody:
-    """A response body that arrives in pieces, with limits on size and time."""
+    """A response body that arrives in pieces, with limits on size and time.
 
-    def __init__(self, steady_deadline: float, max_bytes: int) -> None:
+    The content of a successful answer goes to `file`, if the request names one, without a limit.
+    """
+
+    def __init__(
+        self, steady_deadline: float, max_bytes: int, file: ResponseFile | None = None
+    ) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
         self._steady_deadline = steady_deadline
         self._max_bytes = max_bytes
+        self._requested_file = file
+        self._file: ResponseFile | None = None  # set while the content goes to it
+
+    @contextmanager
+    def receiving(self, response: httpx.Response) -> Iterator[None]:
+        """Open the file for the content of a successful answer."""
+        if self._requested_file is None or response.status_code not in SUCCESS_STATUSES:
+            yield
+            return
+        self._file = self._requested_file
+        try:
+            self._file.begin()
+            yield
+        finally:
+            self._file.end()
 
     def add(self, piece: bytes, steady: float) -> None:
+        if self._file is not None:
+            self._file.write(piece)
+            return
         self._size += len(piece)
         if self._size > self._max_bytes:
             raise Unexpected(f"The answer is longer than {self._max_bytes:,} bytes.")
@@ -137,6 +162,24 @@ class ResponseBody:
     def answer(self, response: httpx.Response) -> Answer:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status_code, headers, b"".join(self._pieces))
+
+    def failure_of(self, error: Exception) -> Failure:
+        """Return the failure. A stream with a part of the content cannot get it again."""
+        failure = failure_of(error)
+        if self._file is not None and not self._file.is_repeatable:
+            return failure._replace(final=True)
+        return failure
+
+
+def body_of_response(send: Send, steady: float, max_bytes: int) -> ResponseBody:
+    """Return the body of the response to a request that is sent at `steady`.
+
+    A file may take longer than the timeout, which then limits each wait for the connection.
+    """
+    request = send.request
+    has_file = request.file is not None or request.to is not None
+    steady_deadline = math.inf if has_file else steady + send.timeout_seconds
+    return ResponseBody(steady_deadline, max_bytes, request.to)
 
 
 def failure_of(error: Exception) -> Failure:

@@ -1,12 +1,13 @@
 """Requests and their outcomes as values."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -43,6 +44,39 @@ class RequestFile(NamedTuple):
                     self.on_progress(sent)
 
 
+class ResponseFile:
+    """The file that gets the content of a successful answer, instead of the memory.
+
+    A path is opened when the content begins, so a call that fails before leaves the file as it is.
+    Each attempt begins the file again. A stream cannot begin again once it has content.
+    """
+
+    def __init__(self, to: "str | os.PathLike[str] | BinaryIO") -> None:
+        self._path = Path(to) if isinstance(to, str | os.PathLike) else None
+        self._stream = None if isinstance(to, str | os.PathLike) else to
+        self.size = 0  # bytes of the present attempt
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self._path is not None or self.size == 0
+
+    def begin(self) -> None:
+        self.size = 0
+        if self._path is not None:
+            self._stream = self._path.open("wb")
+
+    def write(self, piece: bytes) -> None:
+        assert self._stream is not None
+        self.size += len(piece)
+        self._stream.write(piece)
+
+    def end(self) -> None:
+        """Close a file that this class opened."""
+        if self._path is not None and self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
 class Request(NamedTuple):
     method: str
     path: str  # below the API's root, or a whole URL after a redirect
@@ -53,6 +87,7 @@ class Request(NamedTuple):
     expected: frozenset[int] = SUCCESS_STATUSES
     with_token: bool = True
     file: RequestFile | None = None  # the body, instead of `body`
+    to: ResponseFile | None = None  # gets the content of a successful answer
 
     def url(self, root: str) -> str:
         address = self.path if "://" in self.path else f"{root}{self.path}"

@@ -1,9 +1,11 @@
 """The calls on runs."""
 
 import codecs
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from punctual.client.call_steps import ClientSettings, Item, Pause, Steps, Stream, send_request
@@ -19,12 +21,13 @@ from punctual.client.poll import (
     poll_until_ended,
     read_run,
 )
-from punctual.client.run import Logs, Output, Run
+from punctual.client.run import Logs, Output, Run, SavedOutput
 from punctual.client.wire import (
     SUCCESS_STATUSES,
     Answer,
     Repeat,
     Request,
+    ResponseFile,
     build_path,
     idempotency_headers,
     query_parameters,
@@ -99,19 +102,25 @@ def retry(
 
 
 def output(settings: ClientSettings, run: RunRef, run_id: str | None = None) -> Steps[Output]:
-    """Return the output of a run."""
-    request = Request(
-        "GET",
-        _run_path(_run_ids(run, run_id), "output"),
-        repeat=Repeat.READS,
-        expected=SUCCESS_STATUSES | _REDIRECT_STATUSES,
-    )
-    answer = yield from send_request(settings, request)
-    is_truncated = answer.headers.get("x-output-truncated") == "true"
-    if answer.status in _REDIRECT_STATUSES:
-        answer = yield from _follow_redirect(settings, answer)
-    content_type = answer.headers.get("content-type", "application/octet-stream")
-    return Output(answer.body, content_type, is_truncated)
+    """Return the output of a run. `save_output` takes one that is too long for the memory."""
+    answer, is_truncated = yield from _read_output(settings, _run_ids(run, run_id))
+    return Output(answer.body, _content_type(answer), is_truncated)
+
+
+def save_output(
+    settings: ClientSettings,
+    run: RunRef,
+    run_id: str | None = None,
+    *,
+    to: str | os.PathLike[str] | BinaryIO,
+) -> Steps[SavedOutput]:
+    """Write the output of a run to a path or a binary stream, never held in memory as a whole.
+
+    A path gets a new content with each attempt. A stream gets one attempt once it has content.
+    """
+    file = ResponseFile(to)
+    answer, is_truncated = yield from _read_output(settings, _run_ids(run, run_id), file)
+    return SavedOutput(file.size, _content_type(answer), is_truncated)
 
 
 def logs(
@@ -185,12 +194,36 @@ def _read_log_piece_if_any(
         return b"", offset
 
 
-def _follow_redirect(settings: ClientSettings, answer: Answer) -> Steps[Answer]:
+def _read_output(
+    settings: ClientSettings, ids: tuple[str, str], file: ResponseFile | None = None
+) -> Steps[tuple[Answer, bool]]:
+    """Return the answer with the output, and whether the output is truncated."""
+    request = Request(
+        "GET",
+        _run_path(ids, "output"),
+        repeat=Repeat.READS,
+        expected=SUCCESS_STATUSES | _REDIRECT_STATUSES,
+        to=file,
+    )
+    answer = yield from send_request(settings, request)
+    is_truncated = answer.headers.get("x-output-truncated") == "true"
+    if answer.status in _REDIRECT_STATUSES:
+        answer = yield from _follow_redirect(settings, answer, file)
+    return answer, is_truncated
+
+
+def _content_type(answer: Answer) -> str:
+    return answer.headers.get("content-type", "application/octet-stream")
+
+
+def _follow_redirect(
+    settings: ClientSettings, answer: Answer, file: ResponseFile | None
+) -> Steps[Answer]:
     """Fetch the bytes from the redirect target. Its signed URL needs no token."""
     location = answer.headers.get("location", "")
     if not location.startswith(("https://", "http://")):
         raise Unexpected("The server redirected the call without a location.")
-    request = Request("GET", location, repeat=Repeat.READS, with_token=False)
+    request = Request("GET", location, repeat=Repeat.READS, with_token=False, to=file)
     try:
         return (yield from send_request(settings, request))
     except Refused as error:
