@@ -1,7 +1,6 @@
 """The runner as a process against the claims of a node, over HTTP."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -9,34 +8,10 @@ import pytest
 
 from tests.support.builders import ManualClock
 from tests.support.claims.node import ClaimsNode
+from tests.support.claims.node_server import NodeServer
 from tests.support.node.node_world import NOON
 from tests.support.runner.claims_api import ClaimsApi
 from tests.support.runner.runner_process import an_event, started_runner
-
-POLL_SECONDS = 0.05
-
-
-class NodeRequest(BaseHTTPRequestHandler):
-    """Passes a request to the application of a node."""
-
-    node: ClaimsNode
-    calls: list[str]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
-        answer = self.node.raw(self.command, self.path, headers, [body])
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(answer.body)
-        self.calls.append(f"{self.command} {self.path.partition('?')[0]}")
-
-    do_PUT = do_POST
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Print nothing."""
 
 
 class Scene:
@@ -44,12 +19,9 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.node = ClaimsNode(folder, ManualClock(NOON))
-        self.calls: list[str] = []
-        handler = type("Request", (NodeRequest,), {"node": self.node, "calls": self.calls})
-        self._server = HTTPServer(("127.0.0.1", 0), handler)
-        self._server.timeout = POLL_SECONDS
+        self.server = NodeServer(self.node)
         self._api = ClaimsApi()
-        self._api.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._api.url = self.server.url
 
     def event(self, code: str, **job: Any) -> dict[str, Any]:
         """Return the event of a new run that an executor has claimed."""
@@ -58,11 +30,10 @@ class Scene:
 
     def run(self, event: dict[str, Any], folder: Path, **variables: str) -> None:
         with started_runner(event, folder, **variables) as runner:
-            while runner.process.poll() is None:
-                self._server.handle_request()
+            self.server.serve_while(lambda: runner.process.poll() is None)
 
     def close(self) -> None:
-        self._server.server_close()
+        self.server.close()
         self.node.close()
 
 
@@ -115,4 +86,4 @@ def test_second_delivery_of_an_event_does_not_run(scene: Scene, tmp_path: Path) 
         (tmp_path / name).mkdir()
         scene.run(event, tmp_path / name, PUNCTUAL_SANDBOX="none")
     assert (tmp_path / "begun").read_text() == "begun\n"
-    assert scene.calls[-1] == "POST /v1/claims/renew"
+    assert scene.server.calls[-1] == "POST /v1/claims/renew"

@@ -96,7 +96,8 @@ class ClaimsNode(ApplicationClient):
 
     def output(self, claim: str) -> bytes:
         ids = self._ids(claim)
-        data: bytes = self.world.do(lambda: self.world.node.search.output(*ids)).data
+        output = self.world.do(lambda: self.world.node.search.output(*ids))
+        data: bytes = b"".join(output.content.pieces()) if output.content else output.data
         return data
 
     def renew(self, *claims: dict[str, Any]) -> Answer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState
@@ -27,9 +28,18 @@ from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ,
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.upcoming import UpcomingRuns
-from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
+from punctual.engine.queries.views import (
+    Explanation,
+    JobView,
+    LogPiece,
+    LongContent,
+    Output,
+    Page,
+    RunView,
+)
 
 LATEST_RUN_PAGE_SIZE = 200
+MAX_WHOLE_OUTPUT_BYTES = 1024 * 1024  # a longer output is read in pieces
 _DISCARDED_MESSAGE = 'The run has no {}: its job discards output and logs ("output": "discard").'
 
 
@@ -215,7 +225,10 @@ class JobQueries:
         return self._run_list.page_of_job(state, filters, limit, after, now)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
-        """Return what the last attempt returned, or on AWS a link to it."""
+        """Return what the last attempt returned, or on AWS a link to it.
+
+        The node reads a long output in pieces.
+        """
         detail = self.run(tenant, job_id, run_id).detail
         if detail.output is not None:
             return Output(detail.output, detail.output_type or TEXT_CONTENT_TYPE, None)
@@ -225,12 +238,17 @@ class JobQueries:
             raise NotFound("The run has no output, or none yet.")
         blobs, key = self._blobs, detail.output_blob
         link = blobs.link(key, detail.output_type)
+        size, is_truncated = detail.output_size, detail.output_truncated
+        # A damaged file is shorter and lacks the last byte. It is read as a whole.
+        if link is None and size > MAX_WHOLE_OUTPUT_BYTES and blobs.get(key, size - 1, size):
+            content = LongContent(size, partial(blobs.get, key))
+            return Output(b"", detail.output_type, None, is_truncated, content)
         data = blobs.get(key) if link is None else blobs.get(key, 0, 1)
         if data is None:
             raise NotFound("The output of the run has expired.")
         if link is not None:
-            return Output(b"", detail.output_type, link, detail.output_truncated)
-        is_truncated = detail.output_truncated or len(data) < detail.output_size
+            return Output(b"", detail.output_type, link, is_truncated)
+        is_truncated = is_truncated or len(data) < size
         return Output(data, detail.output_type, None, is_truncated)
 
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:

@@ -1,12 +1,15 @@
 """The results of reads, before they are rendered."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Progress, Run
 from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
+
+CONTENT_PIECE_BYTES = 256 * 1024
 
 
 class JobView(NamedTuple):
@@ -48,13 +51,30 @@ class Explanation(NamedTuple):
     next: datetime | None
 
 
+class LongContent(NamedTuple):
+    """Content that is read in pieces, because it is too long for the memory."""
+
+    size: int
+    read: Callable[[int, int], bytes | None]  # from the first offset up to the second
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content. Raise `Unavailable` if it was removed in between."""
+        for start in range(0, self.size, CONTENT_PIECE_BYTES):
+            end = min(start + CONTENT_PIECE_BYTES, self.size)
+            piece = self.read(start, end)
+            if piece is None or len(piece) < end - start:
+                raise Unavailable("The content was removed while it was read.")
+            yield piece
+
+
 class Output(NamedTuple):
-    """The output of a run as bytes or as a link."""
+    """The output of a run as bytes, as a link, or as content that is read in pieces."""
 
     data: bytes
     content_type: str
     link: str | None = None
     truncated: bool = False
+    content: LongContent | None = None
 
 
 class LogPiece(NamedTuple):

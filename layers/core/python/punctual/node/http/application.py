@@ -1,5 +1,6 @@
 """The node's HTTP server: an ASGI application over the routes."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -20,6 +21,7 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import SlicedWork
+from punctual.engine.queries.views import LongContent
 from punctual.engine.quotas.limits import unlimited
 from punctual.node.clock import wall
 from punctual.node.features import NODE_FEATURES
@@ -54,6 +56,7 @@ ReplyOrWork = Reply | SlicedWork[Reply]  # the answer, or the work that is left
 MAX_JOBS_PER_WRITE = 100  # jobs of a batch that are stored in one step
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
 SOCKET_OWNER = "owner"  # key in the scope's state: the user id that owns the client's socket
+CONNECTION = "connection"  # key in the scope's state: the transport to the client
 _COMMON_HEADERS = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
 
@@ -154,11 +157,29 @@ class Application:
             return
         except Exception as error:
             reply = self._error_reply(error, "", request_id)
-        await _send_reply(send, reply, request_id)
+        await self._send_reply(scope, send, reply, request_id)
         if self._log_access is not None:
             path = UPLOAD_PATH if is_upload(scope["method"], scope["raw_path"]) else scope["path"]
             fields = {"method": scope["method"], "path": path, "status": reply.status}
             self._log_access("answered", **fields, request_id=request_id)
+
+    async def _send_reply(self, scope: Scope, send: Send, reply: Reply, request_id: str) -> None:
+        if any(
+            CONTROL_IN_HEADER.search(value)
+            for _, value in (*reply.headers, ("", reply.content_type))
+        ):
+            reply = internal_error_reply(request_id)  # a stored value must not write a header
+        await send(_response_start(reply, request_id))
+        if reply.content is not None and scope["method"] != "HEAD":
+            try:
+                await _send_pieces(scope, send, reply.content)
+            except PunctualError as error:  # without its end, the client sees that it is cut
+                fields = {"request_id": request_id, "error": type(error).__name__}
+                self._log("request_failed", **fields)
+                return
+            except ClientDisconnected:
+                return
+        await send({"type": "http.response.body", "body": reply.body})
 
     def socket_owner(self, client: Address | None, server: Address | None) -> int | None:
         """Return the user that owns the socket at `client`, or None if it is unknown or unused."""
@@ -262,13 +283,10 @@ def _local_admin(peer: str) -> Caller:
     return Caller(LOCAL_TENANT, LOCAL_TENANT, Role.ADMIN, "", peer)
 
 
-async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:
-    if any(
-        CONTROL_IN_HEADER.search(value) for _, value in (*reply.headers, ("", reply.content_type))
-    ):
-        reply = internal_error_reply(request_id)  # a stored value must not write a header
+def _response_start(reply: Reply, request_id: str) -> dict[str, Any]:
+    size = len(reply.body) if reply.content is None else reply.content.size
     headers = [
-        (b"content-length", b"%d" % len(reply.body)),
+        (b"content-length", b"%d" % size),
         (b"x-request-id", request_id.encode()),
         *_COMMON_HEADERS,
     ]
@@ -276,8 +294,17 @@ async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:
         headers.append((b"content-type", reply.content_type.encode("latin-1")))
     for name, value in reply.headers:
         headers.append((name.encode("latin-1"), value.encode("latin-1")))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    return {"type": "http.response.start", "status": reply.status, "headers": headers}
+
+
+async def _send_pieces(scope: Scope, send: Send, content: LongContent) -> None:
+    """Send the content piece by piece, as fast as the client reads. Other requests go on."""
+    connection = (scope.get("state") or {}).get(CONNECTION)
+    for piece in content.pieces():
+        if connection is not None and connection.is_closing():
+            raise ClientDisconnected
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await asyncio.sleep(0)
 
 
 def _installed_version() -> str:

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from punctual.node.http.application import SOCKET_OWNER, Application
+from punctual.node.http.application import CONNECTION, SOCKET_OWNER, Application
 from punctual.node.http.parsing import MAX_HEAD_BYTES, MAX_REQUEST_HEADERS, head_too_large
 from punctual.node.http.uploads import is_upload
 from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES
@@ -71,6 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._state[CONNECTION] = transport
         # The owner of a connection never changes, so one query is enough.
         self._state[SOCKET_OWNER] = self._application.socket_owner(
             self.client, self._server_address()

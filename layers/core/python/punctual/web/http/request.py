@@ -9,6 +9,7 @@ import msgspec
 from punctual.domain.tenants.roles import Role
 from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
+from punctual.engine.queries.views import LongContent
 
 Header = tuple[str, str]
 MAX_ACTOR_CHARACTERS = 256
@@ -43,12 +44,16 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """`headers` leaves out the content type, the length and the common headers."""
+    """`headers` leaves out the content type, the length and the common headers.
+
+    `content` stands for the body, if it is given.
+    """
 
     status: int
     body: bytes = b""
     headers: tuple[Header, ...] = ()
     content_type: str = JSON_MEDIA_TYPE
+    content: LongContent | None = None
 
 
 _encode = msgspec.json.Encoder().encode

@@ -67,7 +67,7 @@ class RunReadRoutes:
             truncated,
             *_UNTRUSTED_CONTENT_HEADERS,
         )
-        return Reply(200, output.data, headers, content_type)
+        return Reply(200, output.data, headers, content_type, output.content)
 
     @produces(TEXT_MEDIA_TYPE)
     @takes_query
