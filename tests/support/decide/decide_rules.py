@@ -205,7 +205,9 @@ def future_times(state: JobState) -> Iterator[datetime]:
     due_at = next_due_at(state)
     if state.status is JobStatus.SCHEDULED and due_at is not None:
         yield due_at
-    unstarted: list[Run | WaitingRun] = [run for run in state.runs if not run.has_begun]
+    unstarted: list[Run | WaitingRun] = [
+        run for run in state.runs if not run.is_held and not run.past_attempts
+    ]
     for run in (*unstarted, *state.wait_queue):
         deadline = state.rules[run.definition].deadline_seconds
         if deadline is not None:

@@ -167,7 +167,7 @@ def check_ended(change: StateChange, was: Run | WaitingRun | None, run: Run) -> 
     assert rule is not None, f"no run ends as {run.status} with {run.reason}"
     assert run.ended_at is not None
     at = run.changed_at if run.occurrence_count > 1 else run.ended_at
-    begun = isinstance(was, Run) and was.has_begun
+    begun = isinstance(was, Run) and bool(was.past_attempts)  # a returned claim began nothing
     if run.status in (RunStatus.SKIPPED, RunStatus.MISSED):
         assert not begun, f"{run.status}, and it had begun"
     assert rule(change, was, run, at), (

@@ -84,7 +84,8 @@ class Invariants(WriteObserver):
         assert not paused or was.has_begun, "rule 5: started after a pause"
         seconds = state.rules[run.definition].deadline_seconds
         limit = None if seconds is None else run.due_at + timedelta(seconds=seconds)
-        assert was.has_begun or limit is None or run.attempt_at < limit, "begun after its deadline"
+        has_started = bool(was.past_attempts)
+        assert has_started or limit is None or run.attempt_at < limit, "begun after its deadline"
         key = RunKey(state.tenant, state.job_id, run.run_id)
         self.begun[key] += 1
         attempts = state.rules[run.definition].max_retries + MAX_LOST_ATTEMPTS

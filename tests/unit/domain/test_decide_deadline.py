@@ -1,7 +1,8 @@
 """A run that has not started by its deadline is MISSED."""
 
 from punctual.domain.decide import Verdict
-from punctual.domain.events import Claim
+from punctual.domain.events import Claim, ReturnClaim
+from punctual.domain.run import Reason
 from tests.support.builders_jobs import Story, a_job, after, every
 
 
@@ -48,3 +49,25 @@ def test_started_run_has_no_deadline() -> None:
     story.return_claim(story.held[0])
     story.wait(100).evaluate()
     assert story.claim().attempt == 3
+
+
+def test_claim_without_room_is_no_start() -> None:
+    story = Story(a_job(every(60), deadline_seconds=10)).evaluate_at(60)
+    run = story.claim()
+    story.do(ReturnClaim(run.run_id, run.token, never_started=True, lacks_resources=True))
+    waiting = story.state.runs[0]
+    assert waiting.reason is Reason.RESOURCES
+    assert story.state.timer_at == min(waiting.next_at or after(70), after(70))
+    story.at(70).evaluate()
+    assert story.outcomes() == [(60, "MISSED", "DEADLINE", 1)]
+    assert story.state.timer_at == after(120)
+
+
+def test_unstarted_claim_delays_no_deadline() -> None:
+    story = Story(a_job(every(60), deadline_seconds=10)).evaluate_at(60)
+    run = story.claim()
+    story.wait(20).evaluate()
+    assert story.outcomes() == []
+    story.do(ReturnClaim(run.run_id, run.token, never_started=True, lacks_resources=True))
+    story.evaluate()
+    assert story.outcomes() == [(60, "MISSED", "DEADLINE", 1)]

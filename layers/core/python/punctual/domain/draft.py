@@ -237,7 +237,7 @@ class Draft:
         for run in self.runs:
             if run.next_at is not None and run.reason in TIMED_WAIT_REASONS:
                 times.append(run.next_at)
-            elif run.started_at is None and (deadline_at := self.deadline_of(run)) is not None:
+            if run.can_miss_deadline and (deadline_at := self.deadline_of(run)) is not None:
                 times.append(deadline_at)
         for waiting in self.wait_queue:
             if (deadline_at := self.deadline_of(waiting)) is not None:

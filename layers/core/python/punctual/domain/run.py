@@ -209,6 +209,11 @@ class Run(
         return None if has_not_run else self.started_at
 
     @property
+    def can_miss_deadline(self) -> bool:
+        """Return whether nothing of the run has begun, and no claim may begin it."""
+        return not self.is_held and self.first_start_at is None
+
+    @property
     def start_lateness(self) -> timedelta | None:
         """Return how long after its due time the work first began."""
         return None if self.first_start_at is None else self.first_start_at - self.due_at

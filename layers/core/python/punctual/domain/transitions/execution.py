@@ -24,6 +24,7 @@ from punctual.domain.transitions.attempts import (
 from punctual.domain.transitions.firing import process_due
 from punctual.domain.transitions.wait_queue import (
     admit,
+    end_if_past_deadline,
     queue_after_backoff,
     refuse_claim,
     resend_unclaimed,
@@ -67,9 +68,7 @@ def claim(draft: Draft, event: events.Claim) -> Answer:
         return Answer(Verdict.NOT_QUEUED, run)
     if run.due_at > draft.now:
         return Answer(Verdict.EARLY, run, run.due_at)
-    deadline_at = draft.deadline_of(run)
-    if deadline_at is not None and deadline_at <= draft.now and not run.has_begun:
-        end_run(draft, run, RunStatus.MISSED, Reason.DEADLINE)
+    if end_if_past_deadline(draft, run):
         admit(draft)
         return Answer(Verdict.GONE)
     max_runs = draft.limits.max_concurrency

@@ -136,15 +136,21 @@ def queue_run(draft: Draft, waiting: WaitingRun, admitted_at: datetime | None = 
 def end_past_deadline(draft: Draft) -> None:
     """End the runs that did not start by their deadline."""
     for run in list(draft.runs):
-        if run.status is RunStatus.QUEUED and not run.has_begun:
-            deadline_at = draft.deadline_of(run)
-            if deadline_at is not None and deadline_at <= draft.now:
-                end_run(draft, run, RunStatus.MISSED, Reason.DEADLINE)
+        end_if_past_deadline(draft, run)
     for waiting in list(draft.wait_queue):
         deadline_at = draft.deadline_of(waiting)
         if deadline_at is not None and deadline_at <= draft.now:
             draft.wait_queue.remove(waiting)
             end_waiting_run(draft, waiting, RunStatus.MISSED, Reason.DEADLINE)
+
+
+def end_if_past_deadline(draft: Draft, run: Run) -> bool:
+    """End a run that did not start by its deadline. A returned claim is no start."""
+    deadline_at = draft.deadline_of(run)
+    if not run.can_miss_deadline or deadline_at is None or deadline_at > draft.now:
+        return False
+    end_run(draft, replace(run, started_at=None), RunStatus.MISSED, Reason.DEADLINE)
+    return True
 
 
 def unclaimed_runs(draft: Draft) -> list[Run]:
