@@ -22,6 +22,8 @@ class ExitCode(IntEnum):
     NOT_ALLOWED = 5
     UNAVAILABLE = 6
     TIMED_OUT = 7
+    CLAIM_LOST = 8
+    CANCEL_REQUESTED = 9
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 
@@ -35,6 +37,8 @@ EXIT_CODE_MEANINGS = {
     ExitCode.NOT_ALLOWED: "The token is missing or invalid, or its role does not allow the action.",
     ExitCode.UNAVAILABLE: "The server does not answer, or is overloaded. Try again later.",
     ExitCode.TIMED_OUT: "The wait timed out. The run continues.",
+    ExitCode.CLAIM_LOST: "The claim does not hold its run. Stop the work: nothing of it counts.",
+    ExitCode.CANCEL_REQUESTED: "The run is to be cancelled. Stop the work, and finish the claim.",
     ExitCode.INTERRUPTED: "Ctrl-C interrupted the command.",
     ExitCode.PIPE_CLOSED: "The reader of the output closed the pipe.",
 }
@@ -121,6 +125,8 @@ def _failure_without_answer(error: Any, url: str, profile: str) -> Failure:
 
 def _exit_code(error: Any) -> ExitCode:
     status = error.problem.status
+    if error.problem.code == ExitCode.CLAIM_LOST.name:
+        return ExitCode.CLAIM_LOST
     if status in (401, 403):
         return ExitCode.NOT_ALLOWED
     if status == 404:

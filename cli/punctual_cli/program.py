@@ -11,6 +11,7 @@ from punctual_cli.commands import (
     apply,
     artifacts,
     audit,
+    claims,
     completion,
     dev,
     export,
@@ -80,6 +81,7 @@ def punctual(
 jobs_group = make_group("Create, change and run jobs.")
 runs_group = make_group("List, inspect, cancel and retry runs.")
 artifacts_group = make_group("Upload, list and delete files that script jobs run.")
+claims_group = make_group("Renew, finish and upload by a claim, for external executors.")
 tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
 secrets_group = make_group("Set, list and delete the secrets of tasks. Requires the role editor.")
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
@@ -91,6 +93,7 @@ command(app, "export", JOBS_PANEL)(export.export)
 command(app, "stats", SERVER_PANEL)(service.stats)
 command(app, "health", SERVER_PANEL)(service.health)
 app.add_typer(artifacts_group, name="artifacts", rich_help_panel=JOBS_PANEL)
+app.add_typer(claims_group, name="claims", rich_help_panel=JOBS_PANEL)
 app.add_typer(tokens_group, name="tokens", rich_help_panel=SERVER_PANEL)
 app.add_typer(secrets_group, name="secrets", rich_help_panel=SERVER_PANEL)
 command(app, "webhook-secret", SERVER_PANEL)(tokens.webhook_secret)
@@ -124,6 +127,10 @@ command(artifacts_group, "upload")(artifacts.upload)
 command(artifacts_group, "list")(artifacts.list_artifacts)
 command(artifacts_group, "get")(artifacts.get)
 command(artifacts_group, "delete")(artifacts.delete)
+
+command(claims_group, "renew")(claims.renew)
+command(claims_group, "finish")(claims.finish)
+command(claims_group, "upload")(claims.upload)
 
 command(tokens_group, "create")(tokens.create)
 command(tokens_group, "list")(tokens.list_tokens)

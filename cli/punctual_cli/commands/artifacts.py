@@ -1,6 +1,5 @@
 """The commands punctual artifacts upload, list, get and delete."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,21 +37,8 @@ def upload_file(session: Session, file: ArtifactFile) -> "Artifact":
     """Upload a file and show the progress."""
     with progress.bar(session, f"Uploading {file.name}", file.size) as advance:
         return session.client.artifacts.upload(
-            file.path, name=file.name, on_progress=_advance_to(advance)
+            file.path, name=file.name, on_progress=progress.advance_to(advance)
         )
-
-
-def _advance_to(advance: Callable[[int], None]) -> Callable[[int], None]:
-    """Return a function that takes the sum so far. A repeated upload does not move the bar back."""
-    shown = 0
-
-    def to(sent: int) -> None:
-        nonlocal shown
-        if sent > shown:
-            advance(sent - shown)
-            shown = sent
-
-    return to
 
 
 def list_artifacts(session: Session, limit: Limit = DEFAULT_LIST_LIMIT) -> None:

@@ -142,20 +142,33 @@ def output(
     On a terminal, control characters other than colours are escaped.
     """
     found_run = find_run(session.client, job, run)
+    prints_text = session.as_json or (to is None and sys.stdout.isatty() and not raw)
+    if not prints_text:
+        _save_output(session, found_run, to)
+        return
     with _explain_missing(found_run, "output"):
         stored_output = session.client.runs.output(found_run)
     if session.as_json:
         text = {"output": stored_output.text, "content_type": stored_output.content_type}
         answers.write_json({**text, "truncated": stored_output.truncated})
-    elif to is not None:
-        to.write_bytes(stored_output.data)
-        session.screen.print_note(f"Wrote {len(stored_output.data):,} bytes to {to}.")
-    elif sys.stdout.isatty() and not raw:
-        _write_text([stored_output.data.decode(errors="backslashreplace")], raw)
     else:
-        sys.stdout.buffer.write(stored_output.data)
+        _write_text([stored_output.data.decode(errors="backslashreplace")], raw)
+    _note_truncation(session, stored_output.truncated)
+
+
+def _save_output(session: Session, run: "Run", to: Path | None) -> None:
+    """Write the output to a file or to standard output. It is never in memory as a whole."""
+    with _explain_missing(run, "output"):
+        saved = session.client.runs.save_output(run, to=sys.stdout.buffer if to is None else to)
+    if to is None:
         sys.stdout.buffer.flush()
-    if stored_output.truncated:
+    else:
+        session.screen.print_note(f"Wrote {saved.size:,} bytes to {to}.")
+    _note_truncation(session, saved.truncated)
+
+
+def _note_truncation(session: Session, is_truncated: bool) -> None:
+    if is_truncated:
         session.screen.print_note("The output was truncated at its size limit.", "yellow")
 
 

@@ -30,6 +30,14 @@ class RunStatus(StrEnum):
     MISSED = "MISSED"
 
 
+class FinishStatus(StrEnum):
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    RELEASED = "RELEASED"
+
+
 class Trigger(StrEnum):
     SCHEDULE = "SCHEDULE"
     RUN_NOW = "RUN_NOW"

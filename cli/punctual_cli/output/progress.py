@@ -30,6 +30,19 @@ def bar(session: Session, title: str, total: int | None) -> Iterator[Callable[[i
         yield lambda count: progress.advance(task_id, count)
 
 
+def advance_to(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that takes the sum so far. A repeated upload does not move the bar back."""
+    shown = 0
+
+    def to(sent: int) -> None:
+        nonlocal shown
+        if sent > shown:
+            advance(sent - shown)
+            shown = sent
+
+    return to
+
+
 @contextmanager
 def spinner(session: Session, title: str) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, and yield a function that changes its text."""

@@ -87,6 +87,19 @@ def test_output_file_has_the_exact_bytes(program: Program) -> None:
     assert result.err == "Wrote 2 bytes to out.bin.\n"
 
 
+def test_long_output_goes_to_a_file_and_to_a_pipe(program: Program) -> None:
+    create_job(program, "long", "seq 1000000")
+    program("jobs", "run", "long", "--wait")
+    lines = "".join(f"{number}\n" for number in range(1, 1_000_001))
+    result = program("runs", "output", "long", "--to", "long.txt")
+    assert result.err == f"Wrote {len(lines):,} bytes to long.txt.\n"
+    assert (program.home / "long.txt").read_text() == lines
+    assert program("runs", "output", "long").out == lines
+    assert program("runs", "output", "long", "--to", "none/long.txt", code=2).err == (
+        "Error: none/long.txt: No such file or directory.\n"
+    )
+
+
 def test_run_list_fits_80_columns_with_full_ids(program: Program) -> None:
     create_job(program, "a job with a name that is rather long", "true")
     program("jobs", "run", "a job with a name that is rather long", "--wait")
