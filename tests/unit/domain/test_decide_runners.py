@@ -176,6 +176,18 @@ def test_run_that_the_platform_cannot_start_fails_in_the_end() -> None:
     assert not story.state.runs
 
 
+def test_script_without_a_runner_is_lost_in_the_end() -> None:
+    story = Story(a_job(every(864_000), task_type="script")).evaluate_at(864_000).at(864_001)
+    for number in range(1, MAX_FAILED_STARTS + 1):
+        story.do(Claim(story.queued[0].run_id, "e", str(number), hands_over_scripts=True))
+        story.wait(CLAIM_LEASE.total_seconds()).do(Evaluate(leases=dict(story.leases)))
+        if number < MAX_FAILED_STARTS:
+            assert story.state.runs[0].attempt == 1
+            story.wait(MAX_RETURN_DELAY.total_seconds()).do(Evaluate())
+    assert not story.state.runs
+    assert story.outcomes() == [(864_000, "FAILED", "LOST", 1)]
+
+
 def test_start_that_succeeds_forgets_the_failed_ones() -> None:
     story, run = a_claimed_run()
     story.do(_failed_start(run))

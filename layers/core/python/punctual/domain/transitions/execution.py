@@ -52,7 +52,7 @@ def _lose_if_expired(draft: Draft, run: Run, stored_lease: Lease | None) -> None
         draft.required_leases[run.run_id] = stored_lease
     if run.status is RunStatus.CLAIMED and draft.rules_of(run.definition).task_type == "script":
         # A detached runner binds its claim before user code begins. So nothing has begun.
-        _return_unstarted(draft, run)
+        _return_unstarted(draft, run, start_failed=True, last_reason=Reason.LOST)
     else:
         lose_attempt(draft, run)
 
@@ -92,10 +92,12 @@ def _is_detached_script(rules: Rules, event: events.Claim) -> bool:
     return is_long or rules.has_artifact or is_in_container
 
 
-def _return_unstarted(draft: Draft, run: Run, start_failed: bool = False) -> None:
+def _return_unstarted(
+    draft: Draft, run: Run, start_failed: bool = False, last_reason: Reason = Reason.NONE
+) -> None:
     """Return a claimed run that certainly did not start. Its attempt does not count.
 
-    A platform that fails again and again ends the run.
+    A platform that fails again and again ends the run, with the last reason.
     """
     if run.cancel_reason:
         end_run(draft, run, RunStatus.CANCELLED, run.cancel_reason)
@@ -103,7 +105,7 @@ def _return_unstarted(draft: Draft, run: Run, start_failed: bool = False) -> Non
     if start_failed:
         run = replace(run, failed_starts=run.failed_starts + 1)
     if run.failed_starts >= MAX_FAILED_STARTS:
-        end_run(draft, run, RunStatus.FAILED)
+        end_run(draft, run, RunStatus.FAILED, last_reason)
     else:
         delay_run(draft, run)
 
