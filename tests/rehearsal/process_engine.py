@@ -7,11 +7,13 @@ one client token, the grace of a stop, and the events of state changes.
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -40,6 +42,7 @@ class ProcessContainer:
         self.id = uuid.uuid4().hex
         self.attrs: Mapping[str, Any] = {"NetworkSettings": {"Networks": {}}}
         folder = Path(tempfile.mkdtemp(prefix="container-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._log = folder / "log"
         passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
         with self._log.open("wb") as output:
