@@ -12,17 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.running import RunningNode
+from bench.running import RunningNode, run_node
+from punctual.client import Punctual, tasks
 from tests.support.node.node_calls import call
 
 HALF_SENT = 1_100
 HALF = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appli"
 RUNS = 12
+STALLED_READERS = 50
 PATIENCE = 120.0  # seconds, for a busy machine
 
 
 @contextmanager
-def half_sent(port: int, number: int) -> Iterator[list[socket.socket]]:
+def half_sent(port: int, number: int, sent: bytes = HALF) -> Iterator[list[socket.socket]]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < number + 200:
         pytest.skip(f"this process may open {hard} files, and the test needs {number + 200}")
@@ -32,7 +34,7 @@ def half_sent(port: int, number: int) -> Iterator[list[socket.socket]]:
         for _ in range(number):
             connection = socket.create_connection(("127.0.0.1", port), timeout=10)
             sockets.append(connection)
-            connection.sendall(HALF)
+            connection.sendall(sent)
         yield sockets
     finally:
         for connection in sockets:
@@ -115,3 +117,27 @@ def test_endless_header_uses_no_memory(node: RunningNode) -> None:
     assert sent < 50_000_000
     assert node.memory_mb - before < 30
     assert call(node, "GET", "/health")[0] == 200
+
+
+def test_readers_that_stall_in_a_long_output_take_little_memory(tmp_path: Path) -> None:
+    with (
+        run_node(tmp_path / "data") as node,
+        Punctual(f"http://127.0.0.1:{node.port}/v1") as client,
+    ):
+        task = tasks.script("seq 1300000", runtime="bash")
+        job = client.jobs.create(
+            name="long", schedule_type="CRON", cron_expression="0 0 1 1 *", task=task
+        )
+        run = client.wait_for(client.jobs.run(job))
+        size = len(client.runs.output(run).data)
+        path = f"/v1/jobs/{run.job_id}/runs/{run.run_id}/output"
+        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        before_mb = node.memory_mb
+        with half_sent(node.port, STALLED_READERS, head) as readers:
+            for reader in readers:
+                assert reader.recv(100).startswith(b"HTTP/1.1 200 ")
+            assert client.health().status
+            growth_mb = node.memory_mb - before_mb
+        assert client.health().status
+    assert growth_mb < STALLED_READERS * size / 1_000_000 / 4
+    assert '"level":"ERROR"' not in (tmp_path / "data.log").read_text()

@@ -302,6 +302,7 @@ async def _send_pieces(scope: Scope, send: Send, content: LongContent) -> None:
     connection = (scope.get("state") or {}).get(CONNECTION)
     for piece in content.pieces():
         if connection is not None and connection.is_closing():
+            await asyncio.sleep(0)  # uvicorn learns of it too, and logs no incomplete answer
             raise ClientDisconnected
         await send({"type": "http.response.body", "body": piece, "more_body": True})
         await asyncio.sleep(0)
