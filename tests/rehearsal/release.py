@@ -17,6 +17,7 @@ COPIED = ("functions", "infra", "layers")
 SHARED = (".venv", "node_modules", "build", "package.json", "package-lock.json")
 NEXT = f"{PRODUCT_VERSION}+rehearsal"
 SAYS = Path("layers/core/python/punctual/settings.py")
+RUNNER = Path("layers/core/python/punctual/runner/__init__.py")  # in the zip of script functions
 SET_UP = "#!/bin/sh\n# The virtualenv is another checkout's, and is set up.\n"
 
 Described = dict[str, Any]
@@ -47,7 +48,7 @@ def describe(tree: Path, change: Callable[[Described], None]) -> None:
 
 
 def next_release(folder: Path) -> Path:
-    """Return a checkout with another version number and a protected stage."""
+    """Return a checkout with another version number, another runner and a protected stage."""
     tree = checkout(folder / "next")
     describe(tree, lambda stage: stage.update(protected=True))
     says = tree / SAYS
@@ -55,4 +56,6 @@ def next_release(folder: Path) -> Path:
     after = before.replace(f'VERSION = "{PRODUCT_VERSION}"', f'VERSION = "{NEXT}"')
     assert after != before
     says.write_text(after)
+    with (tree / RUNNER).open("a") as runner:
+        runner.write(f'\nRELEASE = "{NEXT}"\n')
     return tree
