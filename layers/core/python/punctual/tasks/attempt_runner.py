@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import Unavailable, Unreadable
 from punctual.tasks.attempt_errors import guarded, run_filled
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runners, StopRequest, Throttled
 from punctual.tasks.placeholders import FindSecret, expand, no_secrets
@@ -71,10 +71,12 @@ def _filled(attempt: Attempt, secrets: FindSecret) -> Attempt:
     """Return the attempt with filled placeholders.
 
     Nothing of the job has begun while its secrets are read, so an outage of their store is no
-    attempt.
+    attempt. A secret that cannot be decrypted fails the attempt, because waiting does not help.
     """
     try:
         return expand(attempt, secrets)
+    except Unreadable:
+        raise
     except Unavailable as error:
         ids = {"job_id": attempt.job_id, "run_id": attempt.run_id}
         _log.error("secrets_unavailable", extra={**ids, "error": error.message})
