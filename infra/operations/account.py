@@ -16,6 +16,9 @@ MIN_UNRESERVED_EXECUTIONS = 100
 CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 """Lambda's limit of executions at a time, as Service Quotas names it."""
 
+MAX_DELETED_PARAMETERS = 10
+"""Parameters that SSM deletes in one call."""
+
 
 class NotReady(RuntimeError):
     """The account is not ready: the reason and the remedy, in one line."""
@@ -127,6 +130,15 @@ def read_parameter(ssm: Any, name: str) -> str | None:
         return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
         return None
+
+
+def delete_parameters_below(ssm: Any, path: str) -> int:
+    """Delete all parameters below a path, and return their number."""
+    pages = ssm.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True)
+    names = [parameter["Name"] for page in pages for parameter in page["Parameters"]]
+    for start in range(0, len(names), MAX_DELETED_PARAMETERS):
+        ssm.delete_parameters(Names=names[start : start + MAX_DELETED_PARAMETERS])
+    return len(names)
 
 
 def delete_parameter(ssm: Any, name: str) -> None:

@@ -23,6 +23,7 @@ from infra.operations.account import (
     check_bootstrap,
     check_concurrency,
     delete_parameter,
+    delete_parameters_below,
     read_parameter,
 )
 from infra.operations.first_deployment import (
@@ -166,8 +167,8 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, is_confirmed: bool) 
         )
     if not is_confirmed:
         raise NotReady(
-            f"this permanently deletes every job, run and output of Punctual ({stage.name}) in "
-            f"account {account}, {region}. To confirm: "
+            "this permanently deletes every job, run, output and secret of Punctual "
+            f"({stage.name}) in account {account}, {region}. To confirm: "
             f"make destroy STAGE={stage.name} YES=1"
         )
     # Remove the queues and all stacks that depend on them first, so that no function writes into
@@ -181,8 +182,11 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, is_confirmed: bool) 
     say(f"{removed_count} objects and versions removed from the buckets.")
     exit_code = cdk(["destroy", "--all", "--force", *_stage_options(stage)])
     if not exit_code:
+        ssm = session.client("ssm")
         for name in (TOKEN_KEY_PARAMETER, WEBHOOK_KEY_PARAMETER):
-            delete_parameter(session.client("ssm"), stage.parameter_prefix + name)
+            delete_parameter(ssm, stage.parameter_prefix + name)
+        secret_count = delete_parameters_below(ssm, f"{stage.parameter_prefix}secrets")
+        say(f"{secret_count} secrets of jobs removed.")
         say(f"Nothing of Punctual ({stage.name}) is left in account {account}, {region}.")
     return exit_code
 

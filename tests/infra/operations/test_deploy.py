@@ -20,6 +20,7 @@ from infra.operations.account import BOOTSTRAP_PARAMETER, NotReady, account_of, 
 from infra.operations.admin_token import ensure_key
 from infra.operations.deploy import deploy, destroy, main, new_token, new_webhook_key
 from punctual.auth.authenticator import admin_hash
+from punctual.aws.secrets import parameter_name
 from punctual.domain.tenants.tokens import has_valid_mac
 from punctual.domain.tenants.webhooks import parse_keys
 from punctual.lambdas.ssm_secrets import UNSET_SECRET
@@ -334,9 +335,15 @@ def test_destroy_empties_the_buckets_after_their_writers_are_gone(session: Any) 
 
     ensure_key(session.client("ssm"), "/punctual/dev/")
     webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
+    for number in range(21):
+        put(session, parameter_name("dev", "acme", f"bank-{number}"), "1")
+    of_another_stage = parameter_name("develop", "acme", "bank")
+    put(session, of_another_stage, "1")
     printed, cdk = Printed(), Cdk(count_versions)
     assert destroy(stage(), session, cdk, printed, is_confirmed=True) == 0
-    assert session.client("ssm").describe_parameters()["Parameters"] == []
+    remaining = session.client("ssm").describe_parameters()["Parameters"]
+    assert [parameter["Name"] for parameter in remaining] == [of_another_stage]
+    assert "21 secrets of jobs removed." in printed.text
     assert counts == [3, 0]
     assert [call[:2] for call in cdk.calls] == [
         ["destroy", "Punctual-dev-Scheduling"],
