@@ -189,7 +189,7 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
 
 
 def claims(data: DataArns, queues: QueueArns, token_key: str) -> list[Right]:
-    """Return the rights to renew and finish runs, and to store what executors outside send."""
+    """Return the rights to renew and finish runs, and to store what external executors send."""
     return [
         *_change_job(data, queues),
         Right(("ssm:GetParameter",), (token_key,)),

@@ -291,7 +291,7 @@ def _capacity_rules(
 ) -> Iterator[AlarmRule]:
     """Yield the rules of functions that are close to their reservation or their timeout.
 
-    They are the functions of scripts and of executors outside. Other functions have queues.
+    They are the functions of scripts and of external executors. Other functions have queues.
     """
     seconds_by_function = {
         **dict.fromkeys(watched.script_functions, MAX_SCRIPT_FUNCTION_SECONDS),

@@ -186,7 +186,7 @@ class Run(
     inline_output: str = ""  # the output, if it is only a few bytes
     # When a run that waited past its due time left the wait queue.
     admitted_at: Moment | None = None
-    runner_id: str = ""  # of the process outside that the claim is bound to
+    runner_id: str = ""  # of the external process that the claim is bound to
     failed_starts: int = 0  # returns because the platform could not start the work
 
     @property

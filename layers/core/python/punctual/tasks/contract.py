@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 Status = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "DETACHED", "LOST"]
 """The status of an outcome. Two do not end the run:
 
-- DETACHED: a runner outside goes on, or may go on. It finishes by its claim, or its lease expires.
+- DETACHED: another process goes on, or may go on. It finishes by its claim, or its lease expires.
 - LOST: the process with the task has ended without a result.
 """
 
@@ -78,7 +78,7 @@ class Outcome:
     """The result of an attempt. `retryable` is read only if the status is FAILED.
 
     `begun` is false only if the runner certainly started and sent nothing. With `lacks_resources`
-    it then waits for room. A runner outside may have stored the output itself (`output_upload`),
+    it then waits for room. A runner elsewhere may have stored the output itself (`output_upload`),
     and the log before `log_offset`.
     """
 

@@ -1,4 +1,4 @@
-"""The calls of executors outside: renew, finish and upload by a signed claim.
+"""The calls of external executors: renew, finish and upload by a signed claim.
 
 The claim is the only right of such an executor. A claim that is forged, or that no longer holds
 its run, gets the answer LOST and changes nothing. The executor that hands out a claim first puts a

@@ -74,7 +74,7 @@ class FinishedAttempt(NamedTuple):
 
 
 class StartedAttempt(NamedTuple):
-    """An attempt that a process outside has begun."""
+    """An attempt that an external process has begun."""
 
     key: JobKey
     run_id: str
@@ -315,7 +315,7 @@ class Executor:
         return self._return_claim(key, event)
 
     def release_claim(self, key: JobKey, run_id: str, token: int, runner_id: str) -> Result:
-        """Queue a run at once that a process outside has not begun. It keeps its attempt."""
+        """Queue a run at once that an external process has not begun. It keeps its attempt."""
         event = events.ReturnClaim(
             run_id, token, work_begun=False, never_started=True, at_once=True, runner_id=runner_id
         )
@@ -378,8 +378,8 @@ class Executor:
     ) -> list[RenewalResult]:
         """Renew claims. The first heartbeat also puts the timer for the end of the lease.
 
-        A longer `lease` gives a process outside the time to start. `progress` has what each holder
-        reports.
+        A longer `lease` gives an external process the time to start. `progress` has what each
+        holder reports.
         """
         reading = self._applier.clocks.read()
         until = reading.wall + lease

@@ -72,7 +72,7 @@ def reserve_start(row: ReservedStarts, now: int) -> ReservedStarts:
 class ContainerQuota:
     """The quota of one stage.
 
-    `count_running` returns the CPU units of all containers. It is called only after silent sweeps.
+    `count_running` returns the CPU units of all containers. It is called only if sweeps failed.
     """
 
     def __init__(

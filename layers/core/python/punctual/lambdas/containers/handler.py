@@ -138,7 +138,8 @@ class ContainersHandler:
         if not containers:
             return
         renewed = [container for container in containers if renews_lease(container, now)]
-        claims = dict(zip((each.start_id for each in renewed), self._renew(renewed), strict=True))
+        start_ids = [container.start_id for container in renewed]
+        claims = dict(zip(start_ids, self._renew(renewed), strict=True))
         known = [container.arn for container in containers if container.arn]
         try:
             reports = self._tasks.describe(known)

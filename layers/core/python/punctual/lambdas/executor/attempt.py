@@ -175,7 +175,7 @@ class RunningAttempt:
 
     @property
     def is_handed_over(self) -> bool:
-        """Return whether a runner outside may go on, so that nothing is written here."""
+        """Return whether a detached runner may go on, so that nothing is written here."""
         return self.outcome.status == "DETACHED"
 
     @property

@@ -1,6 +1,6 @@
 """Stores the outputs and logs of attempts, one object for each output or log.
 
-A runner outside may have stored parts of the log and a large output itself.
+A detached runner may have stored parts of the log and a large output itself.
 """
 
 from collections.abc import Callable, Sequence

@@ -252,7 +252,7 @@ def _silent_end_step(container: Container, report: TaskReport) -> Step:
 
 
 def _failed_start_step(container: Container, report: TaskReport) -> Step:
-    """Tell want of the platform from an image or a definition, which are the job's own failure."""
+    """Return the run if the platform lacked something. A bad image or definition fails the run."""
     text = _with_words("The container could not be started", report)
     words = report.words.lower()
     if any(cause in words for cause in _PLATFORM_START_WORDS):
@@ -261,7 +261,7 @@ def _failed_start_step(container: Container, report: TaskReport) -> Step:
 
 
 def _unstarted_step(container: Container, report: TaskReport, text: str) -> Step:
-    """Return the run, unless the container began in spite of all."""
+    """Return the run, unless the container did begin."""
     has_begun = container.running_at is not None or report.started_at is not None
     return LoseAttempt(text) if has_begun else ReturnRun(text)
 

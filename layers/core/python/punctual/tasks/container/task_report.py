@@ -40,14 +40,14 @@ class TaskReport(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return ECS's words on the end, without doubles."""
+        """Return the reasons that ECS gives for the end, each once."""
         return ": ".join(dict.fromkeys(filter(None, (self.stopped_reason, self.reason))))
 
 
 def parse_report(task: Mapping[str, Any]) -> TaskReport:
     """Return the report in the `detail` of an event, or in a task of DescribeTasks."""
     container: Mapping[str, Any] = next(
-        (one for one in task.get("containers", ()) if one.get("name") == CONTAINER_NAME), {}
+        (item for item in task.get("containers", ()) if item.get("name") == CONTAINER_NAME), {}
     )
     return TaskReport(
         arn=task["taskArn"],
