@@ -19,6 +19,7 @@ MAX_DEPTH = 64
 MAX_REPORTED_PATHS = 100
 MAX_NUMBER_DIGITS = 4_300
 CONTAINER_TYPES = (dict, list)
+JSON_WHITESPACE = b" \t\n\r"
 _MAX_PATH_CHARACTERS = 256
 CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f]")
 
@@ -32,7 +33,7 @@ _DEPTH_MESSAGE = f"must not be nested deeper than {MAX_DEPTH} levels"
 
 def parse_json(body: bytes) -> Any:
     """Return the value of a JSON text. The last of several equal names counts."""
-    if not body.strip():
+    if not body.strip(JSON_WHITESPACE):
         raise RequestRejected("BAD_REQUEST", "The body is empty: send a JSON object.")
     try:
         return _decode(body)
@@ -71,7 +72,11 @@ def parse_object(body: bytes, max_payload_bytes: int | None = None) -> JsonBody:
 
 def parse_optional(body: bytes, max_payload_bytes: int | None = None) -> JsonBody:
     """Return the object of a body, or an empty object if there is no body."""
-    return parse_object(body, max_payload_bytes) if body.strip() else JsonBody({}, 0, False, False)
+    return (
+        parse_object(body, max_payload_bytes)
+        if body.strip(JSON_WHITESPACE)
+        else JsonBody({}, 0, False, False)
+    )
 
 
 def value_errors(fields: Mapping[str, Any], body: JsonBody) -> list[FieldError]:
