@@ -120,14 +120,19 @@ def _profile_target(path: Path, name: str | None) -> ApiTarget | None:
 
 def read_profiles(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        stored = json.loads(path.read_text())["profiles"]
-        if all(isinstance(profile["url"], str) for profile in stored.values()):
-            return dict(stored)
+        profiles = json.loads(path.read_text())["profiles"]
+        has_urls = all(isinstance(profile["url"], str) for profile in profiles.values())
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise CommandError(
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _invalid_file(path) from error
+    if not has_urls:
+        raise _invalid_file(path)
+    return dict(profiles)
+
+
+def _invalid_file(path: Path) -> CommandError:
+    return CommandError(
         f"{path} is not a valid configuration file.",
         advice="Remove it, then log in again: `punctual login`.",
     )

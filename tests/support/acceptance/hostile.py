@@ -76,7 +76,7 @@ own = {name: os.environ[name] for name in NAMES if name in os.environ}
 def found():
     files = [f"/proc/{pid}/{name}" for pid in os.listdir("/proc") for name in ("environ", "cmdline")
              if pid.isdigit() and int(pid) != os.getpid()]
-    files += [os.path.expanduser("~/.aws/credentials"), "/root/.aws/credentials"]
+    files += [os.path.expanduser(f"{home}/.aws/credentials") for home in ("~", "~root")]
     for file in files:
         try:
             with open(file, "rb") as content:

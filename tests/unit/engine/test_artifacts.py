@@ -388,8 +388,12 @@ def test_tenant_without_limits_has_the_default_ones(workshop: Workshop) -> None:
 
 def test_operator_may_raise_the_default_limits() -> None:
     workshop = Workshop(TenantLimits(artifacts=2_000))
-    for number in range(1_001):
-        workshop.artifacts.create("acme", f"{number:064x}", 1, "a", ANN)
+    links = [
+        workshop.artifacts.create("acme", f"{number:064x}", 1, "a", ANN) for number in range(2_000)
+    ]
+    assert len({link.artifact.artifact_id for link in links}) == 2_000
+    with pytest.raises(LimitExceeded, match="at most 2,000 artifacts"):
+        workshop.artifacts.create("acme", "a" * 64, 1, "a", ANN)
 
 
 def test_deleted_artifact_makes_room() -> None:
