@@ -1,8 +1,6 @@
-"""Executor functions and scripts: short ones are waited for, others go to a detached runner."""
+"""Executor functions hand over long scripts, large ones, and artifacts to detached runners."""
 
-import json
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
@@ -10,37 +8,34 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.claims import ClaimIdentity, OutputUpload
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
-from punctual.domain.leases import DETACHED_LEASE, RUN_LEASE
+from punctual.domain.leases import DETACHED_LEASE
 from punctual.domain.run import RunStatus
 from punctual.domain.task_limits import MAX_WAITED_SCRIPT_SECONDS
-from punctual.engine.changes.run_results import log_key, log_part_key, log_parts_folder, output_key
-from punctual.engine.changes.timer_placement import LEASE_TIMER_GRID_SECONDS
 from punctual.engine.execution.executor import StartedAttempt
-from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE as TEXT
 from punctual.engine.ports.rows import JobKey
 from punctual.lambdas.executor.attempt import HANDOVER_SECONDS
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.contract import BadTask, Throttled
-from punctual.tasks.runner_event import RunnerArtifact
-from punctual.tasks.script_function import (
-    RUNNER_ANSWER_SECONDS,
-    NoAnswer,
-    RunnerDied,
-    ScriptFunctionTask,
-)
+from punctual.tasks.script_function import RUNNER_ANSWER_SECONDS, NoAnswer
 from tests.support.builders import NOON, after
-from tests.support.deployed.drivers.executors import Executors, Record, executors
+from tests.support.deployed.drivers.executors import Executors, executors
+from tests.support.deployed.drivers.script_functions import (
+    ARTIFACT,
+    ARTIFACT_ID,
+    LEASE_TIMER_DELAY,
+    LONG,
+    SCRIPT,
+    SHORT,
+    Functions,
+    claim_of,
+    invoke,
+    lease_seconds,
+    script_functions,
+)
 from tests.support.simulation.port_faults import Call, Crash, Fault, Plan, fault_kinds
 
-SCRIPT = {"type": "script", "runtime": "bash", "code": "echo done"}
-LONG = {"task": SCRIPT, "timeout_seconds": 120, "max_retries": 0}
-SHORT = {"task": SCRIPT, "timeout_seconds": 20, "max_retries": 0}
-"""What the run makes of its attempt shows in its status."""
-ARTIFACT_ID = "6c9e8f1a-2b3c-8d4e-af50-617283940516"
-ARTIFACT = RunnerArtifact("https://objects.test/a.zip?signed", "0" * 64, "a.zip", 5)
 WITH_ARTIFACT = {
     "task": {"type": "script", "runtime": "python", "artifact_id": ARTIFACT_ID},
     "timeout_seconds": 20,
@@ -52,93 +47,7 @@ LARGE = {
     "max_retries": 0,
 }
 HANDED_OVER = pytest.mark.parametrize("document", [LONG, WITH_ARTIFACT], ids=["long", "artifact"])
-LEASE_TIMER_DELAY = timedelta(seconds=LEASE_TIMER_GRID_SECONDS)
 LEASE_ENDED = NOON + DETACHED_LEASE + LEASE_TIMER_DELAY
-
-
-class Functions:
-    """Script functions with a list of answers: each is returned, raised or called."""
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-        self.crash_before = False
-        self.artifact_error: Exception | None = None
-        self.events: list[dict[str, Any]] = []
-        self.started: list[dict[str, Any]] = []
-
-    def invoke(self, _function: str, _tenant: str, event: bytes, _seconds: float, /) -> bytes:
-        self.events.append(json.loads(event))
-        answer = self._next()
-        return json.dumps({"format": 1, "status": "SUCCESS", **(answer or {})}).encode()
-
-    def start(self, _function: str, _tenant: str, event: bytes, /) -> None:
-        if self.crash_before and self.answers:
-            self._next()
-        self.started.append(json.loads(event))
-        self._next()
-
-    def find_artifact(self, tenant: str, artifact_id: str) -> RunnerArtifact:
-        assert (tenant, artifact_id) == ("acme", ARTIFACT_ID)
-        if self.artifact_error is not None:
-            raise self.artifact_error
-        return ARTIFACT
-
-    def _next(self) -> Any:
-        answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer() if callable(answer) else answer
-
-
-@pytest.fixture
-def world() -> Iterator[Executors]:
-    with executors() as world:
-        yield world
-
-
-@pytest.fixture
-def functions(world: Executors) -> Functions:
-    return script_functions(world)
-
-
-def script_functions(world: Executors) -> Functions:
-    functions = Functions()
-    world.script = ScriptFunctionTask(
-        functions,
-        sign=lambda claim: json.dumps(claim),
-        api_url=lambda: "https://api.example.com/v1",
-        memory_mb=512,
-        find_artifact=functions.find_artifact,
-    )
-    return functions
-
-
-def invoke(
-    world: Executors,
-    records: Sequence[Record] | None = None,
-    runtime: Runtime | None = None,
-    seconds_left: float = 900,
-) -> list[str]:
-    """Invoke the executor of scripts with these messages, or with all that are visible."""
-    messages = world.records() if records is None else records
-    return world.invoke(messages, runtime, "long", seconds_left)
-
-
-def claim_of(event: dict[str, Any]) -> ClaimIdentity:
-    return ClaimIdentity(*json.loads(event["claim"]))
-
-
-def lease_seconds(world: Executors, key: JobKey) -> float:
-    """Return how long the lease of the job's run still lasts."""
-    (lease,) = world.runtime.ports.job_states.load([key])[key].leases.values()
-    return (lease.until - world.clock()).total_seconds()
-
-
-def encoded(text: bytes) -> str:
-    return b64encode(text).decode()
-
-
-# Handover
 
 
 def test_long_script_goes_to_a_detached_runner(world: Executors, functions: Functions) -> None:
@@ -450,212 +359,6 @@ def assert_one_runner(world: Executors, functions: Functions, key: JobKey) -> No
     last = StartedAttempt(key, claims[-1].run_id, claims[-1].token, "last")
     (result,) = world.runtime.executor.start([last])
     assert result.verdict is Verdict.OK
-
-
-# Waiting
-
-
-def test_result_of_a_short_script_is_stored_as_of_other_tasks(
-    world: Executors, functions: Functions
-) -> None:
-    key = world.submit(**SHORT)
-    functions.answers = [
-        {
-            "exit_code": 0,
-            "output": encoded(b"done\n"),
-            "output_type": TEXT,
-            "log": encoded(b"done\n"),
-        }
-    ]
-    assert invoke(world) == []
-    view = world.run(key)
-    assert view.run.status is RunStatus.SUCCESS
-    assert (view.detail.exit_code, view.detail.output_type) == (0, TEXT)
-    claim = claim_of(functions.events[0])
-    assert world.world.object(output_key(key, claim.run_id, 1)) == b"done\n"
-    assert world.world.object(log_key(key, claim.run_id, 1)) == b"done\n"
-    assert functions.started == []
-
-
-def test_failure_of_a_short_script_is_its_attempt(world: Executors, functions: Functions) -> None:
-    key = world.submit(**SHORT)
-    functions.answers = [{"status": "FAILED", "error": "Exit code 3\noops", "exit_code": 3}]
-    invoke(world)
-    view = world.run(key)
-    assert (view.run.status, view.detail.error) == (RunStatus.FAILED, "Exit code 3\noops")
-    assert view.detail.exit_code == 3
-
-
-def test_log_that_was_sent_before_is_joined_with_the_rest(
-    world: Executors, functions: Functions
-) -> None:
-    key = world.submit(**SHORT)
-
-    def answer() -> dict[str, Any]:
-        claim = claim_of(functions.events[0])
-        part = log_part_key(log_parts_folder(key, claim.run_id, 1), claim.token, 0)
-        with world.world.meter.as_role("test"):
-            world.runtime.ports.blobs.put(part, b"early ", TEXT)
-        return {"log": encoded(b"late"), "log_offset": len(b"early ")}
-
-    functions.answers = [answer]
-    invoke(world)
-    claim = claim_of(functions.events[0])
-    assert world.world.object(log_key(key, claim.run_id, 1)) == b"early late"
-
-
-def test_output_that_the_runner_stored_is_that_of_the_run(
-    world: Executors, functions: Functions
-) -> None:
-    world.world.put_token("any")
-    key, tokens = world.submit(**SHORT), world.runtime.claim_tokens
-
-    def answer() -> dict[str, Any]:
-        claim = claim_of(functions.events[0])
-        with world.world.meter.as_role("test"):
-            world.runtime.ports.blobs.put(
-                output_key(key, claim.run_id, 1), b"a,b", "text/csv", claim.token
-            )
-        return {"output_upload": tokens.sign_upload(claim, OutputUpload(3, "text/csv"))}
-
-    functions.answers = [answer]
-    invoke(world)
-    view = world.run(key)
-    claim, detail = claim_of(functions.events[0]), view.detail
-    assert view.run.status is RunStatus.SUCCESS
-    assert detail.output_blob == output_key(key, claim.run_id, 1)
-    assert (detail.output_size, detail.output_type) == (3, "text/csv")
-
-
-@pytest.mark.parametrize("stored_by", [None, "an earlier claim"])
-def test_announced_output_that_this_claim_has_not_uploaded_fails_the_attempt(
-    world: Executors, functions: Functions, stored_by: str | None
-) -> None:
-    world.world.put_token("any")
-    key, tokens = world.submit(**SHORT), world.runtime.claim_tokens
-
-    def answer() -> dict[str, Any]:
-        claim = claim_of(functions.events[0])
-        if stored_by:
-            name = output_key(key, claim.run_id, 1)
-            with world.world.meter.as_role("test"):
-                world.runtime.ports.blobs.put(name, b"bad", "text/csv", claim.token - 1)
-        return {"output_upload": tokens.sign_upload(claim, OutputUpload(3, "text/csv"))}
-
-    functions.answers = [answer]
-    invoke(world)
-    view = world.run(key)
-    assert (view.run.status, view.detail.output_blob) == (RunStatus.FAILED, "")
-    assert view.detail.error == "The output that the executor announced was not uploaded."
-
-
-def test_forged_upload_names_no_output(world: Executors, functions: Functions) -> None:
-    world.world.put_token("any")
-    key = world.submit(**SHORT)
-    functions.answers = [{"output_upload": "forged"}]
-    invoke(world)
-    view = world.run(key)
-    assert (view.run.status, view.detail.output_blob) == (RunStatus.FAILED, "")
-
-
-@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT"])
-def test_log_of_a_runner_without_an_answer_becomes_that_of_the_run(
-    world: Executors, functions: Functions, status: str
-) -> None:
-    """The runner has sent a part of the log, and the executor abandons it."""
-    key = world.submit(**SHORT)
-
-    def answer() -> dict[str, Any]:
-        claim = claim_of(functions.events[0])
-        part = log_part_key(log_parts_folder(key, claim.run_id, 1), claim.token, 0)
-        with world.world.meter.as_role("test"):
-            world.runtime.ports.blobs.put(part, b"all that was sent\n", TEXT)
-        return {"status": status}
-
-    functions.answers = [answer]
-    invoke(world)
-    claim = claim_of(functions.events[0])
-    assert world.run(key).detail.log_blob == log_key(key, claim.run_id, 1)
-    assert world.world.object(log_key(key, claim.run_id, 1)) == b"all that was sent\n"
-    with world.world.meter.as_role("test"):
-        folder = log_parts_folder(key, claim.run_id, 1)
-        assert world.runtime.ports.blobs.list_names(folder) == []
-
-
-def test_throttled_short_script_is_no_attempt(world: Executors, functions: Functions) -> None:
-    key = world.submit(**SHORT)
-    functions.answers = [Throttled("Lambda does not start another script now")]
-    invoke(world)
-    assert world.status(key) is RunStatus.WAITING
-    world.clock.set(after(60))
-    world.evaluate_due_timers()
-    invoke(world)
-    assert world.status(key) is RunStatus.SUCCESS
-    assert [event["attempt_number"] for event in functions.events] == [1, 1]
-
-
-def test_dead_runner_is_a_lost_attempt_and_the_next_follows_at_once(
-    world: Executors, functions: Functions
-) -> None:
-    key = world.submit(**SHORT)
-    functions.answers = [RunnerDied("signal: killed")]
-    invoke(world)
-    assert world.status(key) is RunStatus.QUEUED
-    invoke(world)
-    assert world.status(key) is RunStatus.SUCCESS
-    assert [event["attempt_number"] for event in functions.events] == [1, 2]
-
-
-def test_lost_answer_is_not_repeated_before_the_lease_ends(
-    world: Executors, functions: Functions
-) -> None:
-    key = world.submit(**SHORT)
-    functions.answers = [NoAnswer("ReadTimeoutError")]
-    assert invoke(world) == [], "a timer covers the lease"
-    world.clock.advance(RUN_LEASE - timedelta(seconds=1))
-    world.evaluate_due_timers()
-    assert world.status(key) is RunStatus.RUNNING, "its runner may go on"
-    world.clock.advance(timedelta(seconds=1) + LEASE_TIMER_DELAY)
-    world.evaluate_due_timers()
-    invoke(world)
-    assert world.status(key) is RunStatus.SUCCESS
-    assert [event["attempt_number"] for event in functions.events] == [1, 2]
-
-
-def test_cancelled_script_keeps_what_it_logged(world: Executors, functions: Functions) -> None:
-    """The runner learns of the cancel by itself. Its answer has the log up to there."""
-    key = world.submit(**SHORT)
-
-    def answer() -> dict[str, Any]:
-        with world.world.meter.as_role("test"):
-            world.jobs.cancel(*key)
-        return {"status": "CANCELLED", "error": "Cancelled", "log": encoded(b"begun")}
-
-    functions.answers = [answer]
-    invoke(world)
-    assert world.status(key) is RunStatus.CANCELLED
-    claim = claim_of(functions.events[0])
-    assert world.world.object(log_key(key, claim.run_id, 1)) == b"begun"
-
-
-def test_cancel_gives_the_runner_time_to_answer(world: Executors, functions: Functions) -> None:
-    key = world.submit(**SHORT, payload={"lasts": 500, "stubborn": True})
-    records = world.records()
-    world.task_runner.at(after(2), lambda: world.jobs.cancel(*key))
-    invoke(world, records)
-    waited = (world.clock() - NOON).total_seconds()
-    assert 4 + RUNNER_ANSWER_SECONDS <= waited <= 6 + RUNNER_ANSWER_SECONDS
-    assert world.status(key) is RunStatus.CANCELLED
-
-
-def test_runner_without_an_answer_is_abandoned_after_its_timeout(
-    world: Executors, functions: Functions
-) -> None:
-    key = world.submit(**SHORT, payload={"lasts": 500, "stubborn": True})
-    invoke(world)
-    assert world.status(key) is RunStatus.TIMED_OUT
-    waited = (world.clock() - NOON).total_seconds()
-    assert waited == pytest.approx(20 + RUNNER_ANSWER_SECONDS, abs=2)
 
 
 def test_executor_that_has_to_end_soon_hands_over(world: Executors, functions: Functions) -> None:
