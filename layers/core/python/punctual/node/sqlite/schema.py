@@ -6,7 +6,7 @@ from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 _JOB_TABLES = (
     """CREATE TABLE heads (
