@@ -43,6 +43,7 @@ SETTINGS = Settings(
     runs_table="runs",
     control_table="control",
     audit_table="audit",
+    lists_table="lists",
     bucket="bucket",
     wake_queue="https://sqs.invalid/1/wake",
     event_bus="bus",

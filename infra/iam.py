@@ -53,6 +53,7 @@ class DataArns:
     runs: str
     control: str
     audit: str
+    lists: str
     stream: str
     bucket: str
     bus: str
@@ -183,6 +184,7 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
+        _dynamodb(data.lists, "Query"),
         _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infra.config.cdk_json import Fields
 
-TABLE_NAMES = ("jobs", "timers", "runs", "control", "audit")
+TABLE_NAMES = ("jobs", "timers", "runs", "control", "audit", "lists")
 TABLE_NAME_PATTERN = r"[A-Za-z0-9_.-]{3,255}"
 STREAM_ARN_PATTERN = (
     r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:\d{12}:table/[A-Za-z0-9_.-]+/stream/[0-9T:.-]+"

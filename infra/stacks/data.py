@@ -13,7 +13,7 @@ from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX
 
 
 class Data(Stack):
-    """Five tables, a bucket and the event bus."""
+    """Six tables, a bucket and the event bus."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(
@@ -31,6 +31,7 @@ class Data(Stack):
         self.control = Table(self, "Control", stage=stage, expires=True)
         # A separate table, so that no function may delete or change its rows.
         self.audit = Table(self, "Audit", stage=stage, expires=True)
+        self.lists = Table(self, "Lists", stage=stage, expires=True)
         self.outputs = Bucket(self, "Outputs", stage=stage)
         self.bus = events.EventBus(
             self,
@@ -56,6 +57,7 @@ class Data(Stack):
             runs=self.runs.table.table_arn,
             control=self.control.table.table_arn,
             audit=self.audit.table.table_arn,
+            lists=self.lists.table.table_arn,
             stream=stream,
             bucket=self.outputs.bucket.bucket_arn,
             bus=self.bus.event_bus_arn,

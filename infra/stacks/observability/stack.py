@@ -61,6 +61,7 @@ class Observability(Stack):
                 "runs": data.runs.table.table_name,
                 "control": data.control.table.table_name,
                 "audit": data.audit.table.table_name,
+                "lists": data.lists.table.table_name,
             },
             api=api.gateway.api.ref,
         )

@@ -58,6 +58,7 @@ def environment() -> dict[str, str]:
         runs_table="runs",
         control_table="control",
         audit_table="audit",
+        lists_table="lists",
         bucket="outputs",
         wake_queue="https://sqs.example/wake",
         event_bus="punctual-dev",

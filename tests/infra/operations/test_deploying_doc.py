@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/deploying.md"
 TEXT = PAGE.read_text()
 RESTORED = {
-    **{name: f"{name}-again" for name in ("jobs", "timers", "runs", "control", "audit")},
+    **{name: f"{name}-again" for name in ("jobs", "timers", "runs", "control", "audit", "lists")},
     "stream": "arn:aws:dynamodb:eu-central-1:123456789012:table/jobs-again/stream/2026-11-18",
 }
 

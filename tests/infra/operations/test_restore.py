@@ -1,4 +1,4 @@
-"""make restore and make resume against moto: five tables, a bucket, and omitted settings."""
+"""make restore and make resume against moto: six tables, a bucket, and omitted settings."""
 
 import json
 from collections.abc import Iterator

@@ -8,7 +8,14 @@ from aws_cdk.assertions import Template
 from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE, PK, RUN_OBJECT_PREFIXES, SK, TTL
 from tests.support.infra import synthesis
 
-TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
+TABLES = {
+    "Jobs": True,
+    "Timers": False,
+    "Runs": True,
+    "Control": True,
+    "Audit": True,
+    "Lists": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +29,7 @@ def table(template: Template, name: str) -> dict[str, Any]:
     return dict(resource)
 
 
-def test_data_stack_has_five_tables_and_two_buckets(template: Template) -> None:
+def test_data_stack_has_six_tables_and_two_buckets(template: Template) -> None:
     assert len(template.find_resources("AWS::DynamoDB::Table")) == len(TABLES)
     assert len(template.find_resources("AWS::S3::Bucket")) == 2
 

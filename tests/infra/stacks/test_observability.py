@@ -156,7 +156,7 @@ def test_every_queue_has_an_alarm_for_age_or_failures(synthesis: Synthesis) -> N
 
 def test_every_table_has_alarms_for_throttling(synthesis: Synthesis) -> None:
     tables = resources(synthesis, "AWS::DynamoDB::Table")
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         metrics = metrics_of(synthesis, "AWS/DynamoDB", TableName=f"<Data.{table.name}>")
         assert metrics == {"ReadThrottleEvents", "WriteThrottleEvents"}

@@ -24,7 +24,7 @@ CLOCKS = {
     "reconcile": ("reconciler", "rate(1 hour)", 1800),
     "bury": ("dead-letters", "rate(5 minutes)", 300),
 }
-TABLES = ("jobs", "timers", "runs", "control", "audit")
+TABLES = ("jobs", "timers", "runs", "control", "audit", "lists")
 
 
 @pytest.fixture(scope="module", params=SHOWN)
@@ -130,6 +130,7 @@ def test_function_environment_names_tables_and_queues(synthesis: Synthesis, name
     assert {table: getattr(settings, f"{table}_table") for table in TABLES} == {
         table: f"<{table}>" for table in TABLES
     }
+    assert settings.list_slots == values(synthesis)["listSlots"]
     assert settings.wake_queue == "<wake>"
     assert settings.queues == {lane: f"<{lane}.fifo>" for lane in lanes(synthesis)}
     assert settings.bucket.startswith("<OutputsBucket")

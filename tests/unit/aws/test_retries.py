@@ -26,6 +26,7 @@ SETTINGS = Settings(
     runs_table="runs",
     control_table="control",
     audit_table="audit",
+    lists_table="lists",
     bucket="outputs",
     wake_queue="https://sqs/wake",
     event_bus="bus",

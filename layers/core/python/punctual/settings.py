@@ -8,6 +8,7 @@ PRODUCT_VERSION = "0.1.0"
 ENV_PREFIX = "PUNCTUAL_"
 DEFAULT_SCRIPT_MEMORY_MB = 512
 DEFAULT_SCRIPT_ARCHITECTURE = "x86_64"
+DEFAULT_LIST_SLOTS = 4
 _ON, _OFF = "on", "off"
 
 
@@ -25,6 +26,7 @@ class Settings:
     runs_table: str
     control_table: str
     audit_table: str
+    lists_table: str
     bucket: str
     wake_queue: str
     event_bus: str
@@ -38,6 +40,8 @@ class Settings:
     reach: str = "[{},{}]"
     # The processors that all containers of the stage share. 0 if it runs no containers.
     max_container_vcpu: int = 0
+    # The partitions of each list of a tenant: of its jobs, their names, and so on.
+    list_slots: int = DEFAULT_LIST_SLOTS
     # Whether scripts that a function cannot run go to containers, which takes an image for them.
     container_scripts: bool = False
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
@@ -59,7 +63,7 @@ class Settings:
         Traceback (most recent call last):
         punctual.settings.InvalidSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
 PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, \
-PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
+PUNCTUAL_LISTS_TABLE, PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
 PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
@@ -67,6 +71,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         places_variable, reach_variable = names.pop("places"), names.pop("reach")
         script_places_variable = names.pop("script_places")
         container_variable = names.pop("max_container_vcpu")
+        list_slots_variable = names.pop("list_slots")
         container_scripts_variable = names.pop("container_scripts")
         memory_variable = names.pop("script_memory_mb")
         architecture_variable = names.pop("script_architecture")
@@ -85,6 +90,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "script_places": _parse_numbers(env.get(script_places_variable, "")),
                 "reach": env.get(reach_variable, "[{},{}]"),
                 "max_container_vcpu": int(env.get(container_variable) or 0),
+                "list_slots": int(env.get(list_slots_variable, DEFAULT_LIST_SLOTS)),
                 "container_scripts": env.get(container_scripts_variable) == _ON,
                 "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
                 "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),

@@ -180,7 +180,8 @@ TIMERS_TABLE = Table("timers", has_ttl=False)  # no TTL: a late timer must still
 HISTORY_TABLE = Table("runs", has_ttl=True)
 CONTROL_TABLE = Table("control", has_ttl=True)
 AUDIT_TABLE = Table("audit", has_ttl=True)
-TABLES = (JOBS_TABLE, TIMERS_TABLE, HISTORY_TABLE, CONTROL_TABLE, AUDIT_TABLE)
+LISTS_TABLE = Table("lists", has_ttl=True)  # its keys stand in lists/keys.py
+TABLES = (JOBS_TABLE, TIMERS_TABLE, HISTORY_TABLE, CONTROL_TABLE, AUDIT_TABLE, LISTS_TABLE)
 
 
 class RowKey(NamedTuple):
