@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,8 +31,6 @@ from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Run
-
-MAX_NAME_LOOKUPS = 20
 
 
 def list_runs(
@@ -89,29 +87,7 @@ def list_runs(
     elif session.as_json:
         answers.write_json([run.raw for run in listed_runs])
     else:
-        run_views.print_table(
-            session, listed_runs, by, _job_names(session, listed_runs) if job_id is None else None
-        )
-
-
-def _job_names(session: Session, runs: list[Any]) -> dict[str, str]:
-    """Return job names for these runs, from one list of new jobs and a few single reads.
-
-    A run shows its job's id if the name is missing here.
-    """
-    from punctual.client import NotFound
-
-    job_ids = {run.job_id for run in runs}
-    if not job_ids:
-        return {}
-    recent_jobs = session.client.jobs.list(limit=2 * DEFAULT_LIST_LIMIT)
-    names = {job.job_id: job.name for job in recent_jobs if job.job_id in job_ids}
-    for job_id in sorted(job_ids - set(names))[-MAX_NAME_LOOKUPS:]:
-        try:
-            names[job_id] = session.client.jobs.get(job_id).name
-        except NotFound:
-            continue  # runs are kept longer than their job
-    return names
+        run_views.print_table(session, listed_runs, by, shows_jobs=job_id is None)
 
 
 def show(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:

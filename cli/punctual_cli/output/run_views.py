@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from punctual.client import Run
 
 
-def print_table(
-    session: Session, runs: "list[Run]", time_kind: RunTime, names: dict[str, str] | None
-) -> None:
-    """Print a table of runs. `names` maps job ids to names if the runs belong to several jobs."""
+def print_table(session: Session, runs: "list[Run]", time_kind: RunTime, shows_jobs: bool) -> None:
+    """Print a table of runs, with the names of their jobs if `shows_jobs`."""
     screen = session.screen
     if not runs:
         screen.print_line("No runs.")
@@ -23,11 +21,12 @@ def print_table(
     time_column = Column(time_kind.name, min_width=9)
     columns = (Column("RUN"), Column("STATUS"), time_column, Column("TOOK", align_right=True))
     rows = [_row(session, run, time_kind) for run in runs]
-    if names is None:
+    if not shows_jobs:
         screen.print_table(columns, rows)
     else:
-        job_labels = [names.get(run.job_id, run.job_id) for run in runs]
-        with_jobs = [[job, *row] for job, row in zip(job_labels, rows, strict=True)]
+        with_jobs = [
+            [run.job_name or run.job_id, *row] for run, row in zip(runs, rows, strict=True)
+        ]
         screen.print_table((Column("JOB", min_width=10), *columns), with_jobs)
 
 
@@ -59,12 +58,15 @@ def print_card(session: Session, run: "Run") -> None:
     http_status = None if run.http_status is None else str(run.http_status)
     rows: list[tuple[str, Any]] = [
         ("Run", run.run_id),
-        ("Job", f"{run.job_id} (version {run.job_version})"),
+        ("Job", f"{run.job_name or ''} {run.job_id} (version {run.job_version})".strip()),
+        ("Task", run.task_type),
         ("Status", screen.status(run.status, run.count)),
         ("Reason", reason_text(run)),
         ("Trigger", _trigger_text(run)),
         ("Scheduled", screen.long_time(run.scheduled_time)),
         ("Due", screen.long_time(run.due_time)),
+        ("Queued", screen.long_time(run.queued_at)),
+        ("Claimed", screen.long_time(run.claimed_at)),
         ("Started", screen.long_time(run.start_time)),
         ("Lateness", lateness),
         ("Ended", screen.long_time(run.end_time)),

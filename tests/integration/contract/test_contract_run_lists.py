@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.identifiers import derived_id, occurrence_id
+from punctual.domain.job_state import Rules
 from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.domain.utc import EPOCH
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.rows import RunRow
+from punctual.engine.ports.rows import JobLabel, RunRow
 from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, UNINDEXED_PAGE_SIZE
@@ -304,3 +305,31 @@ def test_filter_without_matches_reads_a_bounded_number_of_pages(world: World) ->
         page = finish(search.runs("acme", JOB, nothing, 1, page.next_cursor))
         answers += 1
     assert answers == 2
+
+
+def test_listed_runs_name_their_job_and_the_task_of_their_time(world: World) -> None:
+    ports = world.ports
+    rules = {1: Rules("1", NOON, "http"), 2: Rules("2", NOON, "script")}
+    live_run = a_run(an_id(9), RunStatus.QUEUED, definition=2, due_at=NOON)
+    ports.job_states.put_definitions([a_definition_row(JOB, name="nightly", ref="2")])
+    state = a_job_state(JOB, rules=rules, definition=2, runs=(live_run,))
+    assert ports.job_states.swap([Swap(state, 0)]) == [True]
+    row = a_row(an_id(8), JOB, task_type="http")
+    ports.history.put_runs([row])
+    world.settle()
+    search, _ = a_search(world)
+    for job_id in (None, JOB):
+        views = list_all(search, job_id, RunFilters(), 10)
+        shown = [(view.run.run_id, view.task_type, view.label) for view in views]
+        assert [values[:2] for values in shown] == [(an_id(9), "script"), (an_id(8), "http")]
+        assert {label.name for *_, label in shown if label} == {"nightly"}
+    assert search.run("acme", JOB, an_id(8)).label == JobLabel("nightly")
+
+
+def test_run_of_a_job_without_a_readable_state_has_no_name(world: World) -> None:
+    row = a_row(an_id(8), an_id(77))
+    world.ports.history.put_runs([row])
+    world.settle()
+    search, _ = a_search(world)
+    (view,) = list_all(search, None, RunFilters(), 10)
+    assert view.label is None

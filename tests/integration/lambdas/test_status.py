@@ -169,9 +169,12 @@ def test_event_matches_its_schema(world: World) -> None:
         "attempt_number": 1,
         "scheduled_time": "2026-03-02T12:00:00.000Z",
         "due_time": "2026-03-02T12:00:00.000Z",
+        "queued_at": "2026-03-02T12:00:00.000Z",
+        "claimed_at": "2026-03-02T12:00:01.000Z",
         "start_time": "2026-03-02T12:00:01.000Z",
         "end_time": "2026-03-02T12:00:02.000Z",
         "lateness_ms": 1000.0,
+        "duration_ms": 1000.0,
         "count": 1,
     }
 

@@ -128,13 +128,13 @@ def test_run_table_shows_the_chosen_time(draw: Callable[..., str]) -> None:
         "scheduled_time": "2026-12-01T11:57:00.000Z",
         "start_time": "2026-12-01T11:58:00.000Z",
     }
+    name = "a name that is rather long"
     runs = [
-        a_run(status="RUNNING", **times_of_start),
-        a_run(**times_of_start, end_time="2026-12-01T11:58:01.270Z"),
+        a_run(status="RUNNING", job_name=name, **times_of_start),
+        a_run(job_name=name, **times_of_start, end_time="2026-12-01T11:58:01.270Z"),
         a_run(status="SKIPPED", scheduled_time="2026-11-30T00:00:00.000Z", count=1_234),
     ]
-    names = {JOB: "a name that is rather long"}
-    rows = draw(run_views.print_table, runs, RunTime.SCHEDULED, names).splitlines()
+    rows = draw(run_views.print_table, runs, RunTime.SCHEDULED, True).splitlines()
     assert max(map(len, rows)) <= 82
     assert rows[0].split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert [row.split(RUN)[1].split() for row in rows[1:]] == [
@@ -146,7 +146,7 @@ def test_run_table_shows_the_chosen_time(draw: Callable[..., str]) -> None:
         (RunTime.STARTED, ["2 min ago", "2 min ago", "-"]),
         (RunTime.ENDED, ["-", "1 min ago", "-"]),
     ):
-        header, *rows = draw(run_views.print_table, runs, run_time, None).splitlines()
+        header, *rows = draw(run_views.print_table, runs, run_time, False).splitlines()
         assert header.split() == ["RUN", "STATUS", run_time.name, "TOOK"]
         place = header.index(run_time.name)
         assert [row[place : place + 9].strip() for row in rows] == times

@@ -378,3 +378,109 @@ def test_repeated_finish_of_a_cancelled_run_is_accepted() -> None:
     for _ in range(2):
         decision = story.do(Finish(run.run_id, run.token, RunStatus.CANCELLED), recorded=False)
         assert decision.verdict is Verdict.OK
+
+
+def the_ended(story: Story, run: Run) -> Run:
+    return story.ledger[run.run_id]
+
+
+def times_of(run: Run) -> tuple[float | None, float | None, float | None]:
+    """Return `queued_at` and `claimed_at` in seconds after noon, and the duration in seconds."""
+    queued, claimed = (None if at is None else at - NOON for at in (run.queued_at, run.claimed_at))
+    return to_seconds(queued), to_seconds(claimed), to_seconds(run.duration)
+
+
+def to_seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def test_run_shows_when_it_was_queued_and_claimed_and_how_long_it_took() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    assert times_of(story.queued[0]) == (60, None, None)
+    run = story.wait(2).claim()
+    assert times_of(run) == (60, 62, None)
+    story.wait(3).finish(run)
+    assert times_of(the_ended(story, run)) == (60, 62, 3)
+
+
+def test_resent_run_stays_queued_since_its_first_message() -> None:
+    story = Story(a_job(every(86_400))).evaluate_at(86_400)
+    (run,) = story.queued
+    (resent_run,) = story.at(86_400 + 3_600).evaluate().runs_to_send
+    assert resent_run.send_count == run.send_count + 1
+    assert times_of(resent_run) == times_of(run) == (86_400, None, None)
+
+
+def test_retried_run_shows_the_queueing_and_the_claim_of_its_present_attempt() -> None:
+    retry = Retry(backoff_seconds=10, jitter=False)
+    story, run = a_claimed_run(retry=retry)
+    story.wait(1).fail(run)
+    (waiting_run,) = story.state.runs
+    assert times_of(waiting_run) == (None, None, None)
+    story.wait(10).evaluate()
+    assert times_of(story.queued[0]) == (86_412, None, None)
+    run = story.wait(1).claim()
+    assert times_of(run) == (86_412, 86_413, None)
+    story.wait(4).finish(run)
+    assert times_of(the_ended(story, run)) == (86_412, 86_413, 4)
+
+
+def test_lost_attempt_and_returned_claim_queue_the_run_again() -> None:
+    story, run = a_claimed_run()
+    story.wait(2).return_claim(run)
+    assert times_of(story.queued[0]) == (86_403, None, None)
+    run = story.wait(1).claim()
+    story.silent = True
+    story.wait(60).evaluate()
+    assert story.queued[0].past_attempts.endswith("L")
+    assert times_of(story.queued[0]) == (86_464, None, None)
+
+
+def test_run_of_the_wait_queue_is_queued_when_a_place_is_free() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    first = story.claim()
+    story.evaluate_at(120)
+    assert story.state.wait_queue
+    story.at(130).finish(first)
+    assert times_of(story.queued[0]) == (130, None, None)
+
+
+def test_paused_run_is_queued_again_by_the_resume() -> None:
+    story = Story(a_job(every(3_600))).evaluate_at(3_600)
+    story.wait(5).pause()
+    assert not story.queued
+    story.wait(5).resume()
+    assert times_of(story.queued[0]) == (3_610, None, None)
+
+
+def test_run_that_ends_between_two_attempts_shows_no_claim_and_no_duration() -> None:
+    story, run = a_claimed_run(retry=Retry(backoff_seconds=100, jitter=False))
+    story.wait(1).fail(run)
+    story.wait(50).cancel_run(run)
+    ended_run = the_ended(story, run)
+    assert ended_run.first_start_at == run.started_at
+    assert times_of(ended_run) == (None, None, None)
+    story, run = a_claimed_run()
+    story.wait(2).return_claim(run)
+    story.wait(1).cancel_run(run)
+    assert times_of(the_ended(story, run)) == (86_403, None, None)
+
+
+def test_claim_of_work_that_begins_later_keeps_its_time() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    run_id = story.queued[0].run_id
+    story.wait(1).do(Claim(run_id, "e", "n", starts_later=True))
+    (run,) = story.held
+    assert times_of(run) == (60, 61, None)
+    story.wait(30).do(Started(run_id, run.token))
+    story.wait(4).finish(run)
+    assert times_of(the_ended(story, run)) == (60, 61, 4)
+
+
+def test_run_that_never_left_the_wait_queue_was_not_queued() -> None:
+    story = Story(a_job(every(60))).evaluate_at(60)
+    story.claim()
+    story.evaluate_at(120)
+    (waiting,) = story.state.wait_queue
+    story.cancel_run(waiting)
+    assert times_of(story.ledger[waiting.run_id]) == (None, None, None)

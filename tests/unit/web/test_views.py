@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger
-from punctual.engine.ports.rows import AttemptRow, Detail
+from punctual.engine.ports.rows import AttemptRow, Detail, JobLabel
 from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.views.job import job_json, status_json
@@ -52,6 +52,7 @@ def test_queued_run_shows_no_start() -> None:
     view_json = run_json(a_view(a_run()), "/v1")
     assert view_json["status"] == "QUEUED"
     assert view_json["attempts"] == []
+    assert view_json["queued_at"] == "2026-11-18T12:00:00.000Z"
     empty = ("start_time", "end_time", "lateness_ms", "reason", "executor_id", "error_message")
     assert {view_json[name] for name in empty} == {None}
     urls = ("log_url", "output_url", "next_attempt_time", "exit_code", "retried_from")
@@ -122,6 +123,7 @@ def test_ended_run_shows_its_results() -> None:
     assert view_json["output_url"] == f"/v1/jobs/{JOB_ID}/runs/r1/output"
     assert view_json["log_url"] == f"/v1/jobs/{JOB_ID}/runs/r1/logs"
     assert (view_json["output_truncated"], view_json["log_truncated"]) == (True, False)
+    assert (view_json["claimed_at"], view_json["duration_ms"]) == (view_json["start_time"], 1)
     listed = listed_run_json(view, "/v1")
     assert "attempts" not in listed
     assert listed["error_message"] == "exit 3"
@@ -204,3 +206,17 @@ def test_times_are_in_utc_with_milliseconds() -> None:
     at = datetime(2026, 3, 4, 5, 6, 7, 891_999, tzinfo=UTC)
     view_json = job_json(view._replace(state=replace(view.state, created_at=at)), "/v1", NOON)
     assert view_json["created_at"] == "2026-03-04T05:06:07.891Z"
+
+
+def test_listed_run_names_its_job_and_its_task() -> None:
+    listed = listed_run_json(a_view(a_run()), "/v1")
+    assert (listed["job_name"], listed["task_type"]) == (None, "event")
+    view = a_view(a_run(), label=JobLabel("nightly"), task_type="http")
+    listed = listed_run_json(view, "/v1")
+    assert (listed["job_name"], listed["task_type"]) == ("nightly", "http")
+
+
+def test_latest_run_of_a_job_names_the_job() -> None:
+    view = a_job()._replace(latest_run=a_view(a_run()))
+    for shown in (job_json(view, "/v1", NOON), status_json(view, "/v1", NOON)):
+        assert shown["latest_run"]["job_name"] == "a"

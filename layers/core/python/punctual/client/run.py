@@ -39,18 +39,23 @@ class Run(Model, frozen=True, kw_only=True):
     job_id: str
     status: str
     trigger: str = "SCHEDULE"
+    job_name: str | None = None
+    task_type: str | None = None
     job_version: int | None = None
     retried_from: str | None = None
     reason: Reason | None = None
     scheduled_time: AwareDatetime | None = None
     last_scheduled_time: AwareDatetime | None = None
     due_time: AwareDatetime | None = None
+    queued_at: AwareDatetime | None = None
+    claimed_at: AwareDatetime | None = None
     start_time: AwareDatetime | None = None
     end_time: AwareDatetime | None = None
     modified_time: AwareDatetime | None = None
     created_at: AwareDatetime | None = None
     next_attempt_time: AwareDatetime | None = None
     lateness_ms: float | None = None
+    duration_ms: float | None = None  # of the last attempt of an ended run
     attempt_number: int | None = None
     attempts: tuple[Attempt, ...] = ()  # empty in lists of runs
     progress: Progress | None = None  # while the run goes on; None in lists of runs

@@ -10,6 +10,8 @@ from punctual.domain.run import Run, WaitingRun
 from punctual.domain.schedules.schedule import Schedule
 from punctual.domain.timestamps import Moment
 
+DEFAULT_TASK_TYPE = "event"
+
 
 class JobStatus(StrEnum):
     SCHEDULED = "SCHEDULED"
@@ -70,7 +72,7 @@ class Rules(
 
     definition_ref: str  # the key of the definition row
     effective_at: Moment
-    task_type: str = "event"
+    task_type: str = DEFAULT_TASK_TYPE
     lane: Lane = Lane.QUICK
     priority: Priority = Priority.NORMAL
     timeout_seconds: int = 300
@@ -163,6 +165,17 @@ class JobState(
     @property
     def current_rules(self) -> Rules:
         return self.rules[self.definition]
+
+
+def task_type_of(run: Run, *states: JobState | None) -> str:
+    """Return the task type of a run, by the first of these states that holds its rules.
+
+    A state drops the rules of an older definition with its last live run.
+    """
+    for state in states:
+        if state is not None and run.definition in state.rules:
+            return state.rules[run.definition].task_type
+    return DEFAULT_TASK_TYPE
 
 
 def has_won(state: JobState, version: int, write_ids: Sequence[str]) -> bool:

@@ -154,6 +154,8 @@ class Run(
         "return_count": "returns",
         "failed_starts": "unstarted",
         "occurrence_count": "count",
+        "held_since": "held",
+        "queued_again_at": "again",
     },
 ):
     """A run with its current attempt and the claim on it."""
@@ -188,6 +190,8 @@ class Run(
     admitted_at: Moment | None = None
     runner_id: str = ""  # of the external process that the claim is bound to
     failed_starts: int = 0  # returns because the platform could not start the work
+    held_since: Moment | None = None  # when the claim was drawn, if its work began later
+    queued_again_at: Moment | None = None  # when the run last became QUEUED after a claim
 
     @property
     def is_held(self) -> bool:
@@ -207,6 +211,31 @@ class Run(
         """Return when the work first began. A claim that has begun nothing is no start."""
         has_not_run = self.status in UNSTARTED_RUN_STATUSES and not self.past_attempts
         return None if has_not_run else self.started_at
+
+    @property
+    def queued_at(self) -> datetime | None:
+        """Return when the run last became QUEUED.
+
+        None stands for a run that waits, or that ended while it waited.
+        """
+        was_queued = self.sent_at is not None or self.attempt_at is not None
+        if self.status is RunStatus.WAITING or not (was_queued or self.status is RunStatus.QUEUED):
+            return None
+        return self.queued_again_at or self.admitted_at or self.created_at
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        """Return when the claim was drawn that holds the run, or that the run ended under."""
+        if not self.is_held and self.ended_at is None:
+            return None
+        return self.held_since or self.attempt_at
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Return how long the last attempt of an ended run took, None if it ended between two."""
+        if self.ended_at is None or self.attempt_at is None or self.first_start_at is None:
+            return None
+        return max(self.ended_at - self.attempt_at, timedelta(0))  # of two clocks on AWS
 
     @property
     def can_miss_deadline(self) -> bool:
@@ -287,6 +316,7 @@ def with_claim(
         runner_id="",
         started_at=run.started_at or now,
         attempt_at=now,
+        held_since=None,
         changed_at=now,
         sent_at=None,
         send_count=0,

@@ -42,6 +42,8 @@ def end_run(draft: Draft, run: Run, status: RunStatus, reason: Reason = Reason.N
         ]
     if run.is_held or run.run_id in draft.leases:
         draft.leases[run.run_id] = None
+    if not run.is_held:
+        run = replace(run, attempt_at=None, held_since=None)  # it ends between two attempts
     draft.unrecorded.append(
         replace(
             run,
@@ -247,6 +249,7 @@ def requeue(draft: Draft, run: Run) -> None:
         changed_at=draft.now,
         sent_at=draft.now,
         send_count=1,
+        queued_again_at=draft.now,
     )
     draft.put_run(queued_run)
     draft.leases[run.run_id] = None

@@ -124,6 +124,7 @@ def mark_running(draft: Draft, event: events.Started) -> Answer:
         status=RunStatus.RUNNING,
         started_at=draft.now if is_first_start else run.started_at,
         attempt_at=draft.now if is_start else run.attempt_at,
+        held_since=run.attempt_at if is_start else run.held_since,
         changed_at=draft.now,
         runner_id=runner_id,
         failed_starts=0,

@@ -219,6 +219,7 @@ def queue_after_backoff(draft: Draft) -> None:
                 changed_at=draft.now,
                 sent_at=draft.now,
                 send_count=1,
+                queued_again_at=draft.now,
             )
             draft.put_run(queued_run)
             draft.runs_to_send.append(queued_run)

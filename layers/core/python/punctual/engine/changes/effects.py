@@ -9,7 +9,7 @@ from punctual.domain.decide import Verdict
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Finish, ReturnClaim
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import JobState, task_type_of
 from punctual.domain.run import ATTEMPT_STATUS_BY_LETTER, LOST_LETTER, Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.changes.change import Change
@@ -129,7 +129,11 @@ class Effects:
                         last_ended_at, expires_at = ended_at, ended_at + HISTORY_RETENTION
                     tenant, job_id = plan.change.key
                     detail = self._detail(plan, run, store_error)
-                    rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
+                    stored_state = None if plan.stored is None else plan.stored.state
+                    task_type = task_type_of(run, plan.decision.state, stored_state)
+                    rows.append(
+                        RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail, task_type)
+                    )
             except Unavailable as error:
                 if self._transactional:
                     raise

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState
 from punctual.domain.run import Run
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 
@@ -98,7 +98,14 @@ class AttemptRow(Struct, frozen=True, omit_defaults=True):
     nonce: str = ""  # of the claim, if the run ended with this attempt
 
 
-class RunRow(Struct, frozen=True, omit_defaults=True):
+class JobLabel(Struct, frozen=True, omit_defaults=True, array_like=True):
+    """What lists of runs show and filter of a job."""
+
+    name: str
+    tags: dict[str, str] = {}
+
+
+class RunRow(Struct, frozen=True, omit_defaults=True, rename={"task_type": "task"}):
     """A history row: a run that ended, or occurrences that did not run."""
 
     tenant: str
@@ -107,6 +114,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     expires_at: datetime
     tzdata: str = ""
     detail: Detail = Detail()
+    task_type: str = DEFAULT_TASK_TYPE
+    label: JobLabel | None = None  # in rows of a list; history rows do without
 
 
 class RunKey(NamedTuple):

@@ -23,6 +23,7 @@ from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import JobFilters as JobFilters
 from punctual.engine.queries.filters import RunFilters as RunFilters
+from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, RunList
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
@@ -67,6 +68,7 @@ class JobQueries:
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
         self._run_list = RunList(job_states, history, waits_for_resources)
+        self._labels = JobLabels(job_states)
         self.audit = AuditQueries(audit_log, job_states)
 
     def job(self, tenant: str, job_id: str) -> JobView:
@@ -184,7 +186,7 @@ class JobQueries:
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         key, now = JobKey(tenant, job_id), self._clock()
-        stored = self.load(key)[0]
+        stored, definition = self.load(key)
         view = self.run_of(stored.state, run_id)
         run, lease = view.run, stored.leases.get(run_id)
         is_own_lease = lease is not None and run.is_held and lease.token == run.token
@@ -204,6 +206,7 @@ class JobQueries:
                 past_attempts.append(row)
         payload = self._definitions.load_run_payload(key, run_id) if run.has_own_payload else None
         return view._replace(
+            label=run_views.label_of(definition),
             attempts=past_attempts,
             payload=payload,
             has_payload=run.has_own_payload,
@@ -218,11 +221,15 @@ class JobQueries:
         limit: int,
         after: tuple[str, ...] | None,
     ) -> Sliced[Page]:
+        """Return a page of the runs of a job, or of all jobs, each with the name of its job."""
         now = self._clock()
         if job_id is None:
-            return (yield from self._run_list.page_of_tenant(tenant, filters, limit, after, now))
-        state = self.load(JobKey(tenant, job_id))[0].state
-        return self._run_list.page_of_job(state, filters, limit, after, now)
+            page = yield from self._run_list.page_of_tenant(tenant, filters, limit, after, now)
+            return page._replace(items=self._labels.add_to(page.items))
+        stored, definition = self.load(JobKey(tenant, job_id))
+        page = self._run_list.page_of_job(stored.state, filters, limit, after, now)
+        label = run_views.label_of(definition)
+        return page._replace(items=[view._replace(label=label) for view in page.items])
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
         """Return what the last attempt returned, or on AWS a link to it.

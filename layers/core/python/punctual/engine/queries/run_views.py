@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun, from_waiting
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.ports.rows import NO_DETAIL, JobKey, RunRow
+from punctual.engine.ports.rows import NO_DETAIL, DefinitionRow, JobLabel, RunRow
 from punctual.engine.queries.views import RunView
 
 WaitsForResources = Callable[[JobState, Run, datetime], bool]
@@ -32,9 +32,9 @@ def runs_in_state(
             continue
         if run.status is RunStatus.QUEUED and waits_for_resources(state, run, now):
             run = replace(run, status=RunStatus.WAITING, reason=Reason.RESOURCES)
-        yield view_of_run(JobKey(state.tenant, state.job_id), run)
+        yield _view_of_run(state, run)
     for waiting in state.wait_queue:
-        yield view_of_run(JobKey(state.tenant, state.job_id), run_of_waiting(state, waiting))
+        yield _view_of_run(state, run_of_waiting(state, waiting))
 
 
 def is_fired_early(run: Run, now: datetime) -> bool:
@@ -46,12 +46,23 @@ def is_fired_early(run: Run, now: datetime) -> bool:
     )
 
 
-def view_of_run(key: JobKey, run: Run) -> RunView:
-    return RunView(key.tenant, key.job_id, run, NO_DETAIL, TZDATA_VERSION)
+def _view_of_run(state: JobState, run: Run) -> RunView:
+    rules = state.rules.get(run.definition, state.current_rules)
+    return RunView(
+        *(state.tenant, state.job_id, run, NO_DETAIL, TZDATA_VERSION), task_type=rules.task_type
+    )
 
 
 def view_of_row(row: RunRow) -> RunView:
-    return RunView(row.tenant, row.job_id, row.run, row.detail, row.tzdata)
+    return RunView(
+        *(row.tenant, row.job_id, row.run, row.detail, row.tzdata),
+        task_type=row.task_type,
+        label=row.label,
+    )
+
+
+def label_of(definition: DefinitionRow) -> JobLabel:
+    return JobLabel(definition.name, definition.tags)
 
 
 def run_of_waiting(state: JobState, waiting: WaitingRun) -> Run:

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState
 from punctual.domain.run import Progress, Run
-from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
+from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail, JobLabel
 
 CONTENT_PIECE_BYTES = 256 * 1024
 
@@ -32,6 +32,8 @@ class RunView(NamedTuple):
     payload: Any = None
     has_payload: bool = False
     progress: Progress | None = None  # of a held run, as its holder last reported it
+    task_type: str = DEFAULT_TASK_TYPE
+    label: JobLabel | None = None  # of its job, if the read asked for it
 
 
 class Page(NamedTuple):

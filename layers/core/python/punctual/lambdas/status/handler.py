@@ -19,6 +19,7 @@ from punctual.aws.dynamodb.jobs.cleanup import JobData
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import task_type_of
 from punctual.domain.run import Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.changes.run_results import RunResults
@@ -171,7 +172,10 @@ class StatusHandler:
     def _index_ended_runs(self, changes: Sequence[RecordChanges]) -> None:
         """Append ended runs to the list over all jobs, each with its last end."""
         ended_runs = {
-            RunKey(record.state.tenant, record.state.job_id, change.run.run_id): change.run
+            RunKey(record.state.tenant, record.state.job_id, change.run.run_id): (
+                change.run,
+                task_type_of(change.run, record.new, record.old),
+            )
             for record, job_changes in changes
             for change in job_changes.runs
             if change.has_ended
@@ -185,22 +189,26 @@ class StatusHandler:
         for tenant, tenant_rows in groupby(sorted(rows, key=_tenant_of), key=_tenant_of):
             self._run_index.append(tenant, list(tenant_rows))
 
-    def _history_rows(self, ended_runs: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
+    def _history_rows(
+        self, ended_runs: Mapping[RunKey, tuple[Run, str]], now: datetime
+    ) -> Iterator[RunRow]:
         """Yield the history rows of these runs.
 
         A run without a row gets one made from the results of its last attempt.
         """
         claimed_keys = [
-            key for key, run in ended_runs.items() if run.token and not run.inline_output
+            key for key, (run, _) in ended_runs.items() if run.token and not run.inline_output
         ]
         stored_rows = self._history.get(claimed_keys, now) if claimed_keys else {}
         results = RunResults(self._history)
-        for key, run in ended_runs.items():
+        for key, (run, task_type) in ended_runs.items():
             row = stored_rows.get(key)
             if row is None:
                 detail = results.stored_result(key, run, now)
                 expires_at = (run.ended_at or run.changed_at) + HISTORY_RETENTION
-                row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
+                row = RunRow(
+                    key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail, task_type
+                )
             yield row
 
     def _publish(self, changes: Sequence[RecordChanges]) -> None:

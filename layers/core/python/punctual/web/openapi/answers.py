@@ -44,6 +44,8 @@ class RunReason(ResponseModel):
 class ListedRun(ResponseModel):
     run_id: Id
     job_id: Id
+    job_name: str | None
+    task_type: str
     job_version: Annotated[int, Field(ge=1)]
     trigger: Trigger
     retried_from: Id | None
@@ -51,12 +53,15 @@ class ListedRun(ResponseModel):
     reason: RunReason | None
     scheduled_time: Time
     due_time: Time
+    queued_at: Time | None
+    claimed_at: Time | None
     start_time: Time | None
     end_time: Time | None
     modified_time: Time
     created_at: Time
     next_attempt_time: Time | None
     lateness_ms: float | None
+    duration_ms: Annotated[float, Field(ge=0)] | None
     attempt_number: Count
     executor_id: str | None
     error_message: str | None

@@ -84,6 +84,9 @@ _STATUS_FIELDS = {
 _RUN_FIELDS = {
     "run_id": "The UUIDv7 of the run.",
     "job_id": "The job of the run.",
+    "job_name": "The name of the job. After a change of the name, an ended run may keep the former "
+    "name in the list over all jobs. It is null if the job cannot be read.",
+    "task_type": "The type of the task that the run carries out.",
     "job_version": "The version of the definition that the run was created with.",
     "trigger": "What created the run.",
     "retried_from": "The run that this run retries.",
@@ -91,12 +94,19 @@ _RUN_FIELDS = {
     "reason": "Why the run waits, or why it was skipped, missed or lost.",
     "scheduled_time": "The nominal time, without jitter.",
     "due_time": "The time when the run should start. Lateness counts from it.",
+    "queued_at": "The time when the run last became QUEUED: a retry, a lost attempt and a returned "
+    "claim queue it again. It may be shortly before `due_time`. It is null while the run is "
+    "WAITING, or if it ended so.",
+    "claimed_at": "The time when an executor claimed the current or last attempt. It is null while "
+    "no executor holds the run, or if it ended between two attempts.",
     "start_time": "The start of the first attempt.",
     "end_time": "The end of the run.",
     "modified_time": "The time of the last change.",
     "created_at": "The time when the run was created.",
     "next_attempt_time": "The time when the next attempt may start, while the run waits for it.",
     "lateness_ms": "The milliseconds from `due_time` to the first `start_time`.",
+    "duration_ms": "The milliseconds from the start of the last attempt to the end of the run. It "
+    "is null while the run has not ended, if nothing began, or if it ended between two attempts.",
     "attempt_number": "The number of the current or last attempt.",
     "executor_id": "The executor of the current or last attempt.",
     "error_message": "The error of the last attempt that ended. For scripts it ends with the end "

@@ -5,7 +5,7 @@ from typing import Any
 
 from punctual.domain.run import Run
 from punctual.domain.timestamps import format_optional_time, format_time
-from punctual.domain.utc import MILLISECOND
+from punctual.domain.utc import to_milliseconds
 from punctual.engine.ports.notifications import Notification
 
 EVENT_FORMAT_VERSION = 1
@@ -26,7 +26,6 @@ def event_envelope_json(
 
 
 def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[str, Any]:
-    lateness = run.start_lateness
     return {
         "run_id": run.run_id,
         "job_version": run.definition,
@@ -38,9 +37,12 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
         "attempt_number": run.attempt,
         "scheduled_time": format_time(run.scheduled_at),
         "due_time": format_time(run.due_at),
+        "queued_at": format_optional_time(run.queued_at),
+        "claimed_at": format_optional_time(run.claimed_at),
         "start_time": format_optional_time(run.first_start_at),
         "end_time": format_optional_time(run.ended_at),
-        "lateness_ms": None if lateness is None else lateness / MILLISECOND,
+        "lateness_ms": to_milliseconds(run.start_lateness),
+        "duration_ms": to_milliseconds(run.duration),
         "count": run.occurrence_count,
     }
 

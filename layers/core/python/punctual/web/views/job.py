@@ -7,7 +7,7 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.rows import DefinitionRow
-from punctual.engine.queries.run_views import runs_in_state
+from punctual.engine.queries.run_views import label_of, runs_in_state
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.models.defaults import with_defaults
 from punctual.web.views.run import listed_run_json
@@ -21,13 +21,12 @@ def job_url(root: str, job_id: str) -> str:
 
 def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
     state = view.state
-    latest = view.latest_run or _latest_live_run(state, now)
     return {
         "job_id": state.job_id,
         **definition_json(view.definition),
         "status": state.status.value,
         "next_run_time": format_optional_time(next_run_at(state, now)),
-        "latest_run": None if latest is None else listed_run_json(latest, root),
+        "latest_run": _latest_run_json(view, root, now),
         "created_at": format_time(state.created_at),
         "created_by": view.definition.created_by,
         "updated_at": format_time(state.updated_at),
@@ -41,13 +40,19 @@ def definition_json(definition: DefinitionRow) -> dict[str, Any]:
 
 
 def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    latest = view.latest_run or _latest_live_run(view.state, now)
     return {
         "job_id": view.state.job_id,
         "status": view.state.status.value,
-        "latest_run": None if latest is None else listed_run_json(latest, root),
+        "latest_run": _latest_run_json(view, root, now),
         "next_run_time": format_optional_time(next_run_at(view.state, now)),
     }
+
+
+def _latest_run_json(view: JobView, root: str, now: datetime) -> dict[str, Any] | None:
+    latest = view.latest_run or _latest_live_run(view.state, now)
+    if latest is None:
+        return None
+    return listed_run_json(latest._replace(label=label_of(view.definition)), root)
 
 
 def next_run_at(state: JobState, now: datetime) -> datetime | None:

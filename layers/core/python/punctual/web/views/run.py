@@ -5,7 +5,7 @@ from typing import Any
 
 from punctual.domain.run import HELD_RUN_STATUSES, Progress, Reason, Run, RunStatus
 from punctual.domain.timestamps import format_optional_time, format_time
-from punctual.domain.utc import MILLISECOND
+from punctual.domain.utc import to_milliseconds
 from punctual.engine.ports.rows import AttemptRow
 from punctual.engine.queries.explain import REASON_TEXTS
 from punctual.engine.queries.views import RunView
@@ -28,13 +28,14 @@ def run_json(view: RunView, root: str) -> dict[str, Any]:
 def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
     """Return a run as lists show it, without its attempts."""
     run, detail = view.run, view.detail
-    lateness = run.start_lateness
     url = run_url(root, view.job_id, run.run_id)
     has_log = bool(detail.log_blob) or run.status is RunStatus.RUNNING
     has_output = detail.output is not None or bool(detail.output_blob)
     value: dict[str, Any] = {
         "run_id": run.run_id,
         "job_id": view.job_id,
+        "job_name": None if view.label is None else view.label.name,
+        "task_type": view.task_type,
         "job_version": run.definition,
         "trigger": run.trigger,
         "retried_from": run.retried_from or None,
@@ -42,12 +43,15 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "reason": _reason(run),
         "scheduled_time": format_time(run.scheduled_at),
         "due_time": format_time(run.due_at),
+        "queued_at": format_optional_time(run.queued_at),
+        "claimed_at": format_optional_time(run.claimed_at),
         "start_time": format_optional_time(run.first_start_at),
         "end_time": format_optional_time(run.ended_at),
         "modified_time": format_time(run.changed_at),
         "created_at": format_time(run.created_at),
         "next_attempt_time": format_optional_time(_next_attempt(run)),
-        "lateness_ms": None if lateness is None else lateness / MILLISECOND,
+        "lateness_ms": to_milliseconds(run.start_lateness),
+        "duration_ms": to_milliseconds(run.duration),
         "attempt_number": run.attempt,
         "executor_id": run.executor_id or None,
         "error_message": _error(view),
@@ -115,9 +119,6 @@ def _current_attempt_json(view: RunView) -> dict[str, Any] | None:
     """Return the attempt that runs now, or the attempt that ended the run."""
     run = view.run
     if run.attempt_at is None or not (run.status in HELD_RUN_STATUSES or run.ended_at is not None):
-        return None
-    # A run that ends between attempts keeps the start and token of its last attempt.
-    if any(row.number == run.attempt or row.token == run.token for row in view.attempts):
         return None
     return {
         "attempt_number": run.attempt,
