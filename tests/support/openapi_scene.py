@@ -315,6 +315,11 @@ def _rest(scene: Scene) -> None:
         "count": 3,
     }
     send("previewSchedule", "over_a_clock_change", "POST /schedules/preview", night)
+    berlin = {name: night[name] for name in ("schedule_type", "timezone", "cron_expression")}
+    change = {"before": berlin, "after": {**berlin, "cron_expression": "30 3 * * *"}, "days": 2}
+    send(
+        "diffSchedules", "an_hour_later", "POST /schedules/diff", {**change, "from": night["from"]}
+    )
     send("listUpcoming", "the_next", "GET /schedules/upcoming?limit=2")
     new_token = {"name": "deploy", "role": "operator", "expires_at": "2027-11-18T00:00:00Z"}
     token = send("createToken", "for_a_pipeline", "POST /tokens", new_token)

@@ -213,6 +213,7 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
         assert api.get(target).status == 200, target
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
     assert api.post("/schedules/preview", preview).status == 200
+    assert api.post("/schedules/diff", {"before": jobs[0], "after": preview}).status == 200
     for job in jobs:
         for target in ("", "/status", "/explain?at=2026-03-02T12:01:00Z", "/runs"):
             assert api.get(f"/jobs/{job}{target}").status == 200, target

@@ -7,12 +7,14 @@ from punctual.web.contract import API_CALLS, ApiCall
 from tests.support.node.guarded import Installation, a_guarded_deployment, a_guarded_node
 
 KINDS = {"aws": a_guarded_deployment, "node": a_guarded_node}
-DAILY = {"name": "theirs", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+SCHEDULE = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+DAILY = {"name": "theirs", **SCHEDULE}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/jobs"): DAILY,
     ("POST", "/jobs/batch"): {"jobs": [DAILY]},
     ("POST", "/tokens"): {"name": "x", "role": "viewer"},
-    ("POST", "/schedules/preview"): {"schedule_type": "CRON", "cron_expression": "0 0 * * *"},
+    ("POST", "/schedules/preview"): SCHEDULE,
+    ("POST", "/schedules/diff"): {"before": SCHEDULE, "after": SCHEDULE},
     ("PUT", "/jobs/{job_id}"): {"name": "mine now"},
     ("PATCH", "/jobs/{job_id}"): {"name": "mine now"},
     ("POST", "/jobs/{job_id}/backfill"): {

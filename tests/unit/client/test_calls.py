@@ -20,6 +20,7 @@ from tests.support.client.kinds import JOB, RUN, Server, a_job, a_run, both_clie
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ID, RUN_ID = JOB["job_id"], RUN["run_id"]
 TOKEN = {"token_id": "t", "tenant": "a", "name": "n", "role": "viewer"}
+CRON: Any = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
 ENTRY = {"audit_id": "u", "at": "2026-11-18T12:00:00Z", "caller": "n", "action": "job.create"}
 
 
@@ -70,8 +71,13 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /jobs/{job_id}/runs/{run_id}/logs", lambda c: c.runs.logs(ID, RUN_ID), None),
     (
         "POST /schedules/preview",
-        lambda c: c.schedules.preview(schedule_type="CRON", cron_expression="* * * * *"),
+        lambda c: c.schedules.preview(**CRON),
         {"times": [], "description": "d", "warnings": [], "tzdata": "2026b"},
+    ),
+    (
+        "POST /schedules/diff",
+        lambda c: c.schedules.diff(ID, CRON, days=3),
+        {kind: {"count": 0} for kind in ("added", "removed", "moved", "unchanged")},
     ),
     ("GET /schedules/upcoming", lambda c: c.schedules.upcoming(), page("times")),
     ("POST /tokens", lambda c: c.tokens.create(name="n", role="viewer"), {**TOKEN, "token": "p"}),

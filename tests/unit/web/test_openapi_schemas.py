@@ -20,6 +20,10 @@ MODEL_OF_SCHEMA = {
     **dict.fromkeys(
         ("CronPreview", "FuturePreview", "ImmediatePreview", "IntervalPreview"), "PreviewFields"
     ),
+    **dict.fromkeys(
+        ("CronSchedule", "FutureSchedule", "ImmediateSchedule", "IntervalSchedule"),
+        "ScheduleFields",
+    ),
     "JobChange": "JobFields",
 }
 

@@ -1,5 +1,6 @@
 """A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
+from punctual.client.answers.schedules import Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
     BadWebhook,
@@ -29,12 +30,10 @@ from punctual.client.installation import (
     Identity,
     Limits,
     NewToken,
-    Preview,
     Probe,
     Secret,
     Stats,
     Token,
-    Upcoming,
 )
 from punctual.client.job import (
     Accepted,
@@ -94,6 +93,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "SavedOutput",
+    "ScheduleDiff",
     "ScheduleFields",
     "Secret",
     "Stats",

@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, claims, jobs, runs, system
+from punctual.client.endpoints import artifacts, claims, jobs, runs, schedules, system
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -121,8 +121,9 @@ class AsyncRuns(AsyncGroup):
 
 
 class AsyncSchedules(AsyncGroup):
-    preview = AsyncCallMethod(system.preview)
-    upcoming = AsyncStreamMethod(system.upcoming)
+    preview = AsyncCallMethod(schedules.preview)
+    diff = AsyncCallMethod(schedules.diff)
+    upcoming = AsyncStreamMethod(schedules.upcoming)
 
 
 class AsyncTokens(AsyncGroup):

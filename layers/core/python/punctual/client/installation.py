@@ -1,31 +1,10 @@
-"""Answers about schedules, tokens, the audit and the state of the installation."""
+"""Answers about tokens, the audit and the state of the installation."""
 
 from typing import Any
 
 import msgspec
 
 from punctual.client.model import AwareDatetime, Model
-
-
-class Time(Model, frozen=True, kw_only=True):
-    """An instant in UTC and in the time zone of the schedule."""
-
-    utc: AwareDatetime
-    local: AwareDatetime
-
-
-class Preview(Model, frozen=True, kw_only=True):
-    times: tuple[Time, ...] = ()
-    description: str = ""
-    warnings: tuple[str, ...] = ()
-    tzdata: str | None = None
-
-
-class Upcoming(Model, frozen=True, kw_only=True):
-    job_id: str
-    name: str
-    utc: AwareDatetime
-    local: AwareDatetime
 
 
 class Lateness(Model, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, claims, jobs, runs, system
+from punctual.client.endpoints import artifacts, claims, jobs, runs, schedules, system
 from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -123,8 +123,9 @@ class Runs(Group):
 
 
 class Schedules(Group):
-    preview = CallMethod(system.preview)
-    upcoming = StreamMethod(system.upcoming)
+    preview = CallMethod(schedules.preview)
+    diff = CallMethod(schedules.diff)
+    upcoming = StreamMethod(schedules.upcoming)
 
 
 class Tokens(Group):

@@ -71,6 +71,7 @@ API_CALLS: tuple[ApiCall, ...] = (
         )
     ),
     ApiCall("POST", "/schedules/preview", READ_FUNCTION),
+    ApiCall("POST", "/schedules/diff", READ_FUNCTION),
     ApiCall("GET", "/whoami", READ_FUNCTION),
     ApiCall("GET", "/audit", READ_FUNCTION, Role.ADMIN),
     ApiCall("GET", "/tokens", READ_FUNCTION, Role.ADMIN),

@@ -1,23 +1,21 @@
-"""The calls on schedules, tokens, secrets, the audit and the installation."""
+"""The calls on tokens, secrets, the audit and the installation."""
 
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any
 
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.error_mapping import error_of_problem, read_problem
 from punctual.client.errors import Unexpected
-from punctual.client.fields import Role, ScheduleFields, TimeValue
+from punctual.client.fields import Role, TimeValue
 from punctual.client.installation import (
     AuditEntry,
     Health,
     Identity,
     NewToken,
-    Preview,
     Probe,
     Secret,
     Stats,
     Token,
-    Upcoming,
     WebhookSecret,
 )
 from punctual.client.job import Job
@@ -31,41 +29,6 @@ from punctual.client.wire import (
     encode_body,
     query_parameters,
 )
-
-
-def preview(
-    settings: ClientSettings,
-    *,
-    from_: TimeValue | None = None,
-    count: int | None = None,
-    **schedule: Unpack[ScheduleFields],
-) -> Steps[Preview]:
-    """Return the times of a schedule after `from_`, with warnings about clock changes."""
-    range_fields = {"from": from_, "count": count}
-    content = encode_body(
-        {**schedule, **{name: value for name, value in range_fields.items() if value is not None}}
-    )
-    request = Request("POST", "/schedules/preview", body=content, repeat=Repeat.READS)
-    return decode_model(Preview, (yield from send_request(settings, request)))
-
-
-def upcoming(
-    settings: ClientSettings,
-    *,
-    from_: TimeValue | None = None,
-    to: TimeValue | None = None,
-    limit: int | None = None,
-) -> Stream[Upcoming]:
-    """Yield the occurrences of all jobs in order of time, for at most 31 days."""
-    filters = query_parameters(from_=from_, to=to)
-    return stream_pages(
-        settings,
-        "/schedules/upcoming",
-        filters,
-        "times",
-        lambda value: convert_model(Upcoming, value),
-        limit,
-    )
 
 
 def create_token(

@@ -1,7 +1,7 @@
 """The times of a schedule. Previews and evaluations use the same function, `next_after`."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
@@ -24,6 +24,7 @@ __all__ = [
     "Preview",
     "Schedule",
     "after_completion",
+    "clock_warnings",
     "describe",
     "find_schedule_errors",
     "first_time",
@@ -163,7 +164,7 @@ def preview(schedule: Schedule, after: datetime, count: int) -> Preview:
     times = tuple(islice(occurrences(schedule, after, datetime.max.replace(tzinfo=UTC)), count))
     zone_name = "UTC" if isinstance(schedule, Once) else schedule.timezone
     zone_info = zone(zone_name)
-    warnings = _warnings(schedule, after, times)
+    warnings = clock_warnings(schedule, after, times)
     return Preview(
         tuple((time, time.astimezone(zone_info)) for time in times), describe(schedule), warnings
     )
@@ -295,7 +296,10 @@ def _excluded_days(exclude: tuple[date, ...], day: date) -> int:
     return low - first_index + 1
 
 
-def _warnings(schedule: Schedule, after: datetime, times: tuple[datetime, ...]) -> tuple[str, ...]:
+def clock_warnings(
+    schedule: Schedule, after: datetime, times: Sequence[datetime]
+) -> tuple[str, ...]:
+    """Return one sentence for each clock change between `after` and the last of the times."""
     if isinstance(schedule, Once) or not times:
         return ()
     zone_name, until = schedule.timezone, times[-1]

@@ -23,6 +23,7 @@ from punctual.web.openapi.error_responses import (
 )
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
+from punctual.web.openapi.schedules.answers import ScheduleDiff
 from punctual.web.openapi.schemas import ref, schema_components
 from punctual.web.routing import ANY_MEDIA_TYPE
 
@@ -45,6 +46,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.Backfilled,
     answers.BackfillPreview,
     answers.Preview,
+    ScheduleDiff,
     answers.UpcomingPage,
     answers.Explanation,
     answers.Stats,

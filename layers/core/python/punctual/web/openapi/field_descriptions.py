@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from punctual.web.openapi.schedules.descriptions import SCHEDULE_DESCRIPTIONS
+
 _NAME_RULE = "It has no control characters, and is kept as sent."
 _PAYLOAD_RULE = "Any JSON up to 256 KiB and 64 levels, without U+0000."
 
@@ -161,6 +163,8 @@ _ARTIFACT_FIELDS = {
 
 FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "JobFields": _JOB_FIELDS,
+    "ScheduleFields": _SCHEDULE_FIELDS,
+    **SCHEDULE_DESCRIPTIONS,
     "PreviewFields": {
         **_SCHEDULE_FIELDS,
         "from": "The preview shows times after this one. Default: now.",

@@ -23,6 +23,7 @@ from punctual.web.openapi.operation import (
     Response,
     enum_schema,
 )
+from punctual.web.openapi.schedules.operations import SCHEDULE_OPERATIONS
 from punctual.web.openapi.secret_operations import SECRET_OPERATIONS
 
 TAGS = {
@@ -354,24 +355,6 @@ _OPERATIONS = (
         notes={404: "The run does not exist, or it has no log yet."},
     ),
     Operation(
-        "POST /schedules/preview",
-        "previewSchedule",
-        "Schedules",
-        "Preview a schedule",
-        {200: Response("The times of the schedule after `from`.", "Preview")},
-        "The body has the schedule fields of a job, `from` and `count`.",
-        body="PreviewOf",
-    ),
-    Operation(
-        "GET /schedules/upcoming",
-        "listUpcoming",
-        "Schedules",
-        "List the upcoming times of all jobs",
-        {200: Response("A page of times, earliest first.", "UpcomingPage")},
-        "`from` is now by default, `to` 7 days later. The range is at most 31 days.",
-        (FROM_PARAMETER, TO_PARAMETER, *PAGE_PARAMETERS),
-    ),
-    Operation(
         "GET /whoami",
         "whoami",
         "Access",
@@ -494,5 +477,10 @@ _OPERATIONS = (
     ),
 )
 
-_OTHER_OPERATIONS = (*ARTIFACT_OPERATIONS, *CLAIM_OPERATIONS, *SECRET_OPERATIONS)
+_OTHER_OPERATIONS = (
+    *SCHEDULE_OPERATIONS,
+    *ARTIFACT_OPERATIONS,
+    *CLAIM_OPERATIONS,
+    *SECRET_OPERATIONS,
+)
 OPERATIONS = {operation.call: operation for operation in (*_OPERATIONS, *_OTHER_OPERATIONS)}

@@ -27,7 +27,8 @@ from punctual.web.models.bodies import (
 )
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.job import JobFields
-from punctual.web.models.schedule import REQUIRED_FIELDS
+from punctual.web.models.schedule import REQUIRED_FIELDS, ScheduleFields
+from punctual.web.models.schedule_diff import ScheduleDiffFields
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from punctual.web.openapi.field_descriptions import FIELD_DESCRIPTIONS
 from punctual.web.openapi.operation import Schema
@@ -37,6 +38,8 @@ REF = "#/components/schemas/"
 _BODIES: tuple[type[BaseModel], ...] = (
     JobFields,
     PreviewFields,
+    ScheduleFields,
+    ScheduleDiffFields,
     BatchFields,
     NoFields,
     ResumeFields,
@@ -49,6 +52,7 @@ _SCHEMA_NAMES = {
     "ResumeFields": "Resume",
     "RunNowFields": "RunNow",
     "BackfillFields": "Backfill",
+    "ScheduleDiffFields": "ScheduleDiffRequest",
     "BatchFields": "Batch",
     "TokenFields": "TokenRequest",
     "SecretFields": "SecretRequest",
@@ -95,7 +99,8 @@ def schema_components(
     for model in requests:
         _add_formats(schemas[_SCHEMA_NAMES.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
-    for fields in (job_fields, preview):
+    schedule = schemas.pop("ScheduleFields")
+    for fields in (job_fields, preview, schedule):
         fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_CRON_CHARACTERS
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
@@ -103,6 +108,8 @@ def schema_components(
     schemas["ArtifactRequest"]["properties"]["name"]["pattern"] = _FILE_NAME
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)
+    schemas |= _by_type("ScheduleOf", "Schedule", schedule, with_rules=False)
+    _add_schedules(schemas["ScheduleDiffRequest"]["properties"])
     schemas["JobChange"] = {
         "type": "object",
         "description": "Each field replaces the old one whole. Null sets the default.",
@@ -218,6 +225,12 @@ def _tighten_tasks(schemas: Schema) -> None:
 
 def _tighten_token(fields: Schema) -> None:
     fields["name"]["pattern"] = _NO_CONTROL_CHARACTERS
+
+
+def _add_schedules(fields: Schema) -> None:
+    before = [{"type": "string", "format": "uuid"}, ref("ScheduleOf")]
+    fields["before"] = {**fields["before"], "anyOf": before}
+    fields["after"] = {"description": fields["after"]["description"], **ref("ScheduleOf")}
 
 
 def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema:

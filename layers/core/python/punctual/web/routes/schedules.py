@@ -6,6 +6,13 @@ from punctual.domain.errors import FieldError, Invalid, Unavailable
 from punctual.domain.schedules.schedule import Preview, describe, preview
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.ports.monitor import Health
+from punctual.engine.ports.rows import JobKey
+from punctual.engine.queries.schedule_diff import (
+    PlannedTimes,
+    diff_schedules,
+    planned_after_change,
+    planned_by_job,
+)
 from punctual.engine.queries.slices import Sliced
 from punctual.web.http.json_body import parse_object
 from punctual.web.http.paging import Paging
@@ -13,6 +20,7 @@ from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
+from punctual.web.views.schedule import schedule_diff_json
 from punctual.web.views.system import (
     explanation_json,
     health_json,
@@ -32,6 +40,7 @@ class ScheduleRoutes:
 
     def declare(self, table: RouteTable) -> None:
         table.post("/schedules/preview")(self.preview)
+        table.post("/schedules/diff")(self.diff)
         table.get("/schedules/upcoming")(self.upcoming)
         table.get("/jobs/<job_id>/explain")(self.explain)
         table.get("/stats")(self.stats)
@@ -55,6 +64,26 @@ class ScheduleRoutes:
             preview_request.fields.get("max_runs", preview_request.max_times),
         )
         return json_reply(200, preview_json(preview(schedule, preview_request.start, count)))
+
+    def diff(self, request: Request) -> Sliced[Reply]:
+        # The models import pydantic, which no other reading route needs.
+        from punctual.web.models.schedule_diff import parse_schedule_diff
+
+        fields = parse_schedule_diff(parse_object(request.body), self._services.clock())
+        start, max_runs = fields.start, fields.after.get("max_runs")
+        new_schedule = compile_definition(fields.after, "", "", start).schedule
+        if fields.job_id is None:
+            old_schedule = compile_definition(fields.before, "", "", start).schedule
+            before = PlannedTimes(old_schedule, fields.before.get("max_runs"))
+            after = PlannedTimes(new_schedule, max_runs)
+        else:
+            key = JobKey(request.caller.tenant, fields.job_id)
+            state = self._services.queries.load(key)[0].state
+            before = planned_by_job(state, start)
+            after = planned_after_change(state, new_schedule, max_runs, start)
+        diff = yield from diff_schedules(before, after, start, fields.days)
+        shown = schedule_diff_json(diff, start, before.zone_name, after.zone_name)
+        return json_reply(200, shown)
 
     @takes_query
     def upcoming(self, request: Request) -> Sliced[Reply]:

@@ -1,0 +1,70 @@
+"""The calls on schedules and times to come."""
+
+from typing import Unpack
+
+from punctual.client.answers.schedules import Preview, ScheduleDiff, Upcoming
+from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.fields import ScheduleFields, TimeValue
+from punctual.client.job import Job
+from punctual.client.model import convert_model, decode_model
+from punctual.client.paging import stream_pages
+from punctual.client.wire import Repeat, Request, encode_body, query_parameters
+
+
+def preview(
+    settings: ClientSettings,
+    *,
+    from_: TimeValue | None = None,
+    count: int | None = None,
+    **schedule: Unpack[ScheduleFields],
+) -> Steps[Preview]:
+    """Return the times of a schedule after `from_`, with warnings about clock changes."""
+    range_fields = {"from": from_, "count": count}
+    content = encode_body(
+        {**schedule, **{name: value for name, value in range_fields.items() if value is not None}}
+    )
+    request = Request("POST", "/schedules/preview", body=content, repeat=Repeat.READS)
+    return decode_model(Preview, (yield from send_request(settings, request)))
+
+
+def upcoming(
+    settings: ClientSettings,
+    *,
+    from_: TimeValue | None = None,
+    to: TimeValue | None = None,
+    limit: int | None = None,
+) -> Stream[Upcoming]:
+    """Yield the occurrences of all jobs in order of time, for at most 31 days."""
+    filters = query_parameters(from_=from_, to=to)
+    return stream_pages(
+        settings,
+        "/schedules/upcoming",
+        filters,
+        "times",
+        lambda value: convert_model(Upcoming, value),
+        limit,
+    )
+
+
+def diff(
+    settings: ClientSettings,
+    before: str | Job | ScheduleFields,
+    after: ScheduleFields,
+    *,
+    from_: TimeValue | None = None,
+    days: int | None = None,
+) -> Steps[ScheduleDiff]:
+    """Return what a change of the schedule adds, removes, moves and leaves in the next days.
+
+    `before` is a job, the id of a job, or the fields of a schedule.
+    """
+    range_fields = {"from": from_, "days": days}
+    content = encode_body(
+        {
+            "before": before.job_id if isinstance(before, Job) else before,
+            "after": after,
+            **{name: value for name, value in range_fields.items() if value is not None},
+        }
+    )
+    request = Request("POST", "/schedules/diff", body=content, repeat=Repeat.READS)
+    return decode_model(ScheduleDiff, (yield from send_request(settings, request)))

@@ -1,0 +1,45 @@
+"""The operations that look ahead: previews, differences, upcoming times."""
+
+from punctual.web.openapi.operation import (
+    FROM_PARAMETER,
+    PAGE_PARAMETERS,
+    TO_PARAMETER,
+    Operation,
+    Response,
+)
+
+SCHEDULE_OPERATIONS = (
+    Operation(
+        "POST /schedules/preview",
+        "previewSchedule",
+        "Schedules",
+        "Preview a schedule",
+        {200: Response("The times of the schedule after `from`.", "Preview")},
+        "The body has the schedule fields of a job, `from` and `count`.",
+        body="PreviewOf",
+    ),
+    Operation(
+        "POST /schedules/diff",
+        "diffSchedules",
+        "Schedules",
+        "Compare the times of two schedules",
+        {200: Response("What the change adds, removes, moves and leaves.", "ScheduleDiff")},
+        "A time of both schedules is unchanged. The others are grouped by local date, each in the "
+        "time zone of its schedule. If a date has equally many times of both, they are pairs in "
+        "order: moved. If not, the times of the old schedule are removed, and those of the new one "
+        "are added. So a daily job that moves from 02:00 to 03:00 has one moved time each day. "
+        "Nothing is stored. More than 200,000 times of one schedule are a 422 that names the "
+        "possible `days`.",
+        body="ScheduleDiffRequest",
+        notes={404: "The job of `before` does not exist for this tenant."},
+    ),
+    Operation(
+        "GET /schedules/upcoming",
+        "listUpcoming",
+        "Schedules",
+        "List the upcoming times of all jobs",
+        {200: Response("A page of times, earliest first.", "UpcomingPage")},
+        "`from` is now by default, `to` 7 days later. The range is at most 31 days.",
+        (FROM_PARAMETER, TO_PARAMETER, *PAGE_PARAMETERS),
+    ),
+)
