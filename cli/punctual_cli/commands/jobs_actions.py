@@ -77,9 +77,7 @@ def run(
     The schedule does not change.
     """
     max_wait = max_wait_option(wait, timeout)
-    payload_fields: dict[str, Any] = (
-        {} if payload is None else {"payload": text_fields.parse_payload(payload)}
-    )
+    payload_fields = text_fields.payload_option(payload)
     job_id = find_job_id(session.client, job)
     started_run = session.client.jobs.run(job_id, idempotency_key=key, **payload_fields)
     watch.show_started_run(session, started_run, wait, max_wait)

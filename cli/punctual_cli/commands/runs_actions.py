@@ -1,5 +1,10 @@
 """The commands punctual runs cancel and retry."""
 
+from typing import Annotated
+
+import typer
+
+from punctual_cli.input import text_fields
 from punctual_cli.input.options import Key
 from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_run
 from punctual_cli.output import answers, run_views, watch
@@ -24,15 +29,24 @@ def retry(
     session: Session,
     job: JobName,
     run: RunName = LATEST_RUN,
+    payload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="Payload of the new run, or @FILE. Default: the payload of the former run.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
 ) -> None:
     """Retry a run as a new run.
 
-    The new run uses the job's current definition and the payload of the former run.
+    The new run uses the job's current definition, and the payload of the former run or another.
     """
     max_wait = max_wait_option(wait, timeout)
+    payload_fields = text_fields.payload_option(payload)
     original_run = find_run(session.client, job, run)
-    new_run = session.client.runs.retry(original_run, idempotency_key=key)
+    new_run = session.client.runs.retry(original_run, idempotency_key=key, **payload_fields)
     watch.show_started_run(session, new_run, wait, max_wait)

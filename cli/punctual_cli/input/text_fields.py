@@ -71,6 +71,11 @@ def parse_payload(text: str) -> Any:
         raise CommandError(f"{location} is not valid JSON: {error}.", advice=advice) from error
 
 
+def payload_option(text: str | None) -> dict[str, Any]:
+    """Return the field of the option --payload, or no field without the option."""
+    return {} if text is None else {"payload": parse_payload(text)}
+
+
 def parse_tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
     """Return tags from `key=value` or `key:value` texts.
 

@@ -77,6 +77,9 @@ def test_run_is_retried_with_its_original_payload(program: Program) -> None:
     retry = program.json("runs", "retry", "echoes", first["run_id"], "--wait")
     assert retry["retried_from"] == first["run_id"]
     assert program("runs", "output", "echoes").out == "[7]\n"
+    other = ("--payload", '{"corrected": true}')
+    program("runs", "retry", "echoes", first["run_id"], "--wait", *other)
+    assert program("runs", "output", "echoes").out == '{"corrected":true}\n'
 
 
 def test_output_file_has_the_exact_bytes(program: Program) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import JobKey
@@ -89,11 +90,13 @@ def test_retry_that_a_twin_finished_is_not_started_again(
     run_all(world, job)
 
     def twin() -> None:
-        finish(world.jobs.retry(*job, run_id, *IDEMPOTENCY))
+        finish(world.jobs.retry(*job, run_id, UNSET, *IDEMPOTENCY))
         run_all(world, job)
 
     call_before_next_change(world, monkeypatch, twin)
-    assert finish(world.jobs.retry(*job, run_id, *IDEMPOTENCY)).run.status is RunStatus.SUCCESS
+    assert (
+        finish(world.jobs.retry(*job, run_id, UNSET, *IDEMPOTENCY)).run.status is RunStatus.SUCCESS
+    )
     assert_no_more_runs(world, 2)
     assert len(runs(world, job)) == 2
 

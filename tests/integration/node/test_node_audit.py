@@ -123,7 +123,10 @@ def test_audit_entry_shows_the_fields_before_and_after_the_change(node: NodeClie
     assert entry_of["run.order"]["after"] == {"payload_given": True}
     assert entry_of["run.cancel"]["run_id"] == changes.run_id
     assert entry_of["run.retry"]["run_id"] == changes.retry_id
-    assert entry_of["run.retry"]["after"] == {"retried_from": changes.run_id}
+    assert entry_of["run.retry"]["after"] == {
+        "retried_from": changes.run_id,
+        "payload_given": False,
+    }
     assert entry_of["job.cancel"]["after"] == {"status": "CANCELLED"}
     assert entry_of["token.create"]["subject_token_id"] == changes.token["token_id"]
     assert entry_of["token.create"]["after"]["name"] == "ci"

@@ -269,6 +269,32 @@ def test_requested_run_is_read_cancelled_and_retried(client: Client) -> None:
     path = f"/v1/jobs/{job_id}/runs/{a_run(client, job_id)}"
     assert client.post(f"{path}/cancel").status == 202
     assert "payload" not in client.post(f"{path}/retry").json, "the payload is that of the job"
+    for payload in ({"of": [1]}, None, "x" * 100_000):
+        retried = client.post(f"{path}/retry", {"payload": payload}).json
+        assert retried["payload"] == payload
+        assert client.get(f"/v1/jobs/{job_id}/runs/{retried['run_id']}").json["payload"] == payload
+
+
+def test_retry_refuses_unknown_fields_and_long_payloads(client: Client) -> None:
+    job_id = a_job(client)
+    path = f"/v1/jobs/{job_id}/runs/{a_run(client, job_id)}"
+    assert client.post(f"{path}/cancel").status == 202
+    assert set(client.post(f"{path}/retry", {"colour": 1}).fields) == {"colour"}
+    assert set(client.post(f"{path}/retry", {"payload": "x" * 262_143}).fields) == {"payload"}
+    assert client.post(f"{path}/retry", {}).status == 202
+    assert len(client.get(f"/v1/jobs/{job_id}/runs").json["runs"]) == 2
+
+
+def test_key_of_a_retry_belongs_to_its_payload(client: Client) -> None:
+    job_id = a_job(client)
+    path = f"/v1/jobs/{job_id}/runs/{a_run(client, job_id)}"
+    assert client.post(f"{path}/cancel").status == 202
+    key = {"idempotency-key": "again-1"}
+    first = client.post(f"{path}/retry", {"payload": 1}, **key)
+    repeated = client.post(f"{path}/retry", {"payload": 1}, **key)
+    assert (repeated.status, repeated.json["run_id"]) == (202, first.json["run_id"])
+    for body in ({"payload": 2}, {"payload": None}, {}):
+        assert client.post(f"{path}/retry", body, **key).status == 422
 
 
 def test_backfill_dry_run_returns_the_times(client: Client) -> None:

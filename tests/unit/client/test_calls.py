@@ -198,6 +198,16 @@ def test_update_sends_the_version_that_was_read(open_client: Any) -> None:
 
 
 @both_clients
+def test_retry_sends_a_payload_only_if_one_is_given(open_client: Any) -> None:
+    server = Server(a_run())
+    with open_client(transport=server.transport) as access:
+        runs = access.client.runs
+        access.do(runs.retry(ID, RUN_ID))
+        access.do(runs.retry(ID, RUN_ID, payload=None))
+    assert [request.content for request in server.asked] == [b"{}", b'{"payload":null}']
+
+
+@both_clients
 def test_run_is_named_by_a_run_or_by_two_ids(open_client: Any) -> None:
     server = Server(a_run())
     with open_client(transport=server.transport) as access:

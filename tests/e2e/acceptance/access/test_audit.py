@@ -81,7 +81,7 @@ def test_run_entries_name_the_run_without_its_payload(api: Api) -> None:
     assert (ordered["run_id"], ordered["after"]) == (run["run_id"], {"payload_given": True})
     assert (retried["run_id"], retried["after"]) == (
         retry["run_id"],
-        {"retried_from": run["run_id"]},
+        {"retried_from": run["run_id"], "payload_given": False},
     )
     assert secret not in str([created, ordered, retried])
 

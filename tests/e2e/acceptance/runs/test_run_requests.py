@@ -62,6 +62,19 @@ def test_run_now_accepts_a_payload_that_a_retry_keeps(api: Api, target: Target) 
     assert target.calls[-1].method == "PUT"
 
 
+def test_retry_accepts_a_payload_of_its_own(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, payload={"own": 1}, task=target.task("/echo"))["job_id"]
+    run = api.ended(api.run_now(job_id))
+    path = f"/jobs/{job_id}/runs/{run['run_id']}/retry"
+    retried = api("POST", path, {"payload": {"corrected": True}}).json()
+    assert (retried["retried_from"], retried["payload"]) == (run["run_id"], {"corrected": True})
+    assert json.loads(api.output(api.ended(retried))) == {"corrected": True}
+    again = api("POST", f"/jobs/{job_id}/runs/{retried['run_id']}/retry", {}).json()
+    assert json.loads(api.output(api.ended(again))) == {"corrected": True}
+    assert fields_of(api("POST", path, {"payload": "x" * 262_143})) == {"payload"}
+    assert fields_of(api("POST", path, {"colour": 1})) == {"colour"}
+
+
 def test_run_now_refuses_unknown_fields(api: Api) -> None:
     job_id = api.create(**NEVER_SOON)["job_id"]
     path = f"/jobs/{job_id}/runNow"

@@ -5,8 +5,10 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
+
+from msgspec import UNSET
 
 from punctual.client.call_steps import ClientSettings, Item, Pause, Steps, Stream, send_request
 from punctual.client.endpoints.jobs import job_id_of
@@ -29,6 +31,7 @@ from punctual.client.wire import (
     Request,
     ResponseFile,
     build_path,
+    encode_body,
     idempotency_headers,
     query_parameters,
 )
@@ -90,14 +93,16 @@ def retry(
     run: RunRef,
     run_id: str | None = None,
     *,
+    payload: Any = UNSET,
     idempotency_key: str | None = None,
 ) -> Steps[Run]:
-    """Start a new run with the payload of this run and the job's current definition."""
+    """Start a new run of the job's current definition, with the payload of this run or another."""
     key_headers = idempotency_headers(
         settings.new_idempotency_key() if idempotency_key is None else idempotency_key
     )
     retry_path = _run_path(_run_ids(run, run_id), "retry")
-    request = Request("POST", retry_path, headers=key_headers, repeat=Repeat.SAFE)
+    content = encode_body({} if payload is UNSET else {"payload": payload})
+    request = Request("POST", retry_path, body=content, headers=key_headers, repeat=Repeat.SAFE)
     return decode_model(Run, (yield from send_request(settings, request)))
 
 

@@ -88,11 +88,12 @@ class RunCommands:
         tenant: str,
         job_id: str,
         run_id: str,
+        payload: Any = UNSET,
         key: str | None = None,
         fingerprint: str = "",
         actor: Actor | None = None,
     ) -> Sliced[RunView]:
-        """Start a new run by the present definition with the payload of the former run."""
+        """Start a new run by the present definition, with this payload or that of the former."""
         job_key, asked_at = JobKey(tenant, job_id), self._clock()
         stored, definition = self._load(job_key)
         former_view = self._queries.run_of(stored.state, run_id)
@@ -107,7 +108,10 @@ class RunCommands:
         )
         if repeated_run is not None:
             return repeated_run
-        payload = yield from self._definitions.payload_of_run(job_key, former_view.run, definition)
+        is_given = payload is not UNSET
+        if not is_given:
+            former_run = former_view.run
+            payload = yield from self._definitions.payload_of_run(job_key, former_run, definition)
         check_run_quota(self._quotas, tenant)
         if payload is not UNSET:
             self._definitions.put_run_payload(job_key, new_run_id, payload)
@@ -119,9 +123,8 @@ class RunCommands:
             scheduled_at=former_view.run.scheduled_at,
             has_idempotency_key=key is not None,
         )
-        return self._start_run(
-            job_key, event, actor, asked_at, audit.RUN_RETRY, {"retried_from": run_id}
-        )
+        after = {"retried_from": run_id, "payload_given": is_given}
+        return self._start_run(job_key, event, actor, asked_at, audit.RUN_RETRY, after)
 
     def _find_repeated_run(self, key: JobKey, run_id: str) -> RunView | None:
         """Return the run of an earlier request with the same key, or None."""

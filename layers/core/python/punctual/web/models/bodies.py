@@ -39,6 +39,10 @@ class RunNowFields(StrictModel):
     payload: Any = None
 
 
+class RetryRunFields(RunNowFields):
+    pass
+
+
 class BackfillFields(StrictModel):
     from_: Annotated[str, Field(alias="from")]
     to: str
@@ -117,7 +121,16 @@ def parse_resume(body: JsonBody) -> MisfirePolicy | None:
 
 def parse_run_now(body: JsonBody) -> Any:
     """Return the payload that replaces the one of the job, or UNSET."""
-    fields = _parse_fields(RunNowFields, body)
+    return _parse_payload(RunNowFields, body)
+
+
+def parse_retry(body: JsonBody) -> Any:
+    """Return the payload that replaces the one of the former run, or UNSET."""
+    return _parse_payload(RetryRunFields, body)
+
+
+def _parse_payload(model: type[StrictModel], body: JsonBody) -> Any:
+    fields = _parse_fields(model, body)
     if "payload" not in fields:
         return UNSET
     if is_payload_too_long(fields["payload"], body):

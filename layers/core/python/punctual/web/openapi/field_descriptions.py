@@ -211,6 +211,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "`misfire_policy`."
     },
     "RunNowFields": {"payload": f"The payload that replaces that of the job. {_PAYLOAD_RULE}"},
+    "RetryRunFields": {"payload": f"The payload that replaces that of the run. {_PAYLOAD_RULE}"},
     "BackfillFields": {
         "from": "The start of the range, inclusive.",
         "to": "The end of the range, exclusive.",

@@ -309,9 +309,10 @@ _OPERATIONS = (
         "Runs",
         "Retry a run that has ended",
         {202: Response("The new run.", "Run", ("Location",), _RUN_LINKS)},
-        "The new run uses the current definition and the original payload.",
+        "The new run uses the current definition, and the original payload unless `payload` "
+        "replaces it.",
         (*_RUN_PARAMETERS, IDEMPOTENCY_KEY_PARAMETER),
-        "Nothing",
+        "RetryRun",
         is_body_required=False,
         notes={409: "The run has not ended, or the job is CANCELLED."},
     ),

@@ -23,6 +23,7 @@ from punctual.web.models.bodies import (
     NoFields,
     PreviewFields,
     ResumeFields,
+    RetryRunFields,
     RunNowFields,
 )
 from punctual.web.models.defaults import DEFAULTS
@@ -44,6 +45,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     NoFields,
     ResumeFields,
     RunNowFields,
+    RetryRunFields,
     BackfillFields,
 )
 # Generated clients use these names.
@@ -51,6 +53,7 @@ _SCHEMA_NAMES = {
     "NoFields": "Nothing",
     "ResumeFields": "Resume",
     "RunNowFields": "RunNow",
+    "RetryRunFields": "RetryRun",
     "BackfillFields": "Backfill",
     "ScheduleDiffFields": "ScheduleDiffRequest",
     "BatchFields": "Batch",

@@ -57,12 +57,14 @@ class RunWriteRoutes:
     def retry(self, request: Request, job_id: str, run_id: str) -> Sliced[Reply]:
         ids = parse_id(job_id), parse_id(run_id, "run")
         key = idempotency_key(request)
-        body = parse_optional(request.body)
-        bodies.parse_no_fields(body)
+        body = parse_optional(request.body, self._services.max_payload_bytes(request))
+        payload = bodies.parse_retry(body)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         request_fingerprint = "" if key is None else fingerprint(operation, body.value)
         tenant, actor = request.caller.tenant, actor_of(request)
-        view = yield from self._services.jobs.retry(tenant, *ids, key, request_fingerprint, actor)
+        view = yield from self._services.jobs.retry(
+            tenant, *ids, payload, key, request_fingerprint, actor
+        )
         return _accepted_run(view, request)
 
 
