@@ -61,6 +61,7 @@ SETTINGS = Settings(
         "runs",
         "control",
         "audit",
+        "lists",
         "bucket",
         "wake",
         "bus",
