@@ -219,8 +219,9 @@ class Story:
             token=run.token, until=self.now + RUN_LEASE, is_renewed=True
         )
 
-    def pause(self) -> Decision:
-        return self.do(Pause())
+    def pause(self, until: float | None = None, note: str = "") -> Decision:
+        """Pause the job, up to `until` seconds after noon."""
+        return self.do(Pause(None if until is None else after(until), note))
 
     def resume(self, missed: MisfirePolicy | None = None) -> Decision:
         return self.do(Resume(missed))

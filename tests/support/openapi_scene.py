@@ -231,7 +231,12 @@ def _jobs(scene: Scene) -> None:
     put = {"priority": "HIGH", "max_retries": 5}
     send("replaceJob", "if_it_is_version_2", f"PUT {job}", put, if_match='"2"')
     send("replaceJob", "if_it_were_version_1", f"PUT {job}", put, if_match='"1"')
-    send("pauseJob", "the_report", f"POST {job}/pause", {})
+    send(
+        "pauseJob",
+        "the_report",
+        f"POST {job}/pause",
+        {"until": "2026-11-18T18:00:00Z", "note": "The warehouse moves."},
+    )
     send("resumeJob", "without_what_was_missed", f"POST {job}/resume", {"missed": "SKIP"})
     send("getJobStatus", "the_report", f"GET {job}/status")
     at = "2026-11-19T02:30:00Z"

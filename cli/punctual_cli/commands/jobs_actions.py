@@ -22,12 +22,29 @@ MAX_SHOWN_TIMES = 10
 MIN_CONFIRMED_RUNS = 2  # runs
 
 
-def pause(session: Session, job: JobName) -> None:
+def pause(
+    session: Session,
+    job: JobName,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time at which the job resumes by itself. Default: it stays paused.",
+            show_default=False,
+        ),
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="Why the job is paused, for people.", show_default=False)
+    ] = None,
+) -> None:
     """Pause the schedule of a job.
 
-    Active runs continue, and punctual jobs run still works.
+    Active runs continue, and punctual jobs run still works. For a paused job the command replaces
+    the time and the note.
     """
-    _print_job(session, session.client.jobs.pause(find_job_id(session.client, job)))
+    until_at = None if until is None else parse_time_option("--until", until, session.clock())
+    job_id = find_job_id(session.client, job)
+    _print_job(session, session.client.jobs.pause(job_id, until=until_at, note=note))
 
 
 def resume(
@@ -154,6 +171,9 @@ def _print_job(session: Session, job: "Job") -> None:
         screen = session.screen
         next_run_at = shown_job.next_run_time
         next_run_text = "" if next_run_at is None else f"; next run {screen.long_time(next_run_at)}"
-        screen.print_line(screen.status(shown_job.status) + f"  {shown_job.name}{next_run_text}")
+        resume_at = None if shown_job.pause is None else shown_job.pause.until
+        resume_text = "" if resume_at is None else f"; resumes {screen.long_time(resume_at)}"
+        line = screen.status(shown_job.status) + f"  {shown_job.name}{next_run_text}{resume_text}"
+        screen.print_line(line)
 
     answers.write_item(session, job, draw)

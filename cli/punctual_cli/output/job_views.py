@@ -8,7 +8,7 @@ from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
-    from punctual.client import Job
+    from punctual.client import Job, Pause
 
 WIDE_TABLE_COLUMNS = 118
 _LIST_COLUMNS = (
@@ -54,6 +54,7 @@ def print_card(session: Session, job: "Job") -> None:
         ("Name", job.name),
         ("Id", job.job_id),
         ("Status", screen.status(job.status)),
+        ("Paused", None if job.pause is None else _pause_text(session, job.pause)),
         ("Schedule", schedule_text.full_schedule(job)),
         ("Next run", screen.long_time(job.next_run_time)),
         ("Latest run", None if latest_run is None else _latest_run_text(session, latest_run)),
@@ -73,6 +74,15 @@ def _latest_run_text(session: Session, run: Any) -> str:
     at = run.end_time or run.start_time or run.created_at
     relative_time = "" if at is None else f", {moments.format_relative(at, session.clock())}"
     return f"{run.status}{relative_time}: {run.run_id}"
+
+
+def _pause_text(session: Session, pause: "Pause") -> str:
+    """Return when and by which caller a job was paused, its note, and when it resumes."""
+    screen = session.screen
+    lines = [_time_with_caller(screen.long_time(pause.at), pause.by), pause.note]
+    if pause.until is not None:
+        lines.append(f"until {screen.long_time(pause.until)}")
+    return "\n".join(line for line in lines if line)
 
 
 def _time_with_caller(time_text: str | None, caller: str | None) -> str | None:

@@ -110,6 +110,22 @@ def test_job_list_fits_80_columns(program: Program) -> None:
     assert "0 2 * * * Berlin" in second
 
 
+def test_pause_shows_when_the_job_resumes_and_why(program: Program) -> None:
+    program(*NIGHTLY)
+    options = ("--until", "+90m", "--note", "the warehouse moves")
+    paused = program("jobs", "pause", "nightly", *options)
+    assert normalized(paused.out) == "PAUSED  nightly; resumes <day> <time> CET (in <ago>)\n"
+    lines = normalized(program("jobs", "show", "nightly").out).splitlines()
+    (at,) = (index for index, line in enumerate(lines) if line.startswith("Paused  "))
+    assert lines[at].endswith(" by local")
+    assert [line.strip() for line in lines[at + 1 : at + 3]] == [
+        "the warehouse moves",
+        "until <day> <time> CET (in <ago>)",
+    ]
+    refused = program("jobs", "pause", "nightly", "--until", "yesterday", code=4)
+    assert "until: must lie in the future" in refused.err
+
+
 def test_pipe_receives_full_names(program: Program) -> None:
     long = "a job with a name that is much too long for a table of eighty columns"
     program("jobs", "create", long, "--every", "5m")

@@ -81,3 +81,24 @@ def test_cancelled_job_leaves_no_run_and_no_timer(deployed: Dispatch) -> None:
     assert not deployed.runtime.executor.claim(deployed.queued).claimed
     deployed.run(NOON + SECOND)
     assert deployed.aws.rows("timers") == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_paused_job_resumes_at_its_time(deployed: Dispatch, is_restarted: bool) -> None:
+    deployed.planner.tick()
+    key = deployed.submit(schedule_type="CRON", cron_expression="* * * * *", misfire_policy="SKIP")
+    deployed.run(after(70))
+    deployed.jobs.pause(*key, until=after(300), note="a move")
+    if is_restarted:
+        deployed.restart()
+    deployed.run(after(290))
+    assert deployed.job_state(key).status is JobStatus.PAUSED
+    deployed.run(after(305))
+    state = deployed.job_state(key)
+    assert (state.status, state.pause) == (JobStatus.SCHEDULED, None)
+    views = finish(deployed.search.runs(*key, RunFilters(), 10, None)).items
+    assert [(v.run.status.value, v.run.reason.value, v.run.occurrence_count) for v in views] == [
+        ("SUCCESS", "", 1),
+        ("SKIPPED", "PAUSED", 3),
+        ("SUCCESS", "", 1),
+    ]

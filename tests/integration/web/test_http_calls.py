@@ -1,12 +1,14 @@
 """Every call of the contract over the node's application, with the store in memory."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.audit import JOB_RESUME
+from punctual.domain.timestamps import format_time
+from punctual.engine.commands.audit import JOB_PAUSE, JOB_RESUME
 from punctual.engine.ports.rows import Detail
 from tests.support.web_client import Answer, Client
 
@@ -78,7 +80,7 @@ def test_shown_job_can_be_sent_back_without_fields_of_the_server(client: Client)
         {"name": "d", "schedule_type": "INTERVAL", "interval_seconds": 5},
     ]
     ours = {"job_id", "status", "next_run_time", "latest_run", "created_at", "created_by"}
-    ours |= {"updated_at", "version"}
+    ours |= {"updated_at", "version", "pause"}
     for body in bodies:
         shown = client.post("/v1/jobs", body).json
         sent = {name: value for name, value in shown.items() if name not in ours}
@@ -249,6 +251,48 @@ def test_job_is_paused_resumed_and_cancelled(client: Client) -> None:
     assert client.call("DELETE", path).status == 200
     assert is_problem(client.post(f"{path}/pause"), 409, "CONFLICT")
     assert is_problem(client.call("PATCH", path, b'{"name":"b"}'), 409, "CONFLICT")
+
+
+def test_pause_takes_a_time_and_a_note(client: Client) -> None:
+    path = f"/v1/jobs/{a_job(client)}"
+    until = format_time(client.world.clock() + timedelta(hours=6))
+    body = {"until": until, "note": "a move"}
+    paused = client.post(f"{path}/pause", body)
+    pause = paused.json["pause"]
+    assert (pause["until"], pause["note"]) == (until, "a move")
+    assert pause["by"]
+    assert pause["at"]
+    assert client.post(f"{path}/pause", body).json["version"] == paused.json["version"]
+    for_ever = client.post(f"{path}/pause", {})
+    assert for_ever.json["pause"] == {**pause, "until": None, "note": None}
+    assert for_ever.json["version"] == paused.json["version"] + 1
+    notes = [entry.note for entry in client.world.memory.job_states.audit.noted["local"]]
+    assert [(note.before, note.after) for note in notes if note.action == JOB_PAUSE] == [
+        ({"status": "SCHEDULED"}, {**body, "status": "PAUSED"}),
+        (body, {}),
+    ]
+    assert client.post(f"{path}/resume").json["pause"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"until": "2020-01-01T00:00:00Z"}, "must lie in the future"),
+        ({"until": "2199-01-01T00:00:00Z"}, "must lie within 366 days"),
+        ({"until": "tomorrow"}, "must be an RFC 3339 time with an offset"),
+        ({"until": 7}, "must be a string"),
+        ({"note": "x" * 257}, "must have at most 256 characters"),
+        ({"note": "a\x1b[2J"}, "must not hold control characters"),
+    ],
+)
+def test_pause_with_a_wrong_field_changes_nothing(
+    client: Client, body: dict[str, Any], message: str
+) -> None:
+    path = f"/v1/jobs/{a_job(client)}"
+    fields = client.post(f"{path}/pause", body).fields
+    assert set(fields) == set(body)
+    assert next(iter(fields.values())).startswith(message)
+    assert client.get(path).json["status"] == "SCHEDULED"
 
 
 def test_requested_run_is_read_cancelled_and_retried(client: Client) -> None:

@@ -42,6 +42,8 @@ class Case(NamedTuple):
     job: JobState
     missed: MisfirePolicy | None = None
     begin: Callable[[World], object] = lambda world: world  # the start of the walk
+    pauses: tuple[Event, ...] = (Pause(),)
+    is_resumed_by_clients: bool = True
 
 
 def begin_with_one_held_run(world: World) -> None:
@@ -69,13 +71,19 @@ CASES = {
         a_job(every(10, end_at=END), max_concurrency=2, overlap=OverlapPolicy.REPLACE),
         begin=lambda world: world.evaluate_at(10, 20) and (world.claim(), world.claim()),
     ),
+    "pause until a time": Case(
+        a_job(every(10, end_at=after(15)), max_retries=0, misfire=MisfirePolicy.SKIP),
+        pauses=(Pause(after(15)), Pause(after(20), "later")),
+        is_resumed_by_clients=False,
+    ),
 }
 
 
 def events_of(state: JobState, case: Case) -> Iterator[Event]:
     """Yield each event that can reach this state, also from late messages and old tokens."""
-    yield Pause()
-    yield Resume(case.missed)
+    yield from case.pauses
+    if case.is_resumed_by_clients:
+        yield Resume(case.missed)
     yield Cancel()
     if state.edition < 4:
         other_limit = 1 if state.limits.max_concurrency == 2 else 2
@@ -209,3 +217,8 @@ def test_walk_meets_exactly_the_documented_steps_of_a_job(
     walks: dict[str, Walk],
 ) -> None:
     assert set().union(*(walk.job_steps for walk in walks.values())) == JOB_TRANSITIONS
+
+
+def test_job_that_is_paused_until_a_time_resumes_without_a_client(walks: dict[str, Walk]) -> None:
+    steps = walks["pause until a time"].job_steps
+    assert {("SCHEDULED", "PAUSED"), ("PAUSED", "SCHEDULED"), ("PAUSED", "COMPLETED")} <= steps

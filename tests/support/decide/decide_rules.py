@@ -147,6 +147,7 @@ def check_state(state: JobState) -> None:
         assert (state.ended_at is not None) == (not alive)
     if state.status is JobStatus.SCHEDULED:
         assert alive or state.next_at is not None or state.catch_up is not None
+    assert (state.pause is not None) == (state.status is JobStatus.PAUSED)
     if state.status is JobStatus.PAUSED:
         for run in state.runs:
             assert run.has_begun or run.trigger is not Trigger.SCHEDULE
@@ -205,6 +206,8 @@ def future_times(state: JobState) -> Iterator[datetime]:
     due_at = next_due_at(state)
     if state.status is JobStatus.SCHEDULED and due_at is not None:
         yield due_at
+    if state.pause is not None and state.pause.until is not None:
+        yield state.pause.until
     unstarted: list[Run | WaitingRun] = [
         run for run in state.runs if not run.is_held and not run.past_attempts
     ]

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from punctual.domain.job_state import JobLimits, JobState, JobStatus, MisfirePolicy, OverlapPolicy
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Every
+from punctual.domain.utc import MICROSECOND
 from tests.support.simulation.schedule_times import next_time
 
 FAR = timedelta(hours=1)  # more than any distance of times in a story
@@ -47,6 +48,19 @@ class StateChange:
         )
 
     @property
+    def is_resumed_by_time(self) -> bool:
+        return self.is_resumed and self.old.edition == self.new.edition
+
+    def end_of_pause(self, at: datetime) -> datetime:
+        """Return the time up to which an occurrence of the pause counts as missed."""
+        if not self.is_resumed_by_time:
+            return at
+        assert self.old.pause is not None
+        assert self.old.pause.until is not None, "a pause without a time ends by itself"
+        assert self.old.pause.until <= at, "a pause ends before its time"
+        return self.old.pause.until - MICROSECOND
+
+    @property
     def is_rescheduled(self) -> bool:
         return self.old.schedule != self.new.schedule
 
@@ -71,7 +85,7 @@ class StateChange:
     def policies(self, limits: JobLimits) -> set[MisfirePolicy]:
         """Return the misfire policies in force."""
         misfire_policies = {limits.misfire}
-        if self.is_resumed and self.requests.missed:
+        if self.is_resumed and not self.is_resumed_by_time and self.requests.missed:
             misfire_policies = {missed or limits.misfire for missed in self.requests.missed}
         if self.old.catch_up is not None:
             misfire_policies.add(self.old.catch_up.policy)
@@ -79,13 +93,19 @@ class StateChange:
 
     def is_overdue(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
         """Return True if the misfire policy applies, after the grace or after a pause."""
-        due = scheduled_at + limits.jitter
-        return due <= at if self.is_resumed else due < at - limits.grace
+        if self.is_resumed and not self.is_resumed_by_time:
+            return self.is_in_pause(scheduled_at, at, limits)
+        is_in_outage = scheduled_at + limits.jitter < at - limits.grace
+        return is_in_outage or self.is_in_pause(scheduled_at, at, limits)
+
+    def is_in_pause(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
+        """Return True if the occurrence became due in a pause that this swap ends."""
+        return self.is_resumed and scheduled_at + limits.jitter <= self.end_of_pause(at)
 
     def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
         """Return True also at the end of the grace, which a catch-up includes."""
         due = scheduled_at + limits.jitter
-        return due <= (at if self.is_resumed else at - limits.grace)
+        return due <= (self.end_of_pause(at) if self.is_resumed else at - limits.grace)
 
     def following(self, scheduled_at: datetime) -> datetime | None:
         """Return the next occurrence, or None for a schedule from completion."""
@@ -127,7 +147,12 @@ def _may_catch_up(
     if MisfirePolicy.RUN_ALL in policies:
         return True
     following = change.following(scheduled_at)
-    is_latest = following is None or not change.is_overdue(following, at, limits)
+    is_latest = (
+        following is None
+        or not change.is_overdue(following, at, limits)
+        # The pause and an outage after it are caught up one after the other.
+        or change.is_in_pause(scheduled_at, at, limits) != change.is_in_pause(following, at, limits)
+    )
     return MisfirePolicy.RUN_ONCE in policies and is_latest
 
 

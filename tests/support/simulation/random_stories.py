@@ -125,7 +125,7 @@ def _change(chance: random.Random) -> dict[str, Any]:
 def _action(chance: random.Random, number: int) -> Action:
     calls: list[Callable[[], Any]] = [
         lambda: on_job("pause"),
-        lambda: on_job("pause"),
+        lambda: on_job("pause", None, None, at(40 + 20 * number), "a move"),
         lambda: on_job("resume", chance.choice((None, None, *MisfirePolicy))),
         lambda: on_job("resume"),
         lambda: change(**_change(chance)),

@@ -39,6 +39,12 @@ def _cancelled(world: World) -> None:
     assert count(world, RunStatus.CANCELLED) == 1, outcomes(world)
 
 
+def _resumed_by_itself(world: World) -> None:
+    states = [stored.state for stored in world.memory.job_states.rows.values()]
+    assert [state.pause for state in states] == [None], outcomes(world)
+    assert count(world, RunStatus.SUCCESS) >= 1, outcomes(world)
+
+
 def _one_of_each_order(world: World) -> None:
     ordered = outcomes(world, Trigger.RUN_NOW)
     assert ordered == [("SUCCESS", "", 1)], f"one key, one run: {ordered}"
@@ -204,6 +210,15 @@ SCENARIOS = [
             Action(30, "pause", on_job("pause")),
             Action(110, "resume", on_job("resume")),
         ],
+    ),
+    Scenario(
+        "pause until a time",
+        [
+            Action(1, "submit", submit("k", CRON)),
+            Action(30, "pause", on_job("pause", None, None, at(70), "a move")),
+            Action(50, "pause for longer", on_job("pause", None, None, at(110), "a long move")),
+        ],
+        check=_resumed_by_itself,
     ),
     Scenario(
         "change of schedule",

@@ -1,15 +1,16 @@
-"""Commands of a user to a job: pause, resume, cancel, run."""
+"""Commands of a user to a job: pause, also up to a time, resume, cancel, run."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from punctual.domain.decide import Decision, Verdict
-from punctual.domain.events import Backfill, CancelRun, Claim
-from punctual.domain.job_state import JobStatus, MisfirePolicy
+from punctual.domain.decide import Decision, Verdict, decide
+from punctual.domain.events import Backfill, CancelRun, Claim, Evaluate, Pause
+from punctual.domain.job_state import JobPause, JobStatus, MisfirePolicy
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Once
-from tests.support.builders_jobs import Story, a_job, after, every
+from tests.support.builders_jobs import NOON, Story, a_job, after, every
 
 
 def a_paused_job(**fields: Any) -> Story:
@@ -131,7 +132,8 @@ def test_resume_of_a_job_that_is_not_paused_changes_nothing() -> None:
 
 def test_each_command_raises_the_edition() -> None:
     story = Story(a_job())
-    for count, command in enumerate((story.pause, story.resume, story.pause, story.cancel)):
+    commands: list[Callable[[], Decision]] = [story.pause, story.resume, story.pause, story.cancel]
+    for count, command in enumerate(commands):
         command()
         assert story.state.edition == count + 2
 
@@ -246,3 +248,131 @@ def test_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> Non
         story.evaluate(horizon=horizon)
         story.at(70).cancel()
         assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+
+
+def a_job_paused_for_a_time(at: float = 30, until: float = 270, **fields: Any) -> Story:
+    """Return a job of each minute, paused from `at` to `until`."""
+    story = Story(a_job(every(60), **fields)).at(at)
+    story.pause(until)
+    return story
+
+
+def test_pause_holds_its_values_and_a_timer_for_its_end() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.do(Pause(after(270), "a move", "operation-1", "ann"))
+    assert story.state.pause == JobPause(
+        at=after(30), by="ann", until=after(270), note="a move", operation_id="operation-1"
+    )
+    assert story.state.timer_at == after(270)
+
+
+def test_job_resumes_at_its_time_and_not_before() -> None:
+    story = a_job_paused_for_a_time().evaluate_at(60, 120, 180, 240, 269.999)
+    assert story.status() == "PAUSED"
+    story.evaluate_at(270)
+    assert (story.status(), story.state.pause) == ("SCHEDULED", None)
+    assert story.drain().outcomes() == [(60, "SKIPPED", "COALESCED", 3), (240, "SUCCESS", "", 1)]
+    assert story.state.next_at == after(300)
+
+
+def test_resume_at_its_time_is_not_a_change_of_a_client() -> None:
+    story = a_job_paused_for_a_time()
+    before = story.state
+    story.evaluate_at(270)
+    assert (story.state.edition, story.state.updated_at) == (before.edition, before.updated_at)
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcomes"),
+    [
+        (MisfirePolicy.RUN_ONCE, [(60, "SKIPPED", "COALESCED", 2), (180, "SUCCESS", "", 1)]),
+        (MisfirePolicy.RUN_ALL, [(second, "SUCCESS", "", 1) for second in (60, 120, 180)]),
+        (MisfirePolicy.SKIP, [(60, "SKIPPED", "PAUSED", 3)]),
+    ],
+)
+def test_policy_decides_about_occurrences_before_the_end_and_that_at_the_end_runs(
+    policy: MisfirePolicy, outcomes: list[tuple[int, str, str, int]]
+) -> None:
+    story = a_job_paused_for_a_time(until=240, misfire=policy).drain_at(240)
+    assert story.outcomes() == [*outcomes, (240, "SUCCESS", "", 1)]
+
+
+def test_outage_over_the_end_of_a_pause_is_caught_up_by_itself() -> None:
+    story = a_job_paused_for_a_time(until=270, misfire=MisfirePolicy.SKIP).drain_at(600)
+    assert story.outcomes() == [
+        (60, "SKIPPED", "PAUSED", 4),
+        (300, "MISSED", "OUTAGE", 5),
+        (600, "SUCCESS", "", 1),
+    ]
+
+
+def test_second_pause_replaces_time_and_note_only() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.do(Pause(after(270), "a move", "operation-1", "ann"))
+    edition = story.state.edition
+    repeated = story.at(40).do(Pause(after(270), "a move", "operation-2", "bob"))
+    assert not repeated.changed
+    story.do(Pause(after(500), "a longer move", "operation-2", "bob"))
+    assert story.state.pause == JobPause(
+        at=after(30), by="ann", until=after(500), note="a longer move", operation_id="operation-1"
+    )
+    assert story.state.edition == edition + 1
+    assert story.state.timer_at == after(500)
+    assert story.evaluate_at(270).status() == "PAUSED"
+    assert story.evaluate_at(500).status() == "SCHEDULED"
+
+
+def test_pause_without_a_time_ends_only_by_a_client() -> None:
+    story = a_job_paused_for_a_time()
+    story.pause()
+    assert story.state.timer_at is None
+    assert story.evaluate_at(270, 10_000).status() == "PAUSED"
+
+
+@pytest.mark.parametrize("command", ["cancel", "resume"])
+def test_cancel_and_resume_end_the_pause(command: str) -> None:
+    story = a_job_paused_for_a_time()
+    getattr(story.at(100), command)()
+    assert story.state.pause is None
+    status = story.status()
+    assert story.evaluate_at(270).status() == status
+
+
+def test_job_without_a_next_time_completes_at_the_end_of_its_pause() -> None:
+    story = Story(a_job(Once(after(10)))).evaluate_at(10)
+    run = story.claim()
+    story.pause(until=100)
+    story.finish(run)
+    assert (story.status(), story.state.timer_at) == ("PAUSED", after(100))
+    story.evaluate_at(100)
+    assert (story.status(), story.state.timer_at) == ("COMPLETED", None)
+    assert story.state.ended_at == after(100)
+
+
+def test_held_run_starts_at_the_end_of_the_pause() -> None:
+    story = Story(a_job(every(600))).evaluate_at(600)
+    story.pause(until=650)
+    assert story.queued == []
+    sent = story.at(650).evaluate().runs_to_send
+    assert [run.scheduled_at for run in sent] == [after(600)]
+
+
+def test_end_of_a_pause_does_not_come_early_when_a_poller_fires_ahead() -> None:
+    story = a_job_paused_for_a_time()
+    decision = story.at(269).evaluate(horizon=2, trigger_times=[after(270)])
+    assert (decision.changed, story.status()) == (False, "PAUSED")
+    assert after(270) in story.timers
+
+
+def test_change_of_a_paused_job_keeps_the_pause() -> None:
+    story = a_job_paused_for_a_time()
+    pause = story.state.pause
+    story.at(100).change(every(30), max_concurrency=3)
+    assert (story.status(), story.state.pause) == ("PAUSED", pause)
+
+
+def test_pause_with_a_time_that_has_passed_ends_at_the_next_evaluation() -> None:
+    paused = decide(a_job(every(60)), Pause(NOON), after(5), "w")
+    assert (paused.state.status, paused.timer_at) == ("PAUSED", NOON)
+    resumed = decide(paused.state, Evaluate(trigger_times=(NOON,)), after(5), "w")
+    assert (resumed.state.status, resumed.state.timer_at) == ("SCHEDULED", after(60))

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import JobPause, JobState, JobStatus
 from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
+from punctual.domain.timestamps import format_time
 from punctual.engine.commands import audit
 from punctual.engine.ports.audit_log import (
     Actor,
@@ -98,6 +99,18 @@ def test_status_change_is_noted_with_both_statuses() -> None:
     assert note is not None
     assert note.before == {"status": "PAUSED"}
     assert note.after == {"missed": "SKIP", "status": "SCHEDULED"}
+
+
+def test_change_of_a_pause_is_noted_with_time_and_note_before_and_after() -> None:
+    pause = JobPause(at=NOON, until=after(60), note="a move")
+    note = audit.note_for_swap(
+        a_note(audit.JOB_PAUSE, after=audit.pause_fields(None, "a long move")),
+        replace(PAUSED, pause=pause),
+        replace(PAUSED, edition=3, pause=replace(pause, until=None, note="a long move")),
+    )
+    assert note is not None
+    assert note.before == {"until": format_time(after(60)), "note": "a move"}
+    assert note.after == {"note": "a long move"}
 
 
 def test_backfill_note_counts_its_own_runs() -> None:

@@ -43,6 +43,7 @@ from punctual.client.job import (
     Explanation,
     Job,
     JobStatus,
+    Pause,
 )
 from punctual.client.retrying import Retries
 from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run, SavedOutput
@@ -78,6 +79,7 @@ __all__ = [
     "NotFound",
     "Notify",
     "Output",
+    "Pause",
     "PreconditionFailed",
     "Preview",
     "Probe",

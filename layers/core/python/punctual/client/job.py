@@ -10,6 +10,15 @@ from punctual.client.model import AwareDatetime, Model
 from punctual.client.run import Run
 
 
+class Pause(Model, frozen=True, kw_only=True):
+    """The pause of a job. At `until` the job resumes by itself."""
+
+    until: AwareDatetime | None = None
+    note: str | None = None
+    by: str | None = None
+    at: AwareDatetime | None = None
+
+
 class Job(Model, frozen=True, kw_only=True):
     job_id: str
     name: str
@@ -43,6 +52,7 @@ class Job(Model, frozen=True, kw_only=True):
     notify: tuple[dict[str, Any], ...] = ()
     output: str = "keep"
     tags: dict[str, str] = msgspec.field(default_factory=dict)
+    pause: Pause | None = None
     next_run_time: AwareDatetime | None = None
     latest_run: Run | None = None
     created_at: AwareDatetime | None = None

@@ -9,7 +9,7 @@ from punctual.domain.decision import OK, Answer, Decision, Verdict, find_live_or
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.transitions import commands, execution
+from punctual.domain.transitions import commands, execution, pause
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 
 __all__ = ["Decision", "Verdict", "decide", "decide_without_fast_path"]
@@ -89,17 +89,17 @@ def _update_completion(draft: Draft) -> None:
         draft.status = JobStatus.COMPLETED
 
 
-def _pause(draft: Draft, _: events.Pause) -> Answer:
+def _pause(draft: Draft, event: events.Pause) -> Answer:
     if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    commands.pause(draft)
+    pause.pause(draft, event)
     return OK
 
 
 def _resume(draft: Draft, event: events.Resume) -> Answer:
     if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    commands.resume(draft, event)
+    pause.resume(draft, event)
     return OK
 
 

@@ -28,6 +28,7 @@ class Draft:
         "notify",
         "now",
         "original",
+        "pause",
         "planned_until",
         "required_leases",
         "rules",
@@ -58,6 +59,7 @@ class Draft:
         self.next_at = state.next_at
         self.started_runs = state.started_runs
         self.catch_up = state.catch_up
+        self.pause = state.pause
         self.latest_run_id = state.latest_run_id
         self.latest_not_run_id = state.latest_not_run_id
         self.runs = list(state.runs)
@@ -172,6 +174,7 @@ class Draft:
             latest_run_id=self.latest_run_id,
             latest_not_run_id=self.latest_not_run_id,
             catch_up=self.catch_up,
+            pause=self.pause,
             timer_at=timer_at,
             write_ids=write_ids,
             ended_at=(original.ended_at or self.now) if is_over else None,
@@ -226,9 +229,11 @@ class Draft:
 
     def _next_evaluation_at(self, trigger_times: tuple[datetime, ...]) -> datetime | None:
         """Return the time of the next evaluation, or None if the job needs none."""
-        if not self.runs and not self.wait_queue and self.next_at is None and self.catch_up is None:
+        if not (self.runs or self.wait_queue or self.next_at or self.catch_up or self.pause):
             return None
         times: list[datetime] = []
+        if self.pause is not None and self.pause.until is not None:
+            times.append(self.pause.until)
         if self.status is JobStatus.SCHEDULED:
             if self.catch_up is not None:
                 times.append(self._immediate_timer_at(trigger_times))

@@ -79,7 +79,12 @@ class DeadLetter(Struct, frozen=True, gc=False):
 
 
 class Pause(Struct, frozen=True, gc=False):
-    pass
+    """Pause the job, or change `until` and `note` of its pause."""
+
+    until: datetime | None = None
+    note: str = ""
+    operation_id: str = ""
+    by: str = ""
 
 
 class Resume(Struct, frozen=True, gc=False):

@@ -112,6 +112,16 @@ class CatchUp(Struct, frozen=True, omit_defaults=True, gc=False, rename={"after_
     after_pause: bool = False
 
 
+class JobPause(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The pause of a job. At `until` the job resumes by itself."""
+
+    at: Moment  # when the pause began
+    by: str = ""  # the caller that began it
+    until: Moment | None = None
+    note: str = ""
+    operation_id: str = ""  # the bulk operation that began it
+
+
 class JobState(
     Struct,
     frozen=True,
@@ -156,6 +166,7 @@ class JobState(
     latest_run_id: str = ""  # id of the newest run that is not SKIPPED or MISSED
     latest_not_run_id: str = ""
     catch_up: CatchUp | None = None
+    pause: JobPause | None = None  # set while the job is PAUSED
     timer_at: Moment | None = None  # time of the timer for the next evaluation
     write_ids: tuple[str, ...] = ()  # write ids of the last few versions, newest last
     ended_at: Moment | None = None  # when the job ended; retention starts here

@@ -123,9 +123,22 @@ def cancel(settings: ClientSettings, job: JobRef, *, if_match: Version | None = 
     return (yield from _send_change(settings, "DELETE", _job_path(job), if_match))
 
 
-def pause(settings: ClientSettings, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
-    """Pause the schedule. Running attempts continue."""
-    return (yield from _send_change(settings, "POST", _job_path(job, "pause"), if_match))
+def pause(
+    settings: ClientSettings,
+    job: JobRef,
+    *,
+    until: TimeValue | None = None,
+    note: str | None = None,
+    if_match: Version | None = None,
+) -> Steps[Job]:
+    """Pause the schedule. Running attempts continue.
+
+    At `until` the job resumes by itself. A second call replaces `until` and `note`.
+    """
+    content = {
+        name: value for name, value in (("until", until), ("note", note)) if value is not None
+    }
+    return (yield from _send_change(settings, "POST", _job_path(job, "pause"), if_match, content))
 
 
 def resume(

@@ -1,12 +1,12 @@
-"""The commands of a person: update, pause, resume, cancel, run now, backfill."""
+"""The commands of a person: update, cancel, run now, backfill."""
 
 from datetime import datetime
 
 from punctual.domain.draft import Draft
 from punctual.domain.durations import SCHEDULE_TIME_TOLERANCE
-from punctual.domain.events import Backfill, Resume, StartRun, Update
+from punctual.domain.events import Backfill, StartRun, Update
 from punctual.domain.identifiers import occurrence_id
-from punctual.domain.job_state import CatchUp, JobStatus
+from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import (
@@ -41,28 +41,6 @@ from punctual.domain.transitions.wait_queue import (
 from punctual.domain.utc import MICROSECOND
 
 
-def pause(draft: Draft) -> None:
-    """Pause the job. Scheduled runs that have not begun wait; requested runs go on."""
-    if draft.status is JobStatus.PAUSED:
-        return
-    process_due(draft)
-    take_back_fired_ahead(draft)
-    requeue_front(draft, [run for run in unclaimed_runs(draft) if run.trigger is Trigger.SCHEDULE])
-    draft.status = JobStatus.PAUSED
-    draft.mark_client_change()
-    admit(draft)
-
-
-def resume(draft: Draft, event: Resume) -> None:
-    if draft.status is not JobStatus.PAUSED:
-        return
-    policy = event.misfire or draft.limits.misfire
-    draft.status = JobStatus.SCHEDULED
-    draft.catch_up = CatchUp(until=draft.now, policy=policy, after_pause=True)
-    draft.mark_client_change()
-    process_due(draft)
-
-
 def cancel(draft: Draft) -> None:
     """Cancel the job. Waiting runs end, and holders get a cancel request."""
     if draft.status is JobStatus.CANCELLED:
@@ -71,6 +49,7 @@ def cancel(draft: Draft) -> None:
     take_back_fired_ahead(draft)
     _record_due_occurrences(draft, *_unfired_outcome(draft))
     draft.status = JobStatus.CANCELLED
+    draft.pause = None
     draft.next_at = None
     draft.mark_client_change()
     for run in list(draft.runs):

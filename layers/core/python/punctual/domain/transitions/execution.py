@@ -22,6 +22,7 @@ from punctual.domain.transitions.attempts import (
     wait_for_resources,
 )
 from punctual.domain.transitions.firing import process_due
+from punctual.domain.transitions.pause import resume_at_its_time
 from punctual.domain.transitions.wait_queue import (
     admit,
     end_if_past_deadline,
@@ -37,6 +38,7 @@ def evaluate(draft: Draft, event: events.Evaluate) -> Answer:
             _lose_if_expired(draft, run, event.leases.get(run.run_id))
     queue_after_backoff(draft)
     resend_unclaimed(draft)
+    resume_at_its_time(draft)
     process_due(draft, event.fire_ahead_until)
     return OK
 

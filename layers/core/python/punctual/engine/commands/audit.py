@@ -1,11 +1,14 @@
 """The note written with each change of a client, and the entries that a stored row holds."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Trigger
+from punctual.domain.timestamps import format_optional_time
 from punctual.engine.ports.audit_log import (
     AuditEntry,
     AuditFilters,
@@ -42,6 +45,12 @@ ACTIONS = (
     ARTIFACT_DELETE,
 )
 DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
+
+
+def pause_fields(until: datetime | None, note: str) -> dict[str, Any]:
+    """Return what the audit shows of a pause, without what the caller left out."""
+    fields = {"until": format_optional_time(until), "note": note or None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def subject_of(note: Note, state: JobState) -> Subject:
@@ -84,12 +93,14 @@ def note_for_swap(note: Note, old: JobState | None, new: JobState) -> Note | Non
     if new.edition == old.edition:
         return None
     replaced_ref = old.current_rules.definition_ref if note.action == JOB_UPDATE else ""
-    before, after = {"status": old.status.value}, {"status": new.status.value}
-    if old.status is new.status:
-        before, after = {}, {}
-    return replace(
-        note, replaced_ref=replaced_ref, before=before, after={**(note.after or {}), **after}
-    )
+    before: dict[str, Any] = {}
+    after = note.after or {}
+    if note.action in (JOB_PAUSE, JOB_RESUME) and old.pause is not None:
+        before = pause_fields(old.pause.until, old.pause.note)
+    if old.status is not new.status:
+        before = {**before, "status": old.status.value}
+        after = {**after, "status": new.status.value}
+    return replace(note, replaced_ref=replaced_ref, before=before, after=after)
 
 
 def _run_ids(state: JobState) -> set[str]:

@@ -208,9 +208,20 @@ class Jobs(RunCommands):
         return True
 
     def pause(
-        self, tenant: str, job_id: str, if_match: int | None = None, actor: Actor | None = None
+        self,
+        tenant: str,
+        job_id: str,
+        if_match: int | None = None,
+        actor: Actor | None = None,
+        until: datetime | None = None,
+        note: str = "",
+        operation_id: str = "",
     ) -> JobView:
-        return self._command(tenant, job_id, events.Pause(), if_match, actor, audit.JOB_PAUSE)
+        """Pause the job, up to `until` if it is given. A paused job takes `until` and `note`."""
+        by = "" if actor is None else actor.caller
+        event = events.Pause(until, note, operation_id, by)
+        after = audit.pause_fields(until, note)
+        return self._command(tenant, job_id, event, if_match, actor, audit.JOB_PAUSE, after)
 
     def resume(
         self,

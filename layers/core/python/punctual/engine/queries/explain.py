@@ -203,6 +203,7 @@ def _outcome_without_run(
         is_current
         and state.status is JobStatus.PAUSED
         and (state.planned_until is None or at > state.planned_until)
+        and not _is_after_pause(state, at)
     ):
         return "PAUSED", "The job is paused: resume decides whether this occurrence runs."
     if is_current and (at + state.limits.jitter >= now or state.next_at == at):
@@ -212,6 +213,11 @@ def _outcome_without_run(
     if period.max_runs is not None and at >= now - HISTORY_RETENTION:
         return "NOT_SCHEDULED", _MAX_RUNS_REACHED_TEXT
     return "NOT_SCHEDULED", "No outcome is stored: the time lies before a change or past retention."
+
+
+def _is_after_pause(state: JobState, at: datetime) -> bool:
+    """Return whether the job will have resumed by itself at that time."""
+    return state.pause is not None and state.pause.until is not None and at >= state.pause.until
 
 
 def _has_occurrence(state: JobState, period: Period, at: datetime) -> bool:

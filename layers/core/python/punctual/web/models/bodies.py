@@ -1,7 +1,7 @@
 """The models of all request bodies but that of a job, and their checks."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET
@@ -10,7 +10,12 @@ from pydantic import Field, ValidationError
 from punctual.domain import timestamps
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.job_state import MisfirePolicy
-from punctual.web.http.json_body import JsonBody, is_payload_too_long, value_errors
+from punctual.web.http.json_body import (
+    CONTROL_CHARACTER,
+    JsonBody,
+    is_payload_too_long,
+    value_errors,
+)
 from punctual.web.models.field_errors import (
     MAX_FIELDS,
     FieldPath,
@@ -23,12 +28,19 @@ from punctual.web.models.schedule import ScheduleFields, StrictModel, check_sche
 MAX_BATCH_JOBS = 500
 MAX_PREVIEW_TIMES = 100
 DEFAULT_PREVIEW_TIMES = 10
+MAX_PAUSE_DAYS = 366
+MAX_PAUSE_NOTE_CHARACTERS = 256
 
 ModelType = TypeVar("ModelType", bound=StrictModel)
 
 
 class NoFields(StrictModel):
     """The body of a call that takes no fields."""
+
+
+class PauseFields(StrictModel):
+    until: str | None = None
+    note: Annotated[str, Field(max_length=MAX_PAUSE_NOTE_CHARACTERS)] | None = None
 
 
 class ResumeFields(StrictModel):
@@ -56,6 +68,11 @@ class BatchFields(StrictModel):
 class PreviewFields(ScheduleFields):
     from_: Annotated[str | None, Field(alias="from")] = None
     count: Annotated[int, Field(ge=1, le=MAX_PREVIEW_TIMES)] | None = None
+
+
+class PauseRequest(NamedTuple):
+    until: datetime | None
+    note: str
 
 
 class BackfillRequest(NamedTuple):
@@ -112,6 +129,26 @@ class BodyReader:
 
 def parse_no_fields(body: JsonBody) -> None:
     _parse_fields(NoFields, body)
+
+
+def parse_pause(body: JsonBody, now: datetime) -> PauseRequest:
+    reader = BodyReader()
+    fields = reader.validated(PauseFields, body)
+    request = read_pause(reader, fields, now)
+    reader.finish()
+    return request
+
+
+def read_pause(reader: BodyReader, fields: Mapping[str, Any], now: datetime) -> PauseRequest:
+    """Return `until` and `note` of these fields, and note an error for a wrong one."""
+    until, note = reader.time(fields, "until"), fields.get("note") or ""
+    if until is not None and until <= now:
+        reader.add_error("until", "must lie in the future")
+    elif until is not None and until > now + timedelta(days=MAX_PAUSE_DAYS):
+        reader.add_error("until", f"must lie within {MAX_PAUSE_DAYS} days")
+    if CONTROL_CHARACTER.search(note):
+        reader.add_error("note", "must not hold control characters")
+    return PauseRequest(until, note)
 
 
 def parse_resume(body: JsonBody) -> MisfirePolicy | None:

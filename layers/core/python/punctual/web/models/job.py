@@ -43,6 +43,7 @@ READ_ONLY_FIELDS = frozenset(
         "job_id",
         "status",
         "next_run_time",
+        "pause",
         "latest_run",
         "created_at",
         "created_by",

@@ -115,6 +115,13 @@ class ShownNotify(ResponseModel):
     url: str
 
 
+class JobPause(ResponseModel):
+    until: Time | None
+    note: str | None
+    by: str
+    at: Time
+
+
 class Job(ResponseModel):
     job_id: Id
     name: str
@@ -148,6 +155,7 @@ class Job(ResponseModel):
     output: Literal["keep", "discard"]
     tags: dict[str, str]
     status: JobStatus
+    pause: JobPause | None
     next_run_time: Time | None
     latest_run: ListedRun | None
     created_at: Time

@@ -206,6 +206,17 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "resources": _RESOURCES,
     },
     "BatchFields": {"jobs": "1 to 500 jobs. Each is accepted or rejected by itself."},
+    "PauseFields": {
+        "until": "The time at which the job resumes by itself, at most 366 days ahead. An "
+        "occurrence at this time is not missed. Default: a client resumes the job.",
+        "note": "Why the job is paused, for people. It has no control characters.",
+    },
+    "JobPause": {
+        "until": "The time at which the job resumes by itself, or null.",
+        "note": "Why the job is paused, or null.",
+        "by": "The caller that paused the job.",
+        "at": "The time when the job was paused.",
+    },
     "ResumeFields": {
         "missed": "What happens with the occurrences during the pause. Default: the job's "
         "`misfire_policy`."
@@ -237,6 +248,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "Job": {
         **_JOB_FIELDS,
         **_STATUS_FIELDS,
+        "pause": "The pause of a PAUSED job, else null.",
         "created_at": "The time when the job was accepted.",
         "created_by": "The caller that created the job.",
         "updated_at": "The time of the last change by a client.",

@@ -190,10 +190,12 @@ _OPERATIONS = (
         "Jobs",
         "Pause a job",
         {200: _CHANGED_JOB},
-        "Holds the schedule. Active runs continue, and runNow, backfill and retry still work. A "
-        "second call changes nothing.",
+        "Holds the schedule. Active runs continue, and runNow, backfill and retry still work. At "
+        "`until` the job resumes by itself, and `misfire_policy` decides about the missed "
+        "occurrences. A second call replaces `until` and `note`. The same call again changes "
+        "nothing.",
         _JOB_PARAMETERS,
-        "Nothing",
+        "Pause",
         is_body_required=False,
         notes={409: _JOB_ENDED, 412: _WRONG_VERSION},
     ),

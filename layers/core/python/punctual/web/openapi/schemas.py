@@ -21,6 +21,7 @@ from punctual.web.models.bodies import (
     BackfillFields,
     BatchFields,
     NoFields,
+    PauseFields,
     PreviewFields,
     ResumeFields,
     RetryRunFields,
@@ -43,6 +44,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     ScheduleDiffFields,
     BatchFields,
     NoFields,
+    PauseFields,
     ResumeFields,
     RunNowFields,
     RetryRunFields,
@@ -51,6 +53,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
 # Generated clients use these names.
 _SCHEMA_NAMES = {
     "NoFields": "Nothing",
+    "PauseFields": "Pause",
     "ResumeFields": "Resume",
     "RunNowFields": "RunNow",
     "RetryRunFields": "RetryRun",
@@ -71,7 +74,8 @@ _SCHEMA_NAMES = {
 _SCHEDULE_TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 _FORMATS = {
     **dict.fromkeys(
-        ("schedule_time", "start_time", "end_time", "from", "to", "expires_at"), "date-time"
+        ("schedule_time", "start_time", "end_time", "from", "to", "expires_at", "until"),
+        "date-time",
     ),
     "cron_expression": "cron",
     "timezone": "timezone",
@@ -108,6 +112,7 @@ def schema_components(
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
+    schemas["Pause"]["properties"]["note"]["pattern"] = _NO_CONTROL_CHARACTERS
     schemas["ArtifactRequest"]["properties"]["name"]["pattern"] = _FILE_NAME
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)

@@ -119,9 +119,10 @@ class JobWriteRoutes:
 
     def pause(self, request: Request, job_id: str) -> Reply:
         job_id = parse_id(job_id)
-        bodies.parse_no_fields(parse_optional(request.body))
+        until, note = bodies.parse_pause(parse_optional(request.body), self._services.clock())
         edition = self._services.required_edition(request, job_id)
-        view = self._services.jobs.pause(request.caller.tenant, job_id, edition, actor_of(request))
+        tenant, actor = request.caller.tenant, actor_of(request)
+        view = self._services.jobs.pause(tenant, job_id, edition, actor, until, note)
         return self._job_reply(view, request)
 
     def resume(self, request: Request, job_id: str) -> Reply:

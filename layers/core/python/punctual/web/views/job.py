@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import JobPause, JobState, JobStatus
 from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.rows import DefinitionRow
@@ -25,12 +25,22 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
         "job_id": state.job_id,
         **definition_json(view.definition),
         "status": state.status.value,
+        "pause": None if state.pause is None else _pause_json(state.pause),
         "next_run_time": format_optional_time(next_run_at(state, now)),
         "latest_run": _latest_run_json(view, root, now),
         "created_at": format_time(state.created_at),
         "created_by": view.definition.created_by,
         "updated_at": format_time(state.updated_at),
         "version": state.edition,
+    }
+
+
+def _pause_json(pause: JobPause) -> dict[str, Any]:
+    return {
+        "until": format_optional_time(pause.until),
+        "note": pause.note or None,
+        "by": pause.by,
+        "at": format_time(pause.at),
     }
 
 
