@@ -19,6 +19,7 @@ from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.lists.job_index import JobIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Monitor
 from punctual.engine.ports.notifications import Notifications
@@ -40,6 +41,7 @@ class Ports:
     """All ports of one store. Only tests hold them together."""
 
     job_states: JobStates
+    job_index: JobIndex
     timers: Timers
     run_queue: RunQueue
     notifications: Notifications
@@ -65,6 +67,7 @@ def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
     """Return the ports of a node."""
     return Ports(
         job_states=store.job_states,
+        job_index=store.job_index,
         timers=store.timers,
         run_queue=messages,
         notifications=store.notifications,
@@ -106,6 +109,7 @@ def job_queries(
 ) -> JobQueries:
     return JobQueries(
         job_states=ports.job_states,
+        job_index=ports.job_index,
         history=ports.history,
         blobs=ports.blobs,
         audit_log=ports.audit_log,

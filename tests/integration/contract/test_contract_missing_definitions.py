@@ -11,8 +11,9 @@ from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.schedules.schedule import Once
 from punctual.engine.ports.job_states import JobStates, StoredState, Swap
+from punctual.engine.ports.lists.job_index import JobFilters, JobQuery
 from punctual.engine.ports.rows import JobKey, JobStatePage
-from punctual.engine.queries.jobs import JobFilters, JobQueries
+from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import finish
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_definition_row, a_job_state, after, an_id
@@ -49,8 +50,8 @@ def stored_world(world: World) -> World:
 
 
 QUERIES: list[Callable[[JobQueries], Any]] = [
-    lambda search: finish(search.jobs("acme", JobFilters(), 50, None)),
-    lambda search: finish(search.jobs("acme", JobFilters(name_prefix="a"), 50, None)),
+    lambda search: finish(search.jobs("acme", JobQuery(), 50, None)),
+    lambda search: finish(search.jobs("acme", JobQuery(JobFilters(name_prefix="a")), 50, None)),
     lambda search: search.job("acme", BARE),
     lambda search: finish(search.upcoming("acme", NOON, after(3_600), 50, None)),
 ]
@@ -71,8 +72,8 @@ def test_missing_definition_is_logged_and_the_list_refused(
 
 def test_missing_definition_does_not_affect_other_tenants_and_pages(stored_world: World) -> None:
     search, log = a_search(stored_world)
-    assert finish(search.jobs("globex", JobFilters(), 50, None)).items == []
-    (newest,) = finish(search.jobs("acme", JobFilters(), 1, None)).items
+    assert finish(search.jobs("globex", JobQuery(), 50, None)).items == []
+    (newest,) = finish(search.jobs("acme", JobQuery(), 1, None)).items
     assert (newest.state.job_id, log.lines) == (JOBS[2], [])
 
 
@@ -98,7 +99,7 @@ class Expiring:
 
 def test_listing_leaves_out_job_that_expires_between_reads(stored_world: World) -> None:
     search, log = a_search(stored_world, cast(JobStates, Expiring(stored_world.ports.job_states)))
-    views = finish(search.jobs("acme", JobFilters(), 50, None)).items
+    views = finish(search.jobs("acme", JobQuery(), 50, None)).items
     assert [view.state.job_id for view in views] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):
         search.job("acme", BARE)

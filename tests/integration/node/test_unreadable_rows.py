@@ -15,8 +15,9 @@ from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import Token
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor, AuditFilters
+from punctual.engine.ports.lists.job_index import JobQuery
 from punctual.engine.ports.rows import JobKey, Receipt, RunKey
-from punctual.engine.queries.jobs import JobFilters, RunFilters
+from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.files.data_folder import DATABASE
 from tests.integration.contract.test_contract_notifications import a_notification
@@ -95,7 +96,7 @@ def test_calls_on_a_job_with_unreadable_state_fail_and_others_succeed(tmp_path: 
                 lambda: jobs.cancel(T, bad),
                 lambda: jobs.run_now(T, bad, "me"),
                 lambda: finish(search.runs(T, bad, RunFilters(), 10, None)),
-                lambda: finish(search.jobs(T, JobFilters(), 10, None)),
+                lambda: finish(search.jobs(T, JobQuery(), 10, None)),
             ]
         )
         refused = [answers[n] for n in (0, 2, 4, 5, 6, 7)]

@@ -23,6 +23,7 @@ from punctual.engine.ports.rows import (
 )
 from punctual.engine.ports.timers import Timer, TimerPage
 from tests.support.memory_audit import MemoryAudit
+from tests.support.memory_lists import MemoryJobIndex
 from tests.support.ports import Ports
 from tests.support.simulation.fifo import FifoQueue
 from tests.support.simulation.small_ports import (
@@ -113,7 +114,7 @@ class MemoryJobStates:
         return {ref: self._definitions[ref] for ref in refs if ref in self._definitions}
 
     def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
-        states = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
         states = [
             state
             for state in states
@@ -131,7 +132,7 @@ class MemoryJobStates:
     def upcoming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
     ) -> UpcomingStates | None:
-        states = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
         before, _ = sort_by_occurrence(states, after, end, 0)
         return (
             None
@@ -140,7 +141,7 @@ class MemoryJobStates:
         )
 
     def active_states(self, tenant: str) -> Sequence[JobState]:
-        states = [stored.state for stored in self._alive() if stored.state.tenant == tenant]
+        states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
         return [state for state in states if state.runs or state.wait_queue or state.unrecorded]
 
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
@@ -149,7 +150,7 @@ class MemoryJobStates:
         more = len(states) > start + limit
         return WalkPage(states[start : start + limit], str(start + limit) if more else None)
 
-    def _alive(self) -> list[StoredState]:
+    def alive(self) -> list[StoredState]:
         return [stored for key in self.rows if (stored := self._valid(key)) is not None]
 
 
@@ -275,6 +276,7 @@ class Memory:
         self.artifacts = MemoryArtifacts(clock)
         self.ports = Ports(
             job_states=self.job_states,
+            job_index=MemoryJobIndex(self.job_states),
             timers=self.timers,
             run_queue=self.run_queue,
             notifications=self.notifications,

@@ -26,6 +26,8 @@ from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.aws.sqs.wakeups import SqsWakeUps
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.lists.job_index import JobIndex
+from punctual.engine.queries.walked_job_index import WalkedJobIndex
 from punctual.settings import Settings
 
 
@@ -57,6 +59,7 @@ class AwsPorts:
     """The adapters of one deployment."""
 
     job_states: DynamoJobStates
+    job_index: JobIndex
     timers: DynamoTimers
     run_queue: SwitchedMessages
     notifications: SqsNotifications
@@ -86,8 +89,10 @@ def build_aws_ports(
     dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
     tenant_index = TenantRunIndex(dynamo, settings.control_table)
+    job_states = DynamoJobStates(dynamo, settings.jobs_table, clock)
     return AwsPorts(
-        job_states=DynamoJobStates(dynamo, settings.jobs_table, clock),
+        job_states=job_states,
+        job_index=WalkedJobIndex(job_states),
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
         notifications=SqsNotifications(sender, settings.queues, dispatch_switch),

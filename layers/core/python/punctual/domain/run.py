@@ -71,6 +71,9 @@ class Reason(StrEnum):
 # A run that waits for one of these is queued again at its `next_at`.
 TIMED_WAIT_REASONS = frozenset({Reason.BACKOFF, Reason.RESOURCES})
 
+# A run that is due should start within this time.
+MAX_START_DELAY = timedelta(seconds=15)
+
 # The letters of `Run.past_attempts`: how each earlier attempt ended.
 FAILED_LETTER, TIMED_OUT_LETTER, LOST_LETTER = "F", "T", "L"
 ATTEMPT_STATUS_BY_LETTER = {
@@ -286,6 +289,18 @@ def from_waiting(
         retried_from=waiting.retried_from,
         **fields,
     )
+
+
+def waits_too_long(run: Run, now: datetime) -> bool:
+    """Return whether the run is late for another reason than the rules of its own job.
+
+    A wait for a free place of the job, for a backoff or for a resume does not count.
+    """
+    waits_for_executor = run.status is RunStatus.QUEUED or (
+        run.status is RunStatus.WAITING and run.reason is Reason.RESOURCES
+    )
+    ready_at = max(run.due_at, run.queued_again_at or run.admitted_at or run.created_at)
+    return waits_for_executor and now - ready_at > MAX_START_DELAY
 
 
 def to_waiting(run: Run) -> WaitingRun:

@@ -28,7 +28,6 @@ from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from punctual.engine.queries.jobs import JobQueries
 from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.artifacts import ArtifactFiles, artifact_commands
 from punctual.node.files.process_groups import GroupFiles
@@ -39,6 +38,7 @@ from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue import RunQueue
 from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
 from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
+from punctual.node.sqlite.job_queries import build_job_queries
 from punctual.node.sqlite.state_rows import INLINE_SLOT
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
@@ -143,7 +143,9 @@ class Node:
             store.warnings,
             self.queue,
         )
-        self.search = self._build_search(clock)
+        self.search = build_job_queries(
+            store, self.monitor, clock, log, self.queue.waits_for_memory
+        )
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
         if isinstance(self.quotas, NodeQuotas):
@@ -200,18 +202,6 @@ class Node:
             secrets=secrets,
             log=self._log,
             wake=self._wake,
-        )
-
-    def _build_search(self, clock: Clock) -> JobQueries:
-        return JobQueries(
-            job_states=self._store.job_states,
-            history=self._store.history,
-            blobs=self._store.blobs,
-            audit_log=self._store.audit,
-            monitor=self.monitor,
-            clock=clock,
-            log=self._log,
-            waits_for_resources=self.queue.waits_for_memory,
         )
 
     def _build_jobs(self, clock: Clock) -> Jobs:

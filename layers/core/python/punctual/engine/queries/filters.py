@@ -1,4 +1,4 @@
-"""Filters of lists. Run filters also give the range of run ids that a list must read."""
+"""Filters of runs, and the range of run ids that a list must read for them."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from punctual.domain.durations import RECEIPT_RETENTION
 from punctual.domain.identifiers import sortable_id
-from punctual.domain.job_state import JobState
 from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.domain.utc import EPOCH, MILLISECOND
-from punctual.engine.ports.rows import DefinitionRow
 
 # A start request gets its id from the time of the first request. Its run gets the time of the
 # execution. With an Idempotency-Key a day may lie between them. The hour covers clocks that differ.
@@ -18,23 +16,6 @@ MAX_REQUEST_DELAY = RECEIPT_RETENTION + timedelta(hours=1)
 MAX_CLOCK_SKEW = timedelta(seconds=10)
 _BULK_STATUSES = NOT_RUN_STATUSES | {RunStatus.CANCELLED}  # statuses of bulk entries
 _REQUEST_TRIGGERS = frozenset({Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL})
-
-
-class JobFilters(NamedTuple):
-    status: frozenset[str] = frozenset()
-    schedule_type: str = ""
-    name_prefix: str = ""
-    created_by: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-
-    def matches(self, state: JobState, definition: DefinitionRow) -> bool:
-        return (
-            (not self.status or state.status in self.status)
-            and (not self.schedule_type or state.kind == self.schedule_type)
-            and definition.name.startswith(self.name_prefix)
-            and (not self.created_by or definition.created_by == self.created_by)
-            and all(definition.tags.get(key) == value for key, value in self.tags)
-        )
 
 
 class TimeField(StrEnum):

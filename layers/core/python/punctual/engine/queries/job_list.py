@@ -7,6 +7,7 @@ from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.lists.job_index import Position
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 
@@ -33,6 +34,22 @@ class JobList:
             self._check_expired([stored.state])
             raise NotFound("There is no such job.")
         return stored, definition
+
+    def load_listed(
+        self, tenant: str, positions: Sequence[Position]
+    ) -> list[tuple[Position, JobState, DefinitionRow]]:
+        """Return the jobs at these positions that still exist."""
+        keys = [JobKey(tenant, position[-1]) for position in positions]
+        loaded = self._job_states.load(keys)
+        states = {
+            key.job_id: stored.state for key, stored in loaded.items() if not stored.state.is_blank
+        }
+        definitions = self.load_definitions(list(states.values()))
+        return [
+            (position, states[job_id], definitions[job_id])
+            for position in positions
+            if (job_id := position[-1]) in definitions
+        ]
 
     def page(
         self, tenant: str, before: str | None, limit: int

@@ -15,17 +15,17 @@ from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.lists.job_index import JobIndex, JobQuery, Position
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
 from punctual.engine.queries import run_views
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.explain import Explainer
-from punctual.engine.queries.filters import JobFilters as JobFilters
 from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
-from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, RunList
+from punctual.engine.queries.run_list import RunList
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.upcoming import UpcomingRuns
@@ -40,6 +40,7 @@ from punctual.engine.queries.views import (
 )
 
 LATEST_RUN_PAGE_SIZE = 200
+MAX_INDEX_READS = 4  # of the index of jobs for one answer, which may be short
 MAX_WHOLE_OUTPUT_BYTES = 1024 * 1024  # a longer output is read in pieces
 _DISCARDED_MESSAGE = 'The run has no {}: its job discards output and logs ("output": "discard").'
 
@@ -49,6 +50,7 @@ class JobQueries:
         self,
         *,
         job_states: JobStates,
+        job_index: JobIndex,
         history: History,
         blobs: Blobs,
         audit_log: AuditLog,
@@ -58,6 +60,7 @@ class JobQueries:
         waits_for_resources: WaitsForResources = waits_for_nothing,
     ) -> None:
         self._waits_for_resources = waits_for_resources
+        self._job_index = job_index
         self._history = history
         self._blobs = blobs
         self._clock = clock
@@ -134,34 +137,37 @@ class JobQueries:
         return state_view._replace(detail=self._results.stored_result(run_key, state_view.run, now))
 
     def jobs(
-        self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
+        self, tenant: str, query: JobQuery, limit: int, after: Position | None
     ) -> Sliced[Page]:
-        """Return a page of jobs, newest first. A page may be short if the filters pass few jobs."""
-        before = after[0] if after else None
-        page_size = limit if filters == JobFilters() else max(limit, FILTERED_PAGE_SIZE)
-        matching: list[tuple[JobState, DefinitionRow]] = []
-        for _ in range(MAX_PAGES_READ):
-            page, next_before = self._job_list.page(tenant, before, page_size)
-            for state, definition in page:
-                before = state.job_id
-                if filters.matches(state, definition):
-                    matching.append((state, definition))
-                    if len(matching) == limit:
-                        return Page((yield from self._with_latest_runs(matching)), (before,))
-            before = next_before
-            if before is None:
+        """Return a page of jobs. A page may be short if few jobs pass the filters.
+
+        The index says which jobs are listed. What is shown comes from the job states.
+        """
+        now, cursor = self._clock(), after
+        jobs: list[tuple[Position, JobState, DefinitionRow]] = []
+        for _ in range(MAX_INDEX_READS):
+            page = self._job_index.page(tenant, query, limit - len(jobs), cursor, now)
+            jobs += [
+                (position, state, definition)
+                for position, state, definition in self._job_list.load_listed(
+                    tenant, page.positions
+                )
+                if query.filters.matches(state, definition, now)
+            ]
+            cursor = page.next_cursor
+            if cursor is None or len(jobs) == limit:
                 break
             yield
-        return Page((yield from self._with_latest_runs(matching)), (before,) if before else None)
+        return Page((yield from self._listed_views(jobs)), cursor)
 
-    def _with_latest_runs(
-        self, jobs: Sequence[tuple[JobState, DefinitionRow]]
+    def _listed_views(
+        self, jobs: Sequence[tuple[Position, JobState, DefinitionRow]]
     ) -> Sliced[list[JobView]]:
         """Return the jobs with their latest runs, read in one batch. A step reads one payload."""
         now = self._clock()
         run_keys = [
             RunKey(state.tenant, state.job_id, run_id)
-            for state, _ in jobs
+            for _, state, _ in jobs
             if (run_id := state.latest_run_id or state.latest_not_run_id)
             and not any(
                 view.run.run_id == run_id and view.run.ended_at is None
@@ -171,9 +177,10 @@ class JobQueries:
         loaded_rows = self._history.get(run_keys, now) if run_keys else {}
         rows = {run_key: loaded_rows.get(run_key) for run_key in run_keys}
         job_views = []
-        for state, definition in jobs:
+        for position, state, definition in jobs:
             latest = self._latest_run(JobKey(state.tenant, state.job_id), state, now, rows)
-            job_views.append(JobView(state, self._definitions.with_payload(definition), latest))
+            payload = self._definitions.with_payload(definition)
+            job_views.append(JobView(state, payload, latest, position))
             yield
         return job_views
 

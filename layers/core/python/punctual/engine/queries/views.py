@@ -18,6 +18,7 @@ class JobView(NamedTuple):
     state: JobState
     definition: DefinitionRow
     latest_run: "RunView | None" = None
+    position: tuple[str, ...] = ()  # in the list that it was read for
 
 
 class RunView(NamedTuple):

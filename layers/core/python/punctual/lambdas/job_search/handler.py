@@ -50,6 +50,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
     )
     queries = JobQueries(
         job_states=runtime.ports.job_states,
+        job_index=runtime.ports.job_index,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         audit_log=runtime.ports.audit_log,

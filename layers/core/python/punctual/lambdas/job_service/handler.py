@@ -58,6 +58,7 @@ def build_write_api(runtime: Runtime) -> Any:
     """Return the resolver for writes."""
     queries = JobQueries(
         job_states=runtime.ports.job_states,
+        job_index=runtime.ports.job_index,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         audit_log=runtime.ports.audit_log,

@@ -27,6 +27,7 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
+from punctual.node.sqlite.lists.job_list_rows import JobListRows
 from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
 from punctual.node.sqlite.state_rows import (
     INSERT_QUEUED_RUN,
@@ -435,13 +436,16 @@ class SqliteJobStates:
             return
         self._transaction.begin()
         writes = JobStateRows(self._counts.changes, self._recorded_runs)
+        list_rows = JobListRows(self._transaction, self._definitions)
         for old, (row_number, new) in pending_changes:
             writes.add(row_number, old, new)
+            list_rows.add(None if old is None else old.state, new.state)
         for statement, rows in writes.statements():
             if statement in (INSERT_STATE, INSERT_QUEUED_RUN):
                 insert_rows(self._transaction.db, statement, rows)
             else:
                 self._transaction.db.executemany(statement, rows)
+        list_rows.write()
 
     def on_commit(self) -> None:
         self._cache.on_commit()

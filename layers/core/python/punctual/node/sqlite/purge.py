@@ -16,6 +16,7 @@ from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
 from punctual.node.sqlite.definitions import DEFINITION_CODEC
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, RUN_ID_TIME, SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.lists.job_list_rows import remove_jobs
 from punctual.node.sqlite.recent_starts import START_WINDOW
 from punctual.node.sqlite.rows import to_micros, to_minute
 from punctual.node.sqlite.state_rows import decode_states, subtract_counts
@@ -95,6 +96,7 @@ class Purge:
         db.executemany(
             "DELETE FROM leases WHERE head = ?", [(stored_row[0],) for stored_row in rows]
         )
+        remove_jobs(self._transaction, keys)
         for table in ("bodies", "heads"):
             db.executemany(f"DELETE FROM {table} WHERE tenant = ? AND job_id = ?", keys)
         return len(rows) >= limit

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
+from punctual.node.sqlite.lists.tables import JOB_LIST_TABLES
 
 SCHEMA_VERSION = 16
 
@@ -200,6 +201,7 @@ _OTHER_TABLES = (
 
 SCHEMA_STATEMENTS: Sequence[str] = (
     *_JOB_TABLES,
+    *JOB_LIST_TABLES,
     *_HISTORY_TABLES,
     *_DISPATCH_TABLES,
     *_COUNT_TABLES,

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Raw
 
 from punctual.domain.job_state import JobStatus, ScheduleKind
-from punctual.engine.queries.jobs import JobFilters
+from punctual.engine.ports.lists.job_index import JobFilters, JobQuery
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
 from punctual.web.http.guards import etag
@@ -43,7 +43,7 @@ class JobReadRoutes:
         paging = Paging.of(request, query, "jobs")
         query.finish()
         page = yield from self._services.queries.jobs(
-            paging.tenant, filters, paging.limit, paging.cursor(1)
+            paging.tenant, JobQuery(filters), paging.limit, paging.cursor(1)
         )
         page, jobs = yield from self._fit(page, request)
         return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.next_cursor)})
@@ -58,8 +58,7 @@ class JobReadRoutes:
             if max_bytes is not None:
                 size += quoted_size(job) + 1
                 if size > max_bytes and index:
-                    last_job_id = page.items[index - 1].state.job_id
-                    return Page(page.items[:index], (last_job_id,)), jobs
+                    return Page(page.items[:index], page.items[index - 1].position), jobs
             jobs.append(Raw(job))
             yield
         return page, jobs

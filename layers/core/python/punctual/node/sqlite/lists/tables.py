@@ -1,0 +1,25 @@
+"""The tables of the lists that are not job states or history themselves."""
+
+# A short row for each job, so that a list with filters reads many of them in a millisecond.
+# `search` holds the texts of the filter `text`, and `tags` the tags as a JSON object.
+JOB_LIST_TABLES = (
+    """CREATE TABLE job_list (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        status TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        created_by TEXT NOT NULL,
+        name TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        search TEXT NOT NULL,
+        PRIMARY KEY (tenant, job_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX job_list_by_name ON job_list (tenant, name, job_id)",
+    """CREATE TABLE job_tags (
+        tenant TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        PRIMARY KEY (tenant, key, value, job_id)
+    ) WITHOUT ROWID""",
+)
