@@ -11,6 +11,7 @@ from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.counts import RUN_KIND, Counts
+from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.rows import Codec, from_micros, insert_rows, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
@@ -37,8 +38,9 @@ def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
 
 
 class SqliteHistory:
-    def __init__(self, transaction: Transaction, counts: Counts) -> None:
+    def __init__(self, transaction: Transaction, counts: Counts, failures: SqliteFailures) -> None:
         self._transaction = transaction
+        self._failures = failures
         self._counts = counts
         self.pending_runs: dict[
             RunKey, RunRow
@@ -168,6 +170,7 @@ class SqliteHistory:
                 expires_at = row.expires_at
                 expires = to_micros(expires_at)
             rows.append((*key, expires, row.run.status._value_, encode(row)))
+        self._failures.note_ended(self.pending_runs)
         self.pending_runs.clear()
         self._write(rows)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from punctual.domain.draft import job_expires_at
 from punctual.domain.errors import Unreadable
-from punctual.domain.job_state import JobState, Priority, has_won
+from punctual.domain.job_state import JobState, JobStatus, Priority, has_won
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -27,6 +27,7 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
+from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import JobListRows
 from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
 from punctual.node.sqlite.state_rows import (
@@ -202,11 +203,13 @@ class SqliteJobStates:
         recorded_runs: Container[RunKey],
         clock: Clock,
         audit: SqliteAudit,
+        failures: SqliteFailures,
         max_cached: int = MAX_CACHED_STATES,
     ) -> None:
         self._transaction = transaction
         self._damage = transaction.damage
         self._audit = audit
+        self._failures = failures
         self._definitions = definitions
         self._counts = counts
         self._clock = clock
@@ -439,6 +442,8 @@ class SqliteJobStates:
         list_rows = JobListRows(self._transaction, self._definitions)
         for old, (row_number, new) in pending_changes:
             writes.add(row_number, old, new)
+            if new.state.status is JobStatus.CANCELLED:
+                self._failures.close([JobKey(new.state.tenant, new.state.job_id)])
             list_rows.add(None if old is None else old.state, new.state)
         for statement, rows in writes.statements():
             if statement in (INSERT_STATE, INSERT_QUEUED_RUN):

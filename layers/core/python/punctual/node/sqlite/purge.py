@@ -16,6 +16,7 @@ from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
 from punctual.node.sqlite.definitions import DEFINITION_CODEC
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, RUN_ID_TIME, SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import remove_jobs
 from punctual.node.sqlite.recent_starts import START_WINDOW
 from punctual.node.sqlite.rows import to_micros, to_minute
@@ -40,6 +41,7 @@ class Purge:
         counts: Counts,
         job_states: SqliteJobStates,
         history: SqliteHistory,
+        failures: SqliteFailures,
         partitions: SqlitePartitions,
         blobs: FileBlobs,
     ) -> None:
@@ -47,6 +49,7 @@ class Purge:
         self._counts = counts
         self._job_states = job_states
         self._history = history
+        self._failures = failures
         self._partitions = partitions
         self._blobs = blobs
         self._runs_cursor: tuple[str, str, int] = _FIRST_CURSOR
@@ -97,6 +100,7 @@ class Purge:
             "DELETE FROM leases WHERE head = ?", [(stored_row[0],) for stored_row in rows]
         )
         remove_jobs(self._transaction, keys)
+        self._failures.close(keys)
         for table in ("bodies", "heads"):
             db.executemany(f"DELETE FROM {table} WHERE tenant = ? AND job_id = ?", keys)
         return len(rows) >= limit

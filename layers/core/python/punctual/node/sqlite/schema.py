@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
-from punctual.node.sqlite.lists.tables import JOB_LIST_TABLES
+from punctual.node.sqlite.lists.tables import FAILURE_TABLES, JOB_LIST_TABLES
 
 SCHEMA_VERSION = 16
 
@@ -206,6 +206,7 @@ SCHEMA_STATEMENTS: Sequence[str] = (
     *_DISPATCH_TABLES,
     *_COUNT_TABLES,
     *_OTHER_TABLES,
+    *FAILURE_TABLES,
 )
 
 

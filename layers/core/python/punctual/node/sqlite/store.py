@@ -37,6 +37,7 @@ from punctual.node.sqlite.definitions import SqliteDefinitions
 from punctual.node.sqlite.feed import SqliteFeed
 from punctual.node.sqlite.history import SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_index import SqliteJobIndex
 from punctual.node.sqlite.notifications import SqliteNotifications
 from punctual.node.sqlite.purge import Purge
@@ -74,7 +75,8 @@ class Store:
         self.damage = Damage(log)
         self._transaction = Transaction(db, self.damage, database)
         self._counts = Counts(self._transaction)
-        self.history = SqliteHistory(self._transaction, self._counts)
+        self.failures = SqliteFailures(self._transaction)
+        self.history = SqliteHistory(self._transaction, self._counts, self.failures)
         definitions = SqliteDefinitions(self._transaction)
         self.audit = SqliteAudit(self._transaction)
         self.job_states = SqliteJobStates(
@@ -84,6 +86,7 @@ class Store:
             self.history.pending_runs,
             clock,
             self.audit,
+            self.failures,
         )
         self.job_index = SqliteJobIndex(self._transaction, self.job_states.flush)
         self.timers = SqliteTimers(self._transaction)
@@ -103,7 +106,13 @@ class Store:
         self._join_transaction(definitions)
         self._orphans = Orphans(self._transaction, blobs)
         self._purge = Purge(
-            self._transaction, self._counts, self.job_states, self.history, self.partitions, blobs
+            self._transaction,
+            self._counts,
+            self.job_states,
+            self.history,
+            self.failures,
+            self.partitions,
+            blobs,
         )
 
     def _join_transaction(self, definitions: SqliteDefinitions) -> None:
@@ -119,10 +128,11 @@ class Store:
         transaction.add_writer(self.audit.pending, self.audit.flush)
         # The last one, because other parts count while they flush.
         transaction.add_writer(self._counts.changes, self._counts.flush)
-        for cache in (definitions, self.job_states):
+        for cache in (definitions, self.job_states, self.failures):
             transaction.on_commit(cache.on_commit)
         parts = (self.timers, definitions, self.job_states, self.history, self.feed, self.audit)
-        for part in (*parts, self._counts, self.notifications, self.partitions):
+        others = (self._counts, self.notifications, self.partitions, self.failures)
+        for part in (*parts, *others):
             transaction.on_rollback(part.on_rollback)
 
     @classmethod

@@ -23,3 +23,16 @@ JOB_LIST_TABLES = (
         PRIMARY KEY (tenant, key, value, job_id)
     ) WITHOUT ROWID""",
 )
+
+FAILURE_TABLES = (
+    """CREATE TABLE failures (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        last INTEGER NOT NULL,
+        acknowledged INTEGER NOT NULL,
+        failure BLOB NOT NULL,
+        PRIMARY KEY (tenant, job_id, kind)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX failures_by_last ON failures (tenant, last, job_id, kind, acknowledged)",
+)

@@ -1,0 +1,37 @@
+"""The port of open failures: one entry for each job and kind of error."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from punctual.domain.failures import Acknowledgement, Failure
+
+MAX_COUNTED_FAILURES = 10_000
+
+
+class FailurePage(NamedTuple):
+    """Failures, the last that happened first. `next_cursor` is None on the last page."""
+
+    failures: Sequence[Failure]
+    next_cursor: tuple[str, ...] | None
+
+
+class FailureCounts(NamedTuple):
+    """The open failures of a tenant. The counts stop at `MAX_COUNTED_FAILURES`."""
+
+    acknowledged: int = 0
+    unacknowledged: int = 0
+
+
+class Failures(Protocol):
+    """Open failures. The store writes them from the ends of runs, by `domain/failures.py`."""
+
+    def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
+        """Return a page of the tenant's open failures."""
+
+    def acknowledge(
+        self, tenant: str, failure_id: str, acknowledgement: Acknowledgement
+    ) -> Failure | None:
+        """Acknowledge an open failure and return it, or None without one."""
+
+    def counts(self, tenant: str) -> FailureCounts:
+        """Return how many failures of the tenant are open."""
