@@ -211,7 +211,7 @@ def test_container_without_processors_waits_until_a_sweep_counts_some_as_free(
     deployment.world.run(5 * SECOND)
     run = deployment.run_of(second)
     assert (run["status"], run["reason"]["code"]) == ("WAITING", "RESOURCES")
-    assert deployment.limits() == {"container_vcpu": (4, 4)}
+    assert deployment.limits()["container_vcpu"] == (4, 4)
     task = deployment.ecs.only_task()
     deployment.ecs.run(task)
     deployment.ecs.exit(task, 0)
@@ -221,7 +221,7 @@ def test_container_without_processors_waits_until_a_sweep_counts_some_as_free(
     deployment.world.run(MINUTE)
     run = deployment.run_of(second)
     assert (run["status"], run["attempt_number"], len(deployment.ecs.tasks)) == ("CLAIMED", 1, 2)
-    assert deployment.limits() == {"container_vcpu": (4, 0.25)}
+    assert deployment.limits()["container_vcpu"] == (4, 0.25)
 
 
 def test_container_that_can_never_fit_is_refused(deployment: Deployment) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
+from punctual.node.script_memory import SCRIPT_MEMORY_LIMIT
 from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World
 
@@ -61,7 +62,8 @@ def end(world: World, job_id: str) -> None:
 
 
 def limits(world: World) -> list[dict[str, Any]]:
-    return [dict(limit) for limit in world.do(lambda: world.node.search.stats(T)).limits]
+    shown = [dict(limit) for limit in world.do(lambda: world.node.search.stats(T)).limits]
+    return [limit for limit in shown if limit["limit"] == SCRIPT_MEMORY_LIMIT]
 
 
 def used_mb(world: World) -> int:

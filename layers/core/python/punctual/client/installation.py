@@ -35,7 +35,7 @@ class Executor(Model, frozen=True, kw_only=True):
 
 
 class UsedLimit(Model, frozen=True, kw_only=True):
-    """What runs share, such as the memory of scripts, and how much of it they use now."""
+    """A limit of the tenant, or one that all runs share, and how much of it is used now."""
 
     limit: str
     allowed: int | None = None

@@ -7,6 +7,7 @@ from punctual.domain.tenants.limits import UNLIMITED, TenantLimits, limits_from,
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.quotas.limits import LimitsCache, NoQuotas, unlimited
+from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.container.sizes import CPU_UNITS_PER_VCPU
 
@@ -38,6 +39,21 @@ def build_api_quotas(runtime: Runtime) -> StageQuotas:
     counted_jobs = DynamoJobCount(Counters(runtime.dynamo, table))
     quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.log.error)
     return StageQuotas(limits_of, quotas, quotas.check_call)
+
+
+def build_used_limits(runtime: Runtime, limits_of: LimitsOf) -> UsedLimits:
+    """Return what reads the uses of a tenant's limits."""
+    readers: list[ReadUses] = [ArtifactUses(runtime.ports.artifacts, runtime.clock)]
+    settings = runtime.settings
+    if settings.limits is not None:
+        from punctual.aws.dynamodb.control.counters import Counters
+        from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoQuotaRows
+        from punctual.engine.quotas.leased_uses import LeasedUses
+
+        rows = DynamoQuotaRows(runtime.dynamo, settings.control_table, runtime.clock)
+        counted_jobs = DynamoJobCount(Counters(runtime.dynamo, settings.control_table))
+        readers.append(LeasedUses(rows, counted_jobs, runtime.clock, settings.places))
+    return UsedLimits(limits_of, readers)
 
 
 def build_run_permits(runtime: Runtime) -> "RunPermits | None":

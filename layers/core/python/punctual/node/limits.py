@@ -7,6 +7,7 @@ from math import inf
 from typing import Protocol
 
 from punctual.domain.run import Run
+from punctual.domain.tenants.limits import TenantLimits
 from punctual.domain.tenants.quota_ledger import (
     TokenBucket,
     full_bucket,
@@ -16,6 +17,7 @@ from punctual.domain.tenants.quota_ledger import (
     tokens,
 )
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
+from punctual.engine.quotas.leased_row import RecentDemand
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
 from punctual.node.sqlite.recent_starts import START_KIND, START_REQUEST_KIND, START_WINDOW
 from punctual.node.sqlite.state_rows import INLINE_SLOT
@@ -44,9 +46,13 @@ class RateWindow:
         self._times = deque(times)
 
     def room(self, limit: int, now: datetime) -> int:
+        return max(0, limit - self.used(now))
+
+    def used(self, now: datetime) -> int:
+        """Return how many times lie in the minute before `now`."""
         self._cap_future_times(now)
         self._forget(now - START_WINDOW)
-        return max(0, limit - len(self._times))
+        return len(self._times)
 
     def __len__(self) -> int:
         return len(self._times)
@@ -131,28 +137,39 @@ class NodeQuotas:
         self._monotonic = monotonic
         self._call_buckets: dict[str, TokenBucket] = {}
         self._start_requests = RateWindows(START_REQUEST_KIND, starts)
+        self._recent_calls: dict[str, RecentDemand] = {}
+
+    def uses(self, tenant: str, limits: TenantLimits) -> Mapping[str, float]:
+        """Return how much of the limits on requests is used, by limit."""
+        uses: dict[str, float] = {"jobs": self._live_jobs(tenant)}
+        if limits.calls_per_second is not None:
+            calls = self._recent_calls.get(tenant)
+            used = 0.0 if calls is None else calls.per_second(self._steady_micros())
+            uses["calls_per_second"] = round(used, 1)
+        if limits.runs_per_minute is not None:
+            now = self._clock()
+            uses["runs_per_minute"] = self._start_requests.window_of(tenant, now).used(now)
+        return uses
 
     def check_call(self, tenant: str) -> None:
         limits = self._limits_of(tenant)
         rate = limits.calls_per_second
         if rate is None:
             return
-        now = round(self._monotonic() * 1_000_000)
+        now = self._steady_micros()
         previous = self._call_buckets.get(tenant) or full_bucket(limits.burst_size, now)
         call_bucket = refill(previous, rate, limits.burst_size, now)
         if not tokens(call_bucket):
             self._call_buckets[tenant] = call_bucket
             raise too_many_calls(limits, seconds_until_token(call_bucket, rate))
         self._call_buckets[tenant] = remove_tokens(call_bucket, 1)
+        self._recent_calls.setdefault(tenant, RecentDemand()).add(1, now)
 
     def available_jobs(self, tenant: str, requested: int) -> int:
         limit = self._limits_of(tenant).jobs
         if limit is None:
             return requested
-        job_counts = self._count_jobs(tenant)
-        return max(
-            0, min(requested, limit - sum(job_counts.get(status, 0) for status in _LIVE_STATUSES))
-        )
+        return max(0, min(requested, limit - self._live_jobs(tenant)))
 
     def take_run_requests(
         self, tenant: str, requested: int, all_or_none: bool = False
@@ -173,6 +190,13 @@ class NodeQuotas:
             granted,
             0 if granted == requested or free_at is None else (free_at - now).total_seconds(),
         )
+
+    def _live_jobs(self, tenant: str) -> int:
+        job_counts = self._count_jobs(tenant)
+        return sum(job_counts.get(status, 0) for status in _LIVE_STATUSES)
+
+    def _steady_micros(self) -> int:
+        return round(self._monotonic() * 1_000_000)
 
     def on_commit(self) -> None:
         self._start_requests.on_commit()
@@ -237,6 +261,18 @@ class Admission:
             running = Counter(self._running.get(tenant, {}).values())
             limit = min(limit, lane_slots - running[slot])
         return max(0, limit)
+
+    def uses(self, tenant: str, limits: TenantLimits) -> Mapping[str, float]:
+        """Return how much of the limits on runs is used, by limit."""
+        running = Counter(self._running.get(tenant, {}).values())
+        shares = [100 * running[slot] / size for slot, size in self._slots.items() if size]
+        uses: dict[str, float] = {
+            "concurrent_runs": running.total(),
+            "lane_percent": round(max(shares, default=0), 1),
+        }
+        if limits.runs_per_minute is not None:
+            uses["runs_per_minute"] = self._window(tenant).used(self._clock())
+        return uses
 
     def free_at(self, tenant: str) -> datetime | None:
         """Return when time alone makes room.

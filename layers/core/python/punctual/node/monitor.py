@@ -135,7 +135,9 @@ class NodeMonitor:
         since: datetime,
         warnings: Callable[[], Sequence[HealthWarning]] = tuple,
         script_queue: ScriptQueue | None = None,
+        used_limits: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _tenant: (),
     ) -> None:
+        self._used_limits = used_limits
         self._script_queue = script_queue
         self._store = store
         self._warnings = warnings
@@ -272,7 +274,10 @@ class NodeMonitor:
                     "running": len(self._running_tasks),
                 }
             ],
-            limits=[] if self._script_queue is None else [self._script_queue.limit()],
+            limits=[
+                *self._used_limits(tenant),
+                *([] if self._script_queue is None else [self._script_queue.limit()]),
+            ],
         )
 
     def _run_counts(self, tenant: str, now: datetime) -> Mapping[str, int]:

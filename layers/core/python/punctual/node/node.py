@@ -28,6 +28,8 @@ from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
+from punctual.engine.quotas.limits import unlimited
+from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits
 from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.artifacts import ArtifactFiles, artifact_commands
 from punctual.node.files.process_groups import GroupFiles
@@ -132,24 +134,20 @@ class Node:
         self._maintenance = self._build_maintenance(reading, cleanup)
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
+        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
+        self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
+        use_readers: list[ReadUses] = [ArtifactUses(store.artifacts, clock)]
+        if isinstance(self.quotas, NodeQuotas):
+            self._limit_counters += [self._admission, self.quotas]
+            use_readers += [self._admission.uses, self.quotas.uses]
         self.monitor = NodeMonitor(
-            store,
-            store.minutes,
-            self.running_tasks,
-            attempt_runner,
-            executor_id,
-            monotonic,
-            reading.wall,
-            store.warnings,
-            self.queue,
+            *(store, store.minutes, self.running_tasks, attempt_runner, executor_id, monotonic),
+            *(reading.wall, store.warnings, self.queue),
+            UsedLimits(limits_of or unlimited, use_readers),
         )
         self.search = build_job_queries(
             store, self.monitor, clock, log, self.queue.waits_for_memory
         )
-        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
-        self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
-        if isinstance(self.quotas, NodeQuotas):
-            self._limit_counters += [self._admission, self.quotas]
         self.jobs = self._build_jobs(clock)
 
     def _build_applier(self, clock: Clock, monotonic: Callable[[], float]) -> ChangeApplier:

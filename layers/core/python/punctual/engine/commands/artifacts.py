@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from punctual.domain.artifacts import (
     ARTIFACT_CONTENT_TYPE,
     ARTIFACT_REMOVAL_DELAY,
+    MEGABYTE_BYTES,
     Artifact,
     ArtifactStatus,
     artifact_id_of,
@@ -35,7 +36,6 @@ ARTIFACT_RETRY_SECONDS = 60.0  # only a delete or an expired upload makes room
 MAX_NAMED_JOBS = 3  # jobs that the refusal of a delete names
 MAX_STALE_USES = 1_000  # uses of former jobs that one delete removes
 MAX_ARTIFACT_SWAPS = 5
-MEGABYTE_BYTES = 1024 * 1024
 _PAGE_SIZE = 500
 
 

@@ -59,6 +59,15 @@ class ExecutorQueue(NamedTuple):
     executors: int = 0
 
 
+def executor_queues(executors: Mapping[str, int] | None) -> dict[str, ExecutorQueue]:
+    """Return the queues by name, each with the prefix of its holders."""
+    queues = sorted((executors or {}).items())
+    return {
+        queue: ExecutorQueue(prefix, count)
+        for prefix, (queue, count) in zip(QUEUE_PREFIXES, queues, strict=False)
+    }
+
+
 class _LeasedPlaces(NamedTuple):
     """Leased places. `is_scarce`: other instances may lack places."""
 
@@ -107,11 +116,7 @@ class RunPermits:
         self._name = name[-12:]  # the random end; the row grows with it
         self._clock = clock
         self._log = log
-        queues = sorted((executors or {}).items())
-        self._queues = {
-            queue: ExecutorQueue(prefix, count)
-            for prefix, (queue, count) in zip(QUEUE_PREFIXES, queues, strict=False)
-        }
+        self._queues = executor_queues(executors)
         self._tenants: dict[str, _TenantPlaces] = {}
         self._lock = Lock()
 

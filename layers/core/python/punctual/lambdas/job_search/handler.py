@@ -41,12 +41,14 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         runtime.ports.job_states.load_heartbeat_states,
     )
     task_types = offered_task_types(runtime.settings)
+    stage_quotas = quotas.build_api_quotas(runtime)
     monitor = DeployedMonitor(
         partitions,
         counters,
         load_heartbeat_states,
         task_types,
         shared_limits=quotas.build_shared_limits(runtime),
+        used_limits=quotas.build_used_limits(runtime, stage_quotas.limits_of),
     )
     queries = JobQueries(
         job_states=runtime.ports.job_states,
@@ -58,10 +60,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         clock=runtime.clock,
         log=engine_log(runtime.log),
     )
-    stage_quotas, token_commands = (
-        quotas.build_api_quotas(runtime),
-        build_token_commands(runtime, key=_no_token_key),
-    )
+    token_commands = build_token_commands(runtime, key=_no_token_key)
     installation = installation_info(task_types, issuer_config)
     services = ReadServices(
         *(queries, runtime.clock, installation, token_commands),

@@ -52,8 +52,13 @@ class DeployedMonitor:
         task_types: Collection[str],
         tenants: Sequence[str] = HEALTH_TENANTS,
         shared_limits: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+        used_limits: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _tenant: (),
     ) -> None:
-        """`shared_limits` returns what all runs of the stage share, and how much they use."""
+        """`shared_limits` returns what all runs of the stage share, and how much they use.
+
+        `used_limits` returns the same of the limits of one tenant.
+        """
+        self._used_limits = used_limits
         self._shared_limits = shared_limits
         self._planning_progress = planning_progress
         self._counters = counters
@@ -86,7 +91,7 @@ class DeployedMonitor:
                 else 0,
             },
             executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
-            limits=self._shared_limits(),
+            limits=[*self._used_limits(tenant), *self._shared_limits()],
         )
 
     def health(self, now: datetime) -> Health:

@@ -341,15 +341,20 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "last_hour": "The counts of each minute of the last hour.",
         "lateness_ms": "The lateness of the runs that started in the last hour.",
         "queue": "The runs that are due and have not started.",
-        "limits": "What runs share: each limit, and how much of it they use now.",
+        "limits": "The limits of the tenant that are set, and what all runs share, each with what "
+        "is allowed and used.",
         "executors": "The executors with a recent heartbeat.",
     },
     "UsedLimit": {
-        "limit": "The name of the limit. On a node `script_memory_mb`, the memory of its scripts. "
-        "On AWS `script_python_places` and so on, the reserved concurrency of the function of each "
+        "limit": "The name of the limit: of a limit of the tenant that is set, or of one that "
+        "all tenants share. Those are on a node `script_memory_mb`, the memory of its scripts, and "
+        "on AWS `script_python_places` and so on, the reserved concurrency of the function of each "
         "runtime, and `container_vcpu`, the processors of all containers.",
-        "allowed": "The most that all runs may use together.",
-        "used": "What they have reserved now.",
+        "allowed": "The most that may be used.",
+        "used": "What is used now. `runs_per_minute` counts the runs of the last minute, started "
+        "or requested, whichever are more. `calls_per_second` is a mean of the last seconds. On "
+        "AWS what an instance has reserved in advance counts as used. `lane_percent` is that of "
+        "the fullest queue.",
     },
     "MinuteCounts": {
         "minute": "The start of the minute.",
