@@ -1,7 +1,7 @@
 """`GET /stats` of a stage reads the rows of leased limits, and changes none."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -32,11 +32,14 @@ class Stage:
         self.rows = rows
         self.quotas = LeasedQuotas(lambda _: LIMITS, rows, lambda _: 2, clock, no_log)
         self.permits = RunPermits(lambda _: LIMITS, rows, "0a", clock, no_log, EXECUTORS)
-        uses = LeasedUses(rows, lambda _: 2, clock, EXECUTORS)
+        uses = LeasedUses(rows, lambda _: 2, EXECUTORS)
         self._read = UsedLimits(lambda _: LIMITS, [uses])
 
     def used(self, tenant: str = "acme") -> dict[str, tuple[float, float]]:
-        return {limit["limit"]: (limit["allowed"], limit["used"]) for limit in self._read(tenant)}
+        return {
+            limit["limit"]: (limit["allowed"], limit["used"])
+            for limit in self._read(tenant, self.clock())
+        }
 
 
 @pytest.fixture
@@ -83,8 +86,8 @@ def test_reading_the_uses_writes_nothing(stage: Stage) -> None:
 
 
 def test_use_that_cannot_be_read_is_left_out() -> None:
-    def refuse(_tenant: str, _limits: TenantLimits) -> dict[str, float]:
+    def refuse(_tenant: str, _limits: TenantLimits, _now: datetime) -> dict[str, float]:
         raise Unavailable("The row does not answer.")
 
     read = UsedLimits(lambda _: TenantLimits(jobs=5), [refuse, lambda *_: {"jobs": 2}])
-    assert read("acme") == [{"limit": "jobs", "allowed": 5, "used": 2}]
+    assert read("acme", NOON) == [{"limit": "jobs", "allowed": 5, "used": 2}]

@@ -94,14 +94,14 @@ class CountedRows(MemoryArtifacts):
 def test_artifacts_are_counted_once_a_minute_up_to_a_bound() -> None:
     clock = ManualClock(NOON)
     rows = CountedRows(COUNTED_ARTIFACTS_PAGE_SIZE + 50)
-    read = UsedLimits(lambda _: TenantLimits(artifacts=300), [ArtifactUses(rows, clock)])
+    read = UsedLimits(lambda _: TenantLimits(artifacts=300), [ArtifactUses(rows)])
     expected = [
         {"limit": "artifacts", "allowed": 300, "used": 250},
         {"limit": "artifact_mb", "allowed": 20_480, "used": 250},
     ]
-    assert read("acme") == read("acme") == expected
+    assert read("acme", clock()) == read("acme", clock()) == expected
     assert rows.pages == 2
     rows.pages, rows.number = 0, 10 * MAX_COUNTED_ARTIFACTS
     clock.advance(timedelta(minutes=1))
-    assert read("acme") == []
+    assert read("acme", clock()) == []
     assert rows.pages == MAX_COUNTED_ARTIFACTS // COUNTED_ARTIFACTS_PAGE_SIZE

@@ -8,7 +8,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 MEGABYTE_BYTES = 1024 * 1024
-MAX_ARTIFACT_BYTES = 250 * MEGABYTE_BYTES
+MAX_ARTIFACT_BYTES = 250 * 1024 * 1024
 MAX_ARTIFACT_NAME_CHARACTERS = 200
 ARTIFACT_PREFIX = "artifacts/"  # of the names of blobs
 ARTIFACT_CONTENT_TYPE = "application/octet-stream"

@@ -43,7 +43,7 @@ def build_api_quotas(runtime: Runtime) -> StageQuotas:
 
 def build_used_limits(runtime: Runtime, limits_of: LimitsOf) -> UsedLimits:
     """Return what reads the uses of a tenant's limits."""
-    readers: list[ReadUses] = [ArtifactUses(runtime.ports.artifacts, runtime.clock)]
+    readers: list[ReadUses] = [ArtifactUses(runtime.ports.artifacts)]
     settings = runtime.settings
     if settings.limits is not None:
         from punctual.aws.dynamodb.control.counters import Counters
@@ -52,7 +52,7 @@ def build_used_limits(runtime: Runtime, limits_of: LimitsOf) -> UsedLimits:
 
         rows = DynamoQuotaRows(runtime.dynamo, settings.control_table, runtime.clock)
         counted_jobs = DynamoJobCount(Counters(runtime.dynamo, settings.control_table))
-        readers.append(LeasedUses(rows, counted_jobs, runtime.clock, settings.places))
+        readers.append(LeasedUses(rows, counted_jobs, settings.places))
     return UsedLimits(limits_of, readers)
 
 

@@ -139,7 +139,7 @@ class NodeQuotas:
         self._start_requests = RateWindows(START_REQUEST_KIND, starts)
         self._recent_calls: dict[str, RecentDemand] = {}
 
-    def uses(self, tenant: str, limits: TenantLimits) -> Mapping[str, float]:
+    def uses(self, tenant: str, limits: TenantLimits, now: datetime) -> Mapping[str, float]:
         """Return how much of the limits on requests is used, by limit."""
         uses: dict[str, float] = {"jobs": self._live_jobs(tenant)}
         if limits.calls_per_second is not None:
@@ -147,7 +147,6 @@ class NodeQuotas:
             used = 0.0 if calls is None else calls.per_second(self._steady_micros())
             uses["calls_per_second"] = round(used, 1)
         if limits.runs_per_minute is not None:
-            now = self._clock()
             uses["runs_per_minute"] = self._start_requests.window_of(tenant, now).used(now)
         return uses
 
@@ -262,7 +261,7 @@ class Admission:
             limit = min(limit, lane_slots - running[slot])
         return max(0, limit)
 
-    def uses(self, tenant: str, limits: TenantLimits) -> Mapping[str, float]:
+    def uses(self, tenant: str, limits: TenantLimits, now: datetime) -> Mapping[str, float]:
         """Return how much of the limits on runs is used, by limit."""
         running = Counter(self._running.get(tenant, {}).values())
         shares = [100 * running[slot] / size for slot, size in self._slots.items() if size]
@@ -271,7 +270,7 @@ class Admission:
             "lane_percent": round(max(shares, default=0), 1),
         }
         if limits.runs_per_minute is not None:
-            uses["runs_per_minute"] = self._window(tenant).used(self._clock())
+            uses["runs_per_minute"] = self._window(tenant).used(now)
         return uses
 
     def free_at(self, tenant: str) -> datetime | None:

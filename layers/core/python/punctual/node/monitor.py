@@ -16,7 +16,9 @@ from punctual.engine.ports.monitor import (
     STATISTICS_PERIOD,
     Health,
     HealthWarning,
+    ReadLimits,
     Stats,
+    no_limits,
 )
 from punctual.engine.queries.lateness import quantiles, step_of, units_of
 from punctual.node.sqlite.rows import Codec, from_minute, to_minute
@@ -135,7 +137,7 @@ class NodeMonitor:
         since: datetime,
         warnings: Callable[[], Sequence[HealthWarning]] = tuple,
         script_queue: ScriptQueue | None = None,
-        used_limits: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _tenant: (),
+        used_limits: ReadLimits = no_limits,
     ) -> None:
         self._used_limits = used_limits
         self._script_queue = script_queue
@@ -275,7 +277,7 @@ class NodeMonitor:
                 }
             ],
             limits=[
-                *self._used_limits(tenant),
+                *self._used_limits(tenant, now),
                 *([] if self._script_queue is None else [self._script_queue.limit()]),
             ],
         )

@@ -136,7 +136,7 @@ class Node:
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
-        use_readers: list[ReadUses] = [ArtifactUses(store.artifacts, clock)]
+        use_readers: list[ReadUses] = [ArtifactUses(store.artifacts)]
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters += [self._admission, self.quotas]
             use_readers += [self._admission.uses, self.quotas.uses]

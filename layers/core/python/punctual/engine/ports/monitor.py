@@ -1,6 +1,6 @@
 """The port for statistics and health."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +32,14 @@ class Health(NamedTuple):
     planner_heartbeat: datetime | None
     task_types: Sequence[str]
     warnings: Sequence[HealthWarning] = ()
+
+
+ReadLimits = Callable[[str, datetime], Sequence[Mapping[str, Any]]]
+"""Returns the limits of a tenant that are set, each with its name, what is allowed, and used."""
+
+
+def no_limits(_tenant: str, _now: datetime) -> Sequence[Mapping[str, Any]]:
+    return ()
 
 
 class Monitor(Protocol):

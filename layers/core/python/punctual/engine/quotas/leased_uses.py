@@ -39,17 +39,15 @@ class LeasedUses:
         self,
         rows: QuotaRows,
         count_jobs: Callable[[str], int],
-        clock: Callable[[], datetime],
         executors: Mapping[str, int] | None = None,
     ) -> None:
         """`executors` is the number of executors that take from each queue at a time."""
         self._rows = rows
         self._count_jobs = count_jobs
-        self._clock = clock
         self._queues = executor_queues(executors)
 
-    def __call__(self, tenant: str, limits: TenantLimits) -> Mapping[str, float]:
-        now = microseconds(self._clock())
+    def __call__(self, tenant: str, limits: TenantLimits, at: datetime) -> Mapping[str, float]:
+        now = microseconds(at)
         uses: dict[str, float] = {}
         if limits.calls_per_second is not None:
             uses["calls_per_second"] = self._used_calls(tenant, limits, now)

@@ -8,10 +8,9 @@ from punctual.domain.artifacts import MEGABYTE_BYTES
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.limits import LIMIT_FIELDS, TenantLimits, effective_limits
 from punctual.engine.ports.artifact_rows import ArtifactRows
-from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.quotas import LimitsOf
 
-ReadUses = Callable[[str, TenantLimits], Mapping[str, float]]
+ReadUses = Callable[[str, TenantLimits, datetime], Mapping[str, float]]
 """Returns the uses of a tenant by limit. Limits that are not set may be missing."""
 
 COUNTED_ARTIFACTS_PAGE_SIZE = 200
@@ -30,12 +29,12 @@ class UsedLimits:
         self._limits_of = limits_of
         self._readers = readers
 
-    def __call__(self, tenant: str) -> list[dict[str, Any]]:
+    def __call__(self, tenant: str, now: datetime) -> list[dict[str, Any]]:
         limits = self._limits_of(tenant)
         uses: dict[str, float] = {}
         for read_uses in self._readers:
             try:
-                read = read_uses(tenant, limits)
+                read = read_uses(tenant, limits, now)
             except Unavailable:
                 continue  # the other statistics are shown without this use
             for name, used in read.items():
@@ -54,13 +53,11 @@ class ArtifactUses:
     A tenant with more than `MAX_COUNTED_ARTIFACTS` has no count.
     """
 
-    def __init__(self, rows: ArtifactRows, clock: Clock) -> None:
+    def __init__(self, rows: ArtifactRows) -> None:
         self._rows = rows
-        self._clock = clock
         self._counts: dict[str, tuple[datetime, Mapping[str, float]]] = {}
 
-    def __call__(self, tenant: str, _limits: TenantLimits) -> Mapping[str, float]:
-        now = self._clock()
+    def __call__(self, tenant: str, _limits: TenantLimits, now: datetime) -> Mapping[str, float]:
         counted_at, uses = self._counts.get(tenant, (None, {}))
         if counted_at is not None and timedelta(0) <= now - counted_at < ARTIFACT_COUNT_DURATION:
             return uses

@@ -9,7 +9,14 @@ from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.leases import RUN_LEASE
 from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.monitor import HEALTH_PERIOD, STATISTICS_PERIOD, Health, Stats
+from punctual.engine.ports.monitor import (
+    HEALTH_PERIOD,
+    STATISTICS_PERIOD,
+    Health,
+    ReadLimits,
+    Stats,
+    no_limits,
+)
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.lateness import quantiles
 from punctual.lambdas.status.counters import (
@@ -52,7 +59,7 @@ class DeployedMonitor:
         task_types: Collection[str],
         tenants: Sequence[str] = HEALTH_TENANTS,
         shared_limits: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        used_limits: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _tenant: (),
+        used_limits: ReadLimits = no_limits,
     ) -> None:
         """`shared_limits` returns what all runs of the stage share, and how much they use.
 
@@ -91,7 +98,7 @@ class DeployedMonitor:
                 else 0,
             },
             executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
-            limits=[*self._used_limits(tenant), *self._shared_limits()],
+            limits=[*self._used_limits(tenant, now), *self._shared_limits()],
         )
 
     def health(self, now: datetime) -> Health:
