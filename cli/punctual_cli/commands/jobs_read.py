@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from punctual_cli.input import moments
-from punctual_cli.input.choices import JobStatus, ScheduleType
+from punctual_cli.input.choices import JobHealth, JobSort, JobStatus, ScheduleType
 from punctual_cli.input.job_flags import find_zone, parse_option, parse_time_option
 from punctual_cli.input.options import (
     DEFAULT_LIST_LIMIT,
@@ -44,9 +44,21 @@ def list_jobs(
             show_default=False,
         ),
     ] = None,
-    prefix: Annotated[
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only jobs with exactly this name.", show_default=False),
+    ] = None,
+    name_prefix: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Only jobs with this name prefix.", show_default=False),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Only jobs with this text in their name or tags, in upper or lower case.",
+            show_default=False,
+        ),
     ] = None,
     created_by: Annotated[
         str | None,
@@ -58,19 +70,37 @@ def list_jobs(
             metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.", show_default=False
         ),
     ] = None,
+    health: Annotated[
+        JobHealth | None,
+        typer.Option(
+            help="Only jobs with a late run, or jobs that never ran.",
+            case_sensitive=False,
+            show_default=False,
+        ),
+    ] = None,
+    sort: Annotated[
+        JobSort,
+        typer.Option(
+            help="Newest first, by name, or by the next run, soonest first.", case_sensitive=False
+        ),
+    ] = JobSort.CREATED,
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first or in another order."""
     listed_jobs = fetch_up_to(
         session,
         limit,
         lambda max_items: session.client.jobs.list(
             status=option_values(status),
             schedule_type=option_value(kind),
-            name_prefix=prefix,
+            name=name,
+            name_prefix=name_prefix,
+            text=text,
             created_by=created_by,
             tags=parse_tags(tag or ()),
+            health=option_value(health),
+            sort=option_value(sort),
             limit=max_items,
         ),
     )

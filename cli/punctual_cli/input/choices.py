@@ -10,6 +10,17 @@ class JobStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+class JobHealth(StrEnum):
+    LATE = "LATE"
+    NEVER_RAN = "NEVER_RAN"
+
+
+class JobSort(StrEnum):
+    CREATED = "created"
+    NAME = "name"
+    NEXT_RUN = "next_run"
+
+
 class ScheduleType(StrEnum):
     IMMEDIATE = "IMMEDIATE"
     FUTURE = "FUTURE"

@@ -138,7 +138,7 @@ def test_list_filters_and_prints_ids_only(program: Program) -> None:
     assert program("jobs", "list", "-q", *ALIVE).out.split() == [b, a]
     assert program("jobs", "list", "-q", *ALIVE, "--tag", "team=a").out.split() == [a]
     assert program("jobs", "list", "-q", *ALIVE, "--type", "interval").out.split() == [b]
-    assert program.json("jobs", "list", "--prefix", "nig", "-q", *ALIVE) == [a]
+    assert program.json("jobs", "list", "--name-prefix", "nig", "-q", *ALIVE) == [a]
     result = program("jobs", "list", "-q", *ALIVE, "-n", "1")
     assert result.out.split() == [b]
     assert "Use --limit 0 to list all" in result.err

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import JobState, JobStatus, Rules, ScheduleKind
+from punctual.domain.run import Reason, Run, RunStatus, WaitingRun
 from punctual.domain.schedules.schedule import Every, Once
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.job_index import (
     NO_FILTERS,
     JobFilters,
+    JobHealth,
     JobQuery,
     JobSort,
     Position,
@@ -26,7 +28,7 @@ from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.job_order import position_of, sort_positions
 from punctual.engine.queries.walked_job_index import WalkedJobIndex
 from tests.support.aws.adapters import World
-from tests.support.builders import NOON, a_definition_row, a_job_state, after, an_id
+from tests.support.builders import NOON, a_definition_row, a_job_state, a_row, a_run, after, an_id
 
 TENANT = "acme"
 NAMES = ("Cleanup", "cleanup", "Ünïcode Größe", "nightly report", "nightly", "a" * 256, "🕰", "%_")
@@ -184,6 +186,45 @@ def test_list_equals_a_sort_of_all_matching_jobs(
     query = JobQuery(filters, sort)
     for limit in (7, 200):
         assert matching(jobs, list_pages(world, query, limit), query) == jobs.expected(query, NOON)
+
+
+def late_run(run_id: str, status: RunStatus = RunStatus.QUEUED, **fields: Any) -> Run:
+    return a_run(run_id, status, due_at=after(-20), created_at=after(-20), **fields)
+
+
+JOBS_BY_HEALTH: dict[int, dict[str, Any]] = {
+    1: {"runs": (late_run("queued"),), "latest_run_id": "queued"},
+    2: {"runs": (a_run("r", due_at=after(-10)),), "latest_run_id": "r"},
+    3: {
+        "runs": (late_run("r", RunStatus.WAITING, reason=Reason.BACKOFF),),
+        "latest_run_id": "r",
+    },
+    4: {"runs": (late_run("r", admitted_at=after(-3)),), "latest_run_id": "r"},
+    5: {"runs": (late_run("r", RunStatus.RUNNING),), "latest_run_id": "r"},
+    6: {"wait_queue": (WaitingRun("w", 1, after(-90), after(-90), NOON),)},
+    7: {"latest_not_run_id": "missed"},
+    8: {"latest_run_id": "ended"},
+    9: {},
+}
+
+
+@pytest.mark.parametrize(
+    ("health", "numbers"), [(JobHealth.LATE, {1}), (JobHealth.NEVER_RAN, {6, 7, 9})]
+)
+def test_health_filter_passes_late_jobs_or_jobs_without_a_run(
+    world: World, sort: JobSort, health: JobHealth, numbers: set[int]
+) -> None:
+    jobs = Jobs(world)
+    for number, fields in JOBS_BY_HEALTH.items():
+        jobs.create(number, **fields)
+    missed_run = a_run("missed", RunStatus.MISSED, ended_at=NOON)
+    world.ports.history.put_runs(
+        [a_row("ended", an_id(8)), a_row("missed", an_id(7), run=missed_run)]
+    )
+    query = JobQuery(JobFilters(health=health), sort)
+    listed = matching(jobs, list_pages(world, query, 2), query)
+    assert {position[-1] for position in listed} == {an_id(number) for number in numbers}
+    assert listed == jobs.expected(query, NOON)
 
 
 def test_blank_and_removed_jobs_are_not_listed(world: World, sort: JobSort) -> None:

@@ -199,6 +199,34 @@ def test_job_list_is_filtered(client: Client) -> None:
     paused = client.get("/v1/jobs?status=PAUSED&status=CANCELLED&schedule_type=CRON").json["jobs"]
     assert [job["job_id"] for job in paused] == [mine]
     assert client.get("/v1/jobs?created_by=other").json["jobs"] == []
+    for query in (
+        "name=backup%20eu",
+        "text=ENV:PROD",
+        "text=kup%20E",
+        "health=NEVER_RAN&tag=team:data",
+    ):
+        jobs = client.get(f"/v1/jobs?{query}").json["jobs"]
+        assert [job["job_id"] for job in jobs] == [mine]
+    assert client.get("/v1/jobs?name=backup").json["jobs"] == []
+
+
+def test_job_list_is_sorted_over_all_pages(client: Client) -> None:
+    by_name = {name: a_job(client, name=name) for name in ("b", "c", "a")}
+    soon = a_job(client, name="d", cron_expression="* * * * *")
+    for sort, expected in (
+        ("name", [by_name["a"], by_name["b"], by_name["c"], soon]),
+        ("created", [soon, by_name["a"], by_name["c"], by_name["b"]]),
+    ):
+        listed, token = [], ""
+        for _ in expected:
+            page = client.get(f"/v1/jobs?sort={sort}&limit=1{token}").json
+            listed += [job["job_id"] for job in page["jobs"]]
+            token = f"&next_token={page['next_token']}"
+        assert (listed, page["next_token"]) == (expected, None)
+    assert client.get("/v1/jobs?sort=next_run").json["jobs"][0]["job_id"] == soon
+    token = client.get("/v1/jobs?sort=name&limit=1").json["next_token"]
+    assert client.get(f"/v1/jobs?sort=created&next_token={token}").status == 422
+    assert client.get("/v1/jobs?sort=size").status == 422
 
 
 def test_run_lists_are_filtered(client: Client) -> None:

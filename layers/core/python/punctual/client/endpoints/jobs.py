@@ -11,6 +11,8 @@ from punctual.client.call_steps import ClientSettings, Steps, Stream, send_reque
 from punctual.client.errors import Misuse, PunctualError
 from punctual.client.fields import (
     JobChanges,
+    JobHealth,
+    JobSort,
     JobStatusName,
     MisfirePolicy,
     NewJob,
@@ -84,18 +86,29 @@ def list_jobs(
     *,
     status: JobStatusName | Sequence[JobStatusName] | None = None,
     schedule_type: ScheduleType | None = None,
+    name: str | None = None,
     name_prefix: str | None = None,
+    text: str | None = None,
     created_by: str | None = None,
     tags: Mapping[str, str] | None = None,
+    health: JobHealth | None = None,
+    sort: JobSort | None = None,
     limit: int | None = None,
 ) -> Stream[Job]:
-    """Yield the jobs that match all filters, the newest first, at most `limit` of them."""
+    """Yield the jobs that match all filters, at most `limit` of them.
+
+    `text` is searched in names and tags. The newest job is the first, unless `sort` says otherwise.
+    """
     filters = query_parameters(
         status=status,
         schedule_type=schedule_type,
+        name=name,
         name_prefix=name_prefix,
+        text=text,
         created_by=created_by,
-        tag=[f"{name}:{value}" for name, value in (tags or {}).items()],
+        tag=[f"{key}:{value}" for key, value in (tags or {}).items()],
+        health=health,
+        sort=sort,
     )
     return stream_pages(
         settings, "/jobs", filters, "jobs", lambda value: convert_model(Job, value), limit

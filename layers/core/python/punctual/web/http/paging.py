@@ -14,7 +14,7 @@ from punctual.web.http.request import Request
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
 _DIGEST_BYTES = 12
-_MAX_PART_CHARACTERS = 200
+_MAX_PART_CHARACTERS = 256  # of a job's name
 _decode_cursor = msgspec.json.Decoder(tuple[str, ...]).decode
 
 Filters = Mapping[str, Sequence[str]]

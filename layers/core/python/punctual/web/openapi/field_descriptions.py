@@ -212,7 +212,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "version": "The version of the definition, which each change by a client raises. The ETag "
         "is the quoted version.",
     },
-    "JobPage": {"jobs": "The jobs, newest first.", "next_token": _NEXT_TOKEN},
+    "JobPage": {"jobs": "The jobs, in the order of `sort`.", "next_token": _NEXT_TOKEN},
     "JobStatusAnswer": _STATUS_FIELDS,
     "ShownRetry": _RETRY_FIELDS,
     "ShownNotify": _NOTIFY_FIELDS,

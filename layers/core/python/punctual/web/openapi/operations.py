@@ -2,12 +2,12 @@
 
 from typing import get_args
 
-from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
 from punctual.web.openapi.artifact_operations import ARTIFACT_OPERATIONS
 from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
+from punctual.web.openapi.job_list_operations import LIST_JOBS
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     IDEMPOTENCY_KEY_PARAMETER,
@@ -115,34 +115,7 @@ _OPERATIONS = (
         (IDEMPOTENCY_KEY_PARAMETER,),
         "Batch",
     ),
-    Operation(
-        "GET /jobs",
-        "listJobs",
-        "Jobs",
-        "List jobs",
-        {200: Response("A page of jobs, newest first.", "JobPage")},
-        "A job must match all filters. `status` and `tag` may repeat.",
-        (
-            Parameter(
-                "status",
-                enum_schema(*JobStatus),
-                "Jobs with one of these statuses.",
-                is_repeatable=True,
-            ),
-            Parameter("schedule_type", enum_schema(*ScheduleKind), "Jobs with this schedule type."),
-            Parameter("name_prefix", {"type": "string"}, "Jobs with a name that begins so."),
-            Parameter(
-                "created_by", {"type": "string", "minLength": 1}, "Jobs that this caller created."
-            ),
-            Parameter(
-                "tag",
-                {"type": "string", "pattern": "^[^:]+:[\\s\\S]*$"},
-                "Jobs with this tag, as `key:value`. A job must have all tags.",
-                is_repeatable=True,
-            ),
-            *PAGE_PARAMETERS,
-        ),
-    ),
+    LIST_JOBS,
     Operation(
         "GET /jobs/{job_id}",
         "getJob",

@@ -3,11 +3,16 @@
 import msgspec
 from msgspec import Raw
 
-from punctual.domain.job_state import JobStatus, ScheduleKind
-from punctual.engine.ports.lists.job_index import JobFilters, JobQuery
+from punctual.engine.ports.lists.job_index import JobQuery, JobSort
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
 from punctual.web.http.guards import etag
+from punctual.web.http.job_filters import (
+    JOB_FILTERS,
+    REPEATED_JOB_FILTERS,
+    read_job_filters,
+    read_job_sort,
+)
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply, quoted_size
@@ -15,9 +20,6 @@ from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.job import job_json, status_json
 
-JOB_STATUSES = tuple(status.value for status in JobStatus)
-SCHEDULE_TYPES = tuple(kind.value for kind in ScheduleKind)
-_JOB_FILTERS = ("status", "schedule_type", "name_prefix", "created_by", "tag")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -32,18 +34,17 @@ class JobReadRoutes:
 
     @takes_query
     def list_jobs(self, request: Request) -> Sliced[Reply]:
-        query = Query(request.query, (*_JOB_FILTERS, *PAGING_PARAMETERS), ("status", "tag"))
-        filters = JobFilters(
-            status=query.choices("status", JOB_STATUSES),
-            schedule_type=query.choice("schedule_type", SCHEDULE_TYPES),
-            name_prefix=query.text("name_prefix"),
-            created_by=query.filter_text("created_by"),
-            tags=query.tags(),
+        query = Query(
+            request.query, (*JOB_FILTERS, "sort", *PAGING_PARAMETERS), REPEATED_JOB_FILTERS
         )
+        filters, sort = read_job_filters(query), read_job_sort(query)
         paging = Paging.of(request, query, "jobs")
         query.finish()
         page = yield from self._services.queries.jobs(
-            paging.tenant, JobQuery(filters), paging.limit, paging.cursor(1)
+            paging.tenant,
+            JobQuery(filters, sort),
+            paging.limit,
+            paging.cursor(1 if sort is JobSort.CREATED else 2),
         )
         page, jobs = yield from self._fit(page, request)
         return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.next_cursor)})

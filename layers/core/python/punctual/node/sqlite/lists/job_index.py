@@ -2,11 +2,17 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
+
+from punctual.domain.job_state import Priority
+from punctual.domain.run import MAX_START_DELAY
 from punctual.engine.ports.lists.job_index import (
     MAX_JOB_NAME_CHARACTERS,
     JobFilters,
+    JobHealth,
     JobIndexPage,
     JobQuery,
     JobSort,
@@ -19,12 +25,14 @@ from punctual.engine.queries.job_order import (
     sort_positions,
 )
 from punctual.node.sqlite.rows import from_micros, to_micros
+from punctual.node.sqlite.state_rows import SLOT_NUMBERS
 from punctual.node.sqlite.transaction import Transaction
 
 # Rows that one call reads at most. A row that needs a search in another table costs ten times one
 # that is read in order.
 MAX_ROWS_IN_ORDER = 10_000
 MAX_ROWS_SEARCHED = 2_500
+MAX_LATE_JOBS = 5_000  # of a tenant with more, all jobs are read
 _BEFORE_TIMELESS_JOBS: Position = (WITHOUT_NEXT_TIME, "")
 _ID = "job_id"
 _LAST_CHARACTER = "\U0010ffff"
@@ -32,6 +40,18 @@ _HAS_NO_NEXT_TIME = (
     "EXISTS (SELECT 1 FROM heads WHERE heads.tenant = listed.tenant "
     "AND heads.job_id = listed.job_id AND coming IS NULL)"
 )
+# A row of the history that is no SKIPPED or MISSED one. Few rows are read for each job, so a job
+# with others before them passes, and its reader drops it.
+_NEVER_RAN = (
+    "NOT EXISTS (SELECT 1 FROM (SELECT status FROM runs WHERE runs.tenant = {row}.tenant "
+    "AND runs.job_id = {row}.job_id ORDER BY run_id DESC LIMIT 5) "
+    "WHERE status NOT IN ('SKIPPED', 'MISSED'))"
+)
+_HAS_TAG = (
+    "EXISTS (SELECT 1 FROM job_tags WHERE tenant = ? AND key = ? AND value = ? "
+    "AND job_tags.job_id = {row}.job_id)"
+)
+_ROW = "{row}"  # in a condition: the list row
 _Values = tuple[Any, ...]
 
 
@@ -48,6 +68,16 @@ class _Rows(NamedTuple):
     to_position: Callable[[_Values], Position] = tuple
 
 
+class _Checks(NamedTuple):
+    """Conditions on a list row, which stands for `_ROW` in them."""
+
+    conditions: tuple[str, ...] = ()
+    values: _Values = ()
+
+    def adding(self, condition: str, *values: Any) -> "_Checks":
+        return _Checks((*self.conditions, condition), (*self.values, *values))
+
+
 class SqliteJobIndex:
     """The job list of the node. It is never behind the job states."""
 
@@ -56,15 +86,13 @@ class SqliteJobIndex:
         self._flush = flush
 
     def page(
-        self,
-        tenant: str,
-        query: JobQuery,
-        limit: int,
-        after: Position | None,
-        now: datetime,  # noqa: ARG002
+        self, tenant: str, query: JobQuery, limit: int, after: Position | None, now: datetime
     ) -> JobIndexPage:
+        if query.sort is JobSort.NEXT_RUN and after is not None:
+            next_time_of(after)  # an error within the transaction would roll it back
         with self._transaction:
             self._flush()
+            checks = self._checks(tenant, query.filters, now)
             if query.sort is JobSort.CREATED:
                 rows = _by_creation(tenant, query.filters, after)
             elif query.sort is JobSort.NAME:
@@ -72,12 +100,14 @@ class SqliteJobIndex:
             elif after is not None and after[0] == WITHOUT_NEXT_TIME:
                 rows = _without_next_time(tenant, after[1])
             else:
-                return self._page_by_next_time(tenant, query.filters, limit, after)
-            positions, end = self._read(tenant, rows, query.filters, limit + 1)
+                return self._page_by_next_time(tenant, checks, limit, after)
+            if query.filters.health is not None:
+                rows = rows._replace(max_rows=MAX_ROWS_SEARCHED)
+            positions, end = self._read(tenant, rows, checks, limit + 1)
             return _cut(positions, limit, end)
 
     def _page_by_next_time(
-        self, tenant: str, filters: JobFilters, limit: int, after: Position | None
+        self, tenant: str, checks: "_Checks", limit: int, after: Position | None
     ) -> JobIndexPage:
         """Return jobs with a next time. The jobs without one begin with a page of their own.
 
@@ -87,7 +117,7 @@ class SqliteJobIndex:
         ends: list[Position] = [_BEFORE_TIMELESS_JOBS]
         for repeats in (0, 1):
             rows = _by_next_time(tenant, repeats, after)
-            positions, end = self._read(tenant, rows, filters, limit + 1)
+            positions, end = self._read(tenant, rows, checks, limit + 1)
             found += positions
             ends += [] if end is None else [end]
         complete_until = min(ends)
@@ -95,13 +125,40 @@ class SqliteJobIndex:
         complete = [position for position in merged if position <= complete_until]
         return _cut(complete, limit, complete_until)
 
+    def _checks(self, tenant: str, filters: JobFilters, now: datetime) -> "_Checks":
+        """Return the filters as conditions. The one for late runs may pass other jobs too."""
+        checks = _filter_checks(tenant, filters)
+        if filters.health is JobHealth.NEVER_RAN:
+            return checks.adding(_NEVER_RAN)
+        if filters.health is JobHealth.LATE:
+            job_ids = self._jobs_with_late_runs(tenant, to_micros(now - MAX_START_DELAY))
+            if len(job_ids) <= MAX_LATE_JOBS:
+                return checks.adding(
+                    f"{_ROW}.job_id IN (SELECT value FROM json_each(?))",
+                    msgspec.json.encode(job_ids).decode(),
+                )
+        return checks
+
+    def _jobs_with_late_runs(self, tenant: str, due_before: int) -> list[str]:
+        """Return jobs with a queued run that was due, at least one more than counts as many."""
+        job_ids: set[str] = set()
+        for slot in chain.from_iterable(SLOT_NUMBERS.values()):
+            for priority in Priority:
+                rows = self._transaction.db.execute(
+                    "SELECT job_id FROM queue WHERE slot = ? AND tenant = ? AND priority = ? "
+                    "AND due < ? LIMIT ?",
+                    (slot, tenant, int(priority), due_before, MAX_LATE_JOBS + 1),
+                )
+                job_ids.update(job_id for (job_id,) in rows.fetchall())
+        return list(job_ids)
+
     def _read(
-        self, tenant: str, rows: _Rows, filters: JobFilters, limit: int
+        self, tenant: str, rows: _Rows, checks: "_Checks", limit: int
     ) -> tuple[list[Position], Position | None]:
         """Return up to `limit` positions, and the last one that was read if more may follow."""
         db = self._transaction.db
         columns = ", ".join(rows.position)
-        found = db.execute(*_statement(tenant, rows, filters, limit)).fetchall()
+        found = db.execute(*_statement(tenant, rows, checks, limit)).fetchall()
         positions = [rows.to_position(row) for row in found]
         if len(positions) == limit:
             return positions, positions[-1]
@@ -118,13 +175,13 @@ def _cut(positions: list[Position], limit: int, end: Position | None) -> JobInde
     return JobIndexPage(positions, end)
 
 
-def _statement(tenant: str, rows: _Rows, filters: JobFilters, limit: int) -> tuple[str, _Values]:
+def _statement(tenant: str, rows: _Rows, checks: _Checks, limit: int) -> tuple[str, _Values]:
     """Return the SELECT for the rows that pass the filters, and its values.
 
     A row without a name lacks its definition. It passes all filters, so that its reader reports it.
     """
     alias = "listed" if rows.is_job_list else "job_list"
-    conditions, values = _conditions(tenant, filters, alias)
+    conditions = [condition.replace(_ROW, alias) for condition in checks.conditions]
     selected = "*" if rows.is_job_list else ", ".join(rows.position)
     join = ""
     join_values: _Values = ()
@@ -138,7 +195,7 @@ def _statement(tenant: str, rows: _Rows, filters: JobFilters, limit: int) -> tup
         f"{join}WHERE ({' AND '.join(conditions) or '1'} OR {alias}.name = '') "
         f"AND {rows.condition or '1'} LIMIT ?"
     )
-    return statement, (*rows.values, rows.max_rows, *join_values, *values, limit)
+    return statement, (*rows.values, rows.max_rows, *join_values, *checks.values, limit)
 
 
 def _by_creation(tenant: str, filters: JobFilters, after: Position | None) -> _Rows:
@@ -213,34 +270,24 @@ def _values(*values: Any) -> _Values:
     return values
 
 
-def _conditions(tenant: str, filters: JobFilters, alias: str) -> tuple[list[str], _Values]:
-    """Return the conditions for the columns of the list row, and their values."""
-    conditions: list[str] = []
-    values: list[Any] = []
-
-    def add(condition: str, *condition_values: Any) -> None:
-        conditions.append(condition)
-        values.extend(condition_values)
-
+def _filter_checks(tenant: str, filters: JobFilters) -> _Checks:
+    """Return the conditions of all filters but `health`."""
+    checks = _Checks()
     if filters.status:
         places = ", ".join("?" * len(filters.status))
-        add(f"{alias}.status IN ({places})", *sorted(filters.status))
-    for column in ("kind", "name", "created_by"):
-        wanted = {
-            "kind": filters.schedule_type,
-            "name": filters.name,
-            "created_by": filters.created_by,
-        }[column]
+        checks = checks.adding(f"{_ROW}.status IN ({places})", *sorted(filters.status))
+    for column, wanted in (
+        ("kind", filters.schedule_type),
+        ("name", filters.name),
+        ("created_by", filters.created_by),
+    ):
         if wanted:
-            add(f"{alias}.{column} = ?", wanted)
+            checks = checks.adding(f"{_ROW}.{column} = ?", wanted)
     if filters.name_prefix:
-        add(f"substr({alias}.name, 1, ?) = ?", len(filters.name_prefix), filters.name_prefix)
+        prefix = filters.name_prefix
+        checks = checks.adding(f"substr({_ROW}.name, 1, ?) = ?", len(prefix), prefix)
     if filters.text:
-        add(f"instr({alias}.search, ?) > 0", filters.text.casefold())
+        checks = checks.adding(f"instr({_ROW}.search, ?) > 0", filters.text.casefold())
     for key, value in filters.tags:
-        add(
-            "EXISTS (SELECT 1 FROM job_tags WHERE tenant = ? AND key = ? AND value = ? "
-            f"AND job_tags.job_id = {alias}.job_id)",
-            *(tenant, key, value),
-        )
-    return conditions, tuple(values)
+        checks = checks.adding(_HAS_TAG, tenant, key, value)
+    return checks
