@@ -41,15 +41,24 @@ class SqliteDefinitions:
 
     def get(self, refs: Sequence[tuple[JobKey, str]]) -> Mapping[tuple[JobKey, str], DefinitionRow]:
         with self._transaction:
-            definitions = {}
-            for key, ref in refs:
-                pending = self.pending.get((key, ref))
-                definition = pending[0] if pending is not None else self._cache.get((key, ref))
-                if definition is None:
-                    definition = self._read(key, ref)
-                if definition is not None:
-                    definitions[key, ref] = definition
-            return definitions
+            return self.find(refs)
+
+    def find(
+        self, refs: Sequence[tuple[JobKey, str]]
+    ) -> Mapping[tuple[JobKey, str], DefinitionRow]:
+        """Return definitions. A part that flushes its rows may call this, but not `get`.
+
+        During a commit an exit of the transaction would be its end.
+        """
+        definitions = {}
+        for key, ref in refs:
+            pending = self.pending.get((key, ref))
+            definition = pending[0] if pending is not None else self._cache.get((key, ref))
+            if definition is None:
+                definition = self._read(key, ref)
+            if definition is not None:
+                definitions[key, ref] = definition
+        return definitions
 
     def _read(self, key: JobKey, ref: str) -> DefinitionRow | None:
         row = self._transaction.db.execute(

@@ -74,7 +74,7 @@ class JobListRows:
 
     def _rows(self, states: Sequence[JobState]) -> list[_Row]:
         refs = [(JobKey(state.tenant, state.job_id), _definition_ref(state)) for state in states]
-        definitions = self._definitions.get(refs)
+        definitions = self._definitions.find(refs)
         return [_row(state, definitions.get(ref)) for state, ref in zip(states, refs, strict=True)]
 
 
