@@ -18,6 +18,7 @@ from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
+from punctual.aws.dynamodb.lists.keys import ListKind, list_key_pattern
 from punctual.aws.ecs.containers import CONTAINERS_PARTITION
 from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
@@ -310,6 +311,7 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         Right(("dynamodb:ListStreams",), ("*",), "AWS lists the streams of all tables or none"),
         _sqs((failure_queue,), "SendMessage"),
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
+        _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
@@ -339,6 +341,11 @@ def start_containers(
 def _rows(data: DataArns, pattern: str, *actions: str) -> Right:
     """Return rights on the rows of the control table with these partition keys."""
     return _dynamodb(data.control, *actions)._replace(key_patterns=(pattern,))
+
+
+def _list_rows(data: DataArns, kind: ListKind, *actions: str) -> Right:
+    """Return rights on the rows of one kind in the table of lists."""
+    return _dynamodb(data.lists, *actions)._replace(key_patterns=(list_key_pattern(kind),))
 
 
 def executor_of_containers(data: DataArns) -> list[Right]:

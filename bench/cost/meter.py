@@ -237,6 +237,8 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
         case keys.CONTROL_TABLE.name:
             parts = key.pk.split("#")
             kind = f"#{parts[1]}" if len(parts) > 1 else parts[0]
+        case keys.LISTS_TABLE.name:
+            kind = key.pk.split("#")[1]
         case _:
             kind = "row"
     return f"{name}: {kind}{suffix}"

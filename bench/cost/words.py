@@ -42,6 +42,7 @@ _EXPLANATIONS = (
     ),
     (r"dynamodb-write status control: #\w+", "data of `status` for lists over all jobs"),
     (r"dynamodb-(write|read) reconciler control: #\w+", "the progress of the walk"),
+    (r"dynamodb-write status lists: jobs", "the row of the job in the list of jobs"),
     # reads
     (r"dynamodb-read reconciler jobs: scan", "all job states"),
     (r"dynamodb-read executor\S* jobs: state", "the job state, for the claim and the end"),
@@ -50,6 +51,8 @@ _EXPLANATIONS = (
     (r"dynamodb-read (poller|executor\S*) runs: run", "check for the history row of the last run"),
     (r"dynamodb-read status runs: run", "the history row, for lists over all jobs"),
     (r"dynamodb-read status control: query", "ids of counted changes"),
+    (r"dynamodb-read status lists: jobs", "the row with the last outcomes, to add one"),
+    (r"dynamodb-read status jobs: definition", "the name and tags of a job, for its row"),
     (r"dynamodb-read \S+ timers: query", "the timers of a partition, read repeatedly"),
     (r"dynamodb-read \S+ control: #lease", "check for notifications of new timers"),
     (r"dynamodb-read \S+ control: #shards", "the number of shards, and the dispatch switch"),

@@ -485,22 +485,31 @@ def test_job_without_large_payloads_is_deleted_without_s3_calls(world: World) ->
 def test_inline_output_needs_no_history_read(world: World) -> None:
     run = replace(ENDED, run_id=an_id(1), inline_output="an event's id")
     record = world.stream.of(a_job_state(version=3), a_job_state(version=4, unrecorded=(run,)))
-    assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
+    spent = world.store.spend(lambda: world.follow(record))
+    assert spent["BatchGetItem"] == 1, "of the definition, for the list of jobs"
     (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
     assert row.detail.output is not None, "the list shows that an output exists"
 
 
-def test_batch_of_hundred_runs_costs_four_calls(world: World) -> None:
+def test_batch_of_hundred_runs_costs_a_row_a_job_and_few_other_calls(world: World) -> None:
     """One batch of records reports a hundred ended runs."""
     world.status._run_events = "none"
     records = []
+    definitions = [a_definition_row(an_id(n)) for n in range(100)]
+    world.store.ports.job_states.put_definitions(definitions)
     for n in range(100):
         run = replace(ENDED, run_id=an_id(n))
         world.store.ports.history.put_runs([a_row(run.run_id, an_id(n), run=run)])
         old = a_job_state(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
         records.append(world.stream.of(old, a_job_state(an_id(n), version=4, unrecorded=(run,))))
     spent = world.store.spend(lambda: world.follow(*records))
-    assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
+    assert spent == {
+        "BatchGetItem": 2,  # definitions, and history rows
+        "BatchWriteItem": 1,
+        "Query": 1,
+        "TransactWriteItems": 1,
+        "UpdateItem": 100,  # the row of each job
+    }
 
 
 def test_health_is_late_while_runs_are_late(world: World) -> None:

@@ -16,6 +16,7 @@ from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData
+from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable
@@ -36,7 +37,9 @@ from punctual.lambdas.quotas import build_claim_places
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import Changes, compare_states, ended_claims
+from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.events import build_events, stop_events
+from punctual.lambdas.status.job_list import JobListWriter
 from punctual.lambdas.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ class StatusHandler:
         blobs: Blobs,
         feed: Feed,
         run_index: TenantRunIndex,
+        job_list: JobListWriter,
         job_data: JobData,
         tenant_counters: Counters,
         audit: DynamoAudit,
@@ -71,6 +75,7 @@ class StatusHandler:
         self._blobs = blobs
         self._feed = feed
         self._run_index = run_index
+        self._job_list = job_list
         self._job_data = job_data
         self._counters = tenant_counters
         self._audit = audit
@@ -140,6 +145,7 @@ class StatusHandler:
 
     def _apply(self, changes: Sequence[RecordChanges]) -> None:
         self._append_audit([record for record, _ in changes if record.note is not None])
+        self._job_list.write_changes(changes, self._clock())
         self._mark_payloads(changes)
         self._index_ended_runs(changes)
         self._publish(changes)
@@ -285,12 +291,14 @@ def _without_output(row: RunRow) -> RunRow:
 
 def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
+    job_rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
     return StatusHandler(
         job_states=runtime.ports.job_states,
         history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         feed=runtime.ports.feed,
         run_index=TenantRunIndex(runtime.dynamo, settings.control_table),
+        job_list=JobListWriter(job_rows, DefinitionCache(runtime.ports.job_states)),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit_log,

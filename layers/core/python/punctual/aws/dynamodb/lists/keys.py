@@ -1,7 +1,7 @@
 """The partition keys of the `lists` table: rows that the status function derives from job states.
 
 Each kind of row of a tenant has as many partitions as the stage has list slots. Rows can be lost
-and made again, so no row of this table decides.
+and made again, so none of them decides. Only the rows of names are no copies: they decide.
 """
 
 from enum import StrEnum
