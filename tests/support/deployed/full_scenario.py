@@ -209,7 +209,15 @@ def _run_tenant_targets(world: World, api: Gateway) -> None:
 
 
 def _read_everything(api: Gateway, jobs: list[str]) -> None:
-    for target in ("/audit", "/jobs", "/runs", "/stats", "/health", "/schedules/upcoming"):
+    for target in (
+        "/audit",
+        "/jobs",
+        "/runs",
+        "/stats",
+        "/health",
+        "/schedules/upcoming",
+        "/forecast",
+    ):
         assert api.get(target).status == 200, target
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
     assert api.post("/schedules/preview", preview).status == 200

@@ -7,7 +7,7 @@ from zlib import crc32
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
-from punctual.domain.schedules.upcoming import sort_by_occurrence
+from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
@@ -139,6 +139,12 @@ class MemoryJobStates:
             if len(before) > max_states
             else UpcomingStates(*sort_by_occurrence(states, after, end, limit))
         )
+
+    def scheduled_states(self, tenant: str, end: datetime) -> Sequence[JobState]:
+        states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
+        return [
+            state for state in states if (at := next_occurrence_at(state)) is not None and at < end
+        ]
 
     def active_states(self, tenant: str) -> Sequence[JobState]:
         states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]

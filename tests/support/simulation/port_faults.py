@@ -22,6 +22,7 @@ READS = frozenset(
         "page",
         "active_states",
         "upcoming",
+        "scheduled_states",
         "walk",
         "due",
         "find_existing",

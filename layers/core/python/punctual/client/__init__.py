@@ -1,7 +1,6 @@
 """A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
-from punctual.client.answers.changes import Change, ChangedJob, ChangePage
-from punctual.client.answers.schedules import Preview, ScheduleDiff, Upcoming
+from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
     BadWebhook,
@@ -61,14 +60,12 @@ __all__ = [
     "Backfill",
     "BadWebhook",
     "Batch",
-    "Change",
-    "ChangePage",
-    "ChangedJob",
     "Conflict",
     "Declined",
     "Explanation",
     "FieldError",
     "Forbidden",
+    "Forecast",
     "Health",
     "Identity",
     "Invalid",

@@ -24,6 +24,25 @@ class Upcoming(Model, frozen=True, kw_only=True):
     local: AwareDatetime
 
 
+class ForecastMinute(Model, frozen=True, kw_only=True):
+    """The number of starts in a minute, or in an hour of a longer forecast."""
+
+    minute: AwareDatetime
+    starts: int
+
+
+class Forecast(Model, frozen=True, kw_only=True):
+    """The scheduled starts of the coming hours over all jobs."""
+
+    minutes: tuple[ForecastMinute, ...] = ()
+    busiest: ForecastMinute | None = None
+    step_seconds: int = 60
+    starts: int = 0
+    jobs: int = 0
+    from_completion_jobs: int = 0
+    to: AwareDatetime | None = None
+
+
 class DiffTimes(Model, frozen=True, kw_only=True):
     """The number of times of one kind, and the first of them."""
 

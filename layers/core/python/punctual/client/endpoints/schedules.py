@@ -2,7 +2,7 @@
 
 from typing import Unpack
 
-from punctual.client.answers.schedules import Preview, ScheduleDiff, Upcoming
+from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.fields import ScheduleFields, TimeValue
 from punctual.client.job import Job
@@ -68,3 +68,9 @@ def diff(
     )
     request = Request("POST", "/schedules/diff", body=content, repeat=Repeat.READS)
     return decode_model(ScheduleDiff, (yield from send_request(settings, request)))
+
+
+def forecast(settings: ClientSettings, *, hours: int | None = None) -> Steps[Forecast]:
+    """Return the scheduled starts of the coming hours: by minute to 24, by hour to 168."""
+    request = Request("GET", "/forecast", query_parameters(hours=hours), repeat=Repeat.READS)
+    return decode_model(Forecast, (yield from send_request(settings, request)))

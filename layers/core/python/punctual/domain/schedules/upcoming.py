@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from datetime import datetime
 from operator import itemgetter
+from typing import NamedTuple
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
 from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.domain.schedules.count import count_times, nth_time
-from punctual.domain.schedules.schedule import last_before
-from punctual.domain.schedules.values import Once, counts_from_completion
+from punctual.domain.schedules.schedule import after_completion, last_before, next_after
+from punctual.domain.schedules.values import Every, Once, counts_from_completion
+from punctual.domain.transitions.wait_queue import MAX_CAUGHT_UP_RUNS
 from punctual.domain.utc import MICROSECOND
 
 
@@ -23,8 +25,14 @@ def is_fired_ahead(run: Run) -> bool:
 
 
 def next_occurrence_at(state: JobState) -> datetime | None:
-    """Return the nominal time of the earliest occurrence that has not begun, also fired ahead."""
+    """Return the nominal time of the earliest occurrence that has not begun, also fired ahead.
+
+    For a pause that ends by itself this is a lower bound: no occurrence is due before its end.
+    """
     next_at = state.next_at if state.status is JobStatus.SCHEDULED else None
+    resumes_at = _resumes_at(state)
+    if resumes_at is not None and state.next_at is not None:
+        next_at = max(state.next_at, resumes_at)
     for run in state.runs:
         if is_fired_ahead(run) and (next_at is None or run.scheduled_at < next_at):
             next_at = run.scheduled_at
@@ -39,6 +47,55 @@ def may_repeat(state: JobState) -> bool:
     if counts_from_completion(schedule):
         return next_occurrence_at(state) != state.next_at
     return True
+
+
+class NextTimes(NamedTuple):
+    """The occurrences of a job from `first_at` on, at most `max_times` of them.
+
+    `caught_up` is the number of earlier runs that start when a pause ends.
+    """
+
+    first_at: datetime | None
+    max_times: int | None
+    caught_up: int = 0
+
+
+def next_times(state: JobState) -> NextTimes:
+    """Return the occurrences to come, without runs fired ahead.
+
+    A pause that ends by itself ends as planned, and the misfire policy decides about what it held.
+    """
+    schedule, first_at, max_times = state.schedule, state.next_at, remaining_runs(state)
+    resumes_at = _resumes_at(state)
+    if schedule is None or first_at is None:
+        return NextTimes(None, 0)
+    if state.status is JobStatus.SCHEDULED or (resumes_at is not None and first_at >= resumes_at):
+        return NextTimes(first_at, max_times)
+    if resumes_at is None:
+        return NextTimes(None, 0)
+    if isinstance(schedule, Every) and schedule.from_completion:
+        held, first_at = 1, after_completion(schedule, resumes_at + state.limits.jitter)
+    else:
+        held = 1 + count_times(schedule, first_at, resumes_at - MICROSECOND)
+        first_at = next_after(schedule, resumes_at - MICROSECOND)
+    caught_up = _caught_up_runs(state.limits.misfire, held)
+    if max_times is None:
+        return NextTimes(first_at, None, caught_up)
+    caught_up = min(caught_up, max_times)
+    return NextTimes(first_at, max_times - caught_up, caught_up)
+
+
+def _resumes_at(state: JobState) -> datetime | None:
+    """Return the earliest nominal time that is due when the pause ends, or None without an end."""
+    if state.status is not JobStatus.PAUSED or state.pause is None or state.pause.until is None:
+        return None
+    return state.pause.until - state.limits.jitter
+
+
+def _caught_up_runs(policy: MisfirePolicy, held: int) -> int:
+    if policy is MisfirePolicy.SKIP:
+        return 0
+    return 1 if policy is MisfirePolicy.RUN_ONCE else min(held, MAX_CAUGHT_UP_RUNS)
 
 
 def remaining_runs(state: JobState) -> int | None:

@@ -82,6 +82,13 @@ class JobStates(Protocol):
         if these are more than `max_states`, or if the adapter must read more states to sort them.
         """
 
+    def scheduled_states(self, tenant: str, end: datetime) -> Iterable[JobState]:
+        """Return the states with an occurrence before `end`, each as it is when it is read.
+
+        A state that advances meanwhile may come twice. A store may read each state only when the
+        caller asks for it. It raises `TooMuchWork` if the tenant has more jobs than it can read.
+        """
+
     def active_states(self, tenant: str) -> Iterable[JobState]:
         """Return the states with runs that are live, waiting, or recently ended.
 

@@ -15,16 +15,15 @@ from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
-from punctual.engine.ports.lists.change_feed import ChangeFeed
 from punctual.engine.ports.lists.job_index import JobIndex, JobQuery, Position
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
 from punctual.engine.queries import run_views
 from punctual.engine.queries.audit import AuditQueries
-from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import RunFilters as RunFilters
+from punctual.engine.queries.forecast import Forecast, forecast_starts
 from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.run_list import RunList
@@ -60,7 +59,6 @@ class JobQueries:
         clock: Clock,
         log: Log = no_log,
         waits_for_resources: WaitsForResources = waits_for_nothing,
-        change_feed: ChangeFeed | None = None,
     ) -> None:
         self._waits_for_resources = waits_for_resources
         self._job_index = job_index
@@ -71,14 +69,12 @@ class JobQueries:
         self._definitions = Definitions(job_states, blobs)
         self._explainer = Explainer(history, self._definitions, waits_for_resources)
         self._job_list = JobList(job_states, clock, log)
+        self._job_states = job_states
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
         self._run_list = RunList(job_states, history, waits_for_resources)
         self._labels = JobLabels(job_states)
         self.audit = AuditQueries(audit_log, job_states)
-        self.changes: ChangeQueries | None = None
-        if change_feed is not None:
-            self.changes = ChangeQueries(change_feed, job_states, history)
 
     def job(self, tenant: str, job_id: str) -> JobView:
         stored, definition = self.load(JobKey(tenant, job_id))
@@ -309,6 +305,10 @@ class JobQueries:
 
     def health(self) -> Health:
         return self._monitor.health(self._clock())
+
+    def forecast(self, tenant: str, hours: int) -> Sliced[Forecast]:
+        """Return the scheduled starts of the next hours over all jobs."""
+        return forecast_starts(self._job_states, tenant, hours, self._clock())
 
     def upcoming(
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import JobState
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.schedules.timezones import zone
@@ -14,7 +14,7 @@ from punctual.domain.schedules.upcoming import (
     OccurrencePosition,
     is_fired_ahead,
     next_occurrence_at,
-    remaining_runs,
+    next_times,
 )
 from punctual.domain.schedules.values import Once, counts_from_completion
 from punctual.domain.utc import MICROSECOND
@@ -176,8 +176,8 @@ def _upcoming_positions(state: JobState, window: _Window) -> Iterator[Occurrence
 
 def _scheduled_times(state: JobState, start: datetime, end: datetime) -> Iterator[datetime]:
     schedule = state.schedule
-    first = state.next_at
-    if schedule is None or first is None or first >= end or state.status is not JobStatus.SCHEDULED:
+    first, max_times, _ = next_times(state)
+    if schedule is None or first is None or first >= end:
         return iter(())
     if counts_from_completion(schedule):
         return iter([first] if first >= start else [])  # later times depend on the end of that run
@@ -185,7 +185,6 @@ def _scheduled_times(state: JobState, start: datetime, end: datetime) -> Iterato
     all_times = chain(
         first_times, occurrences(schedule, max(first, start - MICROSECOND), end - MICROSECOND)
     )
-    max_times = remaining_runs(state)
     if max_times is not None and first < start:
         max_times -= 1 + count_times(schedule, first, start - MICROSECOND)
     return all_times if max_times is None else islice(all_times, max(0, max_times))

@@ -27,7 +27,6 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
-from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import JobListRows
 from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
@@ -46,6 +45,8 @@ from punctual.node.sqlite.transaction import Transaction
 
 MAX_CACHED_STATES = 20_000
 _BUSY_PAGE_SIZE = 200  # busy job states in one read
+_SCHEDULED_PAGE_SIZE = 200
+_FIRST_MICROS = -(2**63)  # before every time
 _NOT_EXPIRED = "(expires IS NULL OR expires > ?)"
 _SELECT_STATES = "SELECT tenant, job_id, head FROM heads"
 _SELECT_UPCOMING = (
@@ -205,14 +206,12 @@ class SqliteJobStates:
         clock: Clock,
         audit: SqliteAudit,
         failures: SqliteFailures,
-        changes: SqliteChangeFeed,
         max_cached: int = MAX_CACHED_STATES,
     ) -> None:
         self._transaction = transaction
         self._damage = transaction.damage
         self._audit = audit
         self._failures = failures
-        self._changes = changes
         self._definitions = definitions
         self._counts = counts
         self._clock = clock
@@ -241,14 +240,6 @@ class SqliteJobStates:
     def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
         with self._transaction:
             return [self._renew(renewal) for renewal in renewals]
-
-    def version_of(self, key: JobKey) -> int:
-        """Return the version of a job state within this transaction, or 0 if it is unknown."""
-        try:
-            cached = self._cache.find(key)
-        except Unreadable:
-            return 0
-        return 0 if cached is None else cached[1].state.version
 
     def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None:
         self._definitions.put(definitions)
@@ -310,6 +301,32 @@ class SqliteJobStates:
         return UpcomingStates(
             states, None if last_row is None else (from_micros(last_row[0]), last_row[1])
         )
+
+    def scheduled_states(self, tenant: str, end: datetime) -> Iterator[JobState]:
+        """Yield the job states with an occurrence before `end`, in the order of the index.
+
+        The next occurrence of a job only moves on. So a job that advances may come twice, and none
+        is left out.
+        """
+        end_micros = to_micros(end)
+        for recurs in (0, 1):
+            position = (_FIRST_MICROS, "")
+            while True:
+                with self._transaction:
+                    self.flush()
+                    rows = self._transaction.db.execute(
+                        f"{_SELECT_UPCOMING} AND again = ? AND (coming, job_id) > (?, ?) "
+                        "ORDER BY coming, job_id LIMIT ?",
+                        (tenant, end_micros, recurs, *position, _SCHEDULED_PAGE_SIZE),
+                    ).fetchall()
+                    states, unreadable = decode_states(
+                        self._damage, [(tenant, job_id, encoded) for _, job_id, encoded in rows]
+                    )
+                self._damage.raise_if_unreadable(unreadable)
+                yield from states
+                if len(rows) < _SCHEDULED_PAGE_SIZE:
+                    break
+                position = rows[-1][:2]
 
     def active_states(self, tenant: str) -> Iterator[JobState]:
         """Yield the busy job states, each as it is when it is read.
@@ -449,7 +466,6 @@ class SqliteJobStates:
         if not pending_changes:
             return
         self._transaction.begin()
-        self._changes.add_states(pending_changes)
         writes = JobStateRows(self._counts.changes, self._recorded_runs)
         list_rows = JobListRows(self._transaction, self._definitions)
         for old, (row_number, new) in pending_changes:

@@ -15,7 +15,6 @@ from punctual.web.models.claims import ClaimFinishes, ClaimRenewals, UploadField
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers
-from punctual.web.openapi.change_operations import CHANGE_MODELS
 from punctual.web.openapi.error_responses import (
     error_responses,
     header_components,
@@ -24,7 +23,7 @@ from punctual.web.openapi.error_responses import (
 )
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
-from punctual.web.openapi.schedules.answers import ScheduleDiff
+from punctual.web.openapi.schedules.answers import Forecast, ScheduleDiff
 from punctual.web.openapi.schemas import ref, schema_components
 from punctual.web.routing import ANY_MEDIA_TYPE
 
@@ -47,6 +46,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.Backfilled,
     answers.BackfillPreview,
     answers.Preview,
+    Forecast,
     ScheduleDiff,
     answers.UpcomingPage,
     answers.Explanation,
@@ -69,7 +69,6 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.ArtifactUpload,
     answers.UsedArtifact,
     answers.ArtifactPage,
-    *CHANGE_MODELS,
 )
 _REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     TokenFields,

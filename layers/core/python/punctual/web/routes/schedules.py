@@ -7,6 +7,7 @@ from punctual.domain.schedules.schedule import Preview, describe, preview
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.ports.monitor import Health
 from punctual.engine.ports.rows import JobKey
+from punctual.engine.queries.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
 from punctual.engine.queries.schedule_diff import (
     PlannedTimes,
     diff_schedules,
@@ -20,7 +21,7 @@ from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
-from punctual.web.views.schedule import schedule_diff_json
+from punctual.web.views.schedule import forecast_json, schedule_diff_json
 from punctual.web.views.system import (
     explanation_json,
     health_json,
@@ -42,6 +43,7 @@ class ScheduleRoutes:
         table.post("/schedules/preview")(self.preview)
         table.post("/schedules/diff")(self.diff)
         table.get("/schedules/upcoming")(self.upcoming)
+        table.get("/forecast")(self.forecast)
         table.get("/jobs/<job_id>/explain")(self.explain)
         table.get("/stats")(self.stats)
         table.get("/health")(self.health)
@@ -102,6 +104,14 @@ class ScheduleRoutes:
         )
         times = [upcoming_json(occurrence) for occurrence in page.items]
         return json_reply(200, {"times": times, "next_token": paging.next_token(page.next_cursor)})
+
+    @takes_query
+    def forecast(self, request: Request) -> Sliced[Reply]:
+        query = Query(request.query, ("hours",))
+        hours = query.number("hours", MAX_HOURS_BY_MINUTE, 1, MAX_FORECAST_HOURS)
+        query.finish()
+        forecast = yield from self._services.queries.forecast(request.caller.tenant, hours)
+        return json_reply(200, forecast_json(forecast))
 
     @takes_query
     def explain(self, request: Request, job_id: str) -> Sliced[Reply]:

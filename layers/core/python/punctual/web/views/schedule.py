@@ -1,4 +1,4 @@
-"""Render the differences of two schedules."""
+"""Render forecasts, and the differences of two schedules."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,9 +7,27 @@ from typing import Any
 from punctual.domain.schedules.timezones import TZDATA_VERSION, zone
 from punctual.domain.timestamps import format_time
 from punctual.domain.utc import SECOND
+from punctual.engine.queries.forecast import Forecast, StartCount
 from punctual.engine.queries.schedule_diff import ScheduleDiff
 
 MAX_LISTED_TIMES = 100  # of each kind
+
+
+def forecast_json(forecast: Forecast) -> dict[str, Any]:
+    return {
+        "from": format_time(forecast.start),
+        "to": format_time(forecast.end),
+        "step_seconds": forecast.step // SECOND,
+        "minutes": [_start_count_json(count) for count in forecast.starts],
+        "busiest": None if forecast.busiest is None else _start_count_json(forecast.busiest),
+        "starts": sum(count.number for count in forecast.starts),
+        "jobs": forecast.job_count,
+        "from_completion_jobs": forecast.from_completion_jobs,
+    }
+
+
+def _start_count_json(count: StartCount) -> dict[str, Any]:
+    return {"minute": format_time(count.at), "starts": count.number}
 
 
 def schedule_diff_json(

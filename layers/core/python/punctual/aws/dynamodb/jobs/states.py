@@ -26,15 +26,16 @@ from punctual.aws.dynamodb.keys import (
     state_key,
 )
 from punctual.aws.retries import ConditionFailed
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import TooMuchWork, Unavailable
 from punctual.domain.identifiers import JOB_SLOTS
 from punctual.domain.job_state import JobState
-from punctual.domain.schedules.upcoming import sort_by_occurrence
+from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
 
 ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
+MAX_SCHEDULED_STATES = 10_000  # states of a tenant that one forecast reads
 MAX_BUSY_PAGES_PER_SLOT = 20  # at most this many pages of a slot are read to find busy jobs
 # At most this many states with a heartbeat are read of a larger slot.
 MAX_HEARTBEAT_STATES_PER_SLOT = 1_000
@@ -129,6 +130,29 @@ class DynamoJobStates:
         return UpcomingStates(
             *sort_by_occurrence(chain.from_iterable(states_by_slot), after, end, limit)
         )
+
+    def scheduled_states(self, tenant: str, end: datetime) -> Sequence[JobState]:
+        """Return the jobs that are due before `end`. All states are read, as by `upcoming`."""
+        slot_limit = -(-MAX_SCHEDULED_STATES // JOB_SLOTS)
+        states_by_slot = self._dynamo.pool.map(
+            lambda slot: list(
+                islice(
+                    self._slot_states(KeyRange(slot_partition(tenant, slot)), ALL_STATES_PAGE_SIZE),
+                    slot_limit + 1,
+                )
+            ),
+            range(JOB_SLOTS),
+        )
+        if any(len(states) > slot_limit for states in states_by_slot):
+            raise TooMuchWork(
+                f"The tenant has too many jobs for one answer: about {MAX_SCHEDULED_STATES:,} can "
+                "be read, of any status."
+            )
+        return [
+            state
+            for state in chain.from_iterable(states_by_slot)
+            if (at := next_occurrence_at(state)) is not None and at < end
+        ]
 
     def active_states(self, tenant: str) -> Sequence[JobState]:
         """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""

@@ -3,6 +3,23 @@
 from collections.abc import Mapping
 
 SCHEDULE_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "Forecast": {
+        "from": "Starts that are due from this time on are counted.",
+        "to": "The end of the range, exclusive.",
+        "step_seconds": "The seconds of each entry of `minutes`: 60, or 3,600 if `hours` is over "
+        "24.",
+        "minutes": "All minutes or hours of the range, earliest first.",
+        "busiest": "The minute with the most starts, also of a forecast by hour. It is null "
+        "without a start.",
+        "starts": "The number of all starts.",
+        "jobs": "The number of jobs with an occurrence in the range.",
+        "from_completion_jobs": "The number of these jobs with an interval from completion. Their "
+        "later starts assume runs that take no time, so the true number is lower.",
+    },
+    "ForecastMinute": {
+        "minute": "The begin of the minute or hour.",
+        "starts": "The number of scheduled runs that are due to start in it.",
+    },
     "ScheduleDiffFields": {
         "before": "The id of a job, which keeps the phase of its interval and the count of its "
         "`max_runs`, or the schedule fields of a job.",

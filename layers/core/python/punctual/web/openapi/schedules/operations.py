@@ -1,10 +1,12 @@
 """The operations that look ahead: previews, differences, upcoming times."""
 
+from punctual.engine.queries.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     PAGE_PARAMETERS,
     TO_PARAMETER,
     Operation,
+    Parameter,
     Response,
 )
 
@@ -32,6 +34,31 @@ SCHEDULE_OPERATIONS = (
         "possible `days`.",
         body="ScheduleDiffRequest",
         notes={404: "The job of `before` does not exist for this tenant."},
+    ),
+    Operation(
+        "GET /forecast",
+        "getForecast",
+        "Schedules",
+        "Forecast the scheduled starts of the coming hours",
+        {200: Response("The number of starts by minute or hour.", "Forecast")},
+        "Counts the occurrences of all SCHEDULED jobs at their `due_time`, with `exclude`, "
+        "`end_time` and `max_runs`. A job with a pause that ends by itself counts from its end "
+        "on, with the runs that `misfire_policy` then starts. Not counted: occurrences that are "
+        "due already, requested runs, retries, and an interval from completion while its run goes "
+        "on. Overlap rules are not applied, so some starts may become SKIPPED or wait. A tenant "
+        "with more jobs than one answer can count gets a 422 with the code `TOO_MUCH_WORK`.",
+        (
+            Parameter(
+                "hours",
+                {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_FORECAST_HOURS,
+                    "default": MAX_HOURS_BY_MINUTE,
+                },
+                "The length of the range. Up to 24 hours are counted by minute, more by hour.",
+            ),
+        ),
     ),
     Operation(
         "GET /schedules/upcoming",
