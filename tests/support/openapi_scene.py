@@ -219,12 +219,14 @@ def play() -> dict[str, dict[str, Any]]:
 
 def _jobs(scene: Scene) -> None:
     send = scene.send
+    cursor = send("listChanges", "the_cursor_of_now", "GET /changes")["next_cursor"]
     report = send("createJob", "a_report_each_night", "POST /jobs", REPORT)
     job = f"/jobs/{report['job_id']}"
     hello = send("createJob", "a_script_at_once", "POST /jobs", HELLO, idempotency_key="hello-1")
     send("createJob", "two_mistakes", "POST /jobs", WRONG)
     send("createJobs", "one_right_one_wrong", "POST /jobs/batch", {"jobs": [NEW_YEAR, WRONG]})
     scene.later(seconds=1)
+    send("listChanges", "since_the_cursor", f"GET /changes?after={cursor}&job_id={hello['job_id']}")
     send("listJobs", "of_a_team", "GET /jobs?tag=team:data&status=SCHEDULED&limit=10")
     send("getJob", "the_report", f"GET {job}")
     send("changeJob", "an_hour_later", f"PATCH {job}", {"cron_expression": "30 3 * * *"})

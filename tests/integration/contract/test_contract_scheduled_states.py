@@ -8,7 +8,7 @@ import pytest
 from punctual.domain.job_state import JobLimits, JobPause, JobState, JobStatus, ScheduleKind
 from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.queries.forecast import forecast_starts
+from punctual.engine.queries.schedules.forecast import forecast_starts
 from punctual.engine.queries.slices import finish
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id

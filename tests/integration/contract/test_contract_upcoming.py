@@ -16,8 +16,8 @@ from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.log import no_log
 from punctual.engine.ports.rows import JobKey, UpcomingStates
 from punctual.engine.queries.job_list import JobList
+from punctual.engine.queries.schedules.upcoming import UpcomingRuns
 from punctual.engine.queries.slices import finish
-from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_definition_row, a_job_state, a_run, after, an_id
 from tests.support.ports import Ports

@@ -71,7 +71,7 @@ def record_writes(store: Store) -> list[str]:
     return written
 
 
-TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "attempts"}
+TABLES = {"heads", "leases", "timers", "runs", "bodies", "counts", "feed", "attempts", "changes"}
 
 
 def test_no_write_is_on_disk_before_the_commit(store: Store, folder: Path) -> None:
@@ -215,6 +215,7 @@ def test_run_that_ends_in_one_transaction_writes_each_row_once(store: Store) -> 
     assert sorted(written) == [
         "COMMIT",
         "DELETE timers",
+        "INSERT changes",
         "INSERT counts",
         "INSERT runs",
         "UPDATE heads",

@@ -14,13 +14,13 @@ from punctual.engine.ports.job_states import JobStates, Swap
 from punctual.engine.ports.log import no_log
 from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates
 from punctual.engine.queries.job_list import JobList
-from punctual.engine.queries.slices import finish
-from punctual.engine.queries.upcoming import (
+from punctual.engine.queries.schedules.upcoming import (
     JOBS_PER_PART,
     MAX_MERGED_JOBS,
     MAX_PARTS_READ,
     UpcomingRuns,
 )
+from punctual.engine.queries.slices import finish
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     NOON,

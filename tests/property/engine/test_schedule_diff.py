@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, preview
 from punctual.domain.schedules.timezones import zone
-from punctual.engine.queries.schedule_diff import (
+from punctual.engine.queries.schedules.schedule_diff import (
     MovedTime,
     PlannedTimes,
     ScheduleDiff,

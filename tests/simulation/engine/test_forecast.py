@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.forecast import Forecast, forecast_starts
+from punctual.engine.queries.schedules.forecast import Forecast, forecast_starts
 from punctual.engine.queries.slices import finish
 from tests.support.simulation.manual_engine import NOON, TENANT, ManualEngine, a_finish
 

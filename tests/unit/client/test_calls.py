@@ -104,6 +104,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("DELETE /secrets/{name}", lambda c: c.secrets.delete("bank"), None),
     ("GET /webhook-secret", lambda c: c.webhook_secret(), {"secret": "whsec_c2VjcmV0"}),
     ("GET /audit", lambda c: c.audit.list(), page("entries", ENTRY)),
+    ("GET /changes", lambda c: c.read_changes(), {"next_cursor": "c"}),
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
     ("GET /stats", lambda c: c.stats(), {"jobs": {"SCHEDULED": 1}}),
     ("GET /health", lambda c: c.health(), {"status": "ok"}),

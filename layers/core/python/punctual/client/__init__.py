@@ -1,5 +1,6 @@
 """A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
+from punctual.client.answers.changes import Change, ChangedJob, ChangePage
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
@@ -60,6 +61,9 @@ __all__ = [
     "Backfill",
     "BadWebhook",
     "Batch",
+    "Change",
+    "ChangePage",
+    "ChangedJob",
     "Conflict",
     "Declined",
     "Explanation",

@@ -9,7 +9,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, claims, jobs, runs, schedules, system
+from punctual.client.endpoints import artifacts, changes, claims, jobs, runs, schedules, system
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -160,6 +160,8 @@ class AsyncAudit(AsyncGroup):
 class AsyncPunctual(AsyncGroup):
     """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
+    read_changes = AsyncCallMethod(changes.read_changes)
+    changes = AsyncStreamMethod(changes.follow)
     whoami = AsyncCallMethod(system.whoami)
     stats = AsyncCallMethod(system.stats)
     forecast = AsyncCallMethod(schedules.forecast)

@@ -10,7 +10,7 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, claims, jobs, runs, schedules, system
+from punctual.client.endpoints import artifacts, changes, claims, jobs, runs, schedules, system
 from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -162,6 +162,8 @@ class Audit(Group):
 class Punctual(Group):
     """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
+    read_changes = CallMethod(changes.read_changes)
+    changes = StreamMethod(changes.follow)
     whoami = CallMethod(system.whoami)
     stats = CallMethod(system.stats)
     forecast = CallMethod(schedules.forecast)

@@ -37,6 +37,7 @@ from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.http.access import check_keys, own_user_access, token_access, token_commands
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import IssuerThread
+from punctual.node.http.change_waits import ChangeWaits
 from punctual.node.http.claims import node_claims
 from punctual.node.http.descriptors import max_connections_within, min_file_limit, raise_file_limit
 from punctual.node.http.protocol import (
@@ -211,6 +212,8 @@ async def serve(
     uploads = Uploads(store.blobs)
     event_loop = EventLoop(node, clock.monotonic, log)
     event_loops.append(event_loop)
+    change_waits = ChangeWaits()
+    store.changes.on_change = change_waits.on_change
     application = build_application(
         node.jobs,
         node.search,
@@ -229,6 +232,7 @@ async def serve(
         claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
         artifacts=node.artifacts,
         uploads=uploads,
+        change_waits=change_waits,
     )
     server = _http_server(application, connections)
     stop = _stop_on_signals()
@@ -240,6 +244,7 @@ async def serve(
     serving_task = asyncio.create_task(_serve_http(server, listener))
     print_welcome(options, listener.getsockname()[1], log)
     await _wait_and_stop(node, event_loop, stop, options.stop_seconds, log)
+    change_waits.close()
     server.should_exit = True
     await serving_task
     http.close()

@@ -127,8 +127,7 @@ class Node:
         self._inline_runner = InlineRunner(self.executor, store.feed, store.find_secret, new_id)
         self.poller = Poller(store.timers, store.partitions, self._evaluator, FIRE_AHEAD)
         self._wakeups.poller = self.poller
-        # All nodes of a folder have one name. The lock on the folder proves that the previous node,
-        # which held a partition, has ended.
+        # All nodes of a folder have one name: the lock proves that the previous one has ended.
         self._planner = Planner(store.partitions, "node")
         self.artifacts, cleanup = artifact_commands(store, clock, new_id, limits_of)
         self._maintenance = self._build_maintenance(reading, cleanup)
@@ -415,13 +414,8 @@ class Node:
         for ended_attempt in interrupted:
             finished = ended_attempt.finished
             has_begun = ended_attempt.stop_reason != NOT_BEGUN
-            self.executor.return_claim(
-                finished.key,
-                finished.run_id,
-                finished.token,
-                has_begun,
-                never_started=not has_begun,
-            )
+            claim = (finished.key, finished.run_id, finished.token)
+            self.executor.return_claim(*claim, has_begun, never_started=not has_begun)
 
     def _finish_runs(self, finished: Sequence[FinishedAttempt]) -> None:
         results = self.executor.finish(finished)

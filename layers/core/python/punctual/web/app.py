@@ -5,6 +5,7 @@ from punctual.web.gateway import RouteGroup
 from punctual.web.routes.artifacts_read import ArtifactReadRoutes
 from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
+from punctual.web.routes.changes_read import ChangeRoutes
 from punctual.web.routes.claims import ClaimRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
@@ -32,6 +33,7 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         JobReadRoutes(services),
         JobWriteRoutes(services),
         RunReadRoutes(services),
+        ChangeRoutes(services),
         RunWriteRoutes(services),
         ScheduleRoutes(services),
         OpenApiRoutes(),

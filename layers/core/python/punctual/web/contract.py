@@ -60,6 +60,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             f"{_RUN_PATH}/output",
             f"{_RUN_PATH}/logs",
             "/runs",
+            "/changes",
             "/artifacts",
             _ARTIFACT_PATH,
             "/schedules/upcoming",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the reading function must not import the code that writes
 _UUID_CHARACTERS = 36
 
 
+MustPause = Callable[[str], bool]  # whether a tenant's clients had changes a moment ago
 ReadWebhookSecret = Callable[[str, Actor, datetime], str]
 
 
@@ -45,6 +46,7 @@ class ReadServices(NamedTuple):
     check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
+    must_pause: MustPause | None = None  # None where calls do not wait for changes
 
 
 class Services(NamedTuple):
@@ -65,6 +67,7 @@ class Services(NamedTuple):
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     claims: "Claims | None" = None  # None where another function serves them
     artifacts: "Artifacts | None" = None  # None where artifacts are not offered
+    must_pause: MustPause | None = None  # None where calls do not wait for changes
 
     @property
     def artifact_queries(self) -> ArtifactQueries | None:

@@ -30,21 +30,24 @@ class JobLabels:
         """Return the label of each job by its definition in force."""
         refs = [
             (key, stored.state.current_rules.definition_ref)
-            for key, stored in self._load_states(keys).items()
+            for key, stored in load_readable_states(self._job_states, keys).items()
             if not stored.state.is_blank
         ]
         definitions = self._job_states.load_definitions(refs)
         return {key: label_of(definition) for (key, _), definition in definitions.items()}
 
-    def _load_states(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
-        """Return the states that can be read. A damaged one hides no run of another job."""
-        try:
-            return self._job_states.load(keys)
-        except Unreadable:
-            states: dict[JobKey, StoredState] = {}
-            for key in keys:
-                try:
-                    states.update(self._job_states.load([key]))
-                except Unreadable:
-                    continue
-            return states
+
+def load_readable_states(
+    job_states: JobStates, keys: Sequence[JobKey]
+) -> Mapping[JobKey, StoredState]:
+    """Return the states that can be read. A damaged one hides nothing of another job."""
+    try:
+        return job_states.load(keys)
+    except Unreadable:
+        states: dict[JobKey, StoredState] = {}
+        for key in keys:
+            try:
+                states.update(job_states.load([key]))
+            except Unreadable:
+                continue
+        return states

@@ -15,21 +15,23 @@ from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE, Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.lists.change_feed import ChangeFeed
 from punctual.engine.ports.lists.job_index import JobIndex, JobQuery, Position
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
 from punctual.engine.queries import run_views
 from punctual.engine.queries.audit import AuditQueries
+from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import RunFilters as RunFilters
-from punctual.engine.queries.forecast import Forecast, forecast_starts
 from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.run_list import RunList
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
+from punctual.engine.queries.schedules.forecast import Forecast, forecast_starts
+from punctual.engine.queries.schedules.upcoming import UpcomingRuns
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.upcoming import UpcomingRuns
 from punctual.engine.queries.views import (
     Explanation,
     JobView,
@@ -59,6 +61,7 @@ class JobQueries:
         clock: Clock,
         log: Log = no_log,
         waits_for_resources: WaitsForResources = waits_for_nothing,
+        change_feed: ChangeFeed | None = None,
     ) -> None:
         self._waits_for_resources = waits_for_resources
         self._job_index = job_index
@@ -75,6 +78,9 @@ class JobQueries:
         self._run_list = RunList(job_states, history, waits_for_resources)
         self._labels = JobLabels(job_states)
         self.audit = AuditQueries(audit_log, job_states)
+        self.changes: ChangeQueries | None = None
+        if change_feed is not None:
+            self.changes = ChangeQueries(change_feed, job_states, history)
 
     def job(self, tenant: str, job_id: str) -> JobView:
         stored, definition = self.load(JobKey(tenant, job_id))

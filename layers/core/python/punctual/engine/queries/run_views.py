@@ -66,8 +66,13 @@ def label_of(definition: DefinitionRow) -> JobLabel:
 
 
 def run_of_waiting(state: JobState, waiting: WaitingRun) -> Run:
-    is_paused = state.status is JobStatus.PAUSED and waiting.trigger is Trigger.SCHEDULE
-    reason = Reason.PAUSED if is_paused else Reason.CONCURRENCY
+    return waiting_run(waiting, is_paused=state.status is JobStatus.PAUSED)
+
+
+def waiting_run(waiting: WaitingRun, *, is_paused: bool) -> Run:
+    """Return the run of an entry of a wait queue. A paused job holds back scheduled runs only."""
+    is_held_back = is_paused and waiting.trigger is Trigger.SCHEDULE
+    reason = Reason.PAUSED if is_held_back else Reason.CONCURRENCY
     return from_waiting(waiting, RunStatus.WAITING, waiting.created_at, reason=reason)
 
 

@@ -24,6 +24,7 @@ from punctual.web.contract import API_CALLS, READ_FUNCTION
 from punctual.web.gateway import build_resolver
 from punctual.web.routes.artifacts_read import ArtifactReadRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
+from punctual.web.routes.changes_read import ChangeRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
@@ -75,6 +76,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         (
             JobReadRoutes(services),
             RunReadRoutes(services),
+            ChangeRoutes(services),
             ScheduleRoutes(services),
             AuditReadRoutes(services),
             OpenApiRoutes(),

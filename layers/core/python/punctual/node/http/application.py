@@ -27,6 +27,7 @@ from punctual.node.clock import wall
 from punctual.node.features import NODE_FEATURES
 from punctual.node.files.uploads import UPLOAD_PATH
 from punctual.node.http.authentication import NodeAuthenticator
+from punctual.node.http.change_waits import ChangeCalls, ChangeWaits
 from punctual.node.http.own_user import Address, OwnUser
 from punctual.node.http.parsing import (
     API_ROOT,
@@ -82,6 +83,7 @@ def build_application(
     claims: Claims | None = None,
     artifacts: Artifacts | None = None,
     uploads: Uploads | None = None,
+    change_waits: ChangeWaits | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
 
@@ -106,9 +108,12 @@ def build_application(
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
         claims=claims,
         artifacts=artifacts,
+        must_pause=None if change_waits is None else change_waits.must_pause,
     )
     new_id = new_id or identity.new_id(clock)
-    return Application(services, turn, log, new_id, log_access, authenticator, own_user, uploads)
+    return Application(
+        *(services, turn, log, new_id, log_access, authenticator, own_user, uploads), change_waits
+    )
 
 
 class Application:
@@ -124,9 +129,13 @@ class Application:
         authenticator: NodeAuthenticator | None,
         own_user: OwnUser | None,
         uploads: Uploads | None = None,
+        change_waits: ChangeWaits | None = None,
     ) -> None:
         self._uploads = uploads
         self._answer = build_routes(services, log).answer
+        self._change_calls: ChangeCalls | None = None
+        if change_waits is not None:
+            self._change_calls = ChangeCalls(change_waits, turn, self._answer)
         schedule_routes = ScheduleRoutes(services)
         self._unavailable_replies = {
             HEALTH_PATH: schedule_routes.store_down_reply,
@@ -224,9 +233,11 @@ class Application:
         try:
             # LIVE does not read the store. It is answered even if every transaction fails.
             answer = begin() if path == LIVE_PATH else await self._turn(begin)
-            if isinstance(answer, Reply):
-                return answer
-            return await self._long_work.finish(caller.tenant, answer)
+            if not isinstance(answer, Reply):
+                answer = await self._long_work.finish(caller.tenant, answer)
+            if answer.wait is not None and self._change_calls is not None:
+                return await self._change_calls.finish(request, answer)
+            return answer
         except Exception as error:
             return self._error_reply(error, path, request_id)
 

@@ -11,6 +11,7 @@ from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.counts import RUN_KIND, Counts
+from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.rows import Codec, from_micros, insert_rows, to_micros
 from punctual.node.sqlite.transaction import Transaction
@@ -38,9 +39,16 @@ def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
 
 
 class SqliteHistory:
-    def __init__(self, transaction: Transaction, counts: Counts, failures: SqliteFailures) -> None:
+    def __init__(
+        self,
+        transaction: Transaction,
+        counts: Counts,
+        failures: SqliteFailures,
+        changes: SqliteChangeFeed,
+    ) -> None:
         self._transaction = transaction
         self._failures = failures
+        self._changes = changes
         self._counts = counts
         self.pending_runs: dict[
             RunKey, RunRow
@@ -51,6 +59,7 @@ class SqliteHistory:
         with self._transaction:
             for row in rows:
                 self.pending_runs[RunKey(row.tenant, row.job_id, row.run.run_id)] = row
+            self._changes.add_history(rows)
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
         with self._transaction:

@@ -21,6 +21,7 @@ def build_job_queries(
         history=store.history,
         blobs=store.blobs,
         audit_log=store.audit,
+        change_feed=store.changes,
         monitor=monitor,
         clock=clock,
         log=log,

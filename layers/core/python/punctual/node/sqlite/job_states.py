@@ -27,6 +27,7 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
+from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import JobListRows
 from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
@@ -206,12 +207,14 @@ class SqliteJobStates:
         clock: Clock,
         audit: SqliteAudit,
         failures: SqliteFailures,
+        changes: SqliteChangeFeed,
         max_cached: int = MAX_CACHED_STATES,
     ) -> None:
         self._transaction = transaction
         self._damage = transaction.damage
         self._audit = audit
         self._failures = failures
+        self._changes = changes
         self._definitions = definitions
         self._counts = counts
         self._clock = clock
@@ -240,6 +243,14 @@ class SqliteJobStates:
     def renew_leases(self, renewals: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
         with self._transaction:
             return [self._renew(renewal) for renewal in renewals]
+
+    def version_of(self, key: JobKey) -> int:
+        """Return the version of a job state within this transaction, or 0 if it is unknown."""
+        try:
+            cached = self._cache.find(key)
+        except Unreadable:
+            return 0
+        return 0 if cached is None else cached[1].state.version
 
     def put_definitions(self, definitions: Sequence[DefinitionRow]) -> None:
         self._definitions.put(definitions)
@@ -466,6 +477,7 @@ class SqliteJobStates:
         if not pending_changes:
             return
         self._transaction.begin()
+        self._changes.add_states(pending_changes)
         writes = JobStateRows(self._counts.changes, self._recorded_runs)
         list_rows = JobListRows(self._transaction, self._definitions)
         for old, (row_number, new) in pending_changes:

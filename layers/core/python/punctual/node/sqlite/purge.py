@@ -8,6 +8,7 @@ from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
 from punctual.engine.changes.run_results import log_parts_folder, run_outputs_folder
 from punctual.engine.commands.definitions_store import payload_name
+from punctual.engine.ports.lists.change_feed import CHANGE_RETENTION
 from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.files.damage import DECODING_ERRORS
@@ -16,6 +17,7 @@ from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
 from punctual.node.sqlite.definitions import DEFINITION_CODEC
 from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, RUN_ID_TIME, SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import remove_jobs
 from punctual.node.sqlite.recent_starts import START_WINDOW
@@ -42,6 +44,7 @@ class Purge:
         job_states: SqliteJobStates,
         history: SqliteHistory,
         failures: SqliteFailures,
+        changes: SqliteChangeFeed,
         partitions: SqlitePartitions,
         blobs: FileBlobs,
     ) -> None:
@@ -50,6 +53,7 @@ class Purge:
         self._job_states = job_states
         self._history = history
         self._failures = failures
+        self._changes = changes
         self._partitions = partitions
         self._blobs = blobs
         self._runs_cursor: tuple[str, str, int] = _FIRST_CURSOR
@@ -63,6 +67,7 @@ class Purge:
                 self._remove_receipts,
                 self._remove_tokens,
                 self._remove_events,
+                self._remove_changes,
                 self._remove_buckets,
                 self._remove_audit,
                 self._remove_artifacts,
@@ -92,6 +97,8 @@ class Purge:
             self._transaction.damage, [stored_row[2:] for stored_row in rows]
         )
         subtract_counts(states, self._counts.changes)
+        for state in states:
+            self._changes.add_removed_job(JobKey(state.tenant, state.job_id), state.version + 1)
         for _, state, *key, _ in rows:
             if JobKey(*key) in unreadable:
                 self._counts.changes[key[0], JOB_KIND, state] -= 1
@@ -198,6 +205,16 @@ class Purge:
             "AND at <= ? AND seq < (SELECT max(seq) FROM feed)",
             (limit, to_micros(now - EVENT_RETENTION)),
         ).rowcount
+        return removed >= limit
+
+    def _remove_changes(self, now: datetime, limit: int) -> bool:
+        """Remove expired changes in order, but never the newest: new numbers continue from it."""
+        removed = self._transaction.db.execute(
+            "DELETE FROM changes WHERE id IN (SELECT id FROM changes ORDER BY id LIMIT ?) "
+            "AND at <= ? AND id < (SELECT max(id) FROM changes)",
+            (limit, to_micros(now - CHANGE_RETENTION)),
+        ).rowcount
+        self._changes.on_purge()
         return removed >= limit
 
     def _remove_audit(self, now: datetime, limit: int) -> bool:

@@ -37,6 +37,7 @@ from punctual.node.sqlite.definitions import SqliteDefinitions
 from punctual.node.sqlite.feed import SqliteFeed
 from punctual.node.sqlite.history import SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_index import SqliteJobIndex
 from punctual.node.sqlite.notifications import SqliteNotifications
@@ -76,7 +77,8 @@ class Store:
         self._transaction = Transaction(db, self.damage, database)
         self._counts = Counts(self._transaction)
         self.failures = SqliteFailures(self._transaction)
-        self.history = SqliteHistory(self._transaction, self._counts, self.failures)
+        self.changes = SqliteChangeFeed(self._transaction, clock)
+        self.history = SqliteHistory(self._transaction, self._counts, self.failures, self.changes)
         definitions = SqliteDefinitions(self._transaction)
         self.audit = SqliteAudit(self._transaction)
         self.job_states = SqliteJobStates(
@@ -87,8 +89,11 @@ class Store:
             clock,
             self.audit,
             self.failures,
+            self.changes,
         )
         self.job_index = SqliteJobIndex(self._transaction, self.job_states.flush)
+        self.changes.version_of = self.job_states.version_of
+        self.changes.flush_others = self.job_states.flush
         self.timers = SqliteTimers(self._transaction)
         self.partitions = SqlitePartitions(self._transaction, clock)
         self.receipts = SqliteReceipts(self._transaction)
@@ -111,6 +116,7 @@ class Store:
             self.job_states,
             self.history,
             self.failures,
+            self.changes,
             self.partitions,
             blobs,
         )
@@ -126,12 +132,14 @@ class Store:
         transaction.add_writer(self.history.pending_attempts, self.history.flush)
         transaction.add_writer(self.feed.pending, self.feed.flush)
         transaction.add_writer(self.audit.pending, self.audit.flush)
+        for pending in self.changes.all_pending:
+            transaction.add_writer(pending, self.changes.flush)
         # The last one, because other parts count while they flush.
         transaction.add_writer(self._counts.changes, self._counts.flush)
-        for cache in (definitions, self.job_states, self.failures):
+        for cache in (definitions, self.job_states, self.failures, self.changes):
             transaction.on_commit(cache.on_commit)
         parts = (self.timers, definitions, self.job_states, self.history, self.feed, self.audit)
-        others = (self._counts, self.notifications, self.partitions, self.failures)
+        others = (self._counts, self.notifications, self.partitions, self.failures, self.changes)
         for part in (*parts, *others):
             transaction.on_rollback(part.on_rollback)
 

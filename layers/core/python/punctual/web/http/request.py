@@ -9,6 +9,7 @@ import msgspec
 from punctual.domain.tenants.roles import Role
 from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
+from punctual.engine.ports.lists.change_feed import ChangeFilters
 from punctual.engine.queries.views import LongContent
 
 Header = tuple[str, str]
@@ -37,16 +38,30 @@ class Request(NamedTuple):
     caller: Caller
     request_id: str
     root: str = "/v1"
+    is_resumed: bool = False  # a call that has waited, and is answered now
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
 
+class ChangeWait(NamedTuple):
+    """A call that waits for the next change, at most for `seconds`.
+
+    `cursor` is the place up to which it has read. It is None if it has read nothing yet.
+    """
+
+    tenant: str
+    filters: ChangeFilters
+    seconds: int
+    cursor: tuple[str, ...] | None = None
+
+
 class Reply(NamedTuple):
     """`headers` leaves out the content type, the length and the common headers.
 
-    `content` stands for the body, if it is given.
+    `content` stands for the body, if it is given. With `wait`, a server that can wait for changes
+    repeats the request later, and sends this reply if nothing changes.
     """
 
     status: int
@@ -54,6 +69,7 @@ class Reply(NamedTuple):
     headers: tuple[Header, ...] = ()
     content_type: str = JSON_MEDIA_TYPE
     content: LongContent | None = None
+    wait: ChangeWait | None = None
 
 
 _encode = msgspec.json.Encoder().encode

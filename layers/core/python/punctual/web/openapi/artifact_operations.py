@@ -1,6 +1,7 @@
-"""The operations on artifacts."""
+"""The operations on artifacts, and the descriptions of their answers."""
 
 from punctual.web.openapi.operation import (
+    NEXT_TOKEN_TEXT,
     PAGE_PARAMETERS,
     UUID_SCHEMA,
     Link,
@@ -65,3 +66,33 @@ ARTIFACT_OPERATIONS = (
         notes={409: "Jobs use the artifact."},
     ),
 )
+
+_ARTIFACT_FIELDS = {
+    "artifact_id": "The id. It follows from the tenant and the content.",
+    "name": "The name of the file.",
+    "sha256": "The SHA-256 digest of the file.",
+    "size": "The size of the file in bytes.",
+    "status": "`PENDING`: the upload has not arrived. `STORED`: jobs may use it.",
+    "architecture": "The architecture of an ELF file, such as `x86_64` or `arm64`, or null.",
+    "created_at": "The time of the first call with this content.",
+    "created_by": "The name of the caller.",
+}
+
+ARTIFACT_DESCRIPTIONS = {
+    "Artifact": _ARTIFACT_FIELDS,
+    "ArtifactUpload": {
+        **_ARTIFACT_FIELDS,
+        "upload_url": "The address of the PUT. It is absent where the content is stored already.",
+        "upload_headers": "The headers that the PUT must have.",
+    },
+    "UsedArtifact": {
+        **_ARTIFACT_FIELDS,
+        "jobs": "The jobs that use the artifact: up to 100, and in lists up to 5.",
+        "more_jobs": "True if there may be more jobs than `jobs` names.",
+    },
+    "UsingJob": {"job_id": "The id of the job.", "name": "The name of the job."},
+    "ArtifactPage": {
+        "artifacts": "The artifacts, in the order of their ids.",
+        "next_token": NEXT_TOKEN_TEXT,
+    },
+}

@@ -15,6 +15,7 @@ from punctual.web.models.claims import ClaimFinishes, ClaimRenewals, UploadField
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers
+from punctual.web.openapi.change_operations import CHANGE_MODELS
 from punctual.web.openapi.error_responses import (
     error_responses,
     header_components,
@@ -69,6 +70,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.ArtifactUpload,
     answers.UsedArtifact,
     answers.ArtifactPage,
+    *CHANGE_MODELS,
 )
 _REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     TokenFields,

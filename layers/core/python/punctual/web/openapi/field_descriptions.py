@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from punctual.web.openapi.artifact_operations import ARTIFACT_DESCRIPTIONS
+from punctual.web.openapi.change_operations import CHANGE_DESCRIPTIONS
+from punctual.web.openapi.operation import NEXT_TOKEN_TEXT
 from punctual.web.openapi.runs.descriptions import RUN_FIELDS, USED_LIMIT_FIELDS
 from punctual.web.openapi.schedules.descriptions import SCHEDULE_DESCRIPTIONS
 
@@ -14,9 +17,6 @@ _ROLE_MEANING = (
 )
 _ENV_RULE = "Environment variables. Names that begin with `PUNCTUAL_` are reserved."
 _RESOURCES = "The CPU and memory that the task may use."
-_NEXT_TOKEN = (
-    "Send it as the parameter `next_token` to get the next page. It is null on the last page."
-)
 _TZDATA = "The version of the time zone data."
 
 _SCHEDULE_FIELDS = {
@@ -107,18 +107,9 @@ _TOKEN_FIELDS = {
 }
 _CALLER_TOKEN_ID = "The id of the token of the call. It is null for a JWT."
 
-_ARTIFACT_FIELDS = {
-    "artifact_id": "The id. It follows from the tenant and the content.",
-    "name": "The name of the file.",
-    "sha256": "The SHA-256 digest of the file.",
-    "size": "The size of the file in bytes.",
-    "status": "`PENDING`: the upload has not arrived. `STORED`: jobs may use it.",
-    "architecture": "The architecture of an ELF file, such as `x86_64` or `arm64`, or null.",
-    "created_at": "The time of the first call with this content.",
-    "created_by": "The name of the caller.",
-}
-
 FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    **ARTIFACT_DESCRIPTIONS,
+    **CHANGE_DESCRIPTIONS,
     "JobFields": _JOB_FIELDS,
     "ScheduleFields": _SCHEDULE_FIELDS,
     **SCHEDULE_DESCRIPTIONS,
@@ -212,7 +203,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "version": "The version of the definition, which each change by a client raises. The ETag "
         "is the quoted version.",
     },
-    "JobPage": {"jobs": "The jobs, in the order of `sort`.", "next_token": _NEXT_TOKEN},
+    "JobPage": {"jobs": "The jobs, in the order of `sort`.", "next_token": NEXT_TOKEN_TEXT},
     "JobStatusAnswer": _STATUS_FIELDS,
     "ShownRetry": _RETRY_FIELDS,
     "ShownNotify": _NOTIFY_FIELDS,
@@ -236,7 +227,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "error_message": "The error of the attempt. For scripts it ends with the end of standard "
         "error.",
     },
-    "RunPage": {"runs": "The runs, newest first.", "next_token": _NEXT_TOKEN},
+    "RunPage": {"runs": "The runs, newest first.", "next_token": NEXT_TOKEN_TEXT},
     "Problem": {
         "type": "A URN for the kind of error.",
         "title": "The kind of error in a few words.",
@@ -275,7 +266,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "utc": "The time in UTC.",
         "local": "The time in the schedule's time zone.",
     },
-    "UpcomingPage": {"times": "The times, earliest first.", "next_token": _NEXT_TOKEN},
+    "UpcomingPage": {"times": "The times, earliest first.", "next_token": NEXT_TOKEN_TEXT},
     "UpcomingTime": {
         "job_id": "The job that is due.",
         "name": "The name of the job.",
@@ -374,7 +365,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         **_TOKEN_FIELDS,
         "token": "The secret. Only this answer shows it, because only a hash is stored.",
     },
-    "TokenPage": {"tokens": "The tokens, newest first.", "next_token": _NEXT_TOKEN},
+    "TokenPage": {"tokens": "The tokens, newest first.", "next_token": NEXT_TOKEN_TEXT},
     "WebhookSecret": {"secret": "The secret as receivers expect it: `whsec_` and base64."},
     "ClaimRenewals": {"claims": "1 to 500 claims."},
     "RenewalFields": {**_CLAIM_FIELDS, "progress": "The progress of the work."},
@@ -417,22 +408,6 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "size": "The size of the file in bytes, at most 250 MiB.",
         "name": "The name of the file, for people. A later name of the same content is ignored.",
     },
-    "Artifact": _ARTIFACT_FIELDS,
-    "ArtifactUpload": {
-        **_ARTIFACT_FIELDS,
-        "upload_url": "The address of the PUT. It is absent where the content is stored already.",
-        "upload_headers": "The headers that the PUT must have.",
-    },
-    "UsedArtifact": {
-        **_ARTIFACT_FIELDS,
-        "jobs": "The jobs that use the artifact: up to 100, and in lists up to 5.",
-        "more_jobs": "True if there may be more jobs than `jobs` names.",
-    },
-    "UsingJob": {"job_id": "The id of the job.", "name": "The name of the job."},
-    "ArtifactPage": {
-        "artifacts": "The artifacts, in the order of their ids.",
-        "next_token": _NEXT_TOKEN,
-    },
     "AuditEntry": {
         "audit_id": "The UUIDv7 of the entry.",
         "at": "The time of the change.",
@@ -448,5 +423,5 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "after": "The values after the change.",
         "count": "The number of changed jobs or runs.",
     },
-    "AuditPage": {"entries": "The entries, newest first.", "next_token": _NEXT_TOKEN},
+    "AuditPage": {"entries": "The entries, newest first.", "next_token": NEXT_TOKEN_TEXT},
 }

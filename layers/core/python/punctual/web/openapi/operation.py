@@ -65,6 +65,9 @@ PAGE_PARAMETERS = (
         "The `next_token` of the page before. The filters must be the same.",
     ),
 )
+NEXT_TOKEN_TEXT = (
+    "Send it as the parameter `next_token` to get the next page. It is null on the last page."
+)
 IDEMPOTENCY_KEY_PARAMETER = Parameter(
     "Idempotency-Key",
     {"type": "string", "pattern": "^[\\u0020-\\u007e]{1,255}$"},

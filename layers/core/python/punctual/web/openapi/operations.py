@@ -6,6 +6,7 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
 from punctual.web.openapi.artifact_operations import ARTIFACT_OPERATIONS
+from punctual.web.openapi.change_operations import CHANGE_OPERATIONS
 from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
 from punctual.web.openapi.job_list_operations import LIST_JOBS
 from punctual.web.openapi.operation import (
@@ -29,6 +30,7 @@ from punctual.web.openapi.secret_operations import SECRET_OPERATIONS
 TAGS = {
     "Jobs": "Define jobs: what runs, when and how.",
     "Runs": "Read, cancel and retry the runs of jobs.",
+    "Changes": "Follow what changes.",
     "Schedules": "Preview schedules and list upcoming times.",
     "Claims": "Renew and finish attempts as an executor. The signed claim is the right.",
     "Artifacts": "Upload files that script jobs run.",
@@ -456,6 +458,7 @@ _OPERATIONS = (
 _OTHER_OPERATIONS = (
     *SCHEDULE_OPERATIONS,
     *ARTIFACT_OPERATIONS,
+    *CHANGE_OPERATIONS,
     *CLAIM_OPERATIONS,
     *SECRET_OPERATIONS,
 )

@@ -7,8 +7,8 @@ from punctual.domain.schedules.schedule import Preview, describe, preview
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.ports.monitor import Health
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
-from punctual.engine.queries.schedule_diff import (
+from punctual.engine.queries.schedules.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
+from punctual.engine.queries.schedules.schedule_diff import (
     PlannedTimes,
     diff_schedules,
     planned_after_change,

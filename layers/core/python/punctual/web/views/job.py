@@ -3,16 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from punctual.domain.job_state import JobPause, JobState, JobStatus
-from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.job_state import JobPause, JobState
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.rows import DefinitionRow
+from punctual.engine.queries.changes import next_run_at
 from punctual.engine.queries.run_views import label_of, runs_in_state
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.models.defaults import with_defaults
 from punctual.web.views.run import listed_run_json
-
-_STATUSES_WITHOUT_NEXT_RUN = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
 
 
 def job_url(root: str, job_id: str) -> str:
@@ -25,7 +23,7 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
         "job_id": state.job_id,
         **definition_json(view.definition),
         "status": state.status.value,
-        "pause": None if state.pause is None else _pause_json(state.pause),
+        "pause": None if state.pause is None else pause_json(state.pause),
         "next_run_time": format_optional_time(next_run_at(state, now)),
         "latest_run": _latest_run_json(view, root, now),
         "created_at": format_time(state.created_at),
@@ -35,7 +33,7 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _pause_json(pause: JobPause) -> dict[str, Any]:
+def pause_json(pause: JobPause) -> dict[str, Any]:
     return {
         "until": format_optional_time(pause.until),
         "note": pause.note or None,
@@ -63,21 +61,6 @@ def _latest_run_json(view: JobView, root: str, now: datetime) -> dict[str, Any] 
     if latest is None:
         return None
     return listed_run_json(latest._replace(label=label_of(view.definition)), root)
-
-
-def next_run_at(state: JobState, now: datetime) -> datetime | None:
-    """Return the next occurrence. A run that was fired ahead of its time counts as next."""
-    if state.status in _STATUSES_WITHOUT_NEXT_RUN:
-        return None
-    fired_ahead = [
-        run.scheduled_at
-        for run in state.runs
-        if run.status is RunStatus.QUEUED
-        and run.trigger is Trigger.SCHEDULE
-        and run.scheduled_at > now
-        and not run.past_attempts
-    ]
-    return min(fired_ahead) if fired_ahead else state.next_at
 
 
 def has_ended_run(state: JobState) -> bool:

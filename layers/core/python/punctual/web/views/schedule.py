@@ -7,8 +7,8 @@ from typing import Any
 from punctual.domain.schedules.timezones import TZDATA_VERSION, zone
 from punctual.domain.timestamps import format_time
 from punctual.domain.utc import SECOND
-from punctual.engine.queries.forecast import Forecast, StartCount
-from punctual.engine.queries.schedule_diff import ScheduleDiff
+from punctual.engine.queries.schedules.forecast import Forecast, StartCount
+from punctual.engine.queries.schedules.schedule_diff import ScheduleDiff
 
 MAX_LISTED_TIMES = 100  # of each kind
 

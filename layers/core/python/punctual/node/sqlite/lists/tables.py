@@ -36,3 +36,16 @@ FAILURE_TABLES = (
     ) WITHOUT ROWID""",
     "CREATE INDEX failures_by_last ON failures (tenant, last, job_id, kind, acknowledged)",
 )
+
+# A row holds up to some hundred changes of one commit and tenant. `total` counts the bytes of all
+# rows up to this one, also of removed rows.
+CHANGE_TABLES = (
+    """CREATE TABLE changes (
+        id INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        total INTEGER NOT NULL,
+        changes BLOB NOT NULL
+    )""",
+    "CREATE INDEX changes_of_tenant ON changes (tenant, id)",
+)

@@ -1,6 +1,6 @@
 """The operations that look ahead: previews, differences, upcoming times."""
 
-from punctual.engine.queries.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
+from punctual.engine.queries.schedules.forecast import MAX_FORECAST_HOURS, MAX_HOURS_BY_MINUTE
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     PAGE_PARAMETERS,
