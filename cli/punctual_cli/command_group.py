@@ -64,8 +64,10 @@ COMMON_OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def make_group(help_text: str) -> typer.Typer:
-    return typer.Typer(cls=shapes.HelpGroup, no_args_is_help=True, help=help_text)
+def make_group(
+    help_text: str, group_class: type[shapes.HelpGroup] = shapes.HelpGroup
+) -> typer.Typer:
+    return typer.Typer(cls=group_class, no_args_is_help=True, help=help_text)
 
 
 def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[Command], Command]:

@@ -15,6 +15,7 @@ from punctual_cli.commands import (
     completion,
     dev,
     export,
+    failures,
     jobs_actions,
     jobs_read,
     jobs_write,
@@ -80,12 +81,16 @@ def punctual(
 
 jobs_group = make_group("Create, change and run jobs.")
 runs_group = make_group("List, inspect, cancel and retry runs.")
+failures_group = make_group(
+    "List open failures, and acknowledge them. Without a command, list them.", shapes.ListGroup
+)
 artifacts_group = make_group("Upload, list and delete files that script jobs run.")
 claims_group = make_group("Renew, finish and upload by a claim, for external executors.")
 tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
 secrets_group = make_group("Set, list and delete the secrets of tasks. Requires the role editor.")
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
 app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
+app.add_typer(failures_group, name="failures", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)
 command(app, "upcoming", JOBS_PANEL)(schedules.upcoming)
 command(app, "apply", JOBS_PANEL)(apply.apply)
@@ -122,6 +127,9 @@ command(runs_group, "output")(runs_read.output)
 command(runs_group, "watch")(runs_read.watch)
 command(runs_group, "cancel")(runs_actions.cancel)
 command(runs_group, "retry")(runs_actions.retry)
+
+command(failures_group, "list")(failures.list_failures)
+command(failures_group, "acknowledge")(failures.acknowledge)
 
 command(artifacts_group, "upload")(artifacts.upload)
 command(artifacts_group, "list")(artifacts.list_artifacts)

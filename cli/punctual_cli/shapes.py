@@ -13,7 +13,8 @@ from typer.exceptions import Abort, TyperException
 from punctual_cli import errors
 
 COMMAND_ORDER = (
-    *("jobs", "runs", "preview", "upcoming", "apply", "export", "artifacts", "claims"),
+    *("jobs", "runs", "failures", "preview", "upcoming", "apply", "export"),
+    *("artifacts", "claims"),
     *("stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),
 )
@@ -84,6 +85,16 @@ class HelpGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _prepare_params(super().get_params(ctx))
+
+
+class ListGroup(HelpGroup):
+    """A group that lists its items if no command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_help = bool({"--help", "-h"} & set(args[:1]))
+        if not args or (args[0].startswith("-") and not is_help):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
 
 
 def _usage_failure(error: TyperException) -> errors.Failure:

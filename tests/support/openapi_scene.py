@@ -20,6 +20,7 @@ from punctual.auth.claim_tokens import ClaimTokens
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.webhooks import format_secret
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
@@ -51,6 +52,12 @@ HELLO = {
     "schedule_type": "IMMEDIATE",
     "task": {"type": "script", "runtime": "bash", "code": "echo hello"},
 }
+BACK_UP: dict[str, Any] = {
+    "name": "Back up",
+    "schedule_type": "IMMEDIATE",
+    "task": {"type": "script", "runtime": "bash", "code": "cp -r /data /backup"},
+    "max_retries": 0,
+}
 NEW_YEAR = {
     "name": "New year",
     "schedule_type": "FUTURE",
@@ -65,9 +72,11 @@ WRONG = {
 
 
 class PrintingTask:
-    """A task that prints a fixed text."""
+    """A task that prints a fixed text, or fails if its code says so."""
 
     def run(self, attempt: Attempt, stop: StopRequest, recorder: Recorder, /) -> Outcome:
+        if attempt.task.get("code") == BACK_UP["task"]["code"]:
+            return Outcome("FAILED", "cp: no space left on /backup", exit_code=1)
         recorder.log(b"hello\n")
         return Outcome("SUCCESS", output=b"hello\n", output_type="text/plain", exit_code=0)
 
@@ -119,6 +128,7 @@ class Scene(ApplicationClient):
             new_id=self.new_id,
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
             artifacts=self.node.artifacts,
+            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
             claims=node_claims(
                 self.store, self.node.executor, self.claim_tokens, self.clock, self.log
             ),
@@ -245,6 +255,7 @@ def _jobs(scene: Scene) -> None:
     send("explainJob", "tomorrow", f"GET {job}/explain?at={at}")
     _runs(scene, job, hello)
     _artifacts(scene)
+    _failures(scene)
     _rest(scene)
     send("cancelJob", "the_report", f"DELETE {job}")
     send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
@@ -291,6 +302,15 @@ def _artifacts(scene: Scene) -> None:
     send("deleteArtifact", "one_that_a_job_uses", f"DELETE {path}")
     assert scene.call("DELETE", f"/v1/jobs/{job['job_id']}").status == 200
     send("deleteArtifact", "one_that_no_job_uses", f"DELETE {path}")
+
+
+def _failures(scene: Scene) -> None:
+    send = scene.send
+    send("createJob", "that_will_fail", "POST /jobs", BACK_UP)
+    scene.settle()
+    (failure,) = send("listFailures", "all", "GET /failures")["failures"]
+    path = f"/failures/{failure['failure_id']}/acknowledge"
+    send("acknowledgeFailure", "with_a_note", f"POST {path}", {"note": "A disk is on its way."})
 
 
 def _claims(scene: Scene) -> None:

@@ -265,3 +265,25 @@ def test_punctual_port_applies_to_client_commands(program: Program, node_url: st
 def test_cron_nickname_followed_by_a_command_is_refused(program: Program) -> None:
     error = program("jobs", "create", "x", "--cron", "@daily /opt/x", code=4).err
     assert "@daily is a whole expression; nothing may follow it" in error
+
+
+def test_failures_are_listed_and_acknowledged_by_job(program: Program) -> None:
+    assert program("failures").out == "No failures.\n"
+    failing = ("--bash", "echo no space left >&2; exit 3", "--retries", "0")
+    job = program.json("jobs", "create", "backup", "--every", "1d", *failing)
+    program("jobs", "run", "backup", "--wait", code=1)
+    (failure,) = program.json("failures")
+    assert (failure["job_id"], failure["count"]) == (job["job_id"], 1)
+    assert failure["acknowledged"] is None
+    shown = program("failures", "acknowledge", "backup", "--note", "a disk is on its way").out
+    head, line = shown.splitlines()
+    assert head.split() == ["JOB", "ERROR", "RUNS", "LAST", "KNOWN"]
+    assert line.startswith("backup  ")
+    assert program.json("failures", "list")[0]["acknowledged"]["note"] == "a disk is on its way"
+    assert program("failures", "--quiet").out == failure["failure_id"] + "\n"
+    program("failures", "acknowledge", failure["failure_id"])
+    assert "Usage: punctual failures" in program("failures", "--help").out
+    program("jobs", "update", "backup", "--bash", "true")
+    program("jobs", "run", "backup", "--wait")
+    assert program("failures").out == "No failures.\n"
+    assert "no open failure" in program("failures", "acknowledge", "backup", code=3).err

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.job_state import Lane
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.files.process_groups import GroupFiles
@@ -65,7 +66,13 @@ class NodeClient(ApplicationClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            self.node.jobs, self.node.search, self.perform, self.log, self.tokens, clock=self.clock
+            self.node.jobs,
+            self.node.search,
+            self.perform,
+            self.log,
+            self.tokens,
+            clock=self.clock,
+            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
         )
 
     async def perform(self, request: Callable[[], Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.secrets import Secrets
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
@@ -56,6 +57,7 @@ class GuardedNode(NodeClient):
             authenticator=authenticator,
             secrets=Secrets(self.store.secrets, self.store.audit),
             artifacts=self.node.artifacts,
+            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
         )
 
     def _secrets(self) -> TokenSecrets:

@@ -38,6 +38,7 @@ def test_program_has_every_command() -> None:
         *(f"tokens {verb}" for verb in ("create", "list", "revoke")),
         *(f"secrets {verb}" for verb in ("set", "list", "delete")),
         *(f"artifacts {verb}" for verb in ("upload", "list", "get", "delete")),
+        *(f"failures {verb}" for verb in ("list", "acknowledge")),
         *(f"claims {verb}" for verb in ("renew", "finish", "upload")),
         "webhook-secret",
         *rest.split(),

@@ -28,6 +28,7 @@ def page(name: str, *items: Any) -> dict[str, Any]:
     return {name: list(items), "next_token": None}
 
 
+FAILURE = {"failure_id": "f", "job_id": "j", "error": "it broke", "acknowledged": {"by": "ann"}}
 ARTIFACT = {
     "artifact_id": "a",
     "name": "main.py",
@@ -88,6 +89,12 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /artifacts", lambda c: c.artifacts.list(), page("artifacts", ARTIFACT)),
     ("GET /artifacts/{artifact_id}", lambda c: c.artifacts.get("a"), ARTIFACT),
     ("DELETE /artifacts/{artifact_id}", lambda c: c.artifacts.delete("a"), ARTIFACT),
+    ("GET /failures", lambda c: c.failures.list(), page("failures", FAILURE)),
+    (
+        "POST /failures/{failure_id}/acknowledge",
+        lambda c: c.failures.acknowledge("f", note="known"),
+        FAILURE,
+    ),
     ("POST /claims/renew", lambda c: c.claims.renew([{"claim": "x"}]), CLAIM_RESULTS),
     (
         "POST /claims/finish",
@@ -120,6 +127,7 @@ def fill_in_ids(name: str) -> str:
         .replace("{run_id}", str(RUN_ID))
         .replace("{token_id}", "t")
         .replace("{artifact_id}", "a")
+        .replace("{failure_id}", "f")
         .replace("{name}", "bank")
     )
 

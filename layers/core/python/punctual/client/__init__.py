@@ -1,6 +1,7 @@
 """A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
 from punctual.client.answers.changes import Change, ChangedJob, ChangePage
+from punctual.client.answers.overview import Acknowledgement, Failure
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
@@ -54,6 +55,7 @@ from punctual.client.webhooks import verify_webhook
 
 __all__ = [
     "Accepted",
+    "Acknowledgement",
     "Artifact",
     "AsyncPunctual",
     "Attempt",
@@ -67,6 +69,7 @@ __all__ = [
     "Conflict",
     "Declined",
     "Explanation",
+    "Failure",
     "FieldError",
     "Forbidden",
     "Forecast",

@@ -9,7 +9,16 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, changes, claims, jobs, runs, schedules, system
+from punctual.client.endpoints import (
+    artifacts,
+    changes,
+    claims,
+    jobs,
+    overview,
+    runs,
+    schedules,
+    system,
+)
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -153,6 +162,11 @@ class AsyncArtifacts(AsyncGroup):
     delete = AsyncCallMethod(artifacts.delete)
 
 
+class AsyncFailures(AsyncGroup):
+    list = AsyncStreamMethod(overview.failures)
+    acknowledge = AsyncCallMethod(overview.acknowledge)
+
+
 class AsyncAudit(AsyncGroup):
     list = AsyncStreamMethod(system.audit)
 
@@ -200,6 +214,7 @@ class AsyncPunctual(AsyncGroup):
         self.tokens = AsyncTokens(self._step_runner)
         self.secrets = AsyncSecrets(self._step_runner)
         self.audit = AsyncAudit(self._step_runner)
+        self.failures = AsyncFailures(self._step_runner)
         self.claims = AsyncClaims(self._step_runner)
         self.artifacts = AsyncArtifacts(self._step_runner)
 

@@ -10,7 +10,16 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
-from punctual.client.endpoints import artifacts, changes, claims, jobs, runs, schedules, system
+from punctual.client.endpoints import (
+    artifacts,
+    changes,
+    claims,
+    jobs,
+    overview,
+    runs,
+    schedules,
+    system,
+)
 from punctual.client.methods import CallMethod, Group, StreamMethod
 from punctual.client.retrying import Retries
 from punctual.client.transport import (
@@ -155,6 +164,11 @@ class Artifacts(Group):
     delete = CallMethod(artifacts.delete)
 
 
+class Failures(Group):
+    list = StreamMethod(overview.failures)
+    acknowledge = CallMethod(overview.acknowledge)
+
+
 class Audit(Group):
     list = StreamMethod(system.audit)
 
@@ -202,6 +216,7 @@ class Punctual(Group):
         self.tokens = Tokens(self._step_runner)
         self.secrets = Secrets(self._step_runner)
         self.audit = Audit(self._step_runner)
+        self.failures = Failures(self._step_runner)
         self.claims = Claims(self._step_runner)
         self.artifacts = Artifacts(self._step_runner)
 

@@ -20,6 +20,7 @@ from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
@@ -231,6 +232,7 @@ async def serve(
         login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
         claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
         artifacts=node.artifacts,
+        failures=FailureCommands(store.failures, store.job_states, store.audit),
         uploads=uploads,
         change_waits=change_waits,
     )

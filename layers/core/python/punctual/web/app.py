@@ -7,6 +7,8 @@ from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.changes_read import ChangeRoutes
 from punctual.web.routes.claims import ClaimRoutes
+from punctual.web.routes.failures_read import FailureReadRoutes
+from punctual.web.routes.failures_write import FailureWriteRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
@@ -44,4 +46,6 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         SecretRoutes(services),
         ArtifactReadRoutes(services),
         ArtifactWriteRoutes(services),
+        FailureReadRoutes(services),
+        FailureWriteRoutes(services),
     )

@@ -46,6 +46,7 @@ _RUN_PATH = "/jobs/{job_id}/runs/{run_id}"
 _TOKEN_PATH = "/tokens/{token_id}"
 _SECRET_PATH = "/secrets/{name}"
 _ARTIFACT_PATH = "/artifacts/{artifact_id}"
+_FAILURE_PATH = "/failures/{failure_id}"
 
 API_CALLS: tuple[ApiCall, ...] = (
     *(
@@ -63,6 +64,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             "/changes",
             "/artifacts",
             _ARTIFACT_PATH,
+            "/failures",
             "/schedules/upcoming",
             "/forecast",
             "/stats",
@@ -100,6 +102,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             f"{_JOB_PATH}/backfill",
             f"{_RUN_PATH}/cancel",
             f"{_RUN_PATH}/retry",
+            f"{_FAILURE_PATH}/acknowledge",
         )
     ),
     *(ApiCall("POST", path, CLAIM_FUNCTION) for path in sorted(CLAIM_PATHS)),

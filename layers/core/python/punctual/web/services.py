@@ -11,6 +11,7 @@ from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
 from punctual.web.http.guards import if_match
@@ -19,6 +20,7 @@ from punctual.web.views.system import InstallationInfo
 
 if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.commands.artifacts import Artifacts
+    from punctual.engine.commands.failures import FailureCommands
     from punctual.engine.commands.jobs import Jobs
     from punctual.engine.commands.secrets import Secrets
     from punctual.engine.execution.claims import Claims
@@ -47,6 +49,7 @@ class ReadServices(NamedTuple):
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
+    failure_queries: FailureQueries | None = None  # None where failures are not kept
 
 
 class Services(NamedTuple):
@@ -68,10 +71,15 @@ class Services(NamedTuple):
     claims: "Claims | None" = None  # None where another function serves them
     artifacts: "Artifacts | None" = None  # None where artifacts are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
+    failures: "FailureCommands | None" = None  # None where failures are not kept
 
     @property
     def artifact_queries(self) -> ArtifactQueries | None:
         return None if self.artifacts is None else self.artifacts.queries
+
+    @property
+    def failure_queries(self) -> FailureQueries | None:
+        return None if self.failures is None else self.failures.queries
 
     def max_payload_bytes(self, request: Request) -> int | None:
         """Return the payload limit of the caller's tenant, or None."""

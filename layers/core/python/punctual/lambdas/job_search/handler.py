@@ -25,6 +25,7 @@ from punctual.web.gateway import build_resolver
 from punctual.web.routes.artifacts_read import ArtifactReadRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.changes_read import ChangeRoutes
+from punctual.web.routes.failures_read import FailureReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
@@ -82,6 +83,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
             OpenApiRoutes(),
             TokenReadRoutes(services),
             ArtifactReadRoutes(services),
+            FailureReadRoutes(services),
         ),
         runtime.log,
         read_caller,

@@ -33,6 +33,7 @@ from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import build_resolver
 from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
+from punctual.web.routes.failures_write import FailureWriteRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.secrets import SecretRoutes
@@ -99,6 +100,7 @@ def build_write_api(runtime: Runtime) -> Any:
         TokenWriteRoutes(services),
         SecretRoutes(services),
         ArtifactWriteRoutes(services),
+        FailureWriteRoutes(services),
     )
     return build_resolver(
         groups,

@@ -13,6 +13,7 @@ from punctual.domain.errors import PunctualError
 from punctual.domain.task_limits import CONTROL_IN_HEADER
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.artifacts import Artifacts
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
@@ -82,6 +83,7 @@ def build_application(
     login: Login | None = None,
     claims: Claims | None = None,
     artifacts: Artifacts | None = None,
+    failures: FailureCommands | None = None,
     uploads: Uploads | None = None,
     change_waits: ChangeWaits | None = None,
 ) -> "Application":
@@ -109,6 +111,7 @@ def build_application(
         claims=claims,
         artifacts=artifacts,
         must_pause=None if change_waits is None else change_waits.must_pause,
+        failures=failures,
     )
     new_id = new_id or identity.new_id(clock)
     return Application(

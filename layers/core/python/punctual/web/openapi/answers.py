@@ -339,6 +339,7 @@ Action = Literal[
     "secret.delete",
     "artifact.create",
     "artifact.delete",
+    "failure.acknowledge",
 ]
 
 

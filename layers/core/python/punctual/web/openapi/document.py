@@ -12,6 +12,7 @@ from punctual.web.contract import API_CALLS, ApiCall
 from punctual.web.http.problems import PROBLEM_JSON
 from punctual.web.models.artifact import ArtifactFields
 from punctual.web.models.claims import ClaimFinishes, ClaimRenewals, UploadFields
+from punctual.web.models.failure import AcknowledgeFields
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers
@@ -24,6 +25,7 @@ from punctual.web.openapi.error_responses import (
 )
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
+from punctual.web.openapi.overview.answers import FailurePage
 from punctual.web.openapi.schedules.answers import Forecast, ScheduleDiff
 from punctual.web.openapi.schemas import ref, schema_components
 from punctual.web.routing import ANY_MEDIA_TYPE
@@ -71,6 +73,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.UsedArtifact,
     answers.ArtifactPage,
     *CHANGE_MODELS,
+    FailurePage,
 )
 _REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     TokenFields,
@@ -79,6 +82,7 @@ _REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     ClaimRenewals,
     ClaimFinishes,
     UploadFields,
+    AcknowledgeFields,
 )
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 

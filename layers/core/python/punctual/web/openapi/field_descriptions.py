@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from punctual.web.openapi.artifact_operations import ARTIFACT_DESCRIPTIONS
 from punctual.web.openapi.change_operations import CHANGE_DESCRIPTIONS
 from punctual.web.openapi.operation import NEXT_TOKEN_TEXT
+from punctual.web.openapi.overview.descriptions import OVERVIEW_DESCRIPTIONS
 from punctual.web.openapi.runs.descriptions import RUN_FIELDS, USED_LIMIT_FIELDS
 from punctual.web.openapi.schedules.descriptions import SCHEDULE_DESCRIPTIONS
 
@@ -113,6 +114,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "JobFields": _JOB_FIELDS,
     "ScheduleFields": _SCHEDULE_FIELDS,
     **SCHEDULE_DESCRIPTIONS,
+    **OVERVIEW_DESCRIPTIONS,
     "PreviewFields": {
         **_SCHEDULE_FIELDS,
         "from": "The preview shows times after this one. Default: now.",
@@ -154,17 +156,6 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "resources": _RESOURCES,
     },
     "BatchFields": {"jobs": "1 to 500 jobs. Each is accepted or rejected by itself."},
-    "PauseFields": {
-        "until": "The time at which the job resumes by itself, at most 366 days ahead. An "
-        "occurrence at this time is not missed. Default: a client resumes the job.",
-        "note": "Why the job is paused, for people. It has no control characters.",
-    },
-    "JobPause": {
-        "until": "The time at which the job resumes by itself, or null.",
-        "note": "Why the job is paused, or null.",
-        "by": "The caller that paused the job.",
-        "at": "The time when the job was paused.",
-    },
     "ResumeFields": {
         "missed": "What happens with the occurrences during the pause. Default: the job's "
         "`misfire_policy`."

@@ -24,6 +24,7 @@ from punctual.web.openapi.operation import (
     Response,
     enum_schema,
 )
+from punctual.web.openapi.overview.operations import OVERVIEW_OPERATIONS
 from punctual.web.openapi.schedules.operations import SCHEDULE_OPERATIONS
 from punctual.web.openapi.secret_operations import SECRET_OPERATIONS
 
@@ -459,6 +460,7 @@ _OTHER_OPERATIONS = (
     *SCHEDULE_OPERATIONS,
     *ARTIFACT_OPERATIONS,
     *CHANGE_OPERATIONS,
+    *OVERVIEW_OPERATIONS,
     *CLAIM_OPERATIONS,
     *SECRET_OPERATIONS,
 )

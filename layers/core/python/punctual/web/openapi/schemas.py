@@ -67,6 +67,7 @@ _SCHEMA_NAMES = {
     "ProgressFields": "Progress",
     "UploadFields": "UploadRequest",
     "ArtifactFields": "ArtifactRequest",
+    "AcknowledgeFields": "AcknowledgeRequest",
     "JobStatus": "JobState",
     "JobStatusAnswer": "JobStatus",
     "ScheduleKind": "ScheduleType",
@@ -112,7 +113,8 @@ def schema_components(
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
-    schemas["Pause"]["properties"]["note"]["pattern"] = _NO_CONTROL_CHARACTERS
+    for name in ("Pause", "AcknowledgeRequest"):
+        schemas[name]["properties"]["note"]["pattern"] = _NO_CONTROL_CHARACTERS
     schemas["ArtifactRequest"]["properties"]["name"]["pattern"] = _FILE_NAME
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)

@@ -28,6 +28,9 @@ class Failures(Protocol):
     def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
         """Return a page of the tenant's open failures."""
 
+    def find(self, tenant: str, failure_id: str) -> Failure | None:
+        """Return an open failure, or None."""
+
     def acknowledge(
         self, tenant: str, failure_id: str, acknowledgement: Acknowledgement
     ) -> Failure | None:

@@ -28,6 +28,7 @@ from punctual.node.sqlite.transaction import Transaction
 _FAILURE_CODEC = Codec(Failure, packed=True)
 _OF_JOB = "WHERE tenant = ? AND job_id = ?"
 _SELECT = "SELECT last, job_id, kind, failure FROM failures"
+_INSERT = "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)"
 _FailureColumns = tuple[int, str, str, bytes]
 
 
@@ -94,7 +95,7 @@ class SqliteFailures:
             [(*key, kind) for kind in known if kind not in kinds],
         )
         db.executemany(
-            "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
+            _INSERT,
             [
                 _row(key.tenant, failure)
                 for failure in after
@@ -133,18 +134,22 @@ class SqliteFailures:
                 self._decode(tenant, rows[:limit]), (str(last), job_id, kind) if kind else None
             )
 
+    def find(self, tenant: str, failure_id: str) -> Failure | None:
+        key = JobKey(tenant, parse_failure_id(failure_id)[0])
+        with self._transaction:
+            failures = self._load(key)
+        return next((failure for failure in failures if failure.failure_id == failure_id), None)
+
     def acknowledge(
         self, tenant: str, failure_id: str, acknowledgement: Acknowledgement
     ) -> Failure | None:
-        job_id, kind = parse_failure_id(failure_id)
-        key = JobKey(tenant, job_id)
         with self._transaction:
-            before = self._load(key)
-            known = next((failure for failure in before if failure.kind == kind), None)
+            known = self.find(tenant, failure_id)
             if known is None:
                 return None
             failure = replace(known, acknowledged=acknowledgement)
-            self._write(key, before, [*(other for other in before if other is not known), failure])
+            self._transaction.begin()
+            self._transaction.db.execute(_INSERT, _row(tenant, failure))
             return failure
 
     def counts(self, tenant: str) -> FailureCounts:

@@ -1,0 +1,25 @@
+"""The calls that say how things stand."""
+
+from punctual.client.answers.overview import Failure
+from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.model import convert_model, decode_model
+from punctual.client.paging import stream_pages
+from punctual.client.wire import Repeat, Request, build_path, encode_body
+
+
+def failures(settings: ClientSettings, *, limit: int | None = None) -> Stream[Failure]:
+    """Yield what failed and has not succeeded since. The last that happened comes first."""
+    return stream_pages(
+        settings, "/failures", (), "failures", lambda value: convert_model(Failure, value), limit
+    )
+
+
+def acknowledge(
+    settings: ClientSettings, failure: str | Failure, *, note: str | None = None
+) -> Steps[Failure]:
+    """Acknowledge a failure, by its id. It holds for this kind of error until a run succeeds."""
+    failure_id = failure if isinstance(failure, str) else failure.failure_id
+    content = encode_body({} if note is None else {"note": note})
+    url_path = build_path("failures", failure_id, "acknowledge")
+    request = Request("POST", url_path, body=content, repeat=Repeat.SAFE)
+    return decode_model(Failure, (yield from send_request(settings, request)))
