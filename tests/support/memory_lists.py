@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from punctual.engine.ports.lists.job_index import JobIndexPage, JobQuery, Position
+from punctual.domain.errors import FieldError, Invalid
+from punctual.engine.ports.lists.job_index import JobHealth, JobIndexPage, JobQuery, Position
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.job_order import is_after, position_of, sort_positions
 
@@ -20,6 +21,8 @@ class MemoryJobIndex:
     def page(
         self, tenant: str, query: JobQuery, limit: int, after: Position | None, now: datetime
     ) -> JobIndexPage:
+        if query.filters.health is JobHealth.FAILING:
+            raise Invalid.of(FieldError("health", "cannot be FAILING in memory"))
         positions = []
         for stored in self._job_states.alive():
             state = stored.state

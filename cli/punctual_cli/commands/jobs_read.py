@@ -73,7 +73,7 @@ def list_jobs(
     health: Annotated[
         JobHealth | None,
         typer.Option(
-            help="Only jobs with a late run, or jobs that never ran.",
+            help="Only jobs with an open failure, with a late run, or without any run.",
             case_sensitive=False,
             show_default=False,
         ),
@@ -87,7 +87,11 @@ def list_jobs(
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
-    """List jobs, newest first or in another order."""
+    """List jobs, newest first or in another order.
+
+    RECENT shows the last outcomes, the newest on the right: ✓ success, ✗ failed, T timed out,
+    C cancelled, · skipped, ! missed.
+    """
     listed_jobs = fetch_up_to(
         session,
         limit,
@@ -101,6 +105,7 @@ def list_jobs(
             tags=parse_tags(tag or ()),
             health=option_value(health),
             sort=option_value(sort),
+            recent=None if quiet else job_views.MAX_SHOWN_OUTCOMES,
             limit=max_items,
         ),
     )

@@ -11,6 +11,7 @@ class JobStatus(StrEnum):
 
 
 class JobHealth(StrEnum):
+    FAILING = "FAILING"
     LATE = "LATE"
     NEVER_RAN = "NEVER_RAN"
 

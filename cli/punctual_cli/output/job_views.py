@@ -1,16 +1,31 @@
 """Render jobs for people."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from punctual_cli.input import moments
 from punctual_cli.output import schedule_text
 from punctual_cli.output.columns import Column
+from punctual_cli.output.screen import STATUS_STYLES
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from punctual.client import Job, Pause
 
 WIDE_TABLE_COLUMNS = 118
+MAX_SHOWN_OUTCOMES = 10
+_NARROW_TABLE_OUTCOMES = 6
+# Each outcome is one character, so that a strip is readable without colours too.
+_OUTCOME_MARKS = {
+    "SUCCESS": "✓",
+    "FAILED": "✗",
+    "TIMED_OUT": "T",
+    "CANCELLED": "C",
+    "SKIPPED": "·",
+    "MISSED": "!",
+}
 _LIST_COLUMNS = (
     Column("NAME", min_width=12),
     Column("SCHEDULE", min_width=11),
@@ -27,7 +42,14 @@ def print_table(session: Session, jobs: "list[Job]") -> None:
         return
     is_wide = screen.out.width >= WIDE_TABLE_COLUMNS
     columns = (Column("ID"), *_LIST_COLUMNS) if is_wide else _LIST_COLUMNS
-    screen.print_table(columns, [_row(session, job, is_wide) for job in jobs])
+    rows = [_row(session, job, is_wide) for job in jobs]
+    if any(job.recent for job in jobs):
+        max_outcomes = MAX_SHOWN_OUTCOMES if is_wide else _NARROW_TABLE_OUTCOMES
+        columns = (*columns, Column("RECENT"))
+        rows = [
+            [*row, _recent_strip(job, max_outcomes)] for row, job in zip(rows, jobs, strict=True)
+        ]
+    screen.print_table(columns, rows)
 
 
 def _row(session: Session, job: "Job", is_wide: bool) -> list[Any]:
@@ -41,6 +63,16 @@ def _row(session: Session, job: "Job", is_wide: bool) -> list[Any]:
         last_status,
     ]
     return [job.job_id, *cells] if is_wide else cells
+
+
+def _recent_strip(job: "Job", max_outcomes: int) -> "Text":
+    """Return a mark for each of the last outcomes, the newest on the right."""
+    from rich.text import Text
+
+    strip = Text()
+    for run in reversed(job.recent[:max_outcomes]):
+        strip.append(_OUTCOME_MARKS.get(run.status, "?"), STATUS_STYLES.get(run.status, ""))
+    return strip
 
 
 def print_card(session: Session, job: "Job") -> None:
@@ -57,6 +89,7 @@ def print_card(session: Session, job: "Job") -> None:
         ("Paused", None if job.pause is None else _pause_text(session, job.pause)),
         ("Schedule", schedule_text.full_schedule(job)),
         ("Next run", screen.long_time(job.next_run_time)),
+        ("Usual time", _usual_duration_text(job)),
         ("Latest run", None if latest_run is None else _latest_run_text(session, latest_run)),
     ]
     shown_fields = {"name", "schedule_type", "schedule_time", "cron_expression", "interval_seconds"}
@@ -74,6 +107,12 @@ def _latest_run_text(session: Session, run: Any) -> str:
     at = run.end_time or run.start_time or run.created_at
     relative_time = "" if at is None else f", {moments.format_relative(at, session.clock())}"
     return f"{run.status}{relative_time}: {run.run_id}"
+
+
+def _usual_duration_text(job: "Job") -> str | None:
+    if job.usual_duration_ms is None:
+        return None
+    return moments.format_duration(timedelta(milliseconds=job.usual_duration_ms))
 
 
 def _pause_text(session: Session, pause: "Pause") -> str:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.run import Reason, RunStatus, Trigger
+from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
@@ -312,3 +314,34 @@ def test_many_attempts_are_stored(ports: Ports) -> None:
     attempts = [an_attempt(n, n + 1) for n in range(1, 106)]
     ports.history.put_attempts(attempts)
     assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == attempts
+
+
+def test_recent_runs_are_the_newest_of_each_job_with_their_durations(world: World) -> None:
+    history = world.ports.history
+    rows = [
+        a_row(
+            an_id(number),
+            job_id,
+            run=a_run(
+                an_id(number),
+                RunStatus.SUCCESS if number else RunStatus.SKIPPED,
+                scheduled_at=after(number),
+                started_at=after(number) if number else None,
+                attempt_at=after(number) if number else None,
+                ended_at=after(number + 0.25),
+            ),
+        )
+        for job_id in (JOB, an_id(2))
+        for number in range(5)
+    ]
+    history.put_runs(rows)
+    keys = [JobKey("acme", JOB), JobKey("acme", an_id(2)), JobKey("acme", an_id(3))]
+    recent = history.recent_runs(keys, 3, NOON)
+    assert list(recent) == keys
+    assert [run.run_id for run in recent[keys[0]]] == [an_id(4), an_id(3), an_id(2)]
+    assert list(recent[keys[1]]) == list(recent[keys[0]])
+    assert list(recent[keys[2]]) == []
+    oldest = history.recent_runs(keys[:1], 10, NOON)[keys[0]]
+    assert oldest[-1] == RecentRun(an_id(0), RunStatus.SKIPPED, NOON, None)
+    assert oldest[0].duration == timedelta(seconds=0.25)
+    assert list(history.recent_runs(keys[:1], 10, NOON + HISTORY_RETENTION)[keys[0]]) == []

@@ -80,7 +80,7 @@ def test_shown_job_can_be_sent_back_without_fields_of_the_server(client: Client)
         {"name": "d", "schedule_type": "INTERVAL", "interval_seconds": 5},
     ]
     ours = {"job_id", "status", "next_run_time", "latest_run", "created_at", "created_by"}
-    ours |= {"updated_at", "version", "pause"}
+    ours |= {"updated_at", "version", "pause", "usual_duration_ms"}
     for body in bodies:
         shown = client.post("/v1/jobs", body).json
         sent = {name: value for name, value in shown.items() if name not in ours}
@@ -628,3 +628,23 @@ def test_job_id_may_be_upper_case_or_percent_encoded(client: Client) -> None:
     assert client.get(f"/v1/jobs/{job_id.upper()}").json["job_id"] == job_id
     assert client.get(f"/v1/jobs/%{ord(job_id[0]):x}{job_id[1:]}").json["job_id"] == job_id
     assert client.get(f"/v1/jobs/{job_id}/").status == 200
+
+
+def test_jobs_show_last_outcomes_and_usual_duration(client: Client) -> None:
+    job_id = a_job(client)
+    assert client.get(f"/v1/jobs/{job_id}").json["usual_duration_ms"] is None
+    run_ids = []
+    for _ in range(3):
+        run_ids.append(a_run(client, job_id))
+        client.world.finish_runs(Detail())
+    (job,) = client.get("/v1/jobs?recent=2").json["jobs"]
+    shown_ids = {run["run_id"] for run in job["recent"]}
+    assert len(shown_ids) == 2
+    assert shown_ids < set(run_ids)
+    assert {run["status"] for run in job["recent"]} == {"SUCCESS"}
+    assert job["usual_duration_ms"] == client.get(f"/v1/jobs/{job_id}").json["usual_duration_ms"]
+    assert job["usual_duration_ms"] >= 0
+    (job,) = client.get("/v1/jobs").json["jobs"]
+    assert "recent" not in job
+    for wrong in ("0", "31", "x"):
+        assert client.get(f"/v1/jobs?recent={wrong}").fields.keys() == {"recent"}

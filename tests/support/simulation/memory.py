@@ -9,6 +9,7 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
 from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.history import RecentRun, recent_run_of
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
     AttemptRow,
@@ -255,6 +256,14 @@ class MemoryHistory:
         rows = [row for row in rows if before is None or row.run.run_id < before]
         rows = [row for row in rows if after is None or row.run.run_id > after]
         return sorted(rows, key=lambda row: row.run.run_id, reverse=True)[:limit]
+
+    def recent_runs(
+        self, keys: Sequence[JobKey], limit: int, now: datetime
+    ) -> Mapping[JobKey, Sequence[RecentRun]]:
+        return {
+            key: [recent_run_of(row.run) for row in self.page(key, None, None, limit, now)]
+            for key in keys
+        }
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime

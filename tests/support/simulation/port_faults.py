@@ -31,6 +31,7 @@ READS = frozenset(
         "attempts",
         "find_result",
         "page_all",
+        "recent_runs",
         "link",
         "watermark",
         "shard_count",

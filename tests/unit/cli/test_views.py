@@ -92,6 +92,15 @@ def test_job_table_fits_the_columns(draw: Callable[..., str]) -> None:
         "xxxxxxxxxxxxxxxx…  every 1 h 30 min  SCHEDULED  12:05 (in 5 min)       TIMED_OUT",
         "once               once              SCHEDULED  2027-06-01 01:00       -",
     ]
+    statuses = ["FAILED", "SUCCESS", "MISSED", "SKIPPED", "TIMED_OUT", "CANCELLED", "SUCCESS"]
+    recent = [
+        {"status": status, "scheduled_time": "2026-12-01T12:00:00.000Z", "run_id": RUN}
+        for status in statuses
+    ]
+    with_outcomes = draw(job_views.print_table, [a_job(recent=recent), a_job()]).splitlines()
+    assert [line.split()[-1] for line in with_outcomes] == ["RECENT", "CT·!✓✗", "-"]
+    wide = draw(job_views.print_table, [a_job(recent=recent)], columns=140)
+    assert wide.split()[-1] == "✓CT·!✓✗"
     wide = draw(job_views.print_table, jobs, columns=140)
     assert wide.splitlines()[1].startswith(f"{JOB}  nightly ")
 

@@ -46,6 +46,7 @@ from punctual.client.job import (
     Job,
     JobStatus,
     Pause,
+    RecentRun,
 )
 from punctual.client.retrying import Retries
 from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run, SavedOutput
@@ -97,6 +98,7 @@ __all__ = [
     "PunctualError",
     "RateLimited",
     "Reason",
+    "RecentRun",
     "Refused",
     "Retries",
     "RetryFields",

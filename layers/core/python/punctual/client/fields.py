@@ -14,7 +14,7 @@ OverlapPolicy = Literal["QUEUE", "SKIP", "REPLACE"]
 Delivery = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
 Output = Literal["keep", "discard"]
 JobStatusName = Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
-JobHealth = Literal["LATE", "NEVER_RAN"]
+JobHealth = Literal["FAILING", "LATE", "NEVER_RAN"]
 JobSort = Literal["created", "name", "next_run"]
 RunStatusName = Literal[
     "WAITING",

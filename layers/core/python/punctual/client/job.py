@@ -19,6 +19,14 @@ class Pause(Model, frozen=True, kw_only=True):
     at: AwareDatetime | None = None
 
 
+class RecentRun(Model, frozen=True, kw_only=True):
+    """One of the last ended runs of a job in a list."""
+
+    status: str
+    scheduled_time: AwareDatetime
+    run_id: str
+
+
 class Job(Model, frozen=True, kw_only=True):
     job_id: str
     name: str
@@ -55,6 +63,8 @@ class Job(Model, frozen=True, kw_only=True):
     pause: Pause | None = None
     next_run_time: AwareDatetime | None = None
     latest_run: Run | None = None
+    usual_duration_ms: float | None = None
+    recent: tuple[RecentRun, ...] = ()  # only in a list with `recent`
     created_at: AwareDatetime | None = None
     created_by: str | None = None
     updated_at: AwareDatetime | None = None

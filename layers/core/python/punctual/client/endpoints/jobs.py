@@ -93,11 +93,13 @@ def list_jobs(
     tags: Mapping[str, str] | None = None,
     health: JobHealth | None = None,
     sort: JobSort | None = None,
+    recent: int | None = None,
     limit: int | None = None,
 ) -> Stream[Job]:
     """Yield the jobs that match all filters, at most `limit` of them.
 
     `text` is searched in names and tags. The newest job is the first, unless `sort` says otherwise.
+    With `recent`, each job has the outcomes of so many of its last runs, 30 at most.
     """
     filters = query_parameters(
         status=status,
@@ -109,6 +111,7 @@ def list_jobs(
         tag=[f"{key}:{value}" for key, value in (tags or {}).items()],
         health=health,
         sort=sort,
+        recent=recent,
     )
     return stream_pages(
         settings, "/jobs", filters, "jobs", lambda value: convert_model(Job, value), limit

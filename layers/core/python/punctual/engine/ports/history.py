@@ -1,10 +1,10 @@
 """The history rows of runs and attempts that ended."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
-from punctual.domain.run import Run
+from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import (
     AttemptRow,
     Detail,
@@ -12,6 +12,19 @@ from punctual.engine.ports.rows import (
     RunKey,
     RunRow,
 )
+
+
+class RecentRun(NamedTuple):
+    """An ended run, as the list of jobs shows it."""
+
+    run_id: str
+    status: RunStatus
+    scheduled_at: datetime
+    duration: timedelta | None
+
+
+def recent_run_of(run: Run) -> RecentRun:
+    return RecentRun(run.run_id, run.status, run.scheduled_at, run.duration)
 
 
 class History(Protocol):
@@ -44,6 +57,11 @@ class History(Protocol):
         self, key: JobKey, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         """Return runs of a job, newest first, with `after < run_id < before` (each may be None)."""
+
+    def recent_runs(
+        self, keys: Sequence[JobKey], limit: int, now: datetime
+    ) -> Mapping[JobKey, Sequence[RecentRun]]:
+        """Return the newest ended runs of each job by run id, at most `limit` of each."""
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime

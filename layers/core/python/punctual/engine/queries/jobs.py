@@ -27,6 +27,7 @@ from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
+from punctual.engine.queries.recent_runs import RecentRuns
 from punctual.engine.queries.run_list import RunList
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.schedules.forecast import Forecast, forecast_starts
@@ -75,6 +76,7 @@ class JobQueries:
         self._job_states = job_states
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
+        self._recent_runs = RecentRuns(history)
         self._run_list = RunList(job_states, history, waits_for_resources)
         self._labels = JobLabels(job_states)
         self.audit = AuditQueries(audit_log, job_states)
@@ -91,7 +93,12 @@ class JobQueries:
 
     def to_view(self, state: JobState, definition: DefinitionRow) -> JobView:
         """Return a job that is read already, with its payload and its latest run."""
-        return JobView(state, self._definitions.with_payload(definition), self.latest_run(state))
+        return JobView(
+            state,
+            self._definitions.with_payload(definition),
+            self.latest_run(state),
+            outcomes=self._recent_runs.of_job(state, self._clock()),
+        )
 
     def latest_run(self, state: JobState) -> RunView | None:
         """Return the latest run of a job that is read already."""
@@ -184,11 +191,12 @@ class JobQueries:
         ]
         loaded_rows = self._history.get(run_keys, now) if run_keys else {}
         rows = {run_key: loaded_rows.get(run_key) for run_key in run_keys}
+        outcomes = yield from self._recent_runs.of_jobs([state for _, state, _ in jobs], now)
         job_views = []
-        for position, state, definition in jobs:
+        for (position, state, definition), job_outcomes in zip(jobs, outcomes, strict=True):
             latest = self._latest_run(JobKey(state.tenant, state.job_id), state, now, rows)
             payload = self._definitions.with_payload(definition)
-            job_views.append(JobView(state, payload, latest, position))
+            job_views.append(JobView(state, payload, latest, position, job_outcomes))
             yield
         return job_views
 

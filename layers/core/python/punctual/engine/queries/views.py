@@ -8,6 +8,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState
 from punctual.domain.run import Progress, Run
 from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail, JobLabel
+from punctual.engine.queries.recent_runs import NO_OUTCOMES, Outcomes
 
 CONTENT_PIECE_BYTES = 256 * 1024
 
@@ -19,6 +20,7 @@ class JobView(NamedTuple):
     definition: DefinitionRow
     latest_run: "RunView | None" = None
     position: tuple[str, ...] = ()  # in the list that it was read for
+    outcomes: Outcomes = NO_OUTCOMES
 
 
 class RunView(NamedTuple):

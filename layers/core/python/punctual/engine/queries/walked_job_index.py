@@ -6,6 +6,7 @@ from punctual.domain.errors import FieldError, Invalid
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import (
     NO_FILTERS,
+    JobHealth,
     JobIndexPage,
     JobQuery,
     JobSort,
@@ -25,6 +26,10 @@ class WalkedJobIndex:
         if query.sort is not JobSort.CREATED:
             raise Invalid.of(
                 FieldError("sort", "can only be `created`; this installation has no other order")
+            )
+        if query.filters.health is JobHealth.FAILING:
+            raise Invalid.of(
+                FieldError("health", "cannot be FAILING; this installation has no list of failures")
             )
         before = after[-1] if after else None
         size = limit if query.filters == NO_FILTERS else max(limit, MIN_WALKED_STATES)

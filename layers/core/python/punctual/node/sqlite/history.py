@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.run import Run, RunStatus
-from punctual.domain.utc import EPOCH
+from punctual.domain.utc import EPOCH, MICROSECOND
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
+from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.counts import RUN_KIND, Counts
@@ -19,12 +20,17 @@ from punctual.node.sqlite.transaction import Transaction
 RUN_CODEC = Codec(RunRow, packed=True)
 ATTEMPT_CODEC = Codec(AttemptRow, packed=True)
 RUN_ID_TIME = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
-_INSERT_RUN = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_RUN = (
+    "INTO runs (tenant, job_id, run_id, expires, status, scheduled, duration, row) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _SELECT_RUNS = "SELECT job_id, run_id, expires, status, row FROM runs"
 _WHERE_RUN = "WHERE tenant = ? AND job_id = ? AND run_id = ?"
 _FROM_RUN = f"FROM runs {_WHERE_RUN}"
 
-_RunValues = tuple[str, str, str, int, str, bytes]
+_STATUSES = {status.value: status for status in RunStatus}
+
+_RunValues = tuple[str, str, str, int, str, int, int | None, bytes]
 
 
 def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
@@ -140,6 +146,30 @@ class SqliteHistory:
             )
             return [self._decode_run(key.tenant, row) for row in rows.fetchall()]
 
+    def recent_runs(
+        self, keys: Sequence[JobKey], limit: int, now: datetime
+    ) -> Mapping[JobKey, Sequence[RecentRun]]:
+        with self._transaction:
+            self.flush()
+            return {key: self._recent_runs(key, limit, now) for key in keys}
+
+    def _recent_runs(self, key: JobKey, limit: int, now: datetime) -> list[RecentRun]:
+        """Read the columns of runs, but decode no row."""
+        rows = self._transaction.db.execute(
+            "SELECT run_id, status, scheduled, duration FROM runs WHERE tenant = ? "
+            "AND job_id = ? AND expires > ? ORDER BY run_id DESC LIMIT ?",
+            (*key, to_micros(now), limit),
+        ).fetchall()
+        return [
+            RecentRun(
+                run_id,
+                _STATUSES[status],
+                from_micros(scheduled),
+                None if duration is None else duration * MICROSECOND,
+            )
+            for run_id, status, scheduled, duration in rows
+        ]
+
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
@@ -178,7 +208,18 @@ class SqliteHistory:
             if row.expires_at is not expires_at:  # runs of one batch share it
                 expires_at = row.expires_at
                 expires = to_micros(expires_at)
-            rows.append((*key, expires, row.run.status._value_, encode(row)))
+            run = row.run
+            duration = run.duration
+            rows.append(
+                (
+                    *key,
+                    expires,
+                    run.status._value_,
+                    to_micros(run.scheduled_at),
+                    None if duration is None else duration // MICROSECOND,
+                    encode(row),
+                )
+            )
         self._failures.note_ended(self.pending_runs)
         self.pending_runs.clear()
         self._write(rows)

@@ -70,6 +70,8 @@ _HISTORY_TABLES = (
         run_id TEXT NOT NULL,
         expires INTEGER NOT NULL,
         status TEXT NOT NULL,
+        scheduled INTEGER NOT NULL,
+        duration INTEGER,
         row BLOB NOT NULL
     )""",
     "CREATE UNIQUE INDEX runs_of_job ON runs (tenant, job_id, run_id)",

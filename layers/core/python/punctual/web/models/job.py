@@ -45,6 +45,7 @@ READ_ONLY_FIELDS = frozenset(
         "next_run_time",
         "pause",
         "latest_run",
+        "usual_duration_ms",
         "created_at",
         "created_by",
         "updated_at",

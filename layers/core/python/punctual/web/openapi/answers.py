@@ -158,14 +158,25 @@ class Job(ResponseModel):
     pause: JobPause | None
     next_run_time: Time | None
     latest_run: ListedRun | None
+    usual_duration_ms: Annotated[float, Field(ge=0)] | None
     created_at: Time
     created_by: str
     updated_at: Time
     version: Annotated[int, Field(ge=1)]
 
 
+class RecentRun(ResponseModel):
+    status: Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
+    scheduled_time: Time
+    run_id: Id
+
+
+class ListedJob(Job):
+    recent: list[RecentRun] | None = None
+
+
 class JobPage(ResponseModel):
-    jobs: list[Job]
+    jobs: list[ListedJob]
     next_token: NextToken
 
 

@@ -85,6 +85,18 @@ _STATUS_FIELDS = {
     "CANCELLED.",
     "latest_run": "The newest run that is not SKIPPED or MISSED. Without one it is the newest run.",
 }
+_SHOWN_JOB_FIELDS = {
+    **_JOB_FIELDS,
+    **_STATUS_FIELDS,
+    "pause": "The pause of a PAUSED job, else null.",
+    "usual_duration_ms": "The median duration of the last 30 runs that ended SUCCESS, among the "
+    "newest 100 runs of the job. It is null without such a run.",
+    "created_at": "The time when the job was accepted.",
+    "created_by": "The caller that created the job.",
+    "updated_at": "The time of the last change by a client.",
+    "version": "The version of the definition, which each change by a client raises. The ETag "
+    "is the quoted version.",
+}
 _RETRY_FIELDS = {
     "backoff_seconds": "The delay before the first retry.",
     "max_backoff_seconds": "The longest delay before a retry.",
@@ -184,15 +196,16 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "updated_by": "The caller that last set the value.",
     },
     "SecretList": {"secrets": "The secrets, sorted by name."},
-    "Job": {
-        **_JOB_FIELDS,
-        **_STATUS_FIELDS,
-        "pause": "The pause of a PAUSED job, else null.",
-        "created_at": "The time when the job was accepted.",
-        "created_by": "The caller that created the job.",
-        "updated_at": "The time of the last change by a client.",
-        "version": "The version of the definition, which each change by a client raises. The ETag "
-        "is the quoted version.",
+    "Job": _SHOWN_JOB_FIELDS,
+    "ListedJob": {
+        **_SHOWN_JOB_FIELDS,
+        "recent": "The last runs that ended, SKIPPED and MISSED ones too, newest first by "
+        "scheduled time. Only with the parameter `recent`.",
+    },
+    "RecentRun": {
+        "status": "How the run ended.",
+        "scheduled_time": "The nominal time of the run.",
+        "run_id": "The id of the run.",
     },
     "JobPage": {"jobs": "The jobs, in the order of `sort`.", "next_token": NEXT_TOKEN_TEXT},
     "JobStatusAnswer": _STATUS_FIELDS,

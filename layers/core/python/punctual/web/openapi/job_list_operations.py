@@ -2,6 +2,7 @@
 
 from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.engine.ports.lists.job_index import JobHealth, JobSort
+from punctual.engine.queries.recent_runs import MAX_RECENT_RUNS
 from punctual.web.http.job_filters import MAX_FILTER_TEXT_CHARACTERS
 from punctual.web.openapi.operation import (
     PAGE_PARAMETERS,
@@ -44,8 +45,9 @@ _JOB_FILTER_PARAMETERS = (
     Parameter(
         "health",
         enum_schema(*JobHealth),
-        "LATE: a run is due for over 15 s and waits for an executor, not for a rule of its own "
-        "job. NEVER_RAN: no run of the job has begun or waits.",
+        "FAILING: a run failed or timed out, and none has succeeded since. LATE: a run is due for "
+        "over 15 s and waits for an executor, not for a rule of its own job. NEVER_RAN: no run of "
+        "the job has begun or waits for an executor.",
     ),
 )
 _JOB_SORT_PARAMETER = Parameter(
@@ -64,5 +66,14 @@ LIST_JOBS = Operation(
     {200: Response("A page of jobs.", "JobPage")},
     "A job must match all filters. `status` and `tag` may repeat. A page may be short although "
     "more jobs follow; `next_token` is null on the last page.",
-    (*_JOB_FILTER_PARAMETERS, _JOB_SORT_PARAMETER, *PAGE_PARAMETERS),
+    (
+        *_JOB_FILTER_PARAMETERS,
+        _JOB_SORT_PARAMETER,
+        Parameter(
+            "recent",
+            {"type": "integer", "minimum": 1, "maximum": MAX_RECENT_RUNS},
+            "Show the outcomes of so many of the last runs of each job.",
+        ),
+        *PAGE_PARAMETERS,
+    ),
 )

@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Raw
 
 from punctual.engine.ports.lists.job_index import JobQuery, JobSort
+from punctual.engine.queries.recent_runs import MAX_RECENT_RUNS
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
 from punctual.web.http.guards import etag
@@ -34,10 +35,10 @@ class JobReadRoutes:
 
     @takes_query
     def list_jobs(self, request: Request) -> Sliced[Reply]:
-        query = Query(
-            request.query, (*JOB_FILTERS, "sort", *PAGING_PARAMETERS), REPEATED_JOB_FILTERS
-        )
+        allowed = (*JOB_FILTERS, "sort", "recent", *PAGING_PARAMETERS)
+        query = Query(request.query, allowed, REPEATED_JOB_FILTERS)
         filters, sort = read_job_filters(query), read_job_sort(query)
+        recent = query.number("recent", 0, 1, MAX_RECENT_RUNS) or None
         paging = Paging.of(request, query, "jobs")
         query.finish()
         page = yield from self._services.queries.jobs(
@@ -46,16 +47,18 @@ class JobReadRoutes:
             paging.limit,
             paging.cursor(1 if sort is JobSort.CREATED else 2),
         )
-        page, jobs = yield from self._fit(page, request)
+        page, jobs = yield from self._fit(page, request, recent)
         return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.next_cursor)})
 
-    def _fit(self, page: Page, request: Request) -> Sliced[tuple[Page, list[Raw]]]:
+    def _fit(
+        self, page: Page, request: Request, recent: int | None
+    ) -> Sliced[tuple[Page, list[Raw]]]:
         """Return the jobs that fit into one answer. The next page begins with the others."""
         now, max_bytes = self._services.clock(), self._services.max_response_bytes
         jobs: list[Raw] = []
         size = 0
         for index, view in enumerate(page.items):
-            job = _encode(job_json(view, request.root, now))
+            job = _encode(job_json(view, request.root, now, recent))
             if max_bytes is not None:
                 size += quoted_size(job) + 1
                 if size > max_bytes and index:

@@ -5,6 +5,8 @@ from typing import Any
 
 from punctual.domain.job_state import JobPause, JobState
 from punctual.domain.timestamps import format_optional_time, format_time
+from punctual.domain.utc import to_milliseconds
+from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.changes import next_run_at
 from punctual.engine.queries.run_views import label_of, runs_in_state
@@ -17,19 +19,32 @@ def job_url(root: str, job_id: str) -> str:
     return f"{root}/jobs/{job_id}"
 
 
-def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    state = view.state
-    return {
+def job_json(view: JobView, root: str, now: datetime, recent: int | None = None) -> dict[str, Any]:
+    """Return a job, with its last `recent` outcomes if a list asked for them."""
+    state, outcomes = view.state, view.outcomes
+    value = {
         "job_id": state.job_id,
         **definition_json(view.definition),
         "status": state.status.value,
         "pause": None if state.pause is None else pause_json(state.pause),
         "next_run_time": format_optional_time(next_run_at(state, now)),
         "latest_run": _latest_run_json(view, root, now),
+        "usual_duration_ms": to_milliseconds(outcomes.usual_duration),
         "created_at": format_time(state.created_at),
         "created_by": view.definition.created_by,
         "updated_at": format_time(state.updated_at),
         "version": state.edition,
+    }
+    if recent is not None:
+        value["recent"] = [_recent_run_json(run) for run in outcomes.recent[:recent]]
+    return value
+
+
+def _recent_run_json(run: RecentRun) -> dict[str, Any]:
+    return {
+        "status": run.status,
+        "scheduled_time": format_time(run.scheduled_at),
+        "run_id": run.run_id,
     }
 
 

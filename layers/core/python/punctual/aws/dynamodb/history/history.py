@@ -24,6 +24,7 @@ from punctual.aws.dynamodb.keys import (
     to_ttl,
 )
 from punctual.domain.run import Run
+from punctual.engine.ports.history import RecentRun, recent_run_of
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 
 ATTEMPT_PAGE_SIZE = 200
@@ -102,6 +103,15 @@ class DynamoHistory:
         rows = (_parse_run(row) for row in items)
         valid_rows = (row for row in rows if row.run.run_id != before and row.expires_at > now)
         return list(islice(valid_rows, limit))
+
+    def recent_runs(
+        self, keys: Sequence[JobKey], limit: int, now: datetime
+    ) -> Mapping[JobKey, Sequence[RecentRun]]:
+        pages = self._dynamo.pool.map(lambda key: self.page(key, None, None, limit, now), keys)
+        return {
+            key: [recent_run_of(row.run) for row in rows]
+            for key, rows in zip(keys, pages, strict=True)
+        }
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime

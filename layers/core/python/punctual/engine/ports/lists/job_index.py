@@ -22,6 +22,7 @@ class JobSort(StrEnum):
 
 
 class JobHealth(StrEnum):
+    FAILING = "FAILING"  # the job has an open failure
     LATE = "LATE"  # a run of the job is due, and waits for a free executor for too long
     NEVER_RAN = "NEVER_RAN"
 
@@ -51,9 +52,10 @@ class JobFilters(NamedTuple):
         )
 
     def _has_health(self, state: JobState, now: datetime) -> bool:
+        """Return whether the job has the health. Only the index knows which jobs are failing."""
         if self.health is JobHealth.LATE:
             return any(waits_too_long(run, now) for run in state.runs)
-        return self.health is None or not state.latest_run_id
+        return self.health is not JobHealth.NEVER_RAN or not state.latest_run_id
 
     def _has_text(self, definition: DefinitionRow) -> bool:
         text = self.text.casefold()
@@ -88,7 +90,7 @@ class JobIndex(Protocol):
         """Return at most `limit` jobs after the position `after`.
 
         A job that keeps its place in the order is on exactly one page of a list.
-        Raise `Invalid` if the store cannot sort in this order.
+        Raise `Invalid` if the store cannot sort in this order, or has no list of failing jobs.
         """
 
 

@@ -51,6 +51,10 @@ _HAS_TAG = (
     "EXISTS (SELECT 1 FROM job_tags WHERE tenant = ? AND key = ? AND value = ? "
     "AND job_tags.job_id = {row}.job_id)"
 )
+_IS_FAILING = (
+    "EXISTS (SELECT 1 FROM failures WHERE failures.tenant = {row}.tenant "
+    "AND failures.job_id = {row}.job_id)"
+)
 _ROW = "{row}"  # in a condition: the list row
 _Values = tuple[Any, ...]
 
@@ -128,6 +132,8 @@ class SqliteJobIndex:
     def _checks(self, tenant: str, filters: JobFilters, now: datetime) -> "_Checks":
         """Return the filters as conditions. The one for late runs may pass other jobs too."""
         checks = _filter_checks(tenant, filters)
+        if filters.health is JobHealth.FAILING:
+            return checks.adding(_IS_FAILING)
         if filters.health is JobHealth.NEVER_RAN:
             return checks.adding(_NEVER_RAN)
         if filters.health is JobHealth.LATE:
