@@ -26,6 +26,7 @@ from punctual_cli.commands import (
     service,
     tokens,
 )
+from punctual_cli.commands.schedule import diff, forecast
 
 JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "Installation", "Setup"
 
@@ -93,6 +94,8 @@ app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
 app.add_typer(failures_group, name="failures", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)
 command(app, "upcoming", JOBS_PANEL)(schedules.upcoming)
+command(app, "forecast", JOBS_PANEL)(forecast.forecast)
+command(app, "diff", JOBS_PANEL)(diff.diff)
 command(app, "apply", JOBS_PANEL)(apply.apply)
 command(app, "export", JOBS_PANEL)(export.export)
 command(app, "stats", SERVER_PANEL)(service.stats)

@@ -13,7 +13,7 @@ from typer.exceptions import Abort, TyperException
 from punctual_cli import errors
 
 COMMAND_ORDER = (
-    *("jobs", "runs", "failures", "preview", "upcoming", "apply", "export"),
+    *("jobs", "runs", "failures", "preview", "upcoming", "forecast", "diff", "apply", "export"),
     *("artifacts", "claims"),
     *("stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),

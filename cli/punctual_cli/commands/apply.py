@@ -50,7 +50,7 @@ def apply(
     The command shows the changes and asks for confirmation. Unchanged jobs are not touched.
     """
     files = job_files.expand_files(file)
-    with _planned(session, files, prune) as plan:
+    with planned(session, files, prune) as plan:
         _carry_out(session, plan, files, dry_run=dry_run, check=check, yes=yes)
 
 
@@ -100,7 +100,7 @@ def _confirm(session: Session, yes: bool, files: "Sequence[str]") -> bool:
 
 
 @contextmanager
-def _planned(session: Session, files: "Sequence[str]", prune: bool) -> "Iterator[Plan]":
+def planned(session: Session, files: "Sequence[str]", prune: bool) -> "Iterator[Plan]":
     """Yield the plan. The zips of its artifacts are deleted at the end of the context."""
     from dataclasses import replace
 

@@ -30,7 +30,7 @@ def test_cli_page_equals_the_generated_reference() -> None:
 def test_program_has_every_command() -> None:
     names = {name.removeprefix("punctual ") for name, _ in commands()}
     jobs = "create list show update pause resume cancel run backfill explain"
-    rest = "preview upcoming apply export stats health audit login logout whoami dev completion"
+    rest = "preview upcoming forecast diff apply export stats health audit login logout whoami dev"
     runs = "list show logs output cancel retry watch"
     assert names == {
         *(f"jobs {verb}" for verb in jobs.split()),
@@ -41,6 +41,7 @@ def test_program_has_every_command() -> None:
         *(f"failures {verb}" for verb in ("list", "acknowledge")),
         *(f"claims {verb}" for verb in ("renew", "finish", "upload")),
         "webhook-secret",
+        "completion",
         *rest.split(),
     }
     assert {name.split()[0] for name in names} == set(shapes.COMMAND_ORDER)
