@@ -19,6 +19,7 @@ from punctual_cli.commands import (
     jobs_actions,
     jobs_read,
     jobs_write,
+    operations,
     runs_actions,
     runs_read,
     schedules,
@@ -85,6 +86,7 @@ runs_group = make_group("List, inspect, cancel and retry runs.")
 failures_group = make_group(
     "List open failures, and acknowledge them. Without a command, list them.", shapes.ListGroup
 )
+operations_group = make_group("List, watch and cancel operations on many jobs.")
 artifacts_group = make_group("Upload, list and delete files that script jobs run.")
 claims_group = make_group("Renew, finish and upload by a claim, for external executors.")
 tokens_group = make_group("Create, list and revoke tokens. Requires the role admin.")
@@ -92,6 +94,7 @@ secrets_group = make_group("Set, list and delete the secrets of tasks. Requires 
 app.add_typer(jobs_group, name="jobs", rich_help_panel=JOBS_PANEL)
 app.add_typer(runs_group, name="runs", rich_help_panel=JOBS_PANEL)
 app.add_typer(failures_group, name="failures", rich_help_panel=JOBS_PANEL)
+app.add_typer(operations_group, name="operations", rich_help_panel=JOBS_PANEL)
 command(app, "preview", JOBS_PANEL)(schedules.preview)
 command(app, "upcoming", JOBS_PANEL)(schedules.upcoming)
 command(app, "forecast", JOBS_PANEL)(forecast.forecast)
@@ -133,6 +136,10 @@ command(runs_group, "retry")(runs_actions.retry)
 
 command(failures_group, "list")(failures.list_failures)
 command(failures_group, "acknowledge")(failures.acknowledge)
+command(operations_group, "list")(operations.list_operations)
+command(operations_group, "show")(operations.show)
+command(operations_group, "watch")(operations.watch)
+command(operations_group, "cancel")(operations.cancel)
 
 command(artifacts_group, "upload")(artifacts.upload)
 command(artifacts_group, "list")(artifacts.list_artifacts)

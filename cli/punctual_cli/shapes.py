@@ -13,7 +13,8 @@ from typer.exceptions import Abort, TyperException
 from punctual_cli import errors
 
 COMMAND_ORDER = (
-    *("jobs", "runs", "failures", "preview", "upcoming", "forecast", "diff", "apply", "export"),
+    *("jobs", "runs", "operations", "failures", "preview", "upcoming", "forecast", "diff"),
+    *("apply", "export"),
     *("artifacts", "claims"),
     *("stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),

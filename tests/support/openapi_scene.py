@@ -129,6 +129,7 @@ class Scene(ApplicationClient):
             webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
             artifacts=self.node.artifacts,
             failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
+            operations=self.node.operations,
             claims=node_claims(
                 self.store, self.node.executor, self.claim_tokens, self.clock, self.log
             ),
@@ -256,6 +257,7 @@ def _jobs(scene: Scene) -> None:
     _runs(scene, job, hello)
     _artifacts(scene)
     _failures(scene)
+    _operations(scene)
     _rest(scene)
     send("cancelJob", "the_report", f"DELETE {job}")
     send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
@@ -284,6 +286,26 @@ def _runs(scene: Scene, job: str, hello: Any) -> None:
     send("backfillJob", "what_would_run", f"POST {job}/backfill", {**week, "dry_run": True})
     send("backfillJob", "three_days", f"POST {job}/backfill", week)
     scene.settle()
+
+
+def _operations(scene: Scene) -> None:
+    send = scene.send
+    bulk = {
+        "action": "pause",
+        "filter": {"tag": ["team:data"]},
+        "until": "2026-11-18T20:00:00Z",
+        "note": "The warehouse moves.",
+    }
+    preview = {**bulk, "dry_run": True}
+    send("beginOperation", "what_it_would_pause", "POST /jobs/bulk", preview)
+    operation = send(
+        "beginOperation", "pause_a_team", "POST /jobs/bulk", bulk, idempotency_key="bulk-1"
+    )
+    path = f"/operations/{operation['operation_id']}"
+    scene.later(seconds=1)
+    send("getOperation", "one_that_is_done", f"GET {path}")
+    send("listOperations", "the_latest", "GET /operations?limit=1")
+    send("cancelOperation", "one_that_has_ended", f"POST {path}/cancel")
 
 
 def _artifacts(scene: Scene) -> None:

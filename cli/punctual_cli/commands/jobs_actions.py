@@ -1,16 +1,27 @@
 """The commands punctual jobs pause, resume, cancel, run and backfill."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from punctual_cli.commands.operations import act_on_many
 from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input import text_fields
+from punctual_cli.input.bulk_filters import (
+    All,
+    DryRun,
+    NamePrefix,
+    Tag,
+    Text,
+    job_filter,
+    single_job,
+)
 from punctual_cli.input.choices import Missed
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import Key, Yes, option_value
 from punctual_cli.input.prompting import confirm
-from punctual_cli.input.references import JobName, find_job_id
+from punctual_cli.input.references import JobName, OneOrManyJobs, find_job_id
 from punctual_cli.output import answers, progress, watch
 from punctual_cli.output.watch import Wait, WaitTimeout, max_wait_option
 from punctual_cli.session import Session
@@ -24,7 +35,7 @@ MIN_CONFIRMED_RUNS = 2  # runs
 
 def pause(
     session: Session,
-    job: JobName,
+    job: OneOrManyJobs = None,
     until: Annotated[
         str | None,
         typer.Option(
@@ -36,20 +47,32 @@ def pause(
     note: Annotated[
         str | None, typer.Option(help="Why the job is paused, for people.", show_default=False)
     ] = None,
+    tag: Tag = None,
+    name_prefix: NamePrefix = None,
+    text: Text = None,
+    is_all: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Pause the schedule of a job.
+    """Pause the schedule of a job, or of all jobs that match the filters.
 
     Active runs continue, and punctual jobs run still works. For a paused job the command replaces
     the time and the note.
     """
     until_at = None if until is None else parse_time_option("--until", until, session.clock())
-    job_id = find_job_id(session.client, job)
+    wanted = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    if one_job is None:
+        act = partial(act_on_many, session, "pause", wanted, is_all, dry_run=dry_run, yes=yes)
+        act(until=until_at, note=note)
+        return
+    job_id = find_job_id(session.client, one_job)
     _print_job(session, session.client.jobs.pause(job_id, until=until_at, note=note))
 
 
 def resume(
     session: Session,
-    job: JobName,
+    job: OneOrManyJobs = None,
     missed: Annotated[
         Missed | None,
         typer.Option(
@@ -58,25 +81,57 @@ def resume(
             show_default=False,
         ),
     ] = None,
+    paused_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATION", help="All jobs that this operation paused.", show_default=False
+        ),
+    ] = None,
+    tag: Tag = None,
+    name_prefix: NamePrefix = None,
+    text: Text = None,
+    is_all: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Resume the schedule of a paused job."""
+    """Resume the schedule of a paused job, or of all paused jobs that match the filters."""
+    wanted = job_filter(tag, name_prefix, text, paused_by=paused_by)
+    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    if one_job is None:
+        act = partial(act_on_many, session, "resume", wanted, is_all, dry_run=dry_run, yes=yes)
+        act(missed=option_value(missed))
+        return
     resumed_job = session.client.jobs.resume(
-        find_job_id(session.client, job), missed=option_value(missed)
+        find_job_id(session.client, one_job), missed=option_value(missed)
     )
     _print_job(session, resumed_job)
 
 
-def cancel(session: Session, job: JobName) -> None:
-    """Cancel a job permanently.
+def cancel(
+    session: Session,
+    job: OneOrManyJobs = None,
+    tag: Tag = None,
+    name_prefix: NamePrefix = None,
+    text: Text = None,
+    is_all: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Cancel a job, or all jobs that match the filters, permanently.
 
     Active runs are stopped, and no further run starts.
     """
-    _print_job(session, session.client.jobs.cancel(find_job_id(session.client, job)))
+    wanted = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    if one_job is None:
+        act_on_many(session, "cancel", wanted, is_all, dry_run=dry_run, yes=yes)
+        return
+    _print_job(session, session.client.jobs.cancel(find_job_id(session.client, one_job)))
 
 
 def run(
     session: Session,
-    job: JobName,
+    job: OneOrManyJobs = None,
     payload: Annotated[
         str | None,
         typer.Option(
@@ -88,14 +143,30 @@ def run(
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
+    tag: Tag = None,
+    name_prefix: NamePrefix = None,
+    text: Text = None,
+    is_all: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Run a job once, now.
+    """Run a job, or all jobs that match the filters, once, now.
 
     The schedule does not change.
     """
     max_wait = max_wait_option(wait, timeout)
     payload_fields = text_fields.payload_option(payload)
-    job_id = find_job_id(session.client, job)
+    wanted = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    if one_job is None:
+        if wait:
+            raise CommandError(
+                "--wait needs one job.", advice="Follow many with `punctual runs list`."
+            )
+        act = partial(act_on_many, session, "run_now", wanted, is_all, dry_run=dry_run, yes=yes)
+        act(idempotency_key=key, **payload_fields)
+        return
+    job_id = find_job_id(session.client, one_job)
     started_run = session.client.jobs.run(job_id, idempotency_key=key, **payload_fields)
     watch.show_started_run(session, started_run, wait, max_wait)
 

@@ -24,6 +24,15 @@ JobName = Annotated[
         show_default=False,
     ),
 ]
+OneOrManyJobs = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[JOB]",
+        help="Id or name of the job. Without it, the filters name many jobs.",
+        autocompletion=completions.complete_jobs,
+        show_default=False,
+    ),
+]
 RunName = Annotated[
     str,
     typer.Argument(metavar="RUN", help="Id of the run."),

@@ -39,6 +39,7 @@ def test_program_has_every_command() -> None:
         *(f"secrets {verb}" for verb in ("set", "list", "delete")),
         *(f"artifacts {verb}" for verb in ("upload", "list", "get", "delete")),
         *(f"failures {verb}" for verb in ("list", "acknowledge")),
+        *(f"operations {verb}" for verb in ("list", "show", "watch", "cancel")),
         *(f"claims {verb}" for verb in ("renew", "finish", "upload")),
         "webhook-secret",
         "completion",

@@ -36,6 +36,15 @@ ARTIFACT = {
     "size": 1,
     "status": "STORED",
 }
+OPERATION = {
+    "operation_id": "o",
+    "action": "pause",
+    "status": "DONE",
+    "matched": 3,
+    "done": 3,
+    "failed": 0,
+    "created_at": "2026-11-18T12:00:00Z",
+}
 CLAIM_RESULTS = {"results": [{"status": "LOST"}]}
 PUBLIC_CALLS = ("GET /health", "GET /openapi.json", "POST /claims")
 CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
@@ -51,6 +60,14 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("DELETE /jobs/{job_id}", lambda c: c.jobs.cancel(ID), JOB),
     ("POST /jobs/{job_id}/pause", lambda c: c.jobs.pause(ID), JOB),
     ("POST /jobs/{job_id}/resume", lambda c: c.jobs.resume(ID, missed="SKIP"), JOB),
+    (
+        "POST /jobs/bulk",
+        lambda c: c.operations.begin("pause", {"tag": ["team:data"]}, until=NOON),
+        OPERATION,
+    ),
+    ("GET /operations", lambda c: c.operations.list(), page("operations", OPERATION)),
+    ("GET /operations/{operation_id}", lambda c: c.operations.get("o"), OPERATION),
+    ("POST /operations/{operation_id}/cancel", lambda c: c.operations.cancel("o"), OPERATION),
     ("POST /jobs/{job_id}/runNow", lambda c: c.jobs.run(ID), RUN),
     ("POST /jobs/{job_id}/backfill", lambda c: c.jobs.backfill(ID, NOON, NOON), {"runs": 3}),
     (
@@ -128,6 +145,7 @@ def fill_in_ids(name: str) -> str:
         .replace("{token_id}", "t")
         .replace("{artifact_id}", "a")
         .replace("{failure_id}", "f")
+        .replace("{operation_id}", "o")
         .replace("{name}", "bank")
     )
 
@@ -167,7 +185,10 @@ def test_every_call_of_the_contract_has_a_method() -> None:
 
 
 def methods(client: Any) -> set[str]:
-    groups = ("jobs", "runs", "schedules", "tokens", "secrets", "audit", "artifacts", "claims")
+    groups = (
+        *("jobs", "runs", "schedules", "operations", "tokens", "secrets"),
+        *("audit", "artifacts", "claims"),
+    )
     names = {
         f"{group}.{name}"
         for group in groups

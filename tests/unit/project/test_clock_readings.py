@@ -44,6 +44,7 @@ HOLDERS = {
         "commands/tokens",
         "commands/artifacts",
         "commands/artifact_cleanup",
+        "operations/commands",
     },
 }
 

@@ -1,6 +1,12 @@
 """A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
 from punctual.client.answers.changes import Change, ChangedJob, ChangePage
+from punctual.client.answers.operations import (
+    BulkPreview,
+    Operation,
+    OperationError,
+    OperationItem,
+)
 from punctual.client.answers.overview import Acknowledgement, Failure
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
@@ -64,6 +70,7 @@ __all__ = [
     "Backfill",
     "BadWebhook",
     "Batch",
+    "BulkPreview",
     "Change",
     "ChangePage",
     "ChangedJob",
@@ -87,6 +94,9 @@ __all__ = [
     "NewToken",
     "NotFound",
     "Notify",
+    "Operation",
+    "OperationError",
+    "OperationItem",
     "Output",
     "Pause",
     "PreconditionFailed",

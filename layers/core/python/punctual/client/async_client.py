@@ -14,6 +14,7 @@ from punctual.client.endpoints import (
     changes,
     claims,
     jobs,
+    operations,
     overview,
     runs,
     schedules,
@@ -167,6 +168,15 @@ class AsyncFailures(AsyncGroup):
     acknowledge = AsyncCallMethod(overview.acknowledge)
 
 
+class AsyncOperations(AsyncGroup):
+    begin = AsyncCallMethod(operations.begin)
+    preview = AsyncCallMethod(operations.preview)
+    list = AsyncStreamMethod(operations.list_operations)
+    get = AsyncCallMethod(operations.get)
+    cancel = AsyncCallMethod(operations.cancel)
+    wait_for = AsyncCallMethod(operations.wait_for)
+
+
 class AsyncAudit(AsyncGroup):
     list = AsyncStreamMethod(system.audit)
 
@@ -217,6 +227,7 @@ class AsyncPunctual(AsyncGroup):
         self.failures = AsyncFailures(self._step_runner)
         self.claims = AsyncClaims(self._step_runner)
         self.artifacts = AsyncArtifacts(self._step_runner)
+        self.operations = AsyncOperations(self._step_runner)
 
     async def close(self) -> None:
         await self._step_runner.close()

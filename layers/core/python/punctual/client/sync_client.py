@@ -15,6 +15,7 @@ from punctual.client.endpoints import (
     changes,
     claims,
     jobs,
+    operations,
     overview,
     runs,
     schedules,
@@ -169,6 +170,15 @@ class Failures(Group):
     acknowledge = CallMethod(overview.acknowledge)
 
 
+class Operations(Group):
+    begin = CallMethod(operations.begin)
+    preview = CallMethod(operations.preview)
+    list = StreamMethod(operations.list_operations)
+    get = CallMethod(operations.get)
+    cancel = CallMethod(operations.cancel)
+    wait_for = CallMethod(operations.wait_for)
+
+
 class Audit(Group):
     list = StreamMethod(system.audit)
 
@@ -219,6 +229,7 @@ class Punctual(Group):
         self.failures = Failures(self._step_runner)
         self.claims = Claims(self._step_runner)
         self.artifacts = Artifacts(self._step_runner)
+        self.operations = Operations(self._step_runner)
 
     def close(self) -> None:
         self._step_runner.close()

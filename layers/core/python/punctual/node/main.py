@@ -235,6 +235,7 @@ async def serve(
         failures=FailureCommands(store.failures, store.job_states, store.audit),
         uploads=uploads,
         change_waits=change_waits,
+        operations=node.operations,
     )
     server = _http_server(application, connections)
     stop = _stop_on_signals()

@@ -14,13 +14,10 @@ from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
-from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.planner import Planner, PlanResult
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
-from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt, UnreadableRun
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.log import Log
@@ -30,12 +27,13 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
 from punctual.engine.quotas.limits import unlimited
 from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits
+from punctual.node.background.bulk_operations import build_bulk_operations
+from punctual.node.background.maintenance import build_maintenance
 from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.artifacts import ArtifactFiles, artifact_commands
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.inline_events import InlineRunner
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
-from punctual.node.maintenance import Maintenance
 from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue import RunQueue
 from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
@@ -130,7 +128,9 @@ class Node:
         # All nodes of a folder have one name: the lock proves that the previous one has ended.
         self._planner = Planner(store.partitions, "node")
         self.artifacts, cleanup = artifact_commands(store, clock, new_id, limits_of)
-        self._maintenance = self._build_maintenance(reading, cleanup)
+        self._maintenance = build_maintenance(
+            store, self._wakeups, self.applier, self._evaluator, cleanup, log, reading.steady
+        )
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
@@ -148,6 +148,18 @@ class Node:
             store, self.monitor, clock, log, self.queue.waits_for_memory
         )
         self.jobs = self._build_jobs(clock)
+        self._bulk, self.operations = build_bulk_operations(
+            store,
+            self.jobs,
+            self.search,
+            self.applier,
+            self.quotas,
+            self._transaction,
+            clock,
+            new_id,
+            log,
+            reading.steady,
+        )
 
     def _build_applier(self, clock: Clock, monotonic: Callable[[], float]) -> ChangeApplier:
         return ChangeApplier(
@@ -175,19 +187,6 @@ class Node:
             new_id=self._new_id,
             executor_id=executor_id,
         )
-
-    def _build_maintenance(self, reading: ClockReading, cleanup: ArtifactCleanup) -> Maintenance:
-        store = self._store
-        reconciler = Reconciler(
-            job_states=store.job_states,
-            timers=store.timers,
-            partitions=store.partitions,
-            wakeups=self._wakeups,
-            applier=self.applier,
-            evaluator=self._evaluator,
-        )
-        sweeper = LateTimerSweeper(store.timers, store.partitions, self._evaluator)
-        return Maintenance(store, reconciler, sweeper, cleanup, self._log, reading.steady)
 
     def _build_webhooks(self, attempt_runner: AttemptRunner, secrets: WebhookSecrets) -> Webhooks:
         return Webhooks(
@@ -321,6 +320,7 @@ class Node:
         reading = self._clocks.read()
         self.webhooks.step(reading.wall)
         self._maintenance.run_due(reading)
+        self._bulk.run_due(reading)
         reading = self._clocks.read()
         self.queue.update_next_at(self._free_slots(), reading.wall)
         if has_more:
@@ -328,7 +328,7 @@ class Node:
         next_work_steady = self._next_work_steady()
         if next_work_steady - reading.steady > IDLE_CHECKPOINT_SECONDS:
             self._store.checkpoint()
-        return min(next_work_steady, self._maintenance.next_step_steady)
+        return min(next_work_steady, self._next_background_steady)
 
     def _free_slots(self) -> list[str]:
         """Return the slots that a run may start in."""
@@ -450,7 +450,11 @@ class Node:
 
     def next_step_steady(self) -> float:
         """Return when the next step is due, by the steady clock."""
-        return min(self._next_work_steady(), self._maintenance.next_step_steady)
+        return min(self._next_work_steady(), self._next_background_steady)
+
+    @property
+    def _next_background_steady(self) -> float:
+        return min(self._maintenance.next_step_steady, self._bulk.next_step_steady)
 
     def _next_work_steady(self) -> float:
         reading = self._clocks.read()

@@ -12,6 +12,8 @@ from punctual.web.routes.failures_write import FailureWriteRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
+from punctual.web.routes.operations_read import OperationReadRoutes
+from punctual.web.routes.operations_write import OperationWriteRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
@@ -48,4 +50,6 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         ArtifactWriteRoutes(services),
         FailureReadRoutes(services),
         FailureWriteRoutes(services),
+        OperationReadRoutes(services),
+        OperationWriteRoutes(services),
     )

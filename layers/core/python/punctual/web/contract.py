@@ -47,6 +47,7 @@ _TOKEN_PATH = "/tokens/{token_id}"
 _SECRET_PATH = "/secrets/{name}"
 _ARTIFACT_PATH = "/artifacts/{artifact_id}"
 _FAILURE_PATH = "/failures/{failure_id}"
+_OPERATION_PATH = "/operations/{operation_id}"
 
 API_CALLS: tuple[ApiCall, ...] = (
     *(
@@ -105,6 +106,10 @@ API_CALLS: tuple[ApiCall, ...] = (
             f"{_FAILURE_PATH}/acknowledge",
         )
     ),
+    ApiCall("POST", "/jobs/bulk", WRITE_FUNCTION, Role.OPERATOR),
+    ApiCall("GET", "/operations", READ_FUNCTION),
+    ApiCall("GET", _OPERATION_PATH, READ_FUNCTION),
+    ApiCall("POST", f"{_OPERATION_PATH}/cancel", WRITE_FUNCTION, Role.OPERATOR),
     *(ApiCall("POST", path, CLAIM_FUNCTION) for path in sorted(CLAIM_PATHS)),
 )
 

@@ -11,6 +11,7 @@ from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.operations import OperationQueries
 from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.commands.jobs import Jobs
     from punctual.engine.commands.secrets import Secrets
     from punctual.engine.execution.claims import Claims
+    from punctual.engine.operations.commands import OperationCommands
 
 _UUID_CHARACTERS = 36
 
@@ -48,6 +50,7 @@ class ReadServices(NamedTuple):
     check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
     lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
+    operation_queries: OperationQueries | None = None  # None where they are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
     failure_queries: FailureQueries | None = None  # None where failures are not kept
 
@@ -72,6 +75,11 @@ class Services(NamedTuple):
     artifacts: "Artifacts | None" = None  # None where artifacts are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
     failures: "FailureCommands | None" = None  # None where failures are not kept
+    operations: "OperationCommands | None" = None  # None where they are not offered
+
+    @property
+    def operation_queries(self) -> OperationQueries | None:
+        return None if self.operations is None else self.operations.queries
 
     @property
     def artifact_queries(self) -> ArtifactQueries | None:

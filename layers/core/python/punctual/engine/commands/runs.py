@@ -1,8 +1,8 @@
 """Commands on runs (start, retry, cancel, backfill) and the parts that all commands share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -12,7 +12,7 @@ from punctual.domain.errors import Conflict, LimitExceeded, NotFound, Unavailabl
 from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import Trigger
+from punctual.domain.run import Run, Trigger
 from punctual.domain.timestamps import format_time
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 from punctual.engine.changes.apply import ChangeApplier
@@ -25,11 +25,22 @@ from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.quotas import Quotas
-from punctual.engine.ports.rows import DefinitionRow, JobKey
+from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
 from punctual.engine.quotas.limits import check_backfill_quota, check_run_quota
+
+
+class RetryOrder(NamedTuple):
+    """A retry under a given id. Without a payload the new run takes that of the former run."""
+
+    run_id: str
+    payload: Any
+    asked_at: datetime
+    actor: Actor | None
+    may_be_repeated: bool
+    audit_fields: Mapping[str, Any] = {}
 
 
 class RunCommands:
@@ -95,10 +106,7 @@ class RunCommands:
     ) -> Sliced[RunView]:
         """Start a new run by the present definition, with this payload or that of the former."""
         job_key, asked_at = JobKey(tenant, job_id), self._clock()
-        stored, definition = self._load(job_key)
-        former_view = self._queries.run_of(stored.state, run_id)
-        if former_view.run.ended_at is None:
-            raise Conflict("Only a run that has ended can be retried: this one has not.")
+        former = self._find_ended_run(job_key, run_id)
         proposed_id = self._new_run_id(job_id, asked_at)
         new_run_id = self._idempotency_keys.resolve_id(
             tenant, key, fingerprint, proposed_id, asked_at
@@ -108,23 +116,46 @@ class RunCommands:
         )
         if repeated_run is not None:
             return repeated_run
-        is_given = payload is not UNSET
-        if not is_given:
-            former_run = former_view.run
+        order = RetryOrder(new_run_id, payload, asked_at, actor, may_be_repeated=key is not None)
+        return (yield from self._start_retry(job_key, *former, order))
+
+    def retry_as(self, former_key: RunKey, order: RetryOrder) -> Sliced[RunView]:
+        """Retry a run under the id of the order. A repeated call starts no second run."""
+        job_key = JobKey(former_key.tenant, former_key.job_id)
+        former = self._find_ended_run(job_key, former_key.run_id)
+        return (yield from self._start_retry(job_key, *former, order))
+
+    def _start_retry(
+        self, job_key: JobKey, former_run: Run, definition: DefinitionRow, order: RetryOrder
+    ) -> Sliced[RunView]:
+        payload = order.payload
+        if payload is UNSET:
             payload = yield from self._definitions.payload_of_run(job_key, former_run, definition)
-        check_run_quota(self._quotas, tenant)
+        check_run_quota(self._quotas, job_key.tenant)
         if payload is not UNSET:
-            self._definitions.put_run_payload(job_key, new_run_id, payload)
+            self._definitions.put_run_payload(job_key, order.run_id, payload)
         event = events.StartRun(
-            new_run_id,
+            order.run_id,
             trigger=Trigger.RETRY,
             has_own_payload=payload is not UNSET,
-            retried_from=run_id,
-            scheduled_at=former_view.run.scheduled_at,
-            has_idempotency_key=key is not None,
+            retried_from=former_run.run_id,
+            scheduled_at=former_run.scheduled_at,
+            has_idempotency_key=order.may_be_repeated,
         )
-        after = {"retried_from": run_id, "payload_given": is_given}
-        return self._start_run(job_key, event, actor, asked_at, audit.RUN_RETRY, after)
+        after = {
+            "retried_from": former_run.run_id,
+            "payload_given": order.payload is not UNSET,
+            **order.audit_fields,
+        }
+        return self._start_run(job_key, event, order.actor, order.asked_at, audit.RUN_RETRY, after)
+
+    def _find_ended_run(self, key: JobKey, run_id: str) -> tuple[Run, DefinitionRow]:
+        """Return a run that has ended, and the present definition of its job."""
+        stored, definition = self._load(key)
+        run = self._queries.run_of(stored.state, run_id).run
+        if run.ended_at is None:
+            raise Conflict("Only a run that has ended can be retried: this one has not.")
+        return run, definition
 
     def _find_repeated_run(self, key: JobKey, run_id: str) -> RunView | None:
         """Return the run of an earlier request with the same key, or None."""

@@ -18,6 +18,7 @@ from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.execution.claims import Claims
+from punctual.engine.operations.commands import OperationCommands
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
@@ -86,6 +87,7 @@ def build_application(
     failures: FailureCommands | None = None,
     uploads: Uploads | None = None,
     change_waits: ChangeWaits | None = None,
+    operations: OperationCommands | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
 
@@ -112,6 +114,7 @@ def build_application(
         artifacts=artifacts,
         must_pause=None if change_waits is None else change_waits.must_pause,
         failures=failures,
+        operations=operations,
     )
     new_id = new_id or identity.new_id(clock)
     return Application(

@@ -27,6 +27,7 @@ from punctual.node.sqlite.transaction import Transaction
 
 EVENT_RETENTION = timedelta(hours=24)
 _RETENTION_SLACK = timedelta(hours=1)
+MAX_REMOVED_OPERATIONS = 10  # in one step; each may have a hundred rows of items
 _FIRST_CURSOR = ("", "", 0)
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class Purge:
                 self._remove_buckets,
                 self._remove_audit,
                 self._remove_artifacts,
+                self._remove_operations,
             )
             steps = (self._remove_jobs, self._walk_runs, *removals, self._remove_starts)
             has_more = [step(now, limit) for step in steps]
@@ -192,6 +194,16 @@ class Purge:
 
     def _remove_tokens(self, now: datetime, limit: int) -> bool:
         return self._remove_rows("tokens", "hash", "forgotten_at <= ?", to_micros(now), limit)
+
+    def _remove_operations(self, now: datetime, limit: int) -> bool:
+        db = self._transaction.db
+        keys = db.execute(
+            "SELECT tenant, operation_id FROM operations WHERE expires <= ? LIMIT ?",
+            (to_micros(now), min(limit, MAX_REMOVED_OPERATIONS)),
+        ).fetchall()
+        for table in ("operation_items", "operations"):
+            db.executemany(f"DELETE FROM {table} WHERE tenant = ? AND operation_id = ?", keys)
+        return len(keys) == MAX_REMOVED_OPERATIONS
 
     def _remove_artifacts(self, now: datetime, limit: int) -> bool:
         """Remove the rows of uploads that did not arrive."""

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from punctual.node.files.data_folder import StoreError, check_no_former_database
-from punctual.node.sqlite.lists.tables import CHANGE_TABLES, FAILURE_TABLES, JOB_LIST_TABLES
+from punctual.node.sqlite.lists.tables import (
+    CHANGE_TABLES,
+    FAILURE_TABLES,
+    JOB_LIST_TABLES,
+    OPERATION_TABLES,
+)
 
 SCHEMA_VERSION = 16
 
@@ -210,6 +215,7 @@ SCHEMA_STATEMENTS: Sequence[str] = (
     *_OTHER_TABLES,
     *FAILURE_TABLES,
     *CHANGE_TABLES,
+    *OPERATION_TABLES,
 )
 
 

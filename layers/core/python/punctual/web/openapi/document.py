@@ -16,6 +16,7 @@ from punctual.web.models.failure import AcknowledgeFields
 from punctual.web.models.secret import SecretFields
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers
+from punctual.web.openapi.bulk.answers import BulkPreview, OperationAnswer, OperationPage
 from punctual.web.openapi.change_operations import CHANGE_MODELS
 from punctual.web.openapi.error_responses import (
     error_responses,
@@ -51,6 +52,9 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.Preview,
     Forecast,
     ScheduleDiff,
+    BulkPreview,
+    OperationAnswer,
+    OperationPage,
     answers.UpcomingPage,
     answers.Explanation,
     answers.Stats,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from punctual.web.openapi.artifact_operations import ARTIFACT_DESCRIPTIONS
+from punctual.web.openapi.bulk.descriptions import BULK_DESCRIPTIONS
 from punctual.web.openapi.change_operations import CHANGE_DESCRIPTIONS
 from punctual.web.openapi.operation import NEXT_TOKEN_TEXT
 from punctual.web.openapi.overview.descriptions import OVERVIEW_DESCRIPTIONS
@@ -127,6 +128,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "ScheduleFields": _SCHEDULE_FIELDS,
     **SCHEDULE_DESCRIPTIONS,
     **OVERVIEW_DESCRIPTIONS,
+    **BULK_DESCRIPTIONS,
     "PreviewFields": {
         **_SCHEDULE_FIELDS,
         "from": "The preview shows times after this one. Default: now.",

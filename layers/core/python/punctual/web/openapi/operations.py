@@ -6,6 +6,7 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
 from punctual.web.openapi.artifact_operations import ARTIFACT_OPERATIONS
+from punctual.web.openapi.bulk.operations import BULK_OPERATIONS
 from punctual.web.openapi.change_operations import CHANGE_OPERATIONS
 from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
 from punctual.web.openapi.job_list_operations import LIST_JOBS
@@ -32,6 +33,7 @@ TAGS = {
     "Jobs": "Define jobs: what runs, when and how.",
     "Runs": "Read, cancel and retry the runs of jobs.",
     "Changes": "Follow what changes.",
+    "Operations": "Act on many jobs or runs at once.",
     "Schedules": "Preview schedules and list upcoming times.",
     "Claims": "Renew and finish attempts as an executor. The signed claim is the right.",
     "Artifacts": "Upload files that script jobs run.",
@@ -458,6 +460,7 @@ _OPERATIONS = (
 
 _OTHER_OPERATIONS = (
     *SCHEDULE_OPERATIONS,
+    *BULK_OPERATIONS,
     *ARTIFACT_OPERATIONS,
     *CHANGE_OPERATIONS,
     *OVERVIEW_OPERATIONS,

@@ -27,6 +27,7 @@ from punctual.web.models.bodies import (
     RetryRunFields,
     RunNowFields,
 )
+from punctual.web.models.bulk import BulkFields
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.job import JobFields
 from punctual.web.models.schedule import REQUIRED_FIELDS, ScheduleFields
@@ -49,6 +50,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     RunNowFields,
     RetryRunFields,
     BackfillFields,
+    BulkFields,
 )
 # Generated clients use these names.
 _SCHEMA_NAMES = {
@@ -60,6 +62,7 @@ _SCHEMA_NAMES = {
     "BackfillFields": "Backfill",
     "ScheduleDiffFields": "ScheduleDiffRequest",
     "BatchFields": "Batch",
+    "BulkFields": "BulkRequest",
     "TokenFields": "TokenRequest",
     "SecretFields": "SecretRequest",
     "RenewalFields": "ClaimRenewal",
@@ -113,7 +116,7 @@ def schema_components(
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
-    for name in ("Pause", "AcknowledgeRequest"):
+    for name in ("Pause", "AcknowledgeRequest", "BulkRequest"):
         schemas[name]["properties"]["note"]["pattern"] = _NO_CONTROL_CHARACTERS
     schemas["ArtifactRequest"]["properties"]["name"]["pattern"] = _FILE_NAME
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)

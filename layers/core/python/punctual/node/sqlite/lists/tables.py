@@ -49,3 +49,24 @@ CHANGE_TABLES = (
     )""",
     "CREATE INDEX changes_of_tenant ON changes (tenant, id)",
 )
+
+OPERATION_TABLES = (
+    """CREATE TABLE operations (
+        tenant TEXT NOT NULL,
+        operation_id TEXT NOT NULL,
+        running INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        operation BLOB NOT NULL,
+        request BLOB NOT NULL,
+        PRIMARY KEY (tenant, operation_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX operations_running ON operations (operation_id) WHERE running = 1",
+    "CREATE INDEX operations_expiring ON operations (expires)",
+    """CREATE TABLE operation_items (
+        tenant TEXT NOT NULL,
+        operation_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        items BLOB NOT NULL,
+        PRIMARY KEY (tenant, operation_id, number)
+    ) WITHOUT ROWID""",
+)

@@ -3,11 +3,14 @@
 from datetime import datetime
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading
 from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
+from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import TIMER_CHECK_DELAY, Reconciler
 from punctual.engine.ports.log import Log
+from punctual.engine.ports.wakeups import WakeUps
 from punctual.node.files.blobs import PayloadCursor
 from punctual.node.sqlite.store import Store
 
@@ -144,3 +147,24 @@ class Maintenance:
         self._sweep_cursor, self._swept_steady = sweep.cursor, steady
         if sweep.timer_count:
             self._log("timers_behind_watermark", timers=sweep.timer_count)
+
+
+def build_maintenance(
+    store: Store,
+    wakeups: WakeUps,
+    applier: ChangeApplier,
+    evaluator: Evaluator,
+    artifact_cleanup: ArtifactCleanup,
+    log: Log,
+    steady: float,
+) -> Maintenance:
+    reconciler = Reconciler(
+        job_states=store.job_states,
+        timers=store.timers,
+        partitions=store.partitions,
+        wakeups=wakeups,
+        applier=applier,
+        evaluator=evaluator,
+    )
+    sweeper = LateTimerSweeper(store.timers, store.partitions, evaluator)
+    return Maintenance(store, reconciler, sweeper, artifact_cleanup, log, steady)

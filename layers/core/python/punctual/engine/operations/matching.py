@@ -1,0 +1,155 @@
+"""Finds the jobs or runs that an operation acts on. They are fixed when the operation begins."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from punctual.domain.errors import FieldError, Invalid
+from punctual.domain.job_state import JobStatus
+from punctual.domain.operations import (
+    MAX_OPERATION_JOBS,
+    MAX_OPERATION_RUNS,
+    OperationAction,
+    OperationItem,
+)
+from punctual.domain.run import RunStatus, Trigger
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.lists.job_index import JobFilters, JobIndex, JobQuery, Position
+from punctual.engine.ports.rows import JobKey
+from punctual.engine.queries.filters import RunFilters
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.slices import Sliced
+from punctual.engine.queries.views import RunView
+
+MATCH_PAGE_JOBS = 1_000
+MATCH_PAGE_RUNS = 200
+FOLLOWING_RUNS_READ = 200  # later runs of a job that `latest_only` looks at
+# An action reaches jobs in these states, unless the filter names others.
+STATUSES_OF_ACTION = {
+    OperationAction.PAUSE: frozenset({JobStatus.SCHEDULED}),
+    OperationAction.RESUME: frozenset({JobStatus.PAUSED}),
+    OperationAction.CANCEL: frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED}),
+    OperationAction.RUN_NOW: frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED}),
+}
+RETRIED_RUN_STATUSES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT})
+
+
+class BulkFilter(NamedTuple):
+    """Which jobs, or which runs, an operation acts on."""
+
+    jobs: JobFilters
+    runs: RunFilters = RunFilters()
+    paused_by: str = ""  # an operation that paused the jobs
+    latest_only: bool = False  # only runs that were not retried, or followed by a success, since
+
+
+class Matcher:
+    def __init__(
+        self,
+        job_index: JobIndex,
+        job_states: JobStates,
+        history: History,
+        queries: JobQueries,
+    ) -> None:
+        self._job_index = job_index
+        self._job_states = job_states
+        self._history = history
+        self._queries = queries
+
+    def matches(
+        self, tenant: str, action: OperationAction, wanted: BulkFilter, now: datetime
+    ) -> Sliced[Sequence[OperationItem]]:
+        """Return what the action would reach now. More than the most items are an error."""
+        if action is OperationAction.RETRY:
+            return (yield from self._matching_runs(tenant, wanted, now))
+        return (yield from self._matching_jobs(tenant, action, wanted, now))
+
+    def _matching_jobs(
+        self, tenant: str, action: OperationAction, wanted: BulkFilter, now: datetime
+    ) -> Sliced[Sequence[OperationItem]]:
+        filters = wanted.jobs
+        if not filters.status:
+            filters = filters._replace(status=STATUSES_OF_ACTION[action])
+        items: list[OperationItem] = []
+        after: Position | None = None
+        while True:
+            page = self._job_index.page(tenant, JobQuery(filters), MATCH_PAGE_JOBS, after, now)
+            job_ids = [position[-1] for position in page.positions]
+            matching = self._matching_ids(tenant, job_ids, filters, wanted.paused_by, now)
+            items += [OperationItem(job_id) for job_id in matching]
+            if len(items) > MAX_OPERATION_JOBS:
+                raise _too_many(MAX_OPERATION_JOBS, "jobs")
+            after = page.next_cursor
+            if after is None:
+                return items
+            yield
+
+    def _matching_ids(
+        self,
+        tenant: str,
+        job_ids: Sequence[str],
+        filters: JobFilters,
+        paused_by: str,
+        now: datetime,
+    ) -> Sequence[str]:
+        """Return the jobs that pass all filters. The index may name others too."""
+        keys = [JobKey(tenant, job_id) for job_id in job_ids]
+        stored = self._job_states.load(keys) if keys else {}
+        states = {key: stored[key].state for key in keys if key in stored}
+        refs = {key: (key, state.current_rules.definition_ref) for key, state in states.items()}
+        definitions = self._job_states.load_definitions(list(refs.values())) if refs else {}
+        return [
+            key.job_id
+            for key, state in states.items()
+            if refs[key] in definitions
+            and filters.matches(state, definitions[refs[key]], now)
+            and (
+                not paused_by or (state.pause is not None and state.pause.operation_id == paused_by)
+            )
+        ]
+
+    def _matching_runs(
+        self, tenant: str, wanted: BulkFilter, now: datetime
+    ) -> Sliced[Sequence[OperationItem]]:
+        filters = wanted.runs
+        if not filters.status:
+            filters = filters._replace(status=RETRIED_RUN_STATUSES)
+        items: list[OperationItem] = []
+        after: tuple[str, ...] | None = None
+        while True:
+            page = yield from self._queries.runs(tenant, None, filters, MATCH_PAGE_RUNS, after)
+            for view in page.items:
+                yield
+                if view.run.ended_at is None:
+                    continue
+                if not wanted.latest_only or not self._was_followed(view, now):
+                    items.append(OperationItem(view.job_id, view.run.run_id))
+            if len(items) > MAX_OPERATION_RUNS:
+                raise _too_many(MAX_OPERATION_RUNS, "runs")
+            after = page.next_cursor
+            if after is None:
+                return items
+
+    def _was_followed(self, view: RunView, now: datetime) -> bool:
+        """Return whether the run was retried, or a later run of its job succeeded."""
+        key, run = JobKey(view.tenant, view.job_id), view.run
+        stored = self._job_states.load([key]).get(key)
+        later = [] if stored is None else [*stored.state.runs, *stored.state.unrecorded]
+        rows = self._history.page(key, None, None, FOLLOWING_RUNS_READ, now)
+        later += [row.run for row in rows]
+        return any(
+            (other.trigger is Trigger.RETRY and other.retried_from == run.run_id)
+            or (
+                other.status is RunStatus.SUCCESS
+                and other.ended_at is not None
+                and run.ended_at is not None
+                and other.ended_at > run.ended_at
+            )
+            for other in later
+        )
+
+
+def _too_many(limit: int, noun: str) -> Invalid:
+    text = f"matches more than {limit:,} {noun}, the most for one operation: narrow it"
+    return Invalid.of(FieldError("filter", text))

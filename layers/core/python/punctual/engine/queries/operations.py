@@ -1,0 +1,26 @@
+"""Reads operations."""
+
+from collections.abc import Sequence
+
+from punctual.domain.errors import NotFound
+from punctual.domain.operations import Operation
+from punctual.engine.ports.lists.operations import OperationKey, Operations
+
+
+class OperationQueries:
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def load(self, tenant: str, operation_id: str) -> Operation:
+        operation = self._operations.load(OperationKey(tenant, operation_id))
+        if operation is None:
+            raise NotFound("There is no such operation. Operations are kept for 7 days.")
+        return operation
+
+    def page(
+        self, tenant: str, limit: int, after: tuple[str, ...] | None
+    ) -> tuple[Sequence[Operation], tuple[str, ...] | None]:
+        """Return operations, newest first, and the cursor of the next page."""
+        found = self._operations.page(tenant, after[0] if after else None, limit + 1)
+        shown = found[:limit]
+        return shown, (shown[-1].operation_id,) if len(found) > limit else None
