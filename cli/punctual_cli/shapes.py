@@ -16,7 +16,7 @@ COMMAND_ORDER = (
     *("jobs", "runs", "operations", "failures", "preview", "upcoming", "forecast", "diff"),
     *("apply", "export"),
     *("artifacts", "claims"),
-    *("stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
+    *("status", "stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),
 )
 

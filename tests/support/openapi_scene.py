@@ -332,6 +332,7 @@ def _failures(scene: Scene) -> None:
     scene.settle()
     (failure,) = send("listFailures", "all", "GET /failures")["failures"]
     path = f"/failures/{failure['failure_id']}/acknowledge"
+    send("getOverview", "a_failure", "GET /overview")
     send("acknowledgeFailure", "with_a_note", f"POST {path}", {"note": "A disk is on its way."})
 
 

@@ -1,4 +1,4 @@
-"""The commands punctual stats and punctual health."""
+"""The commands punctual status, stats and health."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,53 @@ from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
-    from punctual.client import Health, Stats
+    from punctual.client import Health, Overview, Stats
 
 _BARS = " ▁▂▃▄▅▆▇█"
+BAD_VERDICTS = ("BAD", "BLIND")
+VERDICT_STYLES = {"OK": "green", "WARN": "yellow", "BAD": "red", "BLIND": "red"}
+# What shows more about a fact that needs a look.
+NEXT_COMMANDS = {
+    "NO_WORD_FROM_PLANNER": "punctual health",
+    "NO_WORD_FROM_EXECUTORS": "punctual stats",
+    "LATE_RUNS": "punctual jobs list --health late",
+    "FAILURES": "punctual failures",
+    "KNOWN_FAILURES": "punctual failures",
+    "PAUSED_PAST_UNTIL": "punctual jobs list --status paused",
+    "LIMIT_NEARLY_USED": "punctual stats",
+}
 STATUS_WORDS = {"SUCCESS": "succeeded", "TIMED_OUT": "timed out"}
+
+
+def status(session: Session) -> None:
+    """Show whether everything is all right.
+
+    Exit code 1 if the verdict is BAD or BLIND.
+    """
+    answer = session.client.overview()
+    answers.write_item(session, answer, lambda shown: _print_overview(session, shown))
+    if answer.verdict in BAD_VERDICTS:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _print_overview(session: Session, answer: "Overview") -> None:
+    """Print the verdict with its sentence, its begin, and the commands that show more.
+
+    Unless all is well, each fact has a line of its own.
+    """
+    text = answer.sentence
+    if answer.verdict != "OK" and answer.facts:
+        text = "\n".join(fact.text for fact in answer.facts)
+    codes = [fact.code for fact in answer.facts]
+    commands = dict.fromkeys(NEXT_COMMANDS[code] for code in codes if code in NEXT_COMMANDS)
+    session.screen.print_pairs(
+        [
+            (answer.verdict, text),
+            ("Since", session.screen.long_time(answer.since)),
+            ("Look at", "\n".join(commands)),
+        ],
+        VERDICT_STYLES.get(answer.verdict, ""),
+    )
 
 
 def stats(session: Session) -> None:

@@ -107,8 +107,11 @@ class Screen:
         if lines:
             self.print_line(Text("\n").join(lines))
 
-    def print_pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
-        """Print labels with their values, without empty values."""
+    def print_pairs(self, rows: Iterable[tuple[str, Any]], first_style: str = "") -> None:
+        """Print labels with their values, without empty values.
+
+        `first_style` is a style of the first label only, such as a colour.
+        """
         from rich.text import Text
 
         filled_rows = [
@@ -116,8 +119,9 @@ class Screen:
         ]
         width = max((len(label) for label, _ in filled_rows), default=0) + COLUMN_GAP
         lines = []
-        for label, value in filled_rows:
-            prefix = Text.assemble((label.ljust(width), "bold"))
+        for index, (label, value) in enumerate(filled_rows):
+            style = "bold" if index else f"bold {first_style}".rstrip()
+            prefix = Text.assemble((label.ljust(width), style))
             for line in self._fold(self.cell(value), max(20, self.out.width - width)):
                 lines.append(prefix + line)
                 prefix = Text(" " * width)

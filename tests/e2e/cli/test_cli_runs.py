@@ -287,3 +287,20 @@ def test_failures_are_listed_and_acknowledged_by_job(program: Program) -> None:
     program("jobs", "run", "backup", "--wait")
     assert program("failures").out == "No failures.\n"
     assert "no open failure" in program("failures", "acknowledge", "backup", code=3).err
+
+
+def test_status_says_in_one_sentence_how_things_stand(program: Program) -> None:
+    program("jobs", "create", "backup", "--every", "1d", "--bash", "exit 3", "--retries", "0")
+    quiet = program("status").out
+    assert re.fullmatch(r"OK  1 job, on time\. Next start in \d+ (h|d)\.\n", quiet), quiet
+    program("jobs", "run", "backup", "--wait", code=1)
+    bad = program("status", code=1).out.splitlines()
+    assert bad[:2] == ["BAD      1 job, on time.", "         1 failure is not acknowledged."]
+    assert bad[2].startswith("         Next start in ")
+    assert bad[-2].startswith("Since    ")
+    assert bad[-1] == "Look at  punctual failures"
+    program("failures", "acknowledge", "backup")
+    known = program("status").out.splitlines()
+    assert known[:2] == ["WARN     1 job, on time.", "         1 known failure."]
+    value = program.json("status")
+    assert (value["verdict"], value["facts"][1]["code"]) == ("WARN", "KNOWN_FAILURES")

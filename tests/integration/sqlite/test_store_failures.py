@@ -105,11 +105,11 @@ def test_rolled_back_commit_leaves_the_failures_as_they_were(store: Store) -> No
 def test_acknowledged_failure_is_counted_apart(store: Store) -> None:
     store.history.put_runs([ended(1), ended(2, error="it broke otherwise")])
     failure_id = open_failures(store)[0].failure_id
-    assert store.failures.counts("acme") == FailureCounts(0, 2)
+    assert store.failures.counts("acme") == FailureCounts(0, 2, None, after(1))
     known = store.failures.acknowledge("acme", failure_id, ACKNOWLEDGEMENT)
     assert known is not None
     assert known.acknowledged == ACKNOWLEDGEMENT
-    assert store.failures.counts("acme") == FailureCounts(1, 1)
+    assert store.failures.counts("acme") == FailureCounts(1, 1, after(2), after(1))
     assert store.failures.counts("umbrella") == FailureCounts(0, 0)
     for tenant, wrong_id in (("umbrella", failure_id), ("acme", JOB), ("acme", "x"), ("acme", "")):
         assert store.failures.acknowledge(tenant, wrong_id, ACKNOWLEDGEMENT) is None

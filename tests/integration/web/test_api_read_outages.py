@@ -119,7 +119,13 @@ def test_every_reading_call_has_a_trial(installation: Installation) -> None:
     read = {*installation.reads(), "/health", "/schedules/preview", "/openapi.json"}
     read |= {"/health/live", "/health/ready"}
     tested_elsewhere = {"/whoami", "/tokens", "/tokens/{token_id}", "/audit", "/webhook-secret"}
-    tested_elsewhere |= {"/artifacts", "/artifacts/{artifact_id}", "/changes", "/failures"}
+    tested_elsewhere |= {
+        "/artifacts",
+        "/artifacts/{artifact_id}",
+        "/changes",
+        "/failures",
+        "/overview",
+    }
     assert {
         call.path for call in API_CALLS if call.function == READ_FUNCTION
     } <= read | tested_elsewhere

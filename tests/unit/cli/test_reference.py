@@ -43,6 +43,7 @@ def test_program_has_every_command() -> None:
         *(f"claims {verb}" for verb in ("renew", "finish", "upload")),
         "webhook-secret",
         "completion",
+        "status",
         *rest.split(),
     }
     assert {name.split()[0] for name in names} == set(shapes.COMMAND_ORDER)

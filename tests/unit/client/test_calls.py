@@ -130,6 +130,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /audit", lambda c: c.audit.list(), page("entries", ENTRY)),
     ("GET /changes", lambda c: c.read_changes(), {"next_cursor": "c"}),
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
+    ("GET /overview", lambda c: c.overview(), {"verdict": "OK", "sentence": "No jobs yet."}),
     ("GET /stats", lambda c: c.stats(), {"jobs": {"SCHEDULED": 1}}),
     ("GET /health", lambda c: c.health(), {"status": "ok"}),
     ("GET /health/live", lambda c: c.live(), {"status": "ok"}),

@@ -7,7 +7,7 @@ from punctual.client.answers.operations import (
     OperationError,
     OperationItem,
 )
-from punctual.client.answers.overview import Acknowledgement, Failure
+from punctual.client.answers.overview import Acknowledgement, Failure, Overview, OverviewFact
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
@@ -98,6 +98,8 @@ __all__ = [
     "OperationError",
     "OperationItem",
     "Output",
+    "Overview",
+    "OverviewFact",
     "Pause",
     "PreconditionFailed",
     "Preview",

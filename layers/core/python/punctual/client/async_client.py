@@ -187,6 +187,7 @@ class AsyncPunctual(AsyncGroup):
     read_changes = AsyncCallMethod(changes.read_changes)
     changes = AsyncStreamMethod(changes.follow)
     whoami = AsyncCallMethod(system.whoami)
+    overview = AsyncCallMethod(overview.overview)
     stats = AsyncCallMethod(system.stats)
     forecast = AsyncCallMethod(schedules.forecast)
     health = AsyncCallMethod(system.health)

@@ -189,6 +189,7 @@ class Punctual(Group):
     read_changes = CallMethod(changes.read_changes)
     changes = StreamMethod(changes.follow)
     whoami = CallMethod(system.whoami)
+    overview = CallMethod(overview.overview)
     stats = CallMethod(system.stats)
     forecast = CallMethod(schedules.forecast)
     health = CallMethod(system.health)

@@ -14,6 +14,7 @@ from punctual.web.routes.jobs_write import JobWriteRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
 from punctual.web.routes.operations_read import OperationReadRoutes
 from punctual.web.routes.operations_write import OperationWriteRoutes
+from punctual.web.routes.overview import OverviewRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
@@ -49,6 +50,7 @@ def route_groups(services: Services) -> tuple[RouteGroup, ...]:
         ArtifactReadRoutes(services),
         ArtifactWriteRoutes(services),
         FailureReadRoutes(services),
+        OverviewRoutes(services),
         FailureWriteRoutes(services),
         OperationReadRoutes(services),
         OperationWriteRoutes(services),

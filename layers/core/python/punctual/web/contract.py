@@ -66,6 +66,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             "/artifacts",
             _ARTIFACT_PATH,
             "/failures",
+            "/overview",
             "/schedules/upcoming",
             "/forecast",
             "/stats",

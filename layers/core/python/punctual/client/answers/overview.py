@@ -24,3 +24,18 @@ class Failure(Model, frozen=True, kw_only=True):
     last_at: AwareDatetime | None = None
     last_run_id: str | None = None
     acknowledged: Acknowledgement | None = None
+
+
+class OverviewFact(Model, frozen=True, kw_only=True):
+    code: str
+    text: str
+    count: int = 0
+
+
+class Overview(Model, frozen=True, kw_only=True):
+    """Whether everything is all right: `OK`, `WARN`, `BAD` or `BLIND`, in one sentence."""
+
+    verdict: str
+    sentence: str
+    since: AwareDatetime | None = None
+    facts: tuple[OverviewFact, ...] = ()

@@ -1,10 +1,16 @@
 """The calls that say how things stand."""
 
-from punctual.client.answers.overview import Failure
+from punctual.client.answers.overview import Failure, Overview
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.model import convert_model, decode_model
 from punctual.client.paging import stream_pages
 from punctual.client.wire import Repeat, Request, build_path, encode_body
+
+
+def overview(settings: ClientSettings) -> Steps[Overview]:
+    """Return whether everything is all right, as one sentence and its facts."""
+    request = Request("GET", "/overview", repeat=Repeat.READS)
+    return decode_model(Overview, (yield from send_request(settings, request)))
 
 
 def failures(settings: ClientSettings, *, limit: int | None = None) -> Stream[Failure]:

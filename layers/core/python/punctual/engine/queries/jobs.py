@@ -158,6 +158,19 @@ class JobQueries:
 
         The index says which jobs are listed. What is shown comes from the job states.
         """
+        jobs, cursor = yield from self._matching_jobs(tenant, query, limit, after)
+        return Page((yield from self._listed_views(jobs)), cursor)
+
+    def listed_states(
+        self, tenant: str, query: JobQuery, limit: int
+    ) -> Sliced[tuple[list[JobState], bool]]:
+        """Return the states of the first matching jobs, and whether there may be more."""
+        jobs, cursor = yield from self._matching_jobs(tenant, query, limit, None)
+        return [state for _, state, _ in jobs], cursor is not None
+
+    def _matching_jobs(
+        self, tenant: str, query: JobQuery, limit: int, after: Position | None
+    ) -> Sliced[tuple[list[tuple[Position, JobState, DefinitionRow]], Position | None]]:
         now, cursor = self._clock(), after
         jobs: list[tuple[Position, JobState, DefinitionRow]] = []
         for _ in range(MAX_INDEX_READS):
@@ -173,7 +186,7 @@ class JobQueries:
             if cursor is None or len(jobs) == limit:
                 break
             yield
-        return Page((yield from self._listed_views(jobs)), cursor)
+        return jobs, cursor
 
     def _listed_views(
         self, jobs: Sequence[tuple[Position, JobState, DefinitionRow]]
@@ -313,6 +326,9 @@ class JobQueries:
         return (
             yield from self._explainer.explain(key, stored.state, definition, at, self._clock())
         )
+
+    def now(self) -> datetime:
+        return self._clock()
 
     def stats(self, tenant: str) -> Stats:
         return self._monitor.stats(tenant, self._clock())

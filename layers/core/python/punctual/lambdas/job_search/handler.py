@@ -28,6 +28,7 @@ from punctual.web.routes.changes_read import ChangeRoutes
 from punctual.web.routes.failures_read import FailureReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
+from punctual.web.routes.overview import OverviewRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
 from punctual.web.routes.tokens_read import TokenReadRoutes
@@ -84,6 +85,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
             TokenReadRoutes(services),
             ArtifactReadRoutes(services),
             FailureReadRoutes(services),
+            OverviewRoutes(services),
         ),
         runtime.log,
         read_caller,

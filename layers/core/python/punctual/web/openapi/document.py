@@ -26,7 +26,7 @@ from punctual.web.openapi.error_responses import (
 )
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
-from punctual.web.openapi.overview.answers import FailurePage
+from punctual.web.openapi.overview.answers import FailurePage, Overview
 from punctual.web.openapi.schedules.answers import Forecast, ScheduleDiff
 from punctual.web.openapi.schemas import ref, schema_components
 from punctual.web.routing import ANY_MEDIA_TYPE
@@ -78,6 +78,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.ArtifactPage,
     *CHANGE_MODELS,
     FailurePage,
+    Overview,
 )
 _REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     TokenFields,

@@ -1,6 +1,7 @@
 """The port of open failures: one entry for each job and kind of error."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from punctual.domain.failures import Acknowledgement, Failure
@@ -20,6 +21,8 @@ class FailureCounts(NamedTuple):
 
     acknowledged: int = 0
     unacknowledged: int = 0
+    acknowledged_since: datetime | None = None  # the first failed run of these
+    unacknowledged_since: datetime | None = None
 
 
 class Failures(Protocol):

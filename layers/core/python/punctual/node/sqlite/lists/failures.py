@@ -22,13 +22,13 @@ from punctual.engine.ports.lists.failures import (
 from punctual.engine.ports.rows import JobKey, RunKey, RunRow
 from punctual.engine.queries.cursor import number_in_cursor
 from punctual.node.files.damage import DECODING_ERRORS
-from punctual.node.sqlite.rows import Codec, to_micros
+from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 _FAILURE_CODEC = Codec(Failure, packed=True)
 _OF_JOB = "WHERE tenant = ? AND job_id = ?"
 _SELECT = "SELECT last, job_id, kind, failure FROM failures"
-_INSERT = "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)"
 _FailureColumns = tuple[int, str, str, bytes]
 
 
@@ -155,12 +155,15 @@ class SqliteFailures:
     def counts(self, tenant: str) -> FailureCounts:
         with self._transaction:
             rows = self._transaction.db.execute(
-                "SELECT acknowledged, count(*) FROM (SELECT acknowledged FROM failures "
-                "INDEXED BY failures_by_last WHERE tenant = ? LIMIT ?) GROUP BY acknowledged",
+                "SELECT acknowledged, count(*), min(first) FROM (SELECT acknowledged, first "
+                "FROM failures INDEXED BY failures_by_last WHERE tenant = ? LIMIT ?) "
+                "GROUP BY acknowledged",
                 (tenant, MAX_COUNTED_FAILURES),
             ).fetchall()
-        counts = dict(rows)
-        return FailureCounts(acknowledged=counts.get(1, 0), unacknowledged=counts.get(0, 0))
+        counts = {is_known: (count, from_micros(first)) for is_known, count, first in rows}
+        known, known_since = counts.get(1, (0, None))
+        unknown, unknown_since = counts.get(0, (0, None))
+        return FailureCounts(known, unknown, known_since, unknown_since)
 
     def _load_failing_jobs(self) -> set[JobKey]:
         if self._failing_jobs is None:
@@ -180,11 +183,12 @@ def _ended_run(row: RunRow) -> EndedRun:
     return EndedRun(row.run, row.detail.error, row.detail.exit_code, row.detail.http_status)
 
 
-def _row(tenant: str, failure: Failure) -> tuple[str, str, str, int, bool, bytes]:
+def _row(tenant: str, failure: Failure) -> tuple[str, str, str, int, int, bool, bytes]:
     return (
         tenant,
         failure.job_id,
         failure.kind,
+        to_micros(failure.first_at),
         to_micros(failure.last_at),
         failure.acknowledged is not None,
         _FAILURE_CODEC.encode(failure),

@@ -29,12 +29,13 @@ FAILURE_TABLES = (
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
         kind TEXT NOT NULL,
+        first INTEGER NOT NULL,
         last INTEGER NOT NULL,
         acknowledged INTEGER NOT NULL,
         failure BLOB NOT NULL,
         PRIMARY KEY (tenant, job_id, kind)
     ) WITHOUT ROWID""",
-    "CREATE INDEX failures_by_last ON failures (tenant, last, job_id, kind, acknowledged)",
+    "CREATE INDEX failures_by_last ON failures (tenant, last, job_id, kind, acknowledged, first)",
 )
 
 # A row holds up to some hundred changes of one commit and tenant. `total` counts the bytes of all

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from punctual.web.openapi.answers import Id, NextToken, ResponseModel, Time
+from punctual.web.openapi.answers import Count, Id, NextToken, ResponseModel, Time
 
 FailureId = Annotated[
     str,
@@ -34,3 +34,26 @@ class Failure(ResponseModel):
 class FailurePage(ResponseModel):
     failures: list[Failure]
     next_token: NextToken
+
+
+class OverviewFact(ResponseModel):
+    code: Literal[
+        "NO_WORD_FROM_PLANNER",
+        "NO_WORD_FROM_EXECUTORS",
+        "JOBS",
+        "LATE_RUNS",
+        "FAILURES",
+        "KNOWN_FAILURES",
+        "PAUSED_PAST_UNTIL",
+        "LIMIT_NEARLY_USED",
+        "NEXT_START",
+    ]
+    text: str
+    count: Count
+
+
+class Overview(ResponseModel):
+    verdict: Literal["OK", "WARN", "BAD", "BLIND"]
+    sentence: str
+    since: Time | None
+    facts: list[OverviewFact]

@@ -39,4 +39,17 @@ OVERVIEW_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "by": "The caller that paused the job.",
         "at": "The time when the job was paused.",
     },
+    "Overview": {
+        "verdict": "`BLIND`: the planner or all executors are silent. `BAD`: runs are late, or a "
+        "failure is not acknowledged. `WARN`: all failures are known, or a job is paused past its "
+        "time, or a limit is used over 80 %. The worst that holds counts.",
+        "sentence": "The texts of all facts.",
+        "since": "The earliest known cause of the verdict. It is null for `OK`.",
+        "facts": "What the verdict follows from, the most urgent first.",
+    },
+    "OverviewFact": {
+        "code": "A stable name for programs.",
+        "text": "One sentence for people.",
+        "count": "The number in the sentence: jobs, failures, or the used part of a limit.",
+    },
 }

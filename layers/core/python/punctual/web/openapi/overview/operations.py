@@ -8,6 +8,16 @@ _FAILURE_ID_PARAMETER = Parameter(
 
 OVERVIEW_OPERATIONS = (
     Operation(
+        "GET /overview",
+        "getOverview",
+        "Installation",
+        "Read whether everything is all right",
+        {200: Response("A verdict, one sentence and its facts.", "Overview")},
+        "The facts are those of the caller's tenant. A run is late if it is due, and waits over "
+        "15 s for anything but the rules of its own job. Probes read `/health`, plots read "
+        "`/stats`.",
+    ),
+    Operation(
         "GET /failures",
         "listFailures",
         "Runs",

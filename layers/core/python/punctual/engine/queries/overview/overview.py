@@ -1,0 +1,98 @@
+"""Reads what the overview needs, with bounded reads."""
+
+from datetime import timedelta
+
+from punctual.domain.job_state import JobStatus
+from punctual.domain.overview import (
+    LateRuns,
+    LimitUse,
+    OpenFailures,
+    OverduePauses,
+    Overview,
+    Situation,
+    overview,
+)
+from punctual.domain.run import MAX_START_DELAY, waits_too_long
+from punctual.engine.ports.lists.job_index import JobFilters, JobHealth, JobQuery
+from punctual.engine.ports.monitor import Stats
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.overview.failures import FailureQueries
+from punctual.engine.queries.slices import Sliced
+
+MAX_OVERVIEW_JOBS = 100  # read of each kind: late jobs, and paused jobs
+NEXT_START_RANGE = timedelta(days=31)
+ACTIVE_STATUSES = (JobStatus.SCHEDULED, JobStatus.PAUSED)
+_LATE = JobQuery(JobFilters(health=JobHealth.LATE))
+_PAUSED = JobQuery(JobFilters(status=frozenset({JobStatus.PAUSED.value})))
+
+
+class OverviewQueries:
+    def __init__(self, queries: JobQueries, failures: FailureQueries) -> None:
+        self._queries = queries
+        self._failures = failures
+
+    def read(self, tenant: str) -> Sliced[Overview]:
+        now, stats, health = (
+            self._queries.now(),
+            self._queries.stats(tenant),
+            self._queries.health(),
+        )
+        counts = self._failures.counts(tenant)
+        late = yield from self._late_runs(tenant)
+        pauses = yield from self._overdue_pauses(tenant)
+        coming = yield from self._queries.upcoming(tenant, now, now + NEXT_START_RANGE, 1, None)
+        return overview(
+            Situation(
+                now=now,
+                active_jobs=sum(stats.jobs.get(status.value, 0) for status in ACTIVE_STATUSES),
+                all_jobs=sum(stats.jobs.values()),
+                late=late,
+                failures=OpenFailures(
+                    counts.unacknowledged,
+                    counts.acknowledged,
+                    counts.unacknowledged_since,
+                    counts.acknowledged_since,
+                ),
+                pauses=pauses,
+                limits=_limit_uses(stats),
+                is_planner_silent=health.status == "down",
+                planner_at=health.planner_heartbeat,
+                executors_at=max(
+                    (
+                        executor["last_heartbeat"]
+                        for executor in stats.executors
+                        if executor["running"] and executor["last_heartbeat"] is not None
+                    ),
+                    default=None,
+                ),
+                next_start_at=min((occurrence.at for occurrence in coming.items), default=None),
+            )
+        )
+
+    def _late_runs(self, tenant: str) -> Sliced[LateRuns]:
+        states, has_more = yield from self._queries.listed_states(tenant, _LATE, MAX_OVERVIEW_JOBS)
+        now = self._queries.now()
+        due_times = [
+            run.due_at for state in states for run in state.runs if waits_too_long(run, now)
+        ]
+        return LateRuns(len(states), has_more, min(due_times, default=None))
+
+    def _overdue_pauses(self, tenant: str) -> Sliced[OverduePauses]:
+        """Return the overdue of the newest paused jobs. The timer of a pause ends it in time."""
+        states, _ = yield from self._queries.listed_states(tenant, _PAUSED, MAX_OVERVIEW_JOBS)
+        latest_end = self._queries.now() - MAX_START_DELAY
+        ends = [
+            state.pause.until
+            for state in states
+            if state.pause is not None
+            and state.pause.until is not None
+            and state.pause.until < latest_end
+        ]
+        return OverduePauses(len(ends), min(ends, default=None))
+
+
+def _limit_uses(stats: Stats) -> list[LimitUse]:
+    return [
+        LimitUse(str(limit["limit"]), float(limit["used"]), float(limit["allowed"]))
+        for limit in stats.limits
+    ]
